@@ -1,0 +1,50 @@
+# python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
+.DEFAULT_GOAL := help
+.PHONY: help setup run chat test bench check dist format clean
+
+PYTHON ?= python3
+TOOLS := .tools
+UV := $(TOOLS)/bin/uv
+LANGO := $(UV) run --frozen lango
+# tests run side by side, one worker per core
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2))')
+
+help:  ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*## /\t/' | expand -t 10
+
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Lango needs Python 3.11 or newer; this is $$($(PYTHON) --version). Set PYTHON=..."; exit 1; }
+	@$(PYTHON) -m venv $(TOOLS) || { echo "python3 could not make a virtual environment: install the package python3-venv"; exit 1; }
+	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
+
+setup: $(UV)
+	@$(UV) sync --frozen --quiet
+
+run: setup  ## start the agent
+	@$(LANGO)
+
+chat: setup  ## the same agent in the terminal
+	@$(LANGO)
+
+test: setup check  ## every test
+	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
+
+check: setup  ## formatting, lint, types, import directions
+	$(UV) run --frozen ruff format --check .
+	$(UV) run --frozen ruff check .
+	$(UV) run --frozen pyright
+	$(UV) run --frozen lint-imports
+
+format: setup  ## put the code in form
+	$(UV) run --frozen ruff format .
+	$(UV) run --frozen ruff check --fix .
+
+bench: setup  ## benchmarks, printed as tables
+	$(UV) run --frozen python -m benchmarks
+
+dist: setup  ## build the wheel into dist/
+	$(UV) build --quiet
+	@ls dist
+
+clean:  ## remove what the targets made
+	rm -rf .venv $(TOOLS) dist .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,153 @@
+"""Every error that Lango raises, in one tree.
+
+```
+LangoError
+├── UsageError                 the caller can mend it: the command line exits with 2
+│   ├── ConfigError            a setting is missing or wrong
+│   │   ├── MissingCredentials a provider's key is not set
+│   │   └── MissingDependency  an optional package is not installed
+│   └── StoreUrlError          the store's address cannot be used
+├── StoreError
+│   ├── StoreUnavailable       locked, full, read-only, unreachable: nothing was written
+│   ├── SchemaError            no database of ours, or one that a newer version made
+│   ├── SessionNotFound
+│   ├── SessionExists
+│   ├── Unstorable             a value that neither database can keep
+│   └── Conflict
+│       ├── StaleSession       somebody else wrote to the session first
+│       ├── FencedWrite        the turn that writes has lost its lease
+│       ├── TurnRunning        the session already has a running turn
+│       └── EventConflict      this event id was stored before, with other content
+├── ProviderError              what a model's API answered
+│   ├── ProviderRejected       it will not take this request (4xx)
+│   │   ├── ProviderAuthError  the key is not accepted
+│   │   └── UnknownModel       there is no model of that name
+│   ├── ProviderUnavailable    rate limit, server error, no connection: worth a retry
+│   ├── ProviderTimeout        no answer, or no next chunk, in time
+│   └── ProviderProtocolError  an answer that breaks its own wire format
+└── BudgetTooSmall             what must be sent is larger than the token budget
+```
+
+A lower library's error never leaves the room that called it: each boundary turns it into one of these, with the
+original as its `__cause__`.
+"""
+
+
+class LangoError(Exception):
+    """The root: everything Lango raises on purpose."""
+
+
+class UsageError(LangoError):
+    """Something the caller can mend; the message says how."""
+
+
+class ConfigError(UsageError):
+    """A setting is missing or wrong."""
+
+
+class MissingCredentials(ConfigError):
+    """A provider's key is not set."""
+
+
+class MissingDependency(ConfigError):
+    """An optional package is not installed; the message holds the `pip install` line."""
+
+
+class StoreUrlError(UsageError):
+    """The store's address cannot be used."""
+
+
+class StoreError(LangoError):
+    """The store refused, or could not do, what it was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot serve now; nothing was written. `retry_after_s` says when another try makes sense."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class SchemaError(StoreError):
+    """The database is not one of ours, or a newer version of Lango made it."""
+
+
+class SessionNotFound(StoreError):
+    """There is no such session."""
+
+
+class SessionExists(StoreError):
+    """A session of that id is already there."""
+
+
+class Unstorable(StoreError):
+    """A value that neither database can keep; nothing was written."""
+
+
+class Conflict(StoreError):
+    """Two writers met; this one lost and nothing of its write was kept."""
+
+
+class StaleSession(Conflict):
+    """Somebody else wrote to the session since it was loaded."""
+
+
+class FencedWrite(Conflict):
+    """The turn that writes has lost its lease to a newer one."""
+
+
+class TurnRunning(Conflict):
+    """The session already has a running turn."""
+
+
+class EventConflict(Conflict):
+    """An event of this id is stored already, and it is not the same event."""
+
+
+class ProviderError(LangoError):
+    """A model's API did not give an answer that can be used."""
+
+    def __init__(self, message: str, *, provider: str = "", status: int | None = None) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.status = status
+
+
+class ProviderRejected(ProviderError):
+    """The provider will not take this request; the same one again gets the same answer."""
+
+
+class ProviderAuthError(ProviderRejected):
+    """The provider does not accept the key."""
+
+
+class UnknownModel(ProviderRejected, ConfigError):
+    """There is no model of that name; the message holds the name."""
+
+
+class ProviderUnavailable(ProviderError):
+    """Rate limit, server error or no connection: another try may work, after `retry_after_s` if it was said."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, provider=provider, status=status)
+        self.retry_after_s = retry_after_s
+
+
+class ProviderTimeout(ProviderError):
+    """The provider gave no answer, or no next chunk, in time."""
+
+
+class ProviderProtocolError(ProviderError):
+    """The provider's answer breaks its own wire format, or ended before it was finished."""
+
+
+class BudgetTooSmall(LangoError):
+    """The least that must be sent is larger than the token budget."""

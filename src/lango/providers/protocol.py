@@ -1,0 +1,105 @@
+"""What a model is to Lango: something that streams deltas for a request.
+
+The stream protocol: any number of `TextDelta`, `ThoughtDelta`, `CallDelta` and `UsageDelta`, in the order the provider
+sent them, then exactly one `Finish`, last. A failure raises a `ProviderError` and nothing follows it. A stream that
+ends without `Finish` is broken: whoever reads it raises `ProviderProtocolError`.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from lango.messages import Message, Signature
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it: a name, what it is for, and the JSON schema of its arguments."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of a model. `model` is the name as the provider knows it, without the `provider/` prefix."""
+
+    model: str
+    messages: tuple[Message, ...]
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    response_schema: Mapping[str, Any] | None = None
+    """A JSON schema that the answer must follow (structured output)."""
+    tool_choice: Literal["auto", "required", "none"] = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtDelta:
+    """A piece of a thought; a signature closes the thought that it belongs to."""
+
+    text: str = ""
+    signature: Signature | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """A piece of a tool call: `index` says which call of this answer, `arguments` is a piece of JSON text."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    signature: Signature | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageDelta:
+    """Tokens that the provider counted; a later one replaces the fields that it sets."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    thought_tokens: int | None = None
+
+
+FinishReason = Literal["stop", "length", "tool_calls", "safety", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of the answer. `detail` is the provider's own word for the reason."""
+
+    reason: FinishReason
+    detail: str = ""
+    signature: Signature | None = None
+    """A mark on the text of the answer (Gemini puts one on the last text part)."""
+    model: str = ""
+    """The exact version that answered, where the provider says it."""
+
+
+Delta = TextDelta | ThoughtDelta | CallDelta | UsageDelta | Finish
+
+
+class Provider(Protocol):
+    """A model's API. One verb."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name: `gemini`, `openai`, `anthropic`, `local`, ..."""
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """Stream the answer to a request; closing the iterator closes the connection."""
+        ...
