@@ -1,0 +1,178 @@
+"""How many tokens a text or a message costs.
+
+The tokenizer is o200k, bundled and offline. Other vendors count differently by some percent; `TokenCounter` learns the
+factor of each model from the usage that its provider reports.
+"""
+
+import json
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from lango.messages import Media, Message, ToolCall
+
+if TYPE_CHECKING:
+    from splintr import AnyTokenizer
+
+MESSAGE_TOKENS = 4
+"""What a message costs beside its content: its role and its borders."""
+CALL_TOKENS = 8
+"""What a call or a result costs beside its name and its JSON: its id and its borders."""
+IMAGE_TOKENS = 1_100
+"""A picture. Vendors scale pictures down first, to 258-1,600 tokens; its bytes say nothing about it."""
+MEDIA_TOKENS = 500
+"""The least that a sound, a video or a file costs, and the cost of one known only by its address."""
+BYTES_PER_MEDIA_TOKEN = 500
+"""Sound and video: 32 tokens a second at 16 kB a second; video at 1 Mbit/s and 263 tokens a second is close to it."""
+BYTES_PER_FILE_TOKEN = 40
+"""PDF and other files: some 2,000 tokens for a page of 80 kB."""
+
+_lock = threading.Lock()
+_loaded: "AnyTokenizer | None" = None
+
+
+def _tokenizer() -> "AnyTokenizer":
+    """Load the tokenizer once, whichever thread asks first."""
+    global _loaded
+    with _lock:
+        if _loaded is None:
+            from splintr import Tokenizer  # a 40 ms load that `--help` need not pay
+
+            tokenizer = Tokenizer.from_pretrained("o200k_base")
+            # The first chunk that is no token of its own builds the merge table (90 ms); let no message pay for it.
+            tokenizer.encode_ordinary("Warm-up: zqxjkvbw.")
+            _loaded = tokenizer
+        return _loaded
+
+
+def warm_up() -> None:
+    """Load the tokenizer now (130 ms), so that no message waits for it."""
+    _tokenizer()
+
+
+def count_tokens(what: str | Message | Iterable[Message]) -> int:
+    """Count the tokens of a text, a message or several messages.
+
+    A message costs its text, thoughts, names, arguments and outputs as compact JSON, plus a fixed overhead. The text
+    of a tool message repeats its outputs, and is counted only where there are none. Pictures and files are estimates.
+    """
+    if isinstance(what, str):
+        return _text_tokens(what)
+    if isinstance(what, Message):
+        return _message_tokens(what)
+    return sum(_message_tokens(message) for message in what)
+
+
+def _text_tokens(text: str) -> int:
+    if not text:
+        return 0
+    tokenizer = _loaded or _tokenizer()
+    try:
+        if "<|" in text:
+            # A special token that somebody spells out is ordinary text to every provider.
+            return len(tokenizer.encode_ordinary(text))
+        return len(tokenizer.encode_flat(text)) // 4  # 4 bytes an id, and no list of ints: a third faster
+    except UnicodeEncodeError:
+        return _text_tokens(replace_surrogates(text))
+
+
+def replace_surrogates(text: str) -> str:
+    """Return the text with lone surrogates, which no encoding can carry, replaced by U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _message_tokens(message: Message) -> int:
+    total = MESSAGE_TOKENS
+    if message.content and not (message.role == "tool" and message.tool_calls):
+        total += _text_tokens(message.content)
+    for thought in message.thoughts:
+        total += _text_tokens(thought.text)
+    for call in message.tool_calls:
+        total += _call_tokens(call)
+    for media in message.media:
+        total += _media_tokens(media)
+    return total
+
+
+def _call_tokens(call: ToolCall) -> int:
+    total = CALL_TOKENS + _text_tokens(call.name)
+    if call.input:
+        total += _text_tokens(compact_json(call.input))
+    if call.output:
+        total += _text_tokens(compact_json(call.output))
+    return total
+
+
+def _media_tokens(media: Media) -> int:
+    kind = media.mime_type.partition("/")[0]
+    if kind == "image":
+        return IMAGE_TOKENS
+    if media.data is None:
+        return MEDIA_TOKENS
+    if kind == "text":
+        return _text_tokens(media.data.decode("utf-8", "replace"))
+    per_token = BYTES_PER_MEDIA_TOKEN if kind in ("audio", "video") else BYTES_PER_FILE_TOKEN
+    return max(MEDIA_TOKENS, len(media.data) // per_token)
+
+
+def _as_json(value: Any) -> Any:
+    """Give JSON something for a value it does not know: counting must never raise."""
+    return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else str(value)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_as_json)
+
+
+def compact_json(value: Any) -> str:
+    """Return the value as JSON without spaces and without escapes, as it is counted."""
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError):  # odd keys, a cycle
+        return repr(value)
+
+
+LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0
+_LEAST_SAMPLE_TOKENS = 100  # below this, the vendor's fixed overhead is most of what it reports
+_LEARNING_RATE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How many tokens of a model one token of ours is, learned from its reports."""
+
+    factor: float = 1.0
+    samples: int = 0
+
+    def learn(self, counted_tokens: int, reported_tokens: int) -> "Calibration":
+        """Return the calibration after one more report; a report that says too little changes nothing."""
+        if counted_tokens < _LEAST_SAMPLE_TOKENS or reported_tokens <= 0:
+            return self
+        ratio = min(MOST_FACTOR, max(LEAST_FACTOR, reported_tokens / counted_tokens))
+        # The first reports weigh alike, later ones a fifth each: one odd request does not move the budget much.
+        rate = max(_LEARNING_RATE, 1 / (self.samples + 1))
+        return Calibration(self.factor + rate * (ratio - self.factor), self.samples + 1)
+
+
+class TokenCounter:
+    """Counts tokens as each model does: our count times the factor that its provider's reports taught us."""
+
+    def __init__(self, calibrations: Mapping[str, Calibration] | None = None) -> None:
+        self._calibrations = dict(calibrations or {})
+
+    def factor(self, model: str) -> float:
+        """Return how many of the model's tokens one of ours is, between 0.5 and 2.0; 1.0 for a model not yet seen."""
+        return self._calibrations.get(model, Calibration()).factor
+
+    def count(self, what: str | Message | Iterable[Message], model: str = "") -> int:
+        """Count as the model would."""
+        return math.ceil(count_tokens(what) * self.factor(model))
+
+    def budget(self, budget_tokens: int, model: str) -> int:
+        """Return a budget of the model's tokens in tokens of ours, as `fit_to_budget` takes it."""
+        return int(budget_tokens / self.factor(model))
+
+    def learn(self, model: str, counted_tokens: int, reported_tokens: int) -> None:
+        """Take in what the provider says a request cost that we counted as `counted_tokens`."""
+        self._calibrations[model] = self._calibrations.get(model, Calibration()).learn(counted_tokens, reported_tokens)

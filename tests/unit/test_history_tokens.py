@@ -1,0 +1,121 @@
+"""Token counts: a real tokenizer that never raises, never is quadratic, and costs microseconds."""
+
+import time
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lango.history import Calibration, TokenCounter, count_tokens, warm_up
+from lango.history.tokens import CALL_TOKENS, IMAGE_TOKENS, MEDIA_TOKENS, MESSAGE_TOKENS, compact_json
+from lango.messages import Media, Message, Thought, ToolCall
+
+
+def test_h1_counts_o200k_tokens_not_characters() -> None:
+    assert count_tokens("Hello, world!") == 4
+    assert count_tokens("") == 0
+    assert count_tokens("这是一个测试") > 2  # characters / 4 would say 1
+
+
+def test_special_tokens_spelled_out_are_ordinary_text() -> None:
+    # One special token each would let a long text pass as a short one.
+    assert count_tokens("<|endoftext|>" * 100) >= 500
+
+
+@given(st.text(alphabet=st.characters(codec=None, exclude_categories=())))
+def test_any_text_counts_without_raising(text: str) -> None:
+    assert 0 <= count_tokens(text) <= len(text) * 4 + 4
+
+
+@pytest.mark.parametrize("text", ["a\ud800b", "\udc00\ud83d", "a\0b", "<|\ud800|>"])
+def test_lone_surrogates_and_nul_count(text: str) -> None:
+    assert count_tokens(text) > 0
+    assert count_tokens(Message("tool", tool_calls=(ToolCall("c", "t", output={"x": text}),))) > 0
+
+
+def test_a_message_costs_all_its_parts() -> None:
+    bare = count_tokens(Message("user", "hello"))
+    assert bare == MESSAGE_TOKENS + 1
+    assert count_tokens(Message("assistant", "hello", thoughts=(Thought("hello"),))) == bare + 1
+    call = ToolCall("c1", "exec", {"cmd": "ls"})
+    expected = MESSAGE_TOKENS + CALL_TOKENS + count_tokens("exec") + count_tokens('{"cmd":"ls"}')
+    assert count_tokens(Message("assistant", tool_calls=(call,))) == expected
+
+
+def test_a_tool_messages_text_repeats_its_outputs_and_is_counted_once() -> None:
+    output = {"result": "word " * 100}
+    result = (ToolCall("c1", "exec", output=output),)
+    assert count_tokens(Message("tool", compact_json(output), result)) == count_tokens(Message("tool", "", result))
+    assert count_tokens(Message("tool", "word " * 100)) > 90  # a legacy tool message has only its text
+
+
+def test_several_messages_cost_their_sum() -> None:
+    def some() -> Iterator[Message]:
+        yield Message("user", "one")
+        yield Message("assistant", "two")
+
+    assert count_tokens(some()) == count_tokens(list(some())) == 2 * (MESSAGE_TOKENS + 1)
+
+
+@pytest.mark.parametrize(
+    ("media", "tokens"),
+    [
+        (Media("image/png", b"x" * 5_000_000), IMAGE_TOKENS),
+        (Media("image/png", uri="https://example.com/a.png"), IMAGE_TOKENS),
+        (Media("application/pdf", uri="gs://bucket/a.pdf"), MEDIA_TOKENS),
+        (Media("application/pdf", b"x" * 400_000), 10_000),
+        (Media("audio/mp3", b"x" * 500_000), 1_000),
+        (Media("video/mp4", b"x"), MEDIA_TOKENS),
+        (Media("text/plain", b"hello \xff"), count_tokens("hello \ufffd")),
+    ],
+)
+def test_media_cost_an_estimate(media: Media, tokens: int) -> None:
+    assert count_tokens(Message("user", media=(media,))) == MESSAGE_TOKENS + tokens
+
+
+def test_values_that_are_no_json_count_too() -> None:
+    cycle: dict[str, Any] = {}
+    cycle["self"] = cycle
+    for odd in ({"when": object()}, {"deep": MappingProxyType({"a": 1})}, cycle, {("a", 1): 2}, {"n": float("nan")}):
+        assert count_tokens(Message("tool", tool_calls=(ToolCall("c", "t", output=odd),))) > CALL_TOKENS  # type: ignore[arg-type]
+    assert compact_json(MappingProxyType({"a": "é"})) == '{"a":"é"}'
+
+
+@pytest.mark.parametrize("unit", ["a", " ", "7", "\n", "A", "é", "😀", " a", "QUJD", "\0"])
+def test_pathological_texts_cost_linear_time(unit: str) -> None:
+    warm_up()
+    text = unit * (1_000_000 // len(unit.encode()))
+    started = time.process_time()
+    assert count_tokens(text) > 0
+    assert time.process_time() - started < 5  # 0.02 to 0.3 s; quadratic would be hours
+
+
+def test_calibration_follows_the_reports_within_bounds() -> None:
+    counter = TokenCounter()
+    assert counter.factor("m") == 1.0
+    counter.learn("m", 1_000, 1_250)
+    assert counter.factor("m") == 1.25
+    assert counter.factor("other") == 1.0
+    assert counter.budget(1_000, "m") == 800
+    assert counter.count("Hello, world!", "m") == 5
+    assert counter.count("Hello, world!") == 4
+    for _ in range(50):
+        counter.learn("m", 1_000, 1_000_000)
+    assert counter.factor("m") == pytest.approx(2.0, abs=0.01)
+
+
+def test_a_report_that_says_too_little_changes_nothing() -> None:
+    learned = Calibration().learn(1_000, 900)
+    assert learned.learn(10, 400) == learned  # mostly the vendor's own overhead
+    assert learned.learn(1_000, 0) == learned
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(-10, 10**7))))
+def test_a_factor_never_leaves_its_bounds(reports: list[tuple[int, int]]) -> None:
+    calibration = Calibration()
+    for counted, reported in reports:
+        calibration = calibration.learn(counted, reported)
+        assert 0.5 <= calibration.factor <= 2.0
