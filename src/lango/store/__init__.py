@@ -1,0 +1,7 @@
+"""Conversations in SQL: sessions, messages, state and turns, the same on SQLite and PostgreSQL."""
+
+from lango.store.records import Appended, Entry, SessionId, SessionRecord, Stored
+from lango.store.store import Store
+from lango.store.turns import Turn
+
+__all__ = ["Appended", "Entry", "SessionId", "SessionRecord", "Store", "Stored", "Turn"]

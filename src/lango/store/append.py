@@ -1,0 +1,164 @@
+"""The one operation that writes an event: checked, in order, once, together with its state."""
+
+from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
+from lango.messages import Message
+from lango.store.database import Operation, Undo
+from lango.store.jsontext import dumps, loads
+from lango.store.records import Appended, Columns, Entry, SessionId, to_columns, without_temp
+from lango.store.sessions import apply_delta
+
+# Takes the session's row for this transaction: whoever comes second finds the revision moved on.
+_ADVANCE = """
+UPDATE sessions SET revision = revision + 1, last_seq = last_seq + $1, total_tokens = total_tokens + $2,
+    updated_at = $3, user_seq = CASE WHEN $4 = 1 THEN last_seq + 1 ELSE user_seq END
+WHERE session_key = $5 AND revision = $6
+RETURNING last_seq, total_tokens, epoch
+"""
+
+_INSERT_MESSAGE = """
+INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,
+    invocation_id, call_seq, state_delta, extra)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+ON CONFLICT (session_key, event_id) DO NOTHING RETURNING seq
+"""
+
+_INSERT_STATE_EVENT = """
+INSERT INTO state_events (session_key, seq, revision, event_id, created_at, state_delta, extra)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (session_key, event_id) DO NOTHING RETURNING seq
+"""
+
+_OPEN_CALL = """
+INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
+ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
+"""
+_CLOSE_CALL = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2 RETURNING seq"
+
+_SAME_MESSAGE = """
+SELECT seq, role, content, tool_calls, state_delta, extra FROM messages WHERE session_key = $1 AND event_id = $2
+"""
+_SAME_STATE_EVENT = "SELECT seq, state_delta FROM state_events WHERE session_key = $1 AND event_id = $2"
+_REVISION = "SELECT revision FROM sessions WHERE session_key = $1"
+
+_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM messages WHERE session_key = $1 AND invocation_id = $2"
+_REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
+_SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"
+
+
+def append(key: int, name: SessionId, revision: int, entry: Entry, epoch: int | None = None) -> Operation[Appended]:
+    """Store an event at the end of its session.
+
+    `revision` is what the writer has seen of the session: if it moved on, the writer is stale, unless this very event
+    is what moved it. `epoch`, where a turn writes, must be the session's newest.
+    """
+    row = to_columns(entry)
+    message = entry.message
+    rows = yield (
+        _ADVANCE,
+        (
+            0 if message is None else 1,
+            entry.tokens,
+            row.created_at,
+            1 if message is not None and message.role == "user" else 0,
+            key,
+            revision,
+        ),
+    )
+    if not rows:
+        return (yield from _repeated_or_late(key, name, revision, row, message is None))
+    [[seq, total_tokens, newest_epoch]] = rows
+    if epoch is not None and epoch != newest_epoch:
+        raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {newest_epoch}, this one has {epoch})")
+    if message is None:
+        written = yield (
+            _INSERT_STATE_EVENT,
+            (key, seq, revision + 1, row.event_id, row.created_at, row.state_delta or "{}", _with_invocation(row)),
+        )
+    else:
+        call_seq = yield from _track_calls(key, seq, message, entry.long_running)
+        written = yield (_INSERT_MESSAGE, _message_values(key, seq, total_tokens, call_seq, row))
+    if not written:
+        seq = yield from _seq_of_same(key, name, row, message is None)
+        raise Undo(Appended(seq or 0, revision, repeated=True))  # the event counts once: take back the advance
+    delta = without_temp(entry.state_delta or {})
+    if delta:
+        yield from apply_delta(key, name, delta)
+    if entry.rewind_before:
+        yield from _note_rewind(key, seq, entry.rewind_before)
+    return Appended(seq, revision + 1)
+
+
+def _message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, row: Columns) -> tuple[object, ...]:
+    return (
+        key,
+        seq,
+        row.role,
+        row.author,
+        row.content,
+        row.tool_calls,
+        row.tokens,
+        total_tokens,
+        row.created_at,
+        row.event_id,
+        row.invocation_id,
+        call_seq,
+        row.state_delta,
+        row.extra,
+    )
+
+
+def _with_invocation(row: Columns) -> str | None:
+    """State events have no column for the invocation: they are few, and nobody searches them by it."""
+    if not row.invocation_id:
+        return row.extra
+    return dumps({"invocation_id": row.invocation_id} | (loads(row.extra) if row.extra else {}))
+
+
+def _track_calls(key: int, seq: int, message: Message, long_running: frozenset[str]) -> Operation[int | None]:
+    """Note calls that wait for a result, and strike those that got one; return where a result's call stands."""
+    farthest: int | None = None
+    for call in message.tool_calls:
+        if call.output is None and message.role != "tool":
+            yield _OPEN_CALL, (key, call.id, seq, 1 if call.id in long_running else 0)
+        else:
+            rows = yield _CLOSE_CALL, (key, call.id)
+            for [made_at] in rows:
+                farthest = made_at if farthest is None else min(farthest, made_at)
+    return farthest if farthest != seq - 1 else None
+
+
+def _repeated_or_late(key: int, name: SessionId, revision: int, row: Columns, only_state: bool) -> Operation[Appended]:
+    """The session is not where the writer saw it: because this event is what moved it, or because of somebody else."""
+    rows = yield _REVISION, (key,)
+    if not rows:
+        raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
+    seq = yield from _seq_of_same(key, name, row, only_state)
+    if seq is not None:
+        return Appended(seq, revision + 1, repeated=True)
+    raise StaleSession(
+        f"session {name.id!r} was written by somebody else (revision {rows[0][0]}, this writer saw {revision}): "
+        "load it again"
+    )
+
+
+def _seq_of_same(key: int, name: SessionId, row: Columns, only_state: bool) -> Operation[int | None]:
+    """Return where this very event is stored; raise where another one has its id."""
+    rows = yield (_SAME_STATE_EVENT if only_state else _SAME_MESSAGE), (key, row.event_id)
+    if not rows:
+        return None
+    [seq, *stored] = rows[0]
+    wanted = (
+        [row.state_delta or "{}"] if only_state else [row.role, row.content, row.tool_calls, row.state_delta, row.extra]
+    )
+    if stored != wanted:
+        raise EventConflict(f"session {name.id!r} already holds another event with the id {row.event_id!r}")
+    return seq
+
+
+def _note_rewind(key: int, seq: int, invocation_id: str) -> Operation[None]:
+    [[first]] = yield _FIRST_OF_INVOCATION, (key, invocation_id)
+    if first is None or first >= seq:
+        return
+    [[text]] = yield _REWINDS, (key,)
+    rewinds: list[list[int]] = loads(text) if text else []
+    yield _SET_REWINDS, (dumps([*rewinds, [seq, first]]), key)

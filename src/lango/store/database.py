@@ -1,0 +1,101 @@
+"""How operations meet a database.
+
+An operation is a generator that yields statements and is sent their rows. It is written once, holds all the logic, and
+knows nothing of threads, connections or transactions; a `Database` runs it. SQL is one text for both: `$1` parameters
+that appear in order, `ON CONFLICT`, `RETURNING`.
+"""
+
+import random
+import re
+from collections.abc import Callable, Generator, Sequence
+from importlib import resources
+from typing import Any, Protocol, TypeVar
+
+from lango.errors import SchemaError
+
+T = TypeVar("T")
+
+Row = Sequence[Any]
+Statement = tuple[str, tuple[Any, ...]]
+Operation = Generator[Statement, list[Row], T]
+
+
+class Undo(Exception):
+    """Raised by an operation: take back what it wrote, and give `result` to the caller all the same."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+
+class Database(Protocol):
+    """One database, safe to use from any task, thread and event loop."""
+
+    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation in one transaction: all of it or nothing. It may be run again after a lost connection."""
+        ...
+
+    async def read(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation that only reads, without waiting for writers."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""
+        ...
+
+
+def migrations() -> list[tuple[int, list[str]]]:
+    """Return the numbered migrations, oldest first, each as its statements."""
+    folder = resources.files("lango.store") / "migrations"
+    numbered = sorted((int(file.name[:4]), file) for file in folder.iterdir() if file.name.endswith(".sql"))
+    return [(number, _statements(file.read_text("utf-8"))) for number, file in numbered]
+
+
+def _statements(text: str) -> list[str]:
+    bare = "\n".join(line.split("-- ")[0].rstrip() for line in text.splitlines())
+    return [part.strip() for part in bare.split(";") if part.strip()]
+
+
+_VERSION = "SELECT COALESCE(MAX(version), 0) FROM lango_schema"
+
+
+def migrate(place: str, dialect: str) -> Operation[int]:
+    """Bring the schema up to date and return its version. To be run under the database's own lock.
+
+    What only one database knows stands in a comment that begins with its name: `/*sqlite WITHOUT ROWID*/`.
+    """
+    yield "CREATE TABLE IF NOT EXISTS lango_schema (version BIGINT PRIMARY KEY, applied_at TEXT NOT NULL)", ()
+    [[version]] = yield _VERSION, ()
+    known = migrations()
+    newest = known[-1][0]
+    if version > newest:
+        raise SchemaError(
+            f"{place} was made by a newer Lango (schema {version}, this one knows {newest}): "
+            "upgrade with `pip install --upgrade lango-adk`, or use another store"
+        )
+    for number, statements in known:
+        if number > version:
+            for statement in statements:
+                yield re.sub(rf"/\*{dialect} (.*?)\*/", r"\1", statement), ()
+            yield "INSERT INTO lango_schema (version, applied_at) VALUES ($1, CURRENT_TIMESTAMP)", (number,)
+    return newest
+
+
+def new_session_key() -> int:
+    """Return a key for a new session: random, so that no two replicas need to agree on a counter."""
+    return _random.getrandbits(62)
+
+
+_random = random.SystemRandom()
+
+
+def run_sync(operation: Operation[T], execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> T:
+    """Run an operation to its end with a function that executes one statement."""
+    try:
+        statement = next(operation)
+        while True:
+            statement = operation.send(execute(*statement))
+    except StopIteration as end:
+        return end.value
+    finally:
+        operation.close()

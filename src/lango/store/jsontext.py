@@ -1,0 +1,109 @@
+"""One rule for text and values, the same for both databases.
+
+Values are stored as JSON text. JSON cannot say everything that an event may hold, and PostgreSQL cannot store every
+text, so:
+
+- A column that people read (`content`, `author`, ...) shows U+FFFD for NUL and for lone surrogates (`readable`). JSON
+  text escapes both, so whatever a column cannot show exactly is kept exactly in JSON beside it.
+- Bytes and the floats NaN and Infinity are kept exactly, as an object whose one key begins with `$lango:`.
+- Tuples come back as lists, keys as strings; dates, enums, models and the like in pydantic's JSON form of them.
+- Anything else (a function, an open file, a structure that contains itself) is refused with `Unstorable`.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from pydantic_core import to_jsonable_python
+
+from lango.errors import Unstorable
+
+_TAG = "$lango:"
+_BYTES = _TAG + "bytes"
+_FLOAT = _TAG + "float"
+_KEY = _TAG + "key:"
+# NUL is out for PostgreSQL, lone surrogates for both
+_UNSHOWABLE = {0: 0xFFFD} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
+_DEEPEST = 200
+
+_encode: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encode_ascii: Callable[[Any], str] = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
+def readable(text: str) -> str:
+    """Return the text as a column can show it; equal to `text` unless it holds NUL or a lone surrogate."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.translate(_UNSHOWABLE)
+
+
+def dumps(value: Any) -> str:
+    """Return JSON text that `loads` turns back into the same value. Raise `Unstorable` where there is none."""
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, RecursionError):
+        text = _encode(_tagged(value, 0))
+    else:
+        if _TAG in text:
+            text = _encode(_tagged(value, 0))
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return _encode_ascii(_tagged(value, 0))
+    return text
+
+
+def loads(text: str) -> Any:
+    """Return the value that `dumps` was given."""
+    if _TAG in text:
+        return json.loads(text, object_hook=_untagged)
+    return json.loads(text)
+
+
+def _tagged(value: Any, depth: int) -> Any:
+    """Spell what JSON cannot say as objects with a tag."""
+    if depth > _DEEPEST:
+        raise Unstorable(f"a value is nested more than {_DEEPEST} levels deep, or contains itself; store a flatter one")
+    match value:
+        case None | bool() | str() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else {_FLOAT: repr(value)}
+        case bytes() | bytearray():
+            return {_BYTES: base64.b64encode(value).decode()}
+        case Mapping():
+            members = cast("Mapping[Any, Any]", value)
+            return {_key(k): _tagged(v, depth + 1) for k, v in members.items()}
+        case list() | tuple():
+            return [_tagged(item, depth + 1) for item in cast("list[Any]", value)]
+        case _:
+            return _tagged(_plain(value), depth + 1)
+
+
+def _key(key: Any) -> str:
+    plain = key if isinstance(key, str) else _plain(key)
+    text = plain if isinstance(plain, str) else json.dumps(plain)
+    # somebody's own key that looks like one of our tags
+    return _KEY + text if text.startswith(_TAG) else text
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return to_jsonable_python(value)
+    except Exception as error:
+        raise Unstorable(
+            f"a value of type {type(value).__name__} cannot be stored as JSON; store its data instead"
+        ) from error
+
+
+def _untagged(members: dict[str, Any]) -> Any:
+    if len(members) == 1:
+        [(key, value)] = members.items()
+        if key == _BYTES:
+            return base64.b64decode(value)
+        if key == _FLOAT:
+            return float(value)
+    return {key.removeprefix(_KEY): value for key, value in members.items()}

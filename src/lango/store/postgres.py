@@ -1,0 +1,179 @@
+"""PostgreSQL: a pool per event loop, each operation in its own transaction, tried again after a lost connection."""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import threading
+import zlib
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from lango.errors import LangoError, MissingDependency, StoreError, StoreUnavailable, StoreUrlError
+from lango.store.database import Operation, Row, Undo, migrate
+
+T = TypeVar("T")
+
+_log = logging.getLogger("lango.store")
+
+DEFAULT_SCHEMA = "lango"
+_POOL = 10
+_CONNECT_TIMEOUT_S = 10.0
+_COMMAND_TIMEOUT_S = 60.0
+_RETRY_DELAYS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0)
+
+
+class PostgresDatabase:
+    """A PostgreSQL database; the tables are in a schema of their own, `?schema=` in the URL or `lango`."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._driver: Any = importlib.import_module("asyncpg")  # it ships no types
+        except ImportError as error:
+            raise MissingDependency(
+                'PostgreSQL needs the driver asyncpg: run `pip install "lango-adk[postgres]"`'
+            ) from error
+        self._dsn, self._schema, self._place = _parts(url)
+        self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] = {}
+        self._lock = threading.Lock()
+
+    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation in a transaction."""
+        return await self._retried(operation, "read_committed", readonly=False)
+
+    async def read(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation on one snapshot."""
+        return await self._retried(operation, "repeatable_read", readonly=True)
+
+    async def close(self) -> None:
+        """Close the pool of this event loop, and drop those of loops that are gone."""
+        with self._lock:
+            pools, self._pools = self._pools, {}
+        here = asyncio.get_running_loop()
+        for loop, task in pools.items():
+            with contextlib.suppress(Exception):
+                if loop is here:
+                    await (await task).close()
+                elif task.done():
+                    task.result().terminate()
+
+    async def _retried(self, operation: Callable[[], Operation[T]], isolation: str, *, readonly: bool) -> T:
+        """An operation is idempotent, so a connection that broke before the answer came is no reason to give up."""
+        for delay_s in (*_RETRY_DELAYS_S, None):
+            try:
+                with _translated(self._driver, self._place):
+                    pool = await self._pool()
+                    async with (
+                        pool.acquire() as connection,
+                        connection.transaction(isolation=isolation, readonly=readonly),
+                    ):
+                        return await _run(operation(), connection)
+            except Undo as undo:
+                return undo.result
+            except StoreUnavailable as error:
+                if delay_s is None or error.retry_after_s is None:
+                    raise
+                _log.warning("%s; trying again in %s s", error, delay_s)
+                await asyncio.sleep(delay_s)
+        raise AssertionError("unreachable")
+
+    async def _pool(self) -> Any:
+        """Pools belong to an event loop; ADK's synchronous `Runner.run` brings a new loop each time."""
+        loop = asyncio.get_running_loop()
+        task = self._pools.get(loop)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            with self._lock:
+                for gone in [other for other in self._pools if other.is_closed()]:
+                    del self._pools[gone]
+                task = self._pools[loop] = loop.create_task(self._open())
+        return await asyncio.shield(task)
+
+    async def _open(self) -> Any:
+        pool = await self._driver.create_pool(
+            self._dsn,
+            min_size=0,
+            max_size=_POOL,
+            timeout=_CONNECT_TIMEOUT_S,
+            command_timeout=_COMMAND_TIMEOUT_S,
+            server_settings={"search_path": self._schema, "application_name": "lango"},
+        )
+        try:
+            async with pool.acquire() as connection, connection.transaction():
+                # one process at a time; the lock goes with the transaction, however it ends
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(self._schema.encode()))
+                await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
+                await _run(migrate(self._place, "postgres"), connection)
+        except BaseException:
+            pool.terminate()
+            raise
+        return pool
+
+
+async def _run(operation: Operation[T], connection: Any) -> T:
+    try:
+        sql, values = next(operation)
+        while True:
+            rows: list[Row] = await connection.fetch(sql, *values)
+            sql, values = operation.send(rows)
+    except StopIteration as end:
+        return end.value
+    finally:
+        operation.close()
+
+
+def _parts(url: str) -> tuple[str, str, str]:
+    """Part a URL into what the driver takes, the schema, and a name for messages that shows no password."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    schema = query.pop("schema", DEFAULT_SCHEMA)
+    if not schema.replace("_", "a").isalnum() or not schema.isascii():
+        raise StoreUrlError(f"the schema {schema!r} in the store's URL may hold letters, digits and _ only")
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError as error:
+        raise StoreUrlError(f"the port in the store's URL is not a number ({error})") from error
+    place = f"PostgreSQL at {parts.hostname or query.get('host', 'the local socket')}{port}{parts.path}"
+    return urlunsplit(parts._replace(scheme="postgresql", query=urlencode(query))), schema, place
+
+
+@contextlib.contextmanager
+def _translated(driver: Any, place: str) -> Generator[None]:
+    try:
+        yield
+    except (LangoError, Undo):
+        raise
+    except (driver.PostgresError, driver.InterfaceError, OSError, TimeoutError) as error:
+        raise _translate(driver, error, place) from error
+
+
+def _translate(driver: Any, error: Exception, place: str) -> StoreError:
+    """Say what the driver's error means and what to do."""
+    match error:
+        case driver.InvalidPasswordError() | driver.InvalidAuthorizationSpecificationError():
+            return StoreUnavailable(f"{place} does not accept this user and password: check the store's URL")
+        case driver.InvalidCatalogNameError():
+            return StoreUnavailable(f"{place}: there is no such database: create it, or check the store's URL")
+        case driver.InsufficientPrivilegeError():
+            return StoreUnavailable(f"{place}: this user may not do that ({error}): grant it, or use another user")
+        case driver.DiskFullError() | driver.OutOfMemoryError() | driver.ProgramLimitExceededError():
+            return StoreUnavailable(f"{place} has no room ({error}); nothing was written")
+        case driver.ReadOnlySQLTransactionError():
+            return StoreUnavailable(f"{place} is read-only: point the store's URL at the primary")
+        case (
+            driver.PostgresConnectionError()
+            | driver.AdminShutdownError()
+            | driver.CrashShutdownError()
+            | driver.CannotConnectNowError()
+            | driver.TooManyConnectionsError()
+            | driver.SerializationError()
+            | driver.DeadlockDetectedError()
+            | driver.InterfaceError()
+            | OSError()
+            | TimeoutError()
+        ):
+            return StoreUnavailable(
+                f"{place} cannot be reached ({type(error).__name__}): is it running?", retry_after_s=1.0
+            )
+        case _:
+            return StoreError(f"{place}: {type(error).__name__}: {error}")

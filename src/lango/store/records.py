@@ -1,0 +1,234 @@
+"""What goes into the store and what comes out: plain values."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from lango.errors import Unstorable
+from lango.messages import Message, Role, ToolCall
+from lango.store.database import Row
+from lango.store.jsontext import dumps, loads, readable
+
+TEMP_PREFIX = "temp:"
+MAX_ID_BYTES = 512
+"""PostgreSQL cannot index longer ones; the same limit holds on SQLite."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionId:
+    """What a session is called: by its app, its user and its own id."""
+
+    app_name: str
+    user_id: str
+    id: str
+
+    def check(self) -> None:
+        """Raise `Unstorable` where one of the databases could not keep it."""
+        check_id("app_name", self.app_name)
+        check_id("user_id", self.user_id)
+        check_id("the session id", self.id)
+
+
+def check_id(name: str, value: str) -> None:
+    """Raise `Unstorable` for an id that cannot be a key in both databases."""
+    if readable(value) != value:
+        raise Unstorable(f"{name} {value!r} holds NUL or half a character; use plain text")
+    if len(value.encode()) > MAX_ID_BYTES:
+        raise Unstorable(f"{name} is longer than {MAX_ID_BYTES} bytes; use a shorter one")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A session without its messages."""
+
+    key: int
+    name: SessionId
+    revision: int
+    last_seq: int
+    user_seq: int
+    total_tokens: int
+    epoch: int
+    created_at: float
+    updated_at: float
+    rewinds: tuple[tuple[int, int], ...] = ()
+    state: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Session, user and app state in one, with ADK's prefixes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event to be stored. Without a message it only changes state."""
+
+    event_id: str
+    created_at: float
+    message: Message | None = None
+    tokens: int = 0
+    invocation_id: str = ""
+    state_delta: Mapping[str, Any] | None = None
+    extra: Mapping[str, Any] | None = None
+    long_running: frozenset[str] = frozenset()
+    """Ids of calls whose result may come much later."""
+    rewind_before: str | None = None
+    """The invocation from which on this event takes the conversation back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An event as it stands in the store. Without a message it only changed state."""
+
+    seq: int
+    event_id: str
+    created_at: float
+    message: Message | None
+    tokens: int = 0
+    total_tokens: int = 0
+    invocation_id: str = ""
+    state_delta: Mapping[str, Any] | None = None
+    extra: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where an event came to stand, and what the session is at since."""
+
+    seq: int
+    revision: int
+    repeated: bool = False
+    """The event was there already: nothing was written."""
+
+
+def without_temp(delta: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what lives only as long as the invocation."""
+    return {name: value for name, value in delta.items() if not name.startswith(TEMP_PREFIX)}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A message as its row holds it."""
+
+    role: str
+    author: str
+    content: str
+    tool_calls: str | None
+    tokens: int
+    created_at: float
+    event_id: str
+    invocation_id: str
+    state_delta: str | None
+    extra: str | None
+
+
+def to_columns(entry: Entry) -> Columns:
+    """Encode an event. What a readable column cannot show exactly is kept in `extra` under the column's name."""
+    message = entry.message or Message("event")
+    extra = dict(entry.extra or {})
+    shown: dict[str, str] = {}
+    for name, exact in (
+        ("author", message.author),
+        ("event_id", entry.event_id),
+        ("invocation_id", entry.invocation_id),
+    ):
+        shown[name] = readable(exact)
+        if shown[name] != exact:
+            extra[name] = exact
+    check_id("the id of an event", shown["event_id"])
+    delta = without_temp(entry.state_delta or {})
+    created_at = entry.created_at
+    if not math.isfinite(created_at):
+        extra["created_at"], created_at = created_at, 0.0
+    return Columns(
+        role=message.role,
+        content=readable(message.content),
+        tool_calls=calls_to_json(message.tool_calls) if message.tool_calls else None,
+        tokens=entry.tokens,
+        created_at=created_at,
+        state_delta=dumps(delta) if delta else None,
+        extra=dumps(extra) if extra else None,
+        **shown,
+    )
+
+
+MESSAGE_COLUMNS = (
+    "seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id, invocation_id, "
+    "state_delta, extra, call_seq"
+)
+
+
+def from_message_row(row: Row) -> Stored:
+    """Decode a row of `MESSAGE_COLUMNS`."""
+    seq, role, author, content, calls, tokens, total, created_at, event_id, invocation_id, delta, extra, _ = row
+    beside: dict[str, Any] = loads(extra) if extra else {}
+    message = Message(
+        cast("Role", role),
+        content,
+        calls_from_json(calls) if calls else (),
+        beside.pop("author", author),
+    )
+    return Stored(
+        seq=seq,
+        event_id=beside.pop("event_id", event_id),
+        created_at=beside.pop("created_at", created_at),
+        message=message,
+        tokens=tokens,
+        total_tokens=total,
+        invocation_id=beside.pop("invocation_id", invocation_id),
+        state_delta=loads(delta) if delta else None,
+        extra=beside,
+    )
+
+
+STATE_COLUMNS = "seq, event_id, created_at, state_delta, extra"
+
+
+def from_state_row(row: Row) -> Stored:
+    """Decode a row of `STATE_COLUMNS`."""
+    seq, event_id, created_at, delta, extra = row
+    beside: dict[str, Any] = loads(extra) if extra else {}
+    return Stored(
+        seq=seq,
+        event_id=beside.pop("event_id", event_id),
+        created_at=beside.pop("created_at", created_at),
+        message=None,
+        invocation_id=beside.pop("invocation_id", ""),
+        state_delta=loads(delta),
+        extra=beside,
+    )
+
+
+def calls_to_json(calls: tuple[ToolCall, ...]) -> str:
+    """Encode calls and results: one object each, without what is not set."""
+    return dumps([_call_to_object(call) for call in calls])
+
+
+def _call_to_object(call: ToolCall) -> dict[str, Any]:
+    told: dict[str, Any] = {"id": call.id, "name": call.name}
+    if call.input is not None:
+        told["input"] = call.input
+    if call.output is not None:
+        told["output"] = call.output
+    return told
+
+
+def calls_from_json(text: str) -> tuple[ToolCall, ...]:
+    """Decode calls and results; arguments and results that an older writer stored as JSON in a string are read too."""
+    return tuple(
+        ToolCall(told.get("id") or "", told.get("name") or "", _object(told.get("input")), _object(told.get("output")))
+        for told in loads(text)
+    )
+
+
+def _object(value: Any) -> Mapping[str, Any] | None:
+    if isinstance(value, str):
+        return object_or_result(value)
+    return value
+
+
+def object_or_result(text: str) -> dict[str, Any]:
+    """Read a JSON object; any other text is the result itself."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {"result": text}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": text}

@@ -1,0 +1,193 @@
+"""Operations on sessions and on the state of sessions, users and apps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lango.errors import SessionExists
+from lango.store.database import Operation, Row, new_session_key
+from lango.store.jsontext import dumps, loads
+from lango.store.records import SessionId, SessionRecord, without_temp
+
+USER_PREFIX = "user:"
+APP_PREFIX = "app:"
+
+_INSERT = """
+INSERT INTO sessions (session_key, app_name, user_id, id, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)
+ON CONFLICT (app_name, user_id, id) DO NOTHING RETURNING session_key
+"""
+
+_FIRST_STATE = """
+INSERT INTO state_events (session_key, seq, revision, event_id, created_at, state_delta) VALUES ($1, 0, 0, '', $2, $3)
+"""
+
+_COLUMNS = """
+s.session_key, s.app_name, s.user_id, s.id, s.revision, s.last_seq, s.user_seq, s.total_tokens, s.epoch, s.created_at,
+s.updated_at, s.rewinds, ss.state, us.state, ap.state
+FROM sessions s
+LEFT JOIN session_states ss ON ss.session_key = s.session_key
+LEFT JOIN user_states us ON us.app_name = s.app_name AND us.user_id = s.user_id
+LEFT JOIN app_states ap ON ap.app_name = s.app_name
+"""
+
+_GET = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2 AND s.id = $3"
+_LIST = f"SELECT {_COLUMNS} WHERE s.app_name = $1"
+_LIST_OF_USER = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2"
+
+_DELETE = "DELETE FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
+_DELETE_PARTS = [
+    f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608
+    for table in ("messages", "state_events", "open_calls", "session_states", "turns")
+]
+
+_SESSION_STATE = "SELECT state FROM session_states WHERE session_key = $1"
+_SET_SESSION_STATE = """
+INSERT INTO session_states (session_key, state) VALUES ($1, $2)
+ON CONFLICT (session_key) DO UPDATE SET state = excluded.state
+"""
+
+# The upserts take the row's lock and read it in one step, so that no other writer can come between reading and setting.
+_LOCK_USER_STATE = """
+INSERT INTO user_states (app_name, user_id, state) VALUES ($1, $2, '{}')
+ON CONFLICT (app_name, user_id) DO UPDATE SET state = user_states.state RETURNING state
+"""
+_SET_USER_STATE = "UPDATE user_states SET state = $1 WHERE app_name = $2 AND user_id = $3"
+_LOCK_APP_STATE = """
+INSERT INTO app_states (app_name, state) VALUES ($1, '{}')
+ON CONFLICT (app_name) DO UPDATE SET state = app_states.state RETURNING state
+"""
+_SET_APP_STATE = "UPDATE app_states SET state = $1 WHERE app_name = $2"
+_USER_STATE = "SELECT state FROM user_states WHERE app_name = $1 AND user_id = $2"
+
+_DELTAS_UP_TO = """
+SELECT state_delta, seq, 0, 0 FROM messages WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
+UNION ALL SELECT state_delta, seq, 1, revision FROM state_events WHERE session_key = $1 AND seq <= $2
+ORDER BY 2, 3, 4
+"""
+
+
+def create(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[SessionRecord]:
+    """Make a session with its first state."""
+    name.check()
+    key = new_session_key()
+    if not (yield _INSERT, (key, name.app_name, name.user_id, name.id, now)):
+        raise SessionExists(f"a session {name.id!r} already exists for user {name.user_id!r} of app {name.app_name!r}")
+    kept = without_temp(state)
+    if kept:
+        yield _FIRST_STATE, (key, now, dumps(kept))
+        yield from apply_delta(key, name, kept)
+    record = yield from get(name)
+    assert record
+    return record
+
+
+def get(name: SessionId) -> Operation[SessionRecord | None]:
+    """Read a session and its state."""
+    rows = yield _GET, (name.app_name, name.user_id, name.id)
+    return _record(rows[0], {}) if rows else None
+
+
+def list_all(app_name: str, user_id: str | None) -> Operation[list[SessionRecord]]:
+    """Read the sessions of an app, or of one of its users, oldest update first."""
+    rows = yield (_LIST, (app_name,)) if user_id is None else (_LIST_OF_USER, (app_name, user_id))
+    parsed: dict[str, dict[str, Any]] = {}
+    records = [_record(row, parsed) for row in rows]
+    # sorted here: the two databases do not agree on the order of texts
+    return sorted(records, key=lambda record: (record.updated_at, record.name.user_id, record.name.id))
+
+
+def delete(name: SessionId) -> Operation[bool]:
+    """Delete a session and all that belongs to it; say whether there was one."""
+    rows = yield _DELETE, (name.app_name, name.user_id, name.id)
+    for [key] in rows:
+        for statement in _DELETE_PARTS:
+            yield statement, (key,)
+    return bool(rows)
+
+
+def user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
+    """Read the state of a user, without prefixes."""
+    rows = yield _USER_STATE, (app_name, user_id)
+    return loads(rows[0][0]) if rows else {}
+
+
+def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operation[None]:
+    """Change session, user and app state. Always in this order, so that two writers cannot wait for each other."""
+    own, of_user, of_app = split_scopes(delta)
+    if own:
+        rows = yield _SESSION_STATE, (key,)
+        state: dict[str, Any] = loads(rows[0][0]) if rows else {}
+        yield _SET_SESSION_STATE, (key, dumps(state | own))
+    if of_user:
+        [[text]] = yield _LOCK_USER_STATE, (name.app_name, name.user_id)
+        yield _SET_USER_STATE, (dumps(loads(text) | of_user), name.app_name, name.user_id)
+    if of_app:
+        [[text]] = yield _LOCK_APP_STATE, (name.app_name,)
+        yield _SET_APP_STATE, (dumps(loads(text) | of_app), name.app_name)
+
+
+def state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
+    """Return the session's own state as it was when message `seq` was the newest, by replaying what was journaled."""
+    rows = yield _DELTAS_UP_TO, (key, seq)
+    state: dict[str, Any] = {}
+    for text, *_ in rows:
+        state |= split_scopes(loads(text))[0]
+    return state
+
+
+def split_scopes(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Part a delta into what belongs to the session, to the user and to the app, without their prefixes."""
+    own: dict[str, Any] = {}
+    of_user: dict[str, Any] = {}
+    of_app: dict[str, Any] = {}
+    for name, value in delta.items():
+        if name.startswith(APP_PREFIX):
+            of_app[name.removeprefix(APP_PREFIX)] = value
+        elif name.startswith(USER_PREFIX):
+            of_user[name.removeprefix(USER_PREFIX)] = value
+        else:
+            own[name] = value
+    return own, of_user, of_app
+
+
+def _record(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecord:
+    (
+        key,
+        app_name,
+        user_id,
+        id_,
+        revision,
+        last_seq,
+        user_seq,
+        total,
+        epoch,
+        created_at,
+        updated_at,
+        rewinds,
+        *states,
+    ) = row
+    own, of_user, of_app = states
+    state: dict[str, Any] = loads(own) if own else {}
+    state.update((APP_PREFIX + name, value) for name, value in _shared(of_app, parsed).items())
+    state.update((USER_PREFIX + name, value) for name, value in _shared(of_user, parsed).items())
+    return SessionRecord(
+        key=key,
+        name=SessionId(app_name, user_id, id_),
+        revision=revision,
+        last_seq=last_seq,
+        user_seq=user_seq,
+        total_tokens=total,
+        epoch=epoch,
+        created_at=created_at,
+        updated_at=updated_at,
+        rewinds=tuple((taken_back[0], taken_back[1]) for taken_back in loads(rewinds)) if rewinds else (),
+        state=state,
+    )
+
+
+def _shared(text: str | None, parsed: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Parse what many sessions of a list have in common only once."""
+    if text is None:
+        return {}
+    if text not in parsed:
+        parsed[text] = loads(text)
+    return parsed[text]

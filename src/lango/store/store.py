@@ -1,0 +1,169 @@
+"""The store: every operation as a coroutine, on SQLite or PostgreSQL alike."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+from lango.errors import SessionNotFound, StoreUrlError, Unstorable
+from lango.store import sessions, turns, window
+from lango.store.append import append
+from lango.store.database import Database, Operation
+from lango.store.postgres import PostgresDatabase
+from lango.store.records import Appended, Entry, SessionId, SessionRecord, Stored
+from lango.store.sqlite import MEMORY, SqliteDatabase
+
+SCHEMES = "sqlite:///file.db or postgresql://user@host/database"
+
+
+def open_database(url: str) -> Database:
+    """Choose the database for a URL. Nothing is opened before it is used."""
+    text = url.removeprefix("lango+")
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise StoreUrlError(f"the store's URL {url!r} cannot be read ({error}); use {SCHEMES}") from error
+    match parts.scheme:
+        case "sqlite":
+            return SqliteDatabase(_sqlite_path(url, parts.netloc, unquote(parts.path)))
+        case "postgresql" | "postgres":
+            return PostgresDatabase(text)
+        case _:
+            raise StoreUrlError(f"the store's URL {_without_password(url)!r} is of no known kind; use {SCHEMES}")
+
+
+def _sqlite_path(url: str, host: str, path: str) -> str:
+    if host:
+        raise StoreUrlError(f"the store's URL {url!r} names a host: a relative file is sqlite:///{host}{path}")
+    # sqlite:///a.db is relative, sqlite:////a.db absolute, as everywhere else
+    return path.removeprefix("/") or MEMORY
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"...{at}{tail}" if at and ":" in head else url
+
+
+class Store:
+    """Sessions, messages, state and turns in SQL. Safe from any task, thread and event loop."""
+
+    def __init__(self, url: str) -> None:
+        self._database = open_database(url)
+
+    async def __aenter__(self) -> Self:
+        """Open the database now, so that what is wrong with it is known now."""
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.close()
+
+    async def open(self) -> None:
+        """Open the database and bring its schema up to date; done by the first use anyway."""
+        await self._database.write(_version)
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""
+        await self._database.close()
+
+    async def schema_version(self) -> int:
+        """Return the version of the schema."""
+        return await self._database.write(_version)
+
+    async def create_session(
+        self, name: SessionId, state: Mapping[str, Any] | None = None, *, now: float | None = None
+    ) -> SessionRecord:
+        """Make a session. Raise `SessionExists` where there is one of that name."""
+        at = time.time() if now is None else now
+        return await self._database.write(lambda: sessions.create(name, state or {}, at))
+
+    async def session(self, name: SessionId) -> SessionRecord | None:
+        """Read a session without its messages."""
+        if not _storable(name):
+            return None
+        return await self._database.read(lambda: sessions.get(name))
+
+    async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionRecord]:
+        """Read the sessions of an app, or of one of its users, oldest update first."""
+        if not _storable(SessionId(app_name, user_id or "", "")):
+            return []
+        return await self._database.read(lambda: sessions.list_all(app_name, user_id))
+
+    async def delete_session(self, name: SessionId) -> bool:
+        """Delete a session and all that belongs to it; say whether there was one."""
+        if not _storable(name):
+            return False
+        return await self._database.write(lambda: sessions.delete(name))
+
+    async def user_state(self, app_name: str, user_id: str) -> dict[str, Any]:
+        """Read the state of a user, without prefixes."""
+        if not _storable(SessionId(app_name, user_id, "")):
+            return {}
+        return await self._database.read(lambda: sessions.user_state(app_name, user_id))
+
+    async def state_at(self, key: int, seq: int) -> dict[str, Any]:
+        """Return the session's own state as it was when message `seq` was the newest."""
+        return await self._database.read(lambda: sessions.state_at(key, seq))
+
+    async def append(
+        self, key: int, name: SessionId, revision: int, entry: Entry, *, epoch: int | None = None
+    ) -> Appended:
+        """Store an event at the end of its session; see `lango.store.append`."""
+        return await self._database.write(lambda: append(key, name, revision, entry, epoch))
+
+    async def events(
+        self, name: SessionId, newest: int | None = None, since: float | None = None
+    ) -> tuple[SessionRecord, list[Stored]] | None:
+        """Read a session with every event in order, or the `newest`, or those not older than `since`."""
+        if not _storable(name):
+            return None
+        return await self._database.read(lambda: _with_session(name, lambda s: window.events(s, newest, since)))
+
+    async def window(self, name: SessionId, budget_tokens: int) -> tuple[SessionRecord, list[Stored]] | None:
+        """Read a session with the newest messages that fit a token budget."""
+        if not _storable(name):
+            return None
+        return await self._database.read(lambda: _with_session(name, lambda s: window.window(s, budget_tokens)))
+
+    async def start_turn(
+        self, name: SessionId, owner: str, *, lease_s: float, idempotency_key: str | None = None
+    ) -> turns.Turn:
+        """Claim a session for a turn. Raise `TurnRunning` where one runs."""
+        session = await self.session(name)
+        if session is None:
+            raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there")
+        now = time.time()
+        return await self._database.write(lambda: turns.start(session.key, owner, now, lease_s, idempotency_key))
+
+    async def renew_turn(self, turn: turns.Turn, *, lease_s: float) -> bool:
+        """Hold a turn's claim for longer; False: it is lost."""
+        now = time.time()
+        return await self._database.write(lambda: turns.renew(turn, now, lease_s))
+
+    async def end_turn(self, turn: turns.Turn, outcome: turns.Outcome, extra: Mapping[str, Any] | None = None) -> bool:
+        """Give a turn's claim back; False: it was lost before."""
+        now = time.time()
+        return await self._database.write(lambda: turns.end(turn, outcome, now, extra))
+
+
+def _version() -> Operation[int]:
+    [[version]] = yield "SELECT MAX(version) FROM lango_schema", ()
+    return version
+
+
+def _with_session(
+    name: SessionId, read: Callable[[SessionRecord], Operation[list[Stored]]]
+) -> Operation[tuple[SessionRecord, list[Stored]] | None]:
+    session = yield from sessions.get(name)
+    if session is None:
+        return None
+    return session, (yield from read(session))
+
+
+def _storable(name: SessionId) -> bool:
+    try:
+        name.check()
+    except Unstorable:
+        return False
+    return True

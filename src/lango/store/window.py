@@ -1,0 +1,162 @@
+"""Operations that read messages: all of them, the newest few, or the window that fits a token budget.
+
+The window is one range of the index on running totals, whatever the session's length. Rewinds cut a session into live
+ranges; a session that was never rewound has one.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from lango.store.database import Operation, Row
+from lango.store.records import (
+    MESSAGE_COLUMNS,
+    STATE_COLUMNS,
+    SessionRecord,
+    Stored,
+    calls_from_json,
+    from_message_row,
+    from_state_row,
+)
+
+_ALL = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq <= $2 ORDER BY seq"  # noqa: S608 - constants
+_RECENT = f"""
+SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq <= $2 AND created_at >= $3
+ORDER BY seq DESC LIMIT $4
+"""  # noqa: S608
+_STATE_EVENTS = f"""
+SELECT {STATE_COLUMNS} FROM state_events WHERE session_key = $1 AND revision > 0 AND revision <= $2 AND created_at >= $3
+ORDER BY revision DESC LIMIT $4
+"""  # noqa: S608
+_WINDOW = f"""
+SELECT {MESSAGE_COLUMNS} FROM messages
+WHERE session_key = $1 AND total_tokens >= $2 AND +seq >= $3 AND +seq <= $4 ORDER BY total_tokens, seq
+"""  # noqa: S608 - +seq: the index on totals is the one to use
+_ONE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq = $2"  # noqa: S608
+_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
+_WAITING = """
+SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
+"""
+
+_EVERYTHING = 2**62
+_SEQ, _ROLE, _CALLS, _TOKENS, _TOTAL, _CALL_SEQ = 0, 1, 4, 5, 6, 12
+
+Range = tuple[int, int]
+
+
+def events(session: SessionRecord, newest: int | None = None, since: float | None = None) -> Operation[list[Stored]]:
+    """Read every event in order, state-only ones too; or the `newest` ones, or those not older than `since`."""
+    limit = _EVERYTHING if newest is None else newest
+    start = float("-inf") if since is None else since
+    if newest is None and since is None:
+        messages = yield _ALL, (session.key, session.last_seq)
+    else:
+        messages = yield _RECENT, (session.key, session.last_seq, start, limit)
+        messages = messages[::-1]
+    changes = (yield _STATE_EVENTS, (session.key, session.revision, start, limit))[::-1]
+    if not changes:
+        return [from_message_row(row) for row in messages]
+    # a state event stands after the message that was the newest when it happened
+    merged = sorted(
+        chain(((row[_SEQ], 0, row) for row in messages), ((row[0], 1, row) for row in changes)),
+        key=lambda item: item[:2],
+    )
+    found = [from_state_row(row) if is_state else from_message_row(row) for _, is_state, row in merged]
+    return found[-limit:] if newest else found
+
+
+def window(session: SessionRecord, budget_tokens: int) -> Operation[list[Stored]]:
+    """Read the newest messages that fit the budget, with the calls that still wait, wherever they stand."""
+    rows: list[Row] = []
+    left = budget_tokens
+    for first, last in live_ranges(session.last_seq, session.rewinds):
+        fitting, spent, complete = yield from _tail_of_range(session, first, last, left, bool(rows))
+        rows[:0] = fitting
+        left -= spent
+        if not complete:
+            rows = _start_well(rows)
+            break
+    rows = yield from _with_needed_calls(session, rows)
+    return [from_message_row(row) for row in rows]
+
+
+def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
+    """Return the ranges of messages that no rewind took back, newest first.
+
+    As ADK reads it: from the end backwards, a rewind jumps to where the invocation it names began, and rewinds that
+    lie in between are no longer seen.
+    """
+    end = last_seq
+    for at, first in reversed(rewinds):
+        if at > end:
+            continue
+        if at < end:
+            yield at + 1, end
+        end = first - 1
+    if end >= 1:
+        yield 1, end
+
+
+def _tail_of_range(
+    session: SessionRecord, first: int, last: int, budget: int, have_some: bool
+) -> Operation[tuple[list[Row], int, bool]]:
+    """Read the end of one live range: its rows, their tokens, and whether that was all of the range."""
+    if last == session.last_seq:
+        total = session.total_tokens
+    else:
+        [[total]] = yield _TOTAL_AT, (session.key, last)
+    bound = total - budget
+    # >= and not >: a message that begins before the bound may end on it, and one without tokens stands on it
+    rows = yield _WINDOW, (session.key, max(bound, 0), first, last)
+    start = 0
+    while start < len(rows) and rows[start][_TOTAL] - rows[start][_TOKENS] < bound:
+        start += 1
+    if start == len(rows) and not have_some:
+        start = _unit_start(rows)
+    kept = rows[start:]
+    complete = bool(kept) and kept[0][_SEQ] == first
+    return kept, total - (kept[0][_TOTAL] - kept[0][_TOKENS]) if kept else 0, complete
+
+
+def _unit_start(rows: list[Row]) -> int:
+    """Where the newest message alone is over the budget, it stays, a result with its call: clipping is for later."""
+    start = len(rows) - 1
+    while start > 0 and rows[start][_ROLE] == "tool":
+        start -= 1
+    return max(start, 0)
+
+
+def _start_well(rows: list[Row]) -> list[Row]:
+    """After a cut: begin neither with a result nor with a call whose results are not all there."""
+    for start, row in enumerate(rows):
+        if row[_ROLE] != "tool" and (not row[_CALLS] or _all_answered(row, rows[start + 1 :])):
+            return rows[start:]
+    return rows
+
+
+def _all_answered(row: Row, later: list[Row]) -> bool:
+    waiting = {call.id for call in calls_from_json(row[_CALLS]) if call.output is None}
+    for result in later:
+        if not waiting:
+            break
+        if result[_ROLE] != "tool":
+            continue
+        if result[_CALLS]:
+            waiting -= {call.id for call in calls_from_json(result[_CALLS])}
+        else:
+            waiting.pop()  # an older writer's result, matched by position
+    return not waiting
+
+
+def _with_needed_calls(session: SessionRecord, rows: list[Row]) -> Operation[list[Row]]:
+    """Put before the window the calls that wait for a result, and those whose result lies in the window."""
+    if not rows or rows[0][_SEQ] == 1:
+        return rows
+    have = {row[_SEQ] for row in rows}
+    waiting = yield _WAITING, (session.key, session.user_seq)
+    wanted = {seq for [seq] in waiting} | {row[_CALL_SEQ] for row in rows if row[_CALL_SEQ] is not None}
+    live = list(live_ranges(session.last_seq, session.rewinds))
+    earlier: list[Row] = []
+    for seq in sorted(wanted - have):
+        if any(first <= seq <= last for first, last in live):
+            earlier += yield _ONE, (session.key, seq)
+    return sorted([*earlier, *rows], key=lambda row: row[_SEQ]) if earlier else rows
