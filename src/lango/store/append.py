@@ -5,7 +5,7 @@ from lango.messages import Message
 from lango.store.database import Operation, Undo
 from lango.store.jsontext import dumps, loads
 from lango.store.records import Appended, Columns, Entry, SessionId, to_columns, without_temp
-from lango.store.sessions import apply_delta
+from lango.store.sessions import apply_delta, first_of_invocation
 
 # Takes the session's row for this transaction: whoever comes second finds the revision moved on.
 _ADVANCE = """
@@ -40,7 +40,6 @@ SELECT seq, role, content, tool_calls, state_delta, extra FROM messages WHERE se
 _SAME_STATE_EVENT = "SELECT seq, state_delta FROM state_events WHERE session_key = $1 AND event_id = $2"
 _REVISION = "SELECT revision FROM sessions WHERE session_key = $1"
 
-_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM messages WHERE session_key = $1 AND invocation_id = $2"
 _REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
 _SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"
 
@@ -156,7 +155,7 @@ def _seq_of_same(key: int, name: SessionId, row: Columns, only_state: bool) -> O
 
 
 def _note_rewind(key: int, seq: int, invocation_id: str) -> Operation[None]:
-    [[first]] = yield _FIRST_OF_INVOCATION, (key, invocation_id)
+    first = yield from first_of_invocation(key, invocation_id)
     if first is None or first >= seq:
         return
     [[text]] = yield _REWINDS, (key,)

@@ -58,6 +58,7 @@ ON CONFLICT (app_name) DO UPDATE SET state = app_states.state RETURNING state
 _SET_APP_STATE = "UPDATE app_states SET state = $1 WHERE app_name = $2"
 _USER_STATE = "SELECT state FROM user_states WHERE app_name = $1 AND user_id = $2"
 
+_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM messages WHERE session_key = $1 AND invocation_id = $2"
 _DELTAS_UP_TO = """
 SELECT state_delta, seq, 0, 0 FROM messages WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
 UNION ALL SELECT state_delta, seq, 1, revision FROM state_events WHERE session_key = $1 AND seq <= $2
@@ -132,6 +133,18 @@ def state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
     for text, *_ in rows:
         state |= split_scopes(loads(text))[0]
     return state
+
+
+def first_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:
+    """Return where an invocation begins."""
+    [[first]] = yield _FIRST_OF_INVOCATION, (key, invocation_id)
+    return first
+
+
+def state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
+    """Return the session's own state as it was before an invocation."""
+    first = yield from first_of_invocation(key, invocation_id)
+    return (yield from state_at(key, (first or 1) - 1))
 
 
 def split_scopes(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:

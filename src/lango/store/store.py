@@ -106,6 +106,10 @@ class Store:
         """Return the session's own state as it was when message `seq` was the newest."""
         return await self._database.read(lambda: sessions.state_at(key, seq))
 
+    async def state_before(self, key: int, invocation_id: str) -> dict[str, Any]:
+        """Return the session's own state as it was before an invocation."""
+        return await self._database.read(lambda: sessions.state_before(key, invocation_id))
+
     async def append(
         self, key: int, name: SessionId, revision: int, entry: Entry, *, epoch: int | None = None
     ) -> Appended:

@@ -1,0 +1,20 @@
+"""Drop-ins for anyone's own ADK Runner. The only room that imports `google.adk`."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lango.adk.model import ProviderLlm
+    from lango.adk.sessions import SqlSessionService
+
+__all__ = ["ProviderLlm", "SqlSessionService"]
+
+_HOMES = {"ProviderLlm": "lango.adk.model", "SqlSessionService": "lango.adk.sessions"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import each drop-in when it is asked for: a session service needs no model."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

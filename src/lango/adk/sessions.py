@@ -1,0 +1,240 @@
+"""ADK's session service on Lango's store."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events import Event
+from google.adk.sessions import BaseSessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from pydantic import PrivateAttr
+from typing_extensions import override
+
+from lango.adk.convert import DEFAULT_AGENT_NAME, complete_event, event_to_entry, stored_to_events
+from lango.errors import SessionExists, SessionNotFound, StaleSession
+from lango.store import SessionId, SessionRecord, Store, Stored
+from lango.store.records import TEMP_PREFIX, without_temp
+from lango.store.sessions import split_scopes
+
+
+class StaleStoredSession(StaleSession, StaleSessionError):
+    """Somebody else wrote to the session since it was loaded: as ADK knows it and as Lango knows it."""
+
+
+class StoredSessionNotFound(SessionNotFound, SessionNotFoundError):
+    """There is no such session: as ADK knows it and as Lango knows it."""
+
+
+class StoredSessionExists(SessionExists, AlreadyExistsError):
+    """A session of that id is there: as ADK knows it and as Lango knows it."""
+
+
+class StoredSession(Session):
+    """A session that remembers what it has seen of the store."""
+
+    _seen: tuple[int, int] = PrivateAttr(default=(0, 0))
+
+    @property
+    def seen(self) -> tuple[int, int]:
+        """The session's key in the store, and the revision that this object shows."""
+        return self._seen
+
+    def see(self, key: int, revision: int) -> None:
+        """Note that this object shows a revision now."""
+        self._seen = (key, revision)
+
+
+class SqlSessionService(BaseSessionService):
+    """Sessions in SQL for any ADK `Runner`: in order, exactly once, across processes.
+
+    Without `budget_tokens`, a session comes with every event, as ADK's contract says. With it, `get_session` returns
+    the newest messages that fit the budget, however long the session is, and events that only change state are applied
+    but not shown.
+
+    `root_agent_name` is the author of stored messages that name none.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        budget_tokens: int | None = None,
+        root_agent_name: str = DEFAULT_AGENT_NAME,
+        store: Store | None = None,
+    ) -> None:
+        self._store = store or Store(url)
+        self._budget_tokens = budget_tokens or None
+        self._root_agent_name = root_agent_name
+        self._locks: WeakValueDictionary[tuple[object, SessionId], asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def store(self) -> Store:
+        """The store below."""
+        return self._store
+
+    async def __aenter__(self) -> Self:
+        """Open the database now."""
+        await self._store.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""
+        await self._store.close()
+
+    @override
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Make a session; ids are taken without surrounding spaces."""
+        name = SessionId(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
+        with _adk_errors():
+            return _session(await self._store.create_session(name, state, now=time.time()), [])
+
+    @override
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """Load a session: all of it, or the window that fits the budget."""
+        name = SessionId(app_name, user_id, session_id.strip())
+        newest = config.num_recent_events if config else None
+        since = config.after_timestamp if config else None
+        if self._budget_tokens is None:
+            found = await self._store.events(name, newest, since)
+        else:
+            found = await self._store.window(name, self._budget_tokens)
+        if found is None:
+            return None
+        record, stored = found
+        if self._budget_tokens is not None:
+            stored = _filtered(stored, newest, since)
+        return _session(record, stored_to_events(stored, self._root_agent_name))
+
+    @override
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """List sessions with their state and without their events, oldest update first."""
+        records = await self._store.sessions(app_name, user_id)
+        return ListSessionsResponse.model_construct(sessions=[_session(record, []) for record in records])
+
+    @override
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session and all that belongs to it; nothing happens where there is none."""
+        await self._store.delete_session(SessionId(app_name, user_id, session_id.strip()))
+
+    @override
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state of a user, without prefixes."""
+        return await self._store.user_state(app_name, user_id)
+
+    @override
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Store an event, then show it in the session. What raises has stored nothing and shown nothing."""
+        if event.partial:
+            return event
+        name = SessionId(session.app_name, session.user_id, session.id)
+        async with self._lock(name):
+            complete_event(event, self._root_agent_name)
+            key, revision = await self._seen(session, name)
+            if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
+                await self._complete_rewind(key, session, event)
+            entry = event_to_entry(event)
+            with _adk_errors():
+                appended = await self._store.append(key, name, revision, entry)
+            if isinstance(session, StoredSession):
+                session.see(key, appended.revision)
+            as_event = entry.message is not None or self._budget_tokens is None
+            if appended.repeated:
+                as_event = as_event and all(shown.id != event.id for shown in session.events)
+            _show(session, event, as_event=as_event)
+        return event
+
+    async def _complete_rewind(self, key: int, session: Session, event: Event) -> None:
+        """ADK works out the state to return to from the events it sees; a window does not show them all."""
+        target = await self._store.state_before(key, event.actions.rewind_before_invocation_id or "")
+        own, _, _ = split_scopes(without_temp(session.state))
+        event.actions.state_delta = {name: None for name in own if name not in target} | {
+            name: value for name, value in target.items() if name not in own or own[name] != value
+        }
+
+    def _lock(self, name: SessionId) -> asyncio.Lock:
+        """Tasks that share a session object append one after the other, not against each other."""
+        key = (asyncio.get_running_loop(), name)
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+    async def _seen(self, session: Session, name: SessionId) -> tuple[int, int]:
+        """Return the session's key and the revision that this object has seen."""
+        if isinstance(session, StoredSession):
+            return session.seen
+        # somebody made this object by hand: its time is all that tells how new it is
+        record = await self._store.session(name)
+        if record is None:
+            raise StoredSessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there")
+        if record.updated_at > session.last_update_time:
+            raise StaleStoredSession(f"session {name.id!r} was written since this object was made: load it again")
+        return record.key, record.revision
+
+
+def _show(session: Session, event: Event, *, as_event: bool) -> None:
+    """Let the object in memory show what is stored now; `temp:` state lives only there."""
+    delta = event.actions.state_delta
+    session.state.update(delta)
+    if any(key.startswith(TEMP_PREFIX) for key in delta):
+        event.actions.state_delta = without_temp(delta)
+    session.last_update_time = event.timestamp
+    if as_event:
+        session.events.append(event)
+
+
+def _session(record: SessionRecord, events: list[Event]) -> StoredSession:
+    session = StoredSession(
+        app_name=record.name.app_name,
+        user_id=record.name.user_id,
+        id=record.name.id,
+        state=dict(record.state),
+        last_update_time=record.updated_at,
+    )
+    session.events = events
+    session.see(record.key, record.revision)
+    return session
+
+
+def _filtered(stored: list[Stored], newest: int | None, since: float | None) -> list[Stored]:
+    if since is not None:
+        stored = [one for one in stored if one.created_at >= since]
+    return stored if newest is None else stored[len(stored) - min(newest, len(stored)) :]
+
+
+@contextmanager
+def _adk_errors() -> Generator[None]:
+    """Raise ADK's own error types for what ADK has a type for."""
+    try:
+        yield
+    except StaleSession as error:
+        raise StaleStoredSession(str(error)) from error
+    except SessionNotFound as error:
+        raise StoredSessionNotFound(str(error)) from error
+    except SessionExists as error:
+        raise StoredSessionExists(str(error)) from error
