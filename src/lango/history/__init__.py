@@ -1,5 +1,21 @@
 """What a model is sent of a conversation: token counts, the window that fits a budget, and repair. Pure functions."""
 
+from lango.history.clean import keep_signatures
+from lango.history.repair import CONTEXT_AUTHOR, INTERRUPTED, repair
 from lango.history.tokens import Calibration, TokenCounter, count_tokens, warm_up
+from lango.history.window import DEFAULT_BUDGET_TOKENS, DEFAULT_MAX_MESSAGES, current_user_message, fit_to_budget
 
-__all__ = ["Calibration", "TokenCounter", "count_tokens", "warm_up"]
+__all__ = [
+    "CONTEXT_AUTHOR",
+    "DEFAULT_BUDGET_TOKENS",
+    "DEFAULT_MAX_MESSAGES",
+    "INTERRUPTED",
+    "Calibration",
+    "TokenCounter",
+    "count_tokens",
+    "current_user_message",
+    "fit_to_budget",
+    "keep_signatures",
+    "repair",
+    "warm_up",
+]

@@ -1,0 +1,106 @@
+"""One message at a time: nothing empty, nothing that JSON cannot carry, no signature of another model."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from lango.history.tokens import replace_surrogates
+from lango.messages import Media, Message, Signature, Thought, ToolCall
+
+MAX_NAME_LENGTH = 64
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:-]")
+_MAX_DEPTH = 100
+_STRICT = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
+def clean_message(message: Message) -> Message:
+    """Return the message without blank text, empty thoughts and media, and with texts that every encoding can carry."""
+    content = clean_text(message.content)
+    return replace(
+        message,
+        content=content if content.strip() else "",
+        thoughts=tuple(_clean_thought(thought) for thought in message.thoughts if thought.text or thought.signature),
+        media=tuple(media for media in message.media if _has_data(media)),
+        tool_calls=tuple(_clean_call(call) for call in message.tool_calls),
+    )
+
+
+def clean_text(text: str) -> str:
+    """Return the text with lone surrogates replaced: a request that holds one cannot be encoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return replace_surrogates(text)
+    return text
+
+
+def clean_json(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the object as JSON can carry it: the same one where it can, else odd values as text."""
+    try:
+        _STRICT.encode(value).encode()
+    except (TypeError, ValueError, RecursionError):
+        return cast("dict[str, Any]", _jsonable(value, 0))
+    return value
+
+
+def _jsonable(value: Any, depth: int) -> Any:
+    if depth > _MAX_DEPTH:  # a cycle, or what no provider would read
+        return "[nested too deep]"
+    match value:
+        case None | bool() | int():
+            return value
+        case str():
+            return clean_text(value)
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping():
+            pairs = cast("Mapping[Any, Any]", value).items()
+            return {clean_text(str(key)): _jsonable(item, depth + 1) for key, item in pairs}
+        case list() | tuple():
+            return [_jsonable(item, depth + 1) for item in cast("Sequence[Any]", value)]
+        case _:
+            return clean_text(str(value))
+
+
+def _clean_thought(thought: Thought) -> Thought:
+    return replace(thought, text=clean_text(thought.text))
+
+
+def _has_data(media: Media) -> bool:
+    return bool(media.data or media.uri)
+
+
+def _clean_call(call: ToolCall) -> ToolCall:
+    return replace(
+        call,
+        name=_NOT_IN_NAMES.sub("_", call.name)[:MAX_NAME_LENGTH] or "unknown",
+        input=None if call.input is None else clean_json(call.input),
+        output=None if call.output is None else clean_json(call.output),
+    )
+
+
+def keep_signatures(messages: Iterable[Message], provider: str, model: str) -> list[Message]:
+    """Return the messages with the signatures of this provider and model only.
+
+    A thought that was nothing but a foreign signature goes; one with text stays, unsigned. A signature without a model
+    is kept for any model of its provider.
+    """
+    return [_with_own_signatures(message, provider, model) for message in messages]
+
+
+def _with_own_signatures(message: Message, provider: str, model: str) -> Message:
+    def own(signature: Signature | None) -> Signature | None:
+        if signature is None or signature.provider != provider or signature.model not in ("", model):
+            return None
+        return signature
+
+    thoughts = (replace(thought, signature=own(thought.signature)) for thought in message.thoughts)
+    return replace(
+        message,
+        signature=own(message.signature),
+        thoughts=tuple(thought for thought in thoughts if thought.text or thought.signature),
+        tool_calls=tuple(replace(call, signature=own(call.signature)) for call in message.tool_calls),
+    )

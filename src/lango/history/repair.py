@@ -1,0 +1,267 @@
+"""Any history in, one that every provider accepts out.
+
+What holds afterwards: every call has exactly one result, in the tool messages directly after its turn; every result has
+its call; ids are unique and short; nothing is empty; the end is a user or a tool message. What a provider wants beyond
+that (roles that take turns, its own signatures) is its encoder's part.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never, cast
+
+from lango.history.clean import clean_json, clean_message
+from lango.history.clip import clip_object
+from lango.history.tokens import compact_json, count_tokens
+from lango.messages import Message, ToolCall
+
+CONTEXT_AUTHOR = "context"
+"""Author of a `user` message that no user wrote: what is quoted to the model as data."""
+INTERRUPTED = "interrupted: no result of this call was recorded, its outcome is unknown"
+"""What the model reads as the result of a call that has none: it may or may not have had its effect."""
+CONTINUE = "Continue."
+"""Ends a history that ended with the assistant's own words: no provider takes those last."""
+
+MAX_ID_LENGTH = 40
+MAX_QUOTED_TOKENS = 1_000
+"""How much of a result without a call is quoted: as text it could no longer be clipped to a budget."""
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def repair(messages: Iterable[Message]) -> list[Message]:
+    """Return the history as every provider accepts it; one that is valid already comes back equal.
+
+    - A call without a result gets one that says that its outcome is unknown. A result that stands elsewhere moves to
+      its call. A result without a call, and a second one that says something else, become quoted text in their place.
+    - Missing, duplicate, overlong and badly formed ids are replaced, in call and result alike.
+    - Empty parts and messages go, `event` messages too; a `system` message after the start becomes quoted text.
+    - After a last message of the assistant, "Continue." is added: without its words the model would say them again.
+    """
+    clean = [clean_message(message) for message in messages if message.role != "event"]
+    pairing = _pair(clean)
+    ids = _Ids()
+    repaired: list[Message] = []
+    for at, message in enumerate(clean):
+        repaired += _emit(
+            message, pairing.turns.get(at, []), clean, ids, leads=not repaired or _is_system(repaired[-1])
+        )
+        repaired += [_quote(result, message) for result in pairing.orphans.get(at, [])]
+    if repaired and repaired[-1].role == "assistant":
+        repaired.append(Message("user", CONTINUE, author=CONTEXT_AUTHOR))
+    return repaired
+
+
+# Pairing: which result belongs to which call.
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A call of the message `at`, and its result once it is found."""
+
+    at: int
+    call: ToolCall
+    result: "_Result | None" = None
+
+
+@dataclass(slots=True)
+class _Result:
+    """The `order`-th result of the history, from the message `at`. A legacy one has neither id nor name."""
+
+    at: int
+    order: int
+    call: ToolCall
+
+
+@dataclass(slots=True)
+class _Pairing:
+    turns: dict[int, list[_Slot]] = field(default_factory=dict[int, list[_Slot]])
+    orphans: dict[int, list[_Result]] = field(default_factory=dict[int, list[_Result]])
+
+
+def _pair(messages: Sequence[Message]) -> _Pairing:
+    pairing = _Pairing()
+    pending: list[_Result] = []
+    order = 0
+    for at, message in enumerate(messages):
+        for call in _calls(message):
+            slot = _Slot(at, call)
+            if call.output is not None:  # call and result in one value
+                slot.result = _Result(at, order, replace(call, input=None, signature=None))
+                order += 1
+            pairing.turns.setdefault(at, []).append(slot)
+        for call in _results(message):
+            result = _Result(at, order, call)
+            order += 1
+            if not _settle(result, _open_before(pairing, result)):
+                pending.append(result)
+    for result in pending:
+        if not _settle(result, _open_after(pairing, result)) and not _repeats(pairing, result):
+            pairing.orphans.setdefault(result.at, []).append(result)
+    return pairing
+
+
+def _calls(message: Message) -> list[ToolCall]:
+    if message.role != "assistant":
+        return []
+    return [call for call in message.tool_calls if call.output is None or call.input is not None]
+
+
+def _results(message: Message) -> list[ToolCall]:
+    match message.role:
+        case "tool":
+            return _tool_results(message)
+        case "assistant":
+            return [call for call in message.tool_calls if call.output is not None and call.input is None]
+        case _:
+            return [call for call in message.tool_calls if call.output is not None]
+
+
+def _tool_results(message: Message) -> list[ToolCall]:
+    """Return the results of a tool message; one that holds none, or none that is filled, has only its text."""
+    calls = list(message.tool_calls)
+    if not calls:
+        return [ToolCall("", "", output=_parsed(message.content))] if message.content else []
+    if len(calls) == 1 and calls[0].output is None and message.content:
+        return [replace(calls[0], output=_parsed(message.content))]
+    return [call if call.output is not None else replace(call, output={}) for call in calls]
+
+
+def _parsed(content: str) -> Mapping[str, Any]:
+    """Read the text of a legacy tool message: a JSON object, or else a text that is its result."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        value = None
+    return clean_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else {"result": content}
+
+
+def _settle(result: _Result, candidates: list[_Slot]) -> bool:
+    if candidates:
+        candidates[0].result = result
+    return bool(candidates)
+
+
+def _open_before(pairing: _Pairing, result: _Result) -> list[_Slot]:
+    """Return the calls that the result may answer: those of the nearest turn before it that has any."""
+    for slots in reversed(pairing.turns.values()):
+        candidates = [slot for slot in slots if slot.result is None and _may_answer(result.call, slot.call)]
+        if candidates:
+            return candidates
+        if not result.call.id and not result.call.name:
+            return []  # a legacy result belongs to the turn just before it, or to none
+    return []
+
+
+def _open_after(pairing: _Pairing, result: _Result) -> list[_Slot]:
+    """Return the later calls with the result's id: some histories hold a result before its call."""
+    return [
+        slot
+        for at, slots in pairing.turns.items()
+        for slot in slots
+        if result.call.id and at > result.at and slot.result is None and slot.call.id == result.call.id
+    ]
+
+
+def _may_answer(result: ToolCall, call: ToolCall) -> bool:
+    if result.id and call.id:
+        return result.id == call.id
+    return result.name in ("", call.name)
+
+
+def _repeats(pairing: _Pairing, result: _Result) -> bool:
+    """Whether the result only says again what the call of its id already has."""
+    return any(
+        slot.call.id == result.call.id and slot.result is not None and slot.result.call.output == result.call.output
+        for slots in pairing.turns.values()
+        for slot in slots
+    )
+
+
+# Emission: the messages as they go out.
+
+
+class _Ids:
+    """Ids in order of appearance, so that a longer history never changes the ids of its beginning."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._counts: dict[str, int] = {}
+
+    def take(self, wanted: str, name: str) -> str:
+        base = _NOT_IN_IDS.sub("_", wanted or f"call_{name}")[:MAX_ID_LENGTH]
+        candidate, count = base, self._counts.get(base, 1)
+        while candidate in self._taken:
+            count += 1
+            suffix = f"_{count}"
+            candidate = base[: MAX_ID_LENGTH - len(suffix)] + suffix
+        self._counts[base] = count
+        self._taken.add(candidate)
+        return candidate
+
+
+def _emit(
+    message: Message, slots: list[_Slot], messages: Sequence[Message], ids: _Ids, *, leads: bool
+) -> Iterable[Message]:
+    match message.role:
+        case "assistant":
+            if slots:
+                return _emit_turn(message, slots, messages, ids)
+            return _unless_empty(replace(message, tool_calls=()))
+        case "user":
+            return _unless_empty(replace(message, tool_calls=()))
+        case "system":
+            if leads:
+                return _unless_empty(replace(message, tool_calls=()))
+            return _unless_empty(replace(message, role="user", author=CONTEXT_AUTHOR, tool_calls=()))
+        case "tool" | "event":
+            return []  # results go out with their calls; events were left out
+        case _:  # pragma: no cover
+            assert_never(message.role)
+
+
+def _unless_empty(message: Message) -> list[Message]:
+    # Thoughts alone are no message: most providers take none back, and nothing would be left.
+    return [message] if message.content or message.media else []
+
+
+def _is_system(message: Message) -> bool:
+    return message.role == "system"
+
+
+def _emit_turn(message: Message, slots: list[_Slot], messages: Sequence[Message], ids: _Ids) -> Iterable[Message]:
+    named = [(slot, ids.take(slot.call.id, slot.call.name)) for slot in slots]
+    calls = (replace(slot.call, id=call_id, input=slot.call.input or {}, output=None) for slot, call_id in named)
+    yield replace(message, tool_calls=tuple(calls))
+
+    found = sorted(
+        ((slot.result, slot.call.name, call_id) for slot, call_id in named if slot.result is not None),
+        key=lambda one: one[0].order,
+    )
+    sources: dict[int, list[ToolCall]] = {}
+    for result, name, call_id in found:
+        sources.setdefault(result.at, []).append(replace(result.call, id=call_id, name=name))
+    for at, results in sources.items():
+        yield _tool_message(messages[at], tuple(results))
+
+    unknown = {"error": INTERRUPTED}
+    missing = tuple(ToolCall(call_id, slot.call.name, output=unknown) for slot, call_id in named if slot.result is None)
+    if missing:
+        yield Message("tool", compact_json(unknown), missing)
+
+
+def _tool_message(source: Message, results: tuple[ToolCall, ...]) -> Message:
+    """Return the results in the message they came from; its text only where they are all that it held."""
+    if source.role != "tool":
+        return Message("tool", tool_calls=results)
+    whole = len(results) == max(1, len(source.tool_calls))
+    return replace(source, content=source.content if whole else "", tool_calls=results)
+
+
+def _quote(result: _Result, source: Message) -> Message:
+    what = f'of "{result.call.name}"' if result.call.name else "of a tool"
+    output = result.call.output or {}
+    if count_tokens(compact_json(output)) > MAX_QUOTED_TOKENS:
+        output = clip_object(output, MAX_QUOTED_TOKENS)
+    text = f"[Result {what}, apart from its call, quoted as data: {compact_json(output)}]"
+    return Message("user", text, author=CONTEXT_AUTHOR, media=source.media if source.role == "tool" else ())
