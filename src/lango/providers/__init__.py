@@ -1,1 +1,36 @@
 """Models behind one small protocol. Each vendor's SDK is imported when its provider is first used."""
+
+from lango.providers.catalog import ProviderSettings, resolve
+from lango.providers.clients import Timeouts
+from lango.providers.protocol import (
+    CallDelta,
+    Delta,
+    Finish,
+    FinishReason,
+    Provider,
+    Request,
+    TextDelta,
+    ThoughtDelta,
+    ToolSpec,
+    UsageDelta,
+)
+from lango.providers.resilience import Fallback, ResilientProvider, Retries
+
+__all__ = [
+    "CallDelta",
+    "Delta",
+    "Fallback",
+    "Finish",
+    "FinishReason",
+    "Provider",
+    "ProviderSettings",
+    "Request",
+    "ResilientProvider",
+    "Retries",
+    "TextDelta",
+    "ThoughtDelta",
+    "Timeouts",
+    "ToolSpec",
+    "UsageDelta",
+    "resolve",
+]

@@ -36,6 +36,8 @@ class Request:
     response_schema: Mapping[str, Any] | None = None
     """A JSON schema that the answer must follow (structured output)."""
     tool_choice: Literal["auto", "required", "none"] = "auto"
+    cut: bool = False
+    """Something before the newest messages was left out or changed: a signature that covers it no longer holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,296 @@
+"""Anthropic's Messages API.
+
+A thinking block goes back exactly as it came, or not at all: its signature covers what stood before it. A block that
+came before the text is a thought with its signature; one that came later, between text and a tool call, is kept whole
+as the signature of that call, so that it goes back to its place.
+"""
+
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from lango.errors import ProviderError
+from lango.messages import Media, Message, Thought, ToolCall
+from lango.providers.anthropic_stream import REDACTED, MessagesReader
+from lango.providers.clients import ClientPerLoop, Timeouts, load_sdk
+from lango.providers.encoding import (
+    OPENING,
+    Json,
+    base64_of,
+    closed_schema,
+    media_text,
+    output_text,
+    own,
+    prepared,
+    wire_name,
+)
+from lango.providers.failures import (
+    Exchange,
+    broken,
+    from_status,
+    lost_connection,
+    redacted,
+    retry_after_of,
+    timed_out,
+    translated,
+)
+from lango.providers.protocol import Delta, Request
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_SAMPLES = re.compile(r"claude-(3|instant|2|(opus|sonnet|haiku)-4(-[0-6])?(-\d{8})?$)")
+
+
+def takes_sampling(model: str) -> bool:
+    """Say whether a model takes `temperature` and `top_p`: those up to Claude 4.6 do, later ones refuse them."""
+    return _SAMPLES.match(model) is not None
+
+
+def default_max_tokens(model: str) -> int:
+    """Return the length of an answer where the request sets none: the API wants a number, within the model's own."""
+    if re.match(r"claude-3-(opus|sonnet|haiku)", model):
+        return 4096
+    return 8192 if model.startswith("claude-3-5") else 32_000
+
+
+# --- encoder
+
+
+def encode(request: Request, *, provider: str = "anthropic", options: Mapping[str, Any] | None = None) -> Json:
+    """Return the body of a Messages request; `provider` is the name that our signatures carry."""
+    system, history = prepared(request)
+    body: Json = {
+        "model": request.model,
+        "max_tokens": request.max_tokens or default_max_tokens(request.model),
+        "messages": _messages(history, request, provider),
+        "stream": True,
+    }
+    if system:
+        body["system"] = system
+    if request.tools:
+        body["tools"] = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": {"type": "object", "properties": {}, **tool.parameters},
+            }
+            for tool in request.tools
+        ]
+        if request.tool_choice != "auto":
+            body["tool_choice"] = {"type": {"required": "any", "none": "none"}[request.tool_choice]}
+    if request.stop:
+        body["stop_sequences"] = [stop for stop in request.stop if stop.strip()]
+    if takes_sampling(request.model):
+        # current models refuse both at once
+        one = {"temperature": request.temperature} if request.temperature is not None else {"top_p": request.top_p}
+        body |= {name: value for name, value in one.items() if value is not None}
+    if request.response_schema is not None:
+        schema = closed_schema(request.response_schema)
+        body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    return _with_thinking(body | dict(options or {}))
+
+
+def _with_thinking(body: Json) -> Json:
+    thinking: Any = body.get("thinking") or {}
+    if thinking.get("type") not in ("enabled", "adaptive"):
+        return body
+    body = {name: value for name, value in body.items() if name not in ("temperature", "top_p")}
+    if body.get("tool_choice", {}).get("type") == "any":
+        del body["tool_choice"]  # a forced call leaves no room to think, and is refused
+    if thinking["type"] == "enabled" and _step_without_thinking(body["messages"]):
+        del body["thinking"]  # a tool loop that began without thinking (another model's) must end without
+    return body
+
+
+def _step_without_thinking(messages: list[Json]) -> bool:
+    if messages[-1]["content"][0]["type"] != "tool_result":
+        return False
+    return messages[-2]["content"][0]["type"] not in ("thinking", "redacted_thinking")
+
+
+def _messages(history: list[Message], request: Request, provider: str) -> list[Json]:
+    merged: list[Json] = []
+    for message in history:
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = _blocks(message, request, provider)
+        if not blocks:
+            continue
+        if merged and merged[-1]["role"] == role:
+            merged[-1]["content"] += blocks
+        else:
+            merged.append({"role": role, "content": blocks})
+    for turn in merged:
+        turn["content"].sort(key=_not_a_result)  # the sort is stable: results come first, all else keeps its order
+    if not merged or merged[0]["role"] != "user":
+        merged.insert(0, {"role": "user", "content": [_text(OPENING)]})
+    return merged
+
+
+def _not_a_result(block: Json) -> bool:
+    return block["type"] != "tool_result"
+
+
+def _blocks(message: Message, request: Request, provider: str) -> list[Json]:
+    texts = [_text(message.content)] if message.content.strip() else []
+    match message.role:
+        case "assistant":
+            return _assistant(message, texts, request, provider)
+        case "tool":
+            return [_result(result) for result in message.tool_calls] + [_media(media) for media in message.media]
+        case _:
+            return texts + [_media(media) for media in message.media]
+
+
+def _assistant(message: Message, texts: list[Json], request: Request, provider: str) -> list[Json]:
+    blocks = [] if request.cut else [_thinking(thought, request, provider) for thought in message.thoughts]
+    texts = texts + [_text(media_text(media)) for media in message.media]
+    calls: list[Json] = []
+    for call in message.tool_calls:
+        calls += [] if request.cut else _thinking_before(call, request, provider)
+        calls.append({"type": "tool_use", "id": call.id, "name": wire_name(call.name), "input": dict(call.input or {})})
+    said = texts + calls
+    # a message of thoughts alone is none: the API wants something said after them
+    return [block for block in blocks if block] + said if said else []
+
+
+def _thinking(thought: Thought, request: Request, provider: str) -> Json | None:
+    value = own(thought.signature, provider, request)
+    if value is None:
+        return None
+    if value.startswith(REDACTED):
+        return {"type": "redacted_thinking", "data": value[len(REDACTED) :].decode("utf-8", "replace")}
+    return {"type": "thinking", "thinking": thought.text, "signature": value.decode("utf-8", "replace")}
+
+
+def _thinking_before(call: ToolCall, request: Request, provider: str) -> list[Json]:
+    value = own(call.signature, provider, request)
+    if value is None:
+        return []
+    try:
+        blocks: Any = json.loads(value)
+    except ValueError:
+        return []
+    return cast("list[Json]", blocks) if isinstance(blocks, list) else []
+
+
+def _result(result: ToolCall) -> Json:
+    block: Json = {"type": "tool_result", "tool_use_id": result.id, "content": output_text(result)}
+    if result.output is not None and set(result.output) == {"error"}:
+        block["is_error"] = True
+    return block
+
+
+def _media(media: Media) -> Json:
+    if media.mime_type in _IMAGES and (media.data or media.uri):
+        return {"type": "image", "source": _source(media)}
+    if media.mime_type == "application/pdf" and (media.data or media.uri):
+        return {"type": "document", "source": _source(media)}
+    return _text(media_text(media))
+
+
+def _source(media: Media) -> Json:
+    if media.data:
+        return {"type": "base64", "media_type": media.mime_type, "data": base64_of(media)}
+    return {"type": "url", "url": media.uri}
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+# --- errors
+
+
+def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
+    """Turn an error of the anthropic SDK into ours; None for anything else."""
+    import anthropic
+
+    match exc:
+        case anthropic.APITimeoutError():
+            return timed_out(exchange)
+        case anthropic.APIConnectionError():
+            cause = exc.__cause__
+            return lost_connection(exchange, cause if isinstance(cause, Exception) else exc)
+        case anthropic.APIStatusError():
+            # an error inside a stream comes with the status of the stream, 200
+            status = exc.status_code if exc.status_code >= 400 else None
+            kind, message = _said_by(exc)
+            wait = retry_after_of(exc.response.headers)
+            return from_status(status, message, exchange, kind=kind, retry_after_s=wait)
+        case anthropic.APIResponseValidationError():
+            return broken(exchange, "it does not have the form of an answer")
+        case anthropic.AnthropicError():
+            return broken(exchange, redacted(f"{type(exc).__name__}: {exc}", exchange.secret))
+        case _:
+            return None
+
+
+def _said_by(exc: "Any") -> tuple[str, str]:
+    body: Any = exc.body
+    error: Any = cast("Json", body).get("error") if isinstance(body, dict) else None
+    if not isinstance(error, dict):
+        return "", str(exc.message)
+    told = cast("Json", error)
+    return str(told.get("type") or ""), str(told.get("message") or exc.message)
+
+
+# --- provider
+
+
+class AnthropicProvider:
+    """Anthropic's models."""
+
+    def __init__(
+        self,
+        api_key: str,
+        *,
+        name: str = "anthropic",
+        base_url: str | None = None,
+        timeouts: Timeouts | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`options` is added to the body of every request, such as `{"thinking": {"type": "adaptive"}}`."""
+        self._name = name
+        self._api_key = api_key
+        self._base_url = base_url
+        self._timeouts = timeouts or Timeouts()
+        self._options = dict(options or {})
+        self._clients: ClientPerLoop[AsyncAnthropic] = ClientPerLoop(self._make_client, lambda client: client.close())
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the configuration."""
+        return self._name
+
+    def __repr__(self) -> str:
+        """Show the name only: the key stays inside."""
+        return f"<AnthropicProvider {self._name}>"
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Stream the answer to a request; closing the iterator closes the connection."""
+        exchange = Exchange(self._name, request.model, self._api_key)
+        client = await self._clients.get()
+        body = encode(request, provider=self._name, options=self._options)
+        # the SDK's method names the fields that its release knows; all others go beside them, so that any release works
+        named = {name: body.pop(name) for name in ("model", "max_tokens", "messages", "stream")}
+        reader = MessagesReader(exchange)
+        with translated(translate, exchange):
+            async with await cast("Any", client.messages.create)(**named, extra_body=body) as events:
+                exchange.streaming = True
+                async for event in events:
+                    for delta in reader.deltas(event):
+                        yield delta
+                for delta in reader.end():
+                    yield delta
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        await self._clients.aclose()
+
+    def _make_client(self) -> "AsyncAnthropic":
+        sdk = load_sdk("anthropic", "lango-adk[anthropic]")
+        timeout = sdk.Timeout(self._timeouts.idle_s, connect=self._timeouts.connect_s)
+        return sdk.AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, timeout=timeout, max_retries=0)

@@ -1,0 +1,171 @@
+"""How a vendor's failure becomes one of ours.
+
+Each vendor's module has one `translate` that knows its SDK's exceptions; what all of them share is here: the meaning of
+an HTTP status, Retry-After, and the errors of the HTTP library below. A key never gets into a message.
+"""
+
+import re
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from lango.errors import (
+    LangoError,
+    ProviderAuthError,
+    ProviderError,
+    ProviderProtocolError,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+    UnknownModel,
+)
+
+_LONGEST_MESSAGE = 500  # an error page in HTML says no more in its first lines than in all of them
+
+_AUTH_KINDS = frozenset({"authentication_error", "permission_error", "invalid_api_key", "API_KEY_INVALID"})
+_BUSY_KINDS = frozenset(
+    {
+        "api_error",
+        "overloaded_error",
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "server_error",
+        "server_overloaded",
+        "slow_down",
+        "timeout_error",
+        "RESOURCE_EXHAUSTED",
+        "UNAVAILABLE",
+        "INTERNAL",
+        "DEADLINE_EXCEEDED",
+    }
+)
+_NO_SUCH_MODEL = re.compile(
+    r"model\b.{0,160}\b(not found|does(n't| not) exist|not exist)"
+    r"|(not a valid|invalid|unknown|no such) model\b"
+    r"|models/\S+ is not found",
+    re.IGNORECASE | re.DOTALL,
+)
+_BAD_KEY = re.compile(r"api[ _]key (is )?(not valid|invalid|expired)|API_KEY_INVALID|invalid api key", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request to a vendor: whom it went to, and how far it came."""
+
+    provider: str
+    model: str
+    secret: str = ""
+    """The key, so that it can be taken out of what the vendor says."""
+    streaming: bool = False
+    """The answer has begun. From here on a lost connection is a broken answer, not an absent server."""
+
+
+Translate = Callable[[Exception, Exchange], ProviderError | None]
+
+
+@contextmanager
+def translated(translate: Translate, exchange: Exchange) -> Generator[None, None, None]:
+    """Turn a vendor's errors into ours, with the original as the cause."""
+    try:
+        yield
+    except LangoError:
+        raise
+    except Exception as exc:
+        error = translate(exc, exchange) or from_transport(exc, exchange)
+        if error is None:
+            raise
+        if exchange.secret and exchange.secret in f"{exc}{exc.args}":
+            raise error from None  # the vendor echoed the key: a logged traceback must not hold it
+        raise error from exc
+
+
+def from_status(
+    status: int | None, message: str, exchange: Exchange, *, kind: str = "", retry_after_s: float | None = None
+) -> ProviderError:
+    """Say what an HTTP status means, or, where the error came inside a stream, the vendor's own word for it."""
+    text, about = _told(status, message, exchange), {"provider": exchange.provider, "status": status}
+    if status in (401, 403) or kind in _AUTH_KINDS or (status == 400 and _BAD_KEY.search(message)):
+        return ProviderAuthError(text, **about)  # pyright: ignore[reportArgumentType]
+    if _is_unknown_model(status, message, kind):
+        name = f"{exchange.provider} has no model named {exchange.model!r}. "
+        return UnknownModel(name + text, **about)  # pyright: ignore[reportArgumentType]
+    if kind in _BUSY_KINDS or status in (408, 409, 425, 429) or (status or 0) >= 500:
+        return ProviderUnavailable(text, retry_after_s=retry_after_s, provider=exchange.provider, status=status)
+    return ProviderRejected(text, **about)  # pyright: ignore[reportArgumentType]
+
+
+def from_transport(exc: Exception, exchange: Exchange) -> ProviderError | None:
+    """Translate what comes from below an SDK: the HTTP library, JSON that is none, objects of the wrong shape."""
+    names = {base.__name__ for base in type(exc).__mro__ if base.__module__.split(".")[0] in ("httpx", "httpx2")}
+    if "TimeoutException" in names:
+        return timed_out(exchange)
+    if "TransportError" in names or "StreamError" in names or isinstance(exc, OSError):
+        return lost_connection(exchange, exc)
+    if exchange.streaming and isinstance(exc, ValueError | TypeError | AttributeError | LookupError):
+        # SDKs build their objects without checks, so that a chunk of the wrong shape fails wherever it is read
+        return broken(exchange, f"a chunk that cannot be read ({type(exc).__name__})")
+    return None
+
+
+def timed_out(exchange: Exchange) -> ProviderTimeout:
+    """Nothing came in time."""
+    return ProviderTimeout(f"{exchange.provider}: no answer in time", provider=exchange.provider)
+
+
+def lost_connection(exchange: Exchange, exc: Exception) -> ProviderError:
+    """No connection, or one that broke in the middle of an answer."""
+    why = redacted(f"{type(exc).__name__}: {exc}", exchange.secret)
+    if exchange.streaming:
+        return broken(exchange, f"the connection was lost ({why})")
+    return ProviderUnavailable(f"{exchange.provider}: no connection ({why})", provider=exchange.provider)
+
+
+def broken(exchange: Exchange, what: str) -> ProviderProtocolError:
+    """The answer breaks its own format, or stopped before its end."""
+    return ProviderProtocolError(
+        f"{exchange.provider}: the answer is broken: {redacted(what, exchange.secret)}", provider=exchange.provider
+    )
+
+
+def retry_after_of(headers: Mapping[str, str] | None) -> float | None:
+    """Read how long to wait: `retry-after-ms`, or `retry-after` in seconds or as a date."""
+    if headers is None:
+        return None
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    if (seconds := _number(value)) is not None:
+        return seconds
+    try:
+        moment = parsedate_to_datetime(value or "")
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def redacted(text: str, secret: str) -> str:
+    """Take a key out of a text that somebody else wrote."""
+    return text.replace(secret, "[key]") if secret else text
+
+
+def _told(status: int | None, message: str, exchange: Exchange) -> str:
+    said = redacted(" ".join(message.split()), exchange.secret)[:_LONGEST_MESSAGE] or "no reason given"
+    return f"{exchange.provider} answered {status}: {said}" if status else f"{exchange.provider}: {said}"
+
+
+def _is_unknown_model(status: int | None, message: str, kind: str) -> bool:
+    if kind in ("model_not_found", "not_found_error"):
+        return True
+    return status in (400, 404) and bool(_NO_SUCH_MODEL.search(message))
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None

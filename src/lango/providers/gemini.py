@@ -1,0 +1,363 @@
+"""Google's Gemini API.
+
+Gemini 3 signs the first function call of each step and checks, within the current turn, that the signature comes back
+in its place. Where it never was ours to have, because another model made the call, a stand-in is sent instead.
+"""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from lango.errors import ProviderError
+from lango.messages import Media, Message, Signature
+from lango.providers.clients import ClientPerLoop, Timeouts, load_sdk
+from lango.providers.encoding import OPENING, Json, own, prepared, to_json, wire_name
+from lango.providers.failures import Exchange, broken, from_status, redacted, retry_after_of, translated
+from lango.providers.protocol import (
+    CallDelta,
+    Delta,
+    Finish,
+    FinishReason,
+    Request,
+    TextDelta,
+    ThoughtDelta,
+    ToolSpec,
+    UsageDelta,
+)
+
+if TYPE_CHECKING:
+    import httpx
+    from google.genai import Client
+    from google.genai.types import Candidate, GenerateContentResponse, GenerateContentResponseUsageMetadata, Part
+
+STAND_IN = b"skip_thought_signature_validator"
+"""Google's own word for a call whose signature nobody has."""
+
+_BEFORE_3 = re.compile(r"(models/)?gemini-[12]\b")
+_FINISH: Mapping[str, FinishReason] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "SAFETY": "safety",
+    "RECITATION": "safety",
+    "LANGUAGE": "safety",
+    "BLOCKLIST": "safety",
+    "PROHIBITED_CONTENT": "safety",
+    "SPII": "safety",
+    "IMAGE_SAFETY": "safety",
+    "IMAGE_PROHIBITED_CONTENT": "safety",
+    "IMAGE_RECITATION": "safety",
+}
+_MODES = {"required": "ANY", "none": "NONE"}
+
+# --- encoder
+
+
+def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, Any] | None = None) -> Json:
+    """Return the arguments of `generate_content_stream`; `options` is added to its config."""
+    system, history = prepared(request)
+    values: Json = {
+        "system_instruction": system or None,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "max_output_tokens": request.max_tokens,
+        "stop_sequences": list(request.stop) or None,
+        "automatic_function_calling": {"disable": True},
+    }
+    if request.tools:
+        values["tools"] = [{"function_declarations": [_declaration(tool) for tool in request.tools]}]
+        if request.tool_choice != "auto":
+            values["tool_config"] = {"function_calling_config": {"mode": _MODES[request.tool_choice]}}
+    if request.response_schema is not None:
+        values |= {"response_mime_type": "application/json", "response_json_schema": dict(request.response_schema)}
+    config = {name: value for name, value in values.items() if value is not None} | dict(options or {})
+    return {"model": request.model, "contents": _contents(history, request, provider), "config": config}
+
+
+def _declaration(tool: ToolSpec) -> Json:
+    declaration: Json = {"name": tool.name, "description": tool.description}
+    if tool.parameters.get("properties"):  # an object without any is refused
+        declaration["parameters_json_schema"] = dict(tool.parameters)
+    return declaration
+
+
+def _contents(history: list[Message], request: Request, provider: str) -> list[Json]:
+    contents: list[Json] = []
+    for message in history:
+        for content in _content(message, request, provider):
+            _append(contents, content)
+    if contents[0]["role"] != "user":
+        contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
+    if not _BEFORE_3.match(request.model):
+        _sign_current_turn(contents)
+    return contents
+
+
+def _content(message: Message, request: Request, provider: str) -> list[Json]:
+    media = [_media(one) for one in message.media]
+    match message.role:
+        case "assistant":
+            parts = _text(message, request, provider) + media + _calls(message, request, provider)
+            return [{"role": "model", "parts": parts}]
+        case "tool":
+            results = [
+                {"function_response": {"id": one.id, "name": wire_name(one.name), "response": dict(one.output or {})}}
+                for one in message.tool_calls
+            ]
+            return [{"role": "user", "parts": results}] + ([{"role": "user", "parts": media}] if media else [])
+        case _:
+            return [{"role": "user", "parts": ([{"text": message.content}] if message.content else []) + media}]
+
+
+def _append(contents: list[Json], content: Json) -> None:
+    """Add a turn; merge it with a neighbour of its kind. Results and the user's words stay two turns."""
+    for earlier in reversed(contents):
+        if _kind(earlier) == _kind(content):
+            earlier["parts"] += content["parts"]
+            return
+        if not (_kind(earlier) == "user" and _kind(content) == "results"):
+            break  # results come right after their calls: a picture that one of them brought stands behind them all
+    contents.append(content)
+
+
+def _kind(content: Json) -> str:
+    return "results" if "function_response" in content["parts"][0] else content["role"]
+
+
+def _text(message: Message, request: Request, provider: str) -> list[Json]:
+    if not message.content:
+        return []
+    signature = own(message.signature, provider, request)
+    return [{"text": message.content} | ({"thought_signature": signature} if signature else {})]
+
+
+def _calls(message: Message, request: Request, provider: str) -> list[Json]:
+    parts: list[Json] = [
+        {"function_call": {"id": call.id, "name": wire_name(call.name), "args": dict(call.input or {})}}
+        for call in message.tool_calls
+    ]
+    # only the first of parallel calls is signed
+    if parts and (signature := own(message.tool_calls[0].signature, provider, request)):
+        parts[0]["thought_signature"] = signature
+    return parts
+
+
+def _sign_current_turn(contents: list[Json]) -> None:
+    last_user = max(at for at, content in enumerate(contents) if _kind(content) == "user")
+    for content in contents[last_user:]:
+        first_call = next((part for part in content["parts"] if "function_call" in part), None)
+        if first_call is not None:
+            first_call.setdefault("thought_signature", STAND_IN)
+
+
+def _media(media: Media) -> Json:
+    if media.data:
+        return {"inline_data": {"mime_type": media.mime_type, "data": media.data}}
+    return {"file_data": {"mime_type": media.mime_type, "file_uri": media.uri}}
+
+
+# --- stream reader
+
+
+class GeminiReader:
+    """Turns the chunks of one answer into deltas; one of them must say why it ended."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._calls = 0
+        self._finish = self._detail = self._model = ""
+        self._signature: Signature | None = None
+
+    def deltas(self, chunk: "GenerateContentResponse") -> list[Delta]:
+        """Return what a chunk adds."""
+        self._model = chunk.model_version or self._model
+        deltas: list[Delta] = []
+        feedback = chunk.prompt_feedback
+        if feedback and feedback.block_reason:
+            self._finish = "SAFETY"
+            self._detail = feedback.block_reason_message or feedback.block_reason.value
+        for candidate in chunk.candidates or ():
+            deltas += self._candidate(candidate)
+        if chunk.usage_metadata:
+            deltas.append(_usage(chunk.usage_metadata))
+        return deltas
+
+    def end(self) -> list[Delta]:
+        """Return the end, once the stream is over."""
+        if not self._finish:
+            raise broken(self._exchange, "it ended without a finish reason")
+        reason = _FINISH.get(self._finish, "error")
+        if reason == "stop" and self._calls:
+            reason = "tool_calls"
+        detail = f"{self._finish}: {self._detail}" if self._detail else self._finish
+        return [Finish(reason, detail, self._signature, self._model)]
+
+    def _candidate(self, candidate: "Candidate") -> list[Delta]:
+        if candidate.finish_reason:
+            self._finish = candidate.finish_reason.value
+            self._detail = candidate.finish_message or ""
+        parts = (candidate.content.parts if candidate.content else None) or ()
+        return [delta for part in parts for delta in self._part(part)]
+
+    def _part(self, part: "Part") -> list[Delta]:
+        signature = self._signed(part.thought_signature)
+        if part.function_call is not None:
+            call = part.function_call
+            self._calls += 1
+            arguments = to_json(call.args or {})
+            return [CallDelta(self._calls - 1, call.id or "", call.name or "", arguments, signature)]
+        if part.thought:
+            return [ThoughtDelta(part.text or "", signature)]
+        self._signature = signature or self._signature
+        return [TextDelta(part.text)] if part.text else []
+
+    def _signed(self, value: bytes | None) -> Signature | None:
+        return Signature(self._exchange.provider, self._exchange.model, value) if value else None
+
+
+def _usage(usage: "GenerateContentResponseUsageMetadata") -> UsageDelta:
+    output, thoughts = usage.candidates_token_count, usage.thoughts_token_count
+    # Gemini counts thoughts apart from the answer; other vendors count them as part of it
+    total = None if output is None and thoughts is None else (output or 0) + (thoughts or 0)
+    return UsageDelta(usage.prompt_token_count, total, usage.cached_content_token_count, thoughts)
+
+
+# --- errors
+
+
+def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
+    """Turn an error of the google-genai SDK into ours; None for anything else."""
+    from google.genai import errors
+
+    match exc:
+        case errors.APIError():
+            told = cast("Any", exc)  # its fields are typed by packages that need not be there
+            wait = _retry_delay(told.details) or retry_after_of(getattr(told.response, "headers", None))
+            status = told.code if isinstance(told.code, int) else None
+            return from_status(status, told.message or str(exc), exchange, kind=told.status or "", retry_after_s=wait)
+        case errors.UnknownApiResponseError():
+            return broken(exchange, "a chunk is not JSON")
+        case errors.ContinuationInterruptedError():
+            return broken(exchange, "it was interrupted")
+        case (
+            errors.UnknownFunctionCallArgumentError()
+            | errors.UnsupportedFunctionError()
+            | errors.FunctionInvocationError()
+        ):
+            # of the SDK's own way to run tools, which is switched off
+            return broken(exchange, redacted(f"{type(exc).__name__}: {exc}", exchange.secret))
+        case _:
+            return None
+
+
+def _retry_delay(details: Any) -> float | None:
+    """Read how long to wait from `{"error": {"details": [{"retryDelay": "34s"}]}}`."""
+    found = re.search(r"'retryDelay': '(\d+(?:\.\d+)?)s'", str(details))
+    return float(found[1]) if found else None
+
+
+# --- provider
+
+
+class GeminiProvider:
+    """Google's models, by API key."""
+
+    def __init__(
+        self,
+        api_key: str,
+        *,
+        name: str = "gemini",
+        base_url: str | None = None,
+        timeouts: Timeouts | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`options` is added to the config of every request, such as `{"thinking_config": {...}}`."""
+        self._name = name
+        self._api_key = api_key
+        self._base_url = base_url
+        self._timeouts = timeouts or Timeouts()
+        self._options = dict(options or {})
+        self._clients: ClientPerLoop[tuple[Client, httpx.AsyncClient]] = ClientPerLoop(
+            self._make_client, lambda made: made[1].aclose()
+        )
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the configuration."""
+        return self._name
+
+    def __repr__(self) -> str:
+        """Show the name only: the key stays inside."""
+        return f"<GeminiProvider {self._name}>"
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Stream the answer to a request; closing the iterator closes the connection."""
+        exchange = Exchange(self._name, request.model, self._api_key)
+        client, _ = await self._clients.get()
+        arguments = encode(request, provider=self._name, options=self._options)
+        reader = GeminiReader(exchange)
+        with translated(translate, exchange):
+            generate = cast("Any", client.aio.models).generate_content_stream
+            async with _Answer(exchange, await generate(**arguments)) as answer:
+                while (chunk := await answer.next()) is not None:
+                    for delta in reader.deltas(chunk):
+                        yield delta
+                for delta in reader.end():
+                    yield delta
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        await self._clients.aclose()
+
+    def _make_client(self) -> "tuple[Client, httpx.AsyncClient]":
+        genai = load_sdk("google.genai", "google-genai")
+        connect_s = self._timeouts.connect_s
+
+        async def set_connect_timeout(request: "httpx.Request") -> None:
+            request.extensions["timeout"]["connect"] = connect_s  # the SDK has one timeout for all
+
+        http = load_sdk("httpx", "httpx").AsyncClient(
+            event_hooks={"request": [set_connect_timeout], "response": [_note_response]}
+        )
+        options: Json = {"timeout": int(self._timeouts.idle_s * 1000), "httpx_async_client": http}
+        if self._base_url:
+            options["base_url"] = self._base_url
+        return genai.Client(api_key=self._api_key, vertexai=False, http_options=options), http
+
+
+class _Answer:
+    """An answer in progress, with its HTTP response.
+
+    The SDK's generators do not close each other: a stream that is left early would keep its connection until the
+    garbage collector comes by. So the response is noted when it arrives, and closed here.
+    """
+
+    def __init__(self, exchange: Exchange, chunks: "AsyncIterator[GenerateContentResponse]") -> None:
+        self.exchange = exchange
+        self.responses: list[httpx.Response] = []
+        self._chunks = chunks
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for response in self.responses:
+            await response.aclose()
+
+    async def next(self) -> "GenerateContentResponse | None":
+        """Return the next chunk, or None at the end."""
+        token = _ANSWER.set(self)
+        try:
+            return await anext(self._chunks, None)
+        finally:
+            _ANSWER.reset(token)
+
+
+_ANSWER: ContextVar[_Answer | None] = ContextVar("lango_gemini_answer", default=None)
+
+
+async def _note_response(response: "httpx.Response") -> None:
+    answer = _ANSWER.get()
+    if answer is not None:
+        answer.exchange.streaming = response.status_code == 200
+        answer.responses.append(response)

@@ -1,0 +1,349 @@
+"""OpenAI, and every server that speaks its Chat Completions API: Ollama, vLLM, LM Studio, OpenRouter, ...
+
+`encode` and `ChatReader` are the wire format of Chat Completions; that of the Responses API is in `openai_responses`.
+Which of the two a model gets is decided in one place, `wants_responses`.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from lango.errors import ProviderError
+from lango.messages import Media, Message
+from lango.providers.clients import ClientPerLoop, Timeouts, load_sdk
+from lango.providers.encoding import (
+    Json,
+    arguments_text,
+    base64_of,
+    data_url,
+    is_strict,
+    media_text,
+    output_text,
+    prepared,
+    wire_name,
+)
+from lango.providers.failures import (
+    Exchange,
+    broken,
+    from_status,
+    lost_connection,
+    redacted,
+    retry_after_of,
+    timed_out,
+    translated,
+)
+from lango.providers.openai_responses import ResponsesReader
+from lango.providers.openai_responses import encode as encode_responses
+from lango.providers.protocol import (
+    CallDelta,
+    Delta,
+    Finish,
+    FinishReason,
+    Request,
+    TextDelta,
+    ThoughtDelta,
+    UsageDelta,
+)
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types import CompletionUsage
+    from openai.types.chat import ChatCompletionChunk
+    from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
+
+Api = Literal["auto", "chat", "responses"]
+
+_REASONS = re.compile(r"(o\d|gpt-(?:[5-9]|\d\d)|codex)(?!.*-chat)")
+_FINISH: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "eos": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "safety",
+    "error": "error",
+}
+_AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+
+def wants_responses(model: str) -> bool:
+    """Say whether a model of OpenAI's own is used through the Responses API.
+
+    The reasoning models are (o1 and later, gpt-5 and later, codex; not their `-chat` variants): only there do they
+    return reasoning that can be sent back. They also refuse `temperature`, `top_p` and `stop`.
+    """
+    return _REASONS.match(model) is not None
+
+
+# --- encoder
+
+
+def encode(request: Request, *, compatible: bool = False) -> Json:
+    """Return the body of a Chat Completions request; `compatible` is the dialect of other vendors' servers."""
+    body: Json = {
+        "model": request.model,
+        "messages": _messages(request),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        body["tools"] = [_tool(tool.name, tool.description, tool.parameters) for tool in request.tools]
+        if request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
+    if request.max_tokens is not None:
+        body["max_tokens" if compatible else "max_completion_tokens"] = request.max_tokens
+    if compatible or not wants_responses(request.model):
+        body |= _sampling(request)
+    if request.response_schema is not None:
+        schema = dict(request.response_schema)
+        form = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": form}
+    return body
+
+
+def _sampling(request: Request) -> Json:
+    values = {"temperature": request.temperature, "top_p": request.top_p, "stop": list(request.stop) or None}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> Json:
+    schema: Json = {"type": "object", "properties": {}, **parameters}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+
+
+def _messages(request: Request) -> list[Json]:
+    system, history = prepared(request)
+    messages: list[Json] = [{"role": "system", "content": system}] if system else []
+    for message in history:
+        match message.role:
+            case "assistant":
+                messages += _assistant(message)
+            case "tool":
+                messages += _results(message)
+            case _:
+                messages += _user(message)
+    return messages
+
+
+def _user(message: Message) -> list[Json]:
+    if not message.media:
+        return [{"role": "user", "content": message.content}] if message.content else []
+    parts: list[Json] = [{"type": "text", "text": message.content}] if message.content else []
+    return [{"role": "user", "content": parts + [_media(media) for media in message.media]}]
+
+
+def _assistant(message: Message) -> list[Json]:
+    texts = [message.content, *(media_text(media) for media in message.media)]
+    content = "\n".join(text for text in texts if text)
+    if not message.tool_calls:
+        return [{"role": "assistant", "content": content}] if content else []
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": wire_name(call.name), "arguments": arguments_text(call)},
+        }
+        for call in message.tool_calls
+    ]
+    return [{"role": "assistant", "content": content or None, "tool_calls": calls}]
+
+
+def _results(message: Message) -> list[Json]:
+    results: list[Json] = [
+        {"role": "tool", "tool_call_id": result.id, "content": output_text(result)} for result in message.tool_calls
+    ]
+    # a tool message holds text only, so that a picture a tool made comes as the user's, after all the results
+    return results + _user(Message("user", media=message.media))
+
+
+def _media(media: Media) -> Json:
+    if media.mime_type.startswith("image/") and (media.data or media.uri):
+        return {"type": "image_url", "image_url": {"url": data_url(media)}}
+    if media.data and media.mime_type in _AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": base64_of(media), "format": _AUDIO[media.mime_type]}}
+    if media.data and media.mime_type == "application/pdf":
+        return {"type": "file", "file": {"filename": media.name or "file.pdf", "file_data": data_url(media)}}
+    return {"type": "text", "text": media_text(media)}
+
+
+# --- stream reader
+
+
+class ChatReader:
+    """Turns the chunks of one answer into deltas. The usage comes after the finish reason, so `Finish` comes last."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._calls = _Calls()
+        self._finish = self._model = ""
+        self._refused = False
+
+    def deltas(self, chunk: "ChatCompletionChunk") -> list[Delta]:
+        """Return what a chunk adds."""
+        self._model = chunk.model or self._model
+        deltas: list[Delta] = [_usage(chunk.usage)] if chunk.usage else []
+        for choice in chunk.choices or ():
+            self._finish = choice.finish_reason or self._finish
+            if choice.delta is not None:  # pyright: ignore[reportUnnecessaryComparison]  # some servers leave it out
+                deltas += self._choice(choice.delta)
+        return deltas
+
+    def end(self) -> list[Delta]:
+        """Return the end, once the stream is over."""
+        if not self._finish:
+            raise broken(self._exchange, "it ended without a finish reason")
+        reason = "safety" if self._refused else _FINISH.get(self._finish, "stop")
+        if reason == "stop" and self._calls.count:
+            reason = "tool_calls"  # some servers say stop
+        return [Finish(reason, "refusal" if self._refused else self._finish, model=self._model)]
+
+    def _choice(self, delta: "ChoiceDelta") -> list[Delta]:
+        deltas: list[Delta] = []
+        if thought := _thought(delta):
+            deltas.append(ThoughtDelta(thought))
+        if delta.content:
+            deltas.append(TextDelta(delta.content))
+        if delta.refusal:
+            self._refused = True
+            deltas.append(TextDelta(delta.refusal))
+        return deltas + [self._calls.delta(piece) for piece in delta.tool_calls or ()]
+
+
+class _Calls:
+    """Numbers the calls of one answer. Some servers give every parallel call the index 0, or none at all."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._at: dict[int, tuple[int, str]] = {}
+
+    def delta(self, piece: "ChoiceDeltaToolCall") -> CallDelta:
+        call_id, said = piece.id or "", piece.index or 0
+        ours, known_id = self._at.get(said, (-1, ""))
+        if ours < 0 or (call_id and known_id and call_id != known_id):
+            ours, known_id = self.count, call_id
+            self.count += 1
+        self._at[said] = (ours, call_id or known_id)
+        function = piece.function
+        if function is None:
+            return CallDelta(ours, call_id)
+        return CallDelta(ours, call_id, function.name or "", function.arguments or "")
+
+
+def _thought(delta: "ChoiceDelta") -> str:
+    extra = delta.model_extra or {}  # not OpenAI's: DeepSeek, vLLM, Ollama and OpenRouter send thoughts beside the text
+    thought = extra.get("reasoning_content") or extra.get("reasoning")
+    return thought if isinstance(thought, str) else ""
+
+
+def _usage(usage: "CompletionUsage") -> UsageDelta:
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    return UsageDelta(
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+        cached_tokens=prompt.cached_tokens if prompt else None,
+        thought_tokens=completion.reasoning_tokens if completion else None,
+    )
+
+
+# --- errors
+
+
+def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
+    """Turn an error of the openai SDK into ours; None for anything else."""
+    import openai
+
+    match exc:
+        case openai.APITimeoutError():
+            return timed_out(exchange)
+        case openai.APIConnectionError():
+            cause = exc.__cause__
+            return lost_connection(exchange, cause if isinstance(cause, Exception) else exc)
+        case openai.APIStatusError():
+            wait = retry_after_of(exc.response.headers)
+            return from_status(exc.status_code, exc.message, exchange, kind=exc.code or "", retry_after_s=wait)
+        case openai.APIResponseValidationError():
+            return broken(exchange, "it does not have the form of an answer")
+        case openai.APIError():  # an error object inside a stream
+            status = int(exc.code) if exc.code and exc.code.isdigit() else None
+            return from_status(status, exc.message, exchange, kind=exc.code or exc.type or "server_error")
+        case openai.OpenAIError():
+            return broken(exchange, redacted(f"{type(exc).__name__}: {exc}", exchange.secret))
+        case _:
+            return None
+
+
+# --- provider
+
+
+class OpenAIProvider:
+    """OpenAI's models, or those of a compatible server at `base_url`."""
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        *,
+        name: str = "openai",
+        base_url: str | None = None,
+        api: Api = "auto",
+        compatible: bool = False,
+        timeouts: Timeouts | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`compatible` is the dialect of other vendors' servers; `options` is added to the body of every request."""
+        self._name = name
+        self._api_key = api_key or ""
+        self._base_url = base_url
+        self._api = api
+        self._compatible = compatible
+        self._timeouts = timeouts or Timeouts()
+        self._options = dict(options or {})
+        self._clients: ClientPerLoop[AsyncOpenAI] = ClientPerLoop(self._make_client, lambda client: client.close())
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the configuration."""
+        return self._name
+
+    def __repr__(self) -> str:
+        """Show the name only: the key stays inside."""
+        return f"<OpenAIProvider {self._name}>"
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Stream the answer to a request; closing the iterator closes the connection."""
+        exchange = Exchange(self._name, request.model, self._api_key)
+        client = await self._clients.get()
+        if self._uses_responses(request):
+            reader, create = ResponsesReader(exchange), cast("Any", client.responses.create)
+            body, named = encode_responses(request, provider=self._name), ("model", "input", "stream")
+        else:
+            reader, create = ChatReader(exchange), cast("Any", client.chat.completions.create)
+            body, named = encode(request, compatible=self._compatible), ("model", "messages", "stream")
+        with translated(translate, exchange):
+            async with await create(**_arguments(body | self._options, named)) as chunks:
+                exchange.streaming = True
+                async for chunk in chunks:
+                    for delta in reader.deltas(chunk):
+                        yield delta
+                for delta in reader.end():
+                    yield delta
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        await self._clients.aclose()
+
+    def _uses_responses(self, request: Request) -> bool:
+        if self._api == "auto":
+            return not self._compatible and wants_responses(request.model)
+        return self._api == "responses"
+
+    def _make_client(self) -> "AsyncOpenAI":
+        sdk = load_sdk("openai", "lango-adk[openai]")
+        timeout = sdk.Timeout(self._timeouts.idle_s, connect=self._timeouts.connect_s)
+        # a server of one's own often has no key; the SDK wants one all the same
+        key = self._api_key or "none"
+        return sdk.AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=timeout, max_retries=0)
+
+
+def _arguments(body: Json, named: tuple[str, ...]) -> Json:
+    # The SDK's methods name the fields that their release knows; all others go beside them, so that any release works.
+    return {name: body[name] for name in named} | {"extra_body": {k: v for k, v in body.items() if k not in named}}

@@ -1,0 +1,263 @@
+"""OpenAI's Responses API: the wire format of its reasoning models.
+
+Nothing is kept on OpenAI's side (`store=False`): reasoning comes back encrypted, is stored as a signature, and is sent
+again with the item that it was made for. A reasoning item stands before its message, or before its function call; the
+first kind is kept as the signature of a thought, the second, where text or another call came in between, as the
+signature of the call.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from lango.errors import ProviderError
+from lango.messages import Media, Message, Signature
+from lango.providers.encoding import (
+    Json,
+    arguments_text,
+    data_url,
+    is_strict,
+    media_text,
+    output_text,
+    own,
+    prepared,
+    wire_name,
+)
+from lango.providers.failures import Exchange, broken, from_status
+from lango.providers.protocol import (
+    CallDelta,
+    Delta,
+    Finish,
+    FinishReason,
+    Request,
+    TextDelta,
+    ThoughtDelta,
+    UsageDelta,
+)
+
+if TYPE_CHECKING:
+    from openai.types.responses import Response, ResponseOutputItem, ResponseReasoningItem, ResponseStreamEvent
+
+_INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "safety"}
+
+# --- encoder
+
+
+def encode(request: Request, *, provider: str = "openai") -> Json:
+    """Return the body of a Responses request; `provider` is the name that our signatures carry.
+
+    The API has no stop sequences, and its reasoning models take no temperature: both are left out.
+    """
+    system, history = prepared(request)
+    body: Json = {
+        "model": request.model,
+        "input": _input(history, request, provider),
+        "stream": True,
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+    }
+    if system:
+        body["instructions"] = system
+    if request.tools:
+        body["tools"] = [_tool(tool.name, tool.description, tool.parameters) for tool in request.tools]
+        if request.tool_choice != "auto":
+            body["tool_choice"] = request.tool_choice
+    if request.max_tokens is not None:
+        body["max_output_tokens"] = max(16, request.max_tokens)  # the API refuses less
+    if request.response_schema is not None:
+        schema = dict(request.response_schema)
+        form = {"type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema)}
+        body["text"] = {"format": form}
+    return body
+
+
+def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> Json:
+    schema: Json = {"type": "object", "properties": {}, **parameters}
+    return {"type": "function", "name": name, "description": description, "parameters": schema, "strict": False}
+
+
+def _input(history: list[Message], request: Request, provider: str) -> list[Json]:
+    items: list[Json] = []
+    for message in history:
+        match message.role:
+            case "assistant":
+                items += _assistant(message, request, provider)
+            case "tool":
+                items += [
+                    {"type": "function_call_output", "call_id": result.id, "output": output_text(result)}
+                    for result in message.tool_calls
+                ]
+                items += _user(Message("user", media=message.media))
+            case _:
+                items += _user(message)
+    return items
+
+
+def _user(message: Message) -> list[Json]:
+    parts: list[Json] = [{"type": "input_text", "text": message.content}] if message.content else []
+    parts += [_media(media) for media in message.media]
+    return [{"type": "message", "role": "user", "content": parts}] if parts else []
+
+
+def _assistant(message: Message, request: Request, provider: str) -> list[Json]:
+    text = "\n".join(text for text in (message.content, *(media_text(media) for media in message.media)) if text)
+    calls: list[Json] = []
+    for call in message.tool_calls:
+        calls += _reasoning(own(call.signature, provider, request))
+        name, arguments = wire_name(call.name), arguments_text(call)
+        calls.append({"type": "function_call", "call_id": call.id, "name": name, "arguments": arguments})
+    said: list[Json] = [{"type": "message", "role": "assistant", "content": text}] if text else []
+    follower = (said + calls)[:1]
+    if not follower or follower[0]["type"] == "reasoning":
+        return said + calls  # what these thoughts stood before is gone, so they go too
+    thoughts = [item for thought in message.thoughts for item in _reasoning(own(thought.signature, provider, request))]
+    return thoughts + said + calls
+
+
+def _reasoning(value: bytes | None) -> list[Json]:
+    if value is None:
+        return []
+    try:
+        item: Any = json.loads(value)
+    except ValueError:
+        return []
+    if not isinstance(item, dict) or not {"id", "encrypted_content"} <= set(cast("Json", item)):
+        return []
+    known = cast("Json", item)
+    return [{"type": "reasoning", "summary": [], **known}]
+
+
+def _media(media: Media) -> Json:
+    if media.mime_type.startswith("image/") and (media.data or media.uri):
+        return {"type": "input_image", "detail": "auto", "image_url": data_url(media)}
+    if media.mime_type == "application/pdf" and media.data:
+        return {"type": "input_file", "filename": media.name or "file.pdf", "file_data": data_url(media)}
+    if media.mime_type == "application/pdf" and media.uri:
+        return {"type": "input_file", "file_url": media.uri}
+    return {"type": "input_text", "text": media_text(media)}
+
+
+# --- stream reader
+
+
+class ResponsesReader:
+    """Turns the events of one answer into deltas; it must end with a response that is completed or incomplete."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._finished = False
+        self._exchange = exchange
+        self._calls: dict[int, int] = {}  # place among all items -> place among the calls
+        self._with_arguments: set[int] = set()
+        self._said_something = False
+        self._refused = False
+        self._pending: Signature | None = None
+        self._last_summary = ("", 0)
+
+    def deltas(self, event: "ResponseStreamEvent") -> list[Delta]:
+        """Return what an event adds."""
+        match event.type:
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._said_something = True
+                self._refused = self._refused or event.type == "response.refusal.delta"
+                return [TextDelta(event.delta)]
+            case "response.reasoning_summary_text.delta":
+                return [ThoughtDelta(self._gap(event.item_id, event.summary_index) + event.delta)]
+            case "response.reasoning_text.delta":
+                return [ThoughtDelta(event.delta)]
+            case "response.function_call_arguments.delta":
+                return self._arguments(event.output_index, event.delta)
+            case "response.output_item.added":
+                return self._added(event.output_index, event.item)
+            case "response.output_item.done":
+                return self._done(event.output_index, event.item)
+            case "response.completed" | "response.incomplete":
+                return self._end(event.response)
+            case "response.failed":
+                error = event.response.error
+                raise self._failure(error.code, error.message) if error else self._failure("", "")
+            case "error":
+                raise self._failure(event.code or "", event.message)
+            case _:
+                return []  # progress, and events of tools that we do not offer
+
+    def end(self) -> list[Delta]:
+        """Return nothing more: the last event said it all, or else the answer is broken."""
+        if not self._finished:
+            raise broken(self._exchange, "it ended before the response was completed")
+        return []
+
+    def _gap(self, item_id: str, summary_index: int) -> str:
+        last_id, last_index = self._last_summary
+        self._last_summary = (item_id, summary_index)
+        return "\n\n" if last_id == item_id and last_index != summary_index else ""
+
+    def _added(self, place: int, item: "ResponseOutputItem") -> list[Delta]:
+        signature = self._pending
+        if item.type == "function_call":
+            self._pending = None
+            index = self._calls[place] = len(self._calls)
+            call = CallDelta(index, item.call_id or "", item.name or "")
+            if signature is None:
+                return [call]
+            if index or self._said_something:
+                return [call, CallDelta(index, signature=signature)]
+            return [ThoughtDelta(signature=signature), call]
+        if signature is not None:
+            self._pending = None
+            # after text, only a call can carry it; a second message cannot
+            return [] if self._said_something or self._calls else [ThoughtDelta(signature=signature)]
+        return []
+
+    def _arguments(self, place: int, arguments: str) -> list[Delta]:
+        self._with_arguments.add(place)
+        return [CallDelta(self._calls[place], arguments=arguments)]
+
+    def _done(self, place: int, item: "ResponseOutputItem") -> list[Delta]:
+        if item.type == "reasoning":
+            self._pending = self._signature(item)
+        elif item.type == "function_call" and place not in self._with_arguments:
+            start = [] if place in self._calls else self._added(place, item)
+            return [*start, *self._arguments(place, item.arguments)]
+        return []
+
+    def _signature(self, item: "ResponseReasoningItem") -> Signature | None:
+        if not item.encrypted_content:
+            return None
+        kept = {
+            "id": item.id,
+            "summary": [{"type": "summary_text", "text": part.text} for part in item.summary or ()],
+            "encrypted_content": item.encrypted_content,
+        }
+        value = json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return Signature(self._exchange.provider, self._exchange.model, value)
+
+    def _end(self, response: "Response") -> list[Delta]:
+        self._finished = True
+        details = response.incomplete_details
+        why = (details.reason if details else None) or ""
+        reason: FinishReason = "stop"
+        if response.status == "incomplete":
+            reason = _INCOMPLETE.get(why, "error")
+        elif self._refused:
+            reason, why = "safety", "refusal"
+        elif self._calls:
+            reason = "tool_calls"
+        return [*_usage(response), Finish(reason, why or response.status or "", model=response.model or "")]
+
+    def _failure(self, code: str, message: str) -> ProviderError:
+        return from_status(None, message, self._exchange, kind=code or "server_error")
+
+
+def _usage(response: "Response") -> list[Delta]:
+    usage = response.usage
+    if usage is None:
+        return []
+    cached, thought = usage.input_tokens_details, usage.output_tokens_details
+    return [
+        UsageDelta(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=cached.cached_tokens if cached else None,  # pyright: ignore[reportUnnecessaryComparison]
+            thought_tokens=thought.reasoning_tokens if thought else None,  # pyright: ignore[reportUnnecessaryComparison]
+        )
+    ]

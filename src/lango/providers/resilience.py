@@ -1,0 +1,176 @@
+"""A provider around a provider: timeouts, retries, a fallback.
+
+Another try is made only while nothing of the answer was passed on: after the first visible token the reader has seen
+half an answer, and a second one would contradict it.
+"""
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderTimeout, ProviderUnavailable
+from lango.providers.clients import Timeouts
+from lango.providers.encoding import has_signatures, without_signatures
+from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta
+
+logger = logging.getLogger(__name__)
+
+_ABOUT_SIGNATURES = re.compile(r"signature|thinking|thought|reasoning|encrypted", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often to try, and how long to wait in between: `base_s` doubled each time, up to `cap_s`, with jitter.
+
+    A provider's Retry-After is honoured where it is longer; beyond `retry_after_cap_s` no further try is made.
+    """
+
+    attempts: int = 4
+    base_s: float = 0.5
+    cap_s: float = 20.0
+    retry_after_cap_s: float = 60.0
+
+    def delay_s(self, attempt: int, retry_after_s: float | None, jitter: float) -> float | None:
+        """Return the wait after the given attempt (the first is 1), or None where there is to be no other."""
+        if attempt >= self.attempts or (retry_after_s or 0) > self.retry_after_cap_s:
+            return None
+        backoff = min(self.cap_s, self.base_s * 2 ** (attempt - 1)) * (0.5 + jitter / 2)
+        return max(backoff, retry_after_s or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """Who is asked next where a provider cannot answer: a provider, and the model as it knows it."""
+
+    provider: Provider
+    model: str
+
+
+class ResilientProvider:
+    """Asks a provider with patience, then its fallbacks in turn. It goes by the name of the first."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        fallbacks: Sequence[Fallback] = (),
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """Tests replace `sleep`, `clock` and `jitter` (0 to 1)."""
+        self._provider = provider
+        self._fallbacks = tuple(fallbacks)
+        self._timeouts = timeouts or Timeouts()
+        self._retries = retries or Retries()
+        self._sleep = sleep
+        self._clock = clock
+        self._jitter = jitter
+
+    @property
+    def name(self) -> str:
+        """The name of the provider inside."""
+        return self._provider.name
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Stream the answer to a request; closing the iterator closes the connection."""
+        deadline = self._clock() + self._timeouts.total_s
+        targets = [Fallback(self._provider, request.model), *self._fallbacks]
+        for place, target in enumerate(targets, 1):
+            progress = _Progress()
+            asked = self._with_patience(target.provider, replace(request, model=target.model), deadline, progress)
+            try:
+                async with aclosing(asked) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            except (ProviderUnavailable, ProviderTimeout, ProviderProtocolError) as error:
+                if progress.visible or place == len(targets) or self._clock() >= deadline:
+                    raise
+                logger.warning("%s cannot answer, asking %s: %s", target.provider.name, targets[place].model, error)
+            else:
+                return
+
+    async def aclose(self) -> None:
+        """Close the connections of every provider inside."""
+        for provider in (self._provider, *(fallback.provider for fallback in self._fallbacks)):
+            close = getattr(provider, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _with_patience(
+        self, provider: Provider, request: Request, deadline: float, progress: "_Progress"
+    ) -> AsyncGenerator[Delta, None]:
+        attempt = 1
+        while True:
+            try:
+                async with aclosing(self._once(provider, request, deadline, progress)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            except ProviderRejected as error:
+                if progress.visible or not _is_about_signatures(error, request):
+                    raise
+                logger.warning("%s refuses a signature, sending none: %s", provider.name, error)
+                request = without_signatures(request)
+            except (ProviderUnavailable, ProviderTimeout, ProviderProtocolError) as error:
+                wait_s = self._wait_s(error, attempt, deadline)
+                if progress.visible or wait_s is None:
+                    raise
+                logger.warning("%s: try %d failed, next in %.1f s: %s", provider.name, attempt, wait_s, error)
+                attempt += 1
+                await self._sleep(wait_s)
+            else:
+                return
+
+    def _wait_s(self, error: ProviderError, attempt: int, deadline: float) -> float | None:
+        said = error.retry_after_s if isinstance(error, ProviderUnavailable) else None
+        wait_s = self._retries.delay_s(attempt, said, self._jitter())
+        return None if wait_s is None or self._clock() + wait_s >= deadline else wait_s
+
+    async def _once(
+        self, provider: Provider, request: Request, deadline: float, progress: "_Progress"
+    ) -> AsyncGenerator[Delta, None]:
+        stream = provider.stream(request)
+        try:
+            while True:
+                delta = await self._next(stream, provider.name, deadline)
+                if delta is None:
+                    raise ProviderProtocolError(
+                        f"{provider.name}: the answer ended without a finish", provider=provider.name
+                    )
+                progress.visible = progress.visible or not isinstance(delta, UsageDelta)
+                yield delta
+                if isinstance(delta, Finish):
+                    return
+        finally:
+            close = getattr(cast("Any", stream), "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _next(self, stream: AsyncIterator[Delta], name: str, deadline: float) -> Delta | None:
+        left_s = deadline - self._clock()
+        idle_s = self._timeouts.idle_s
+        try:
+            async with asyncio.timeout(min(idle_s, left_s)):
+                return await anext(stream, None)
+        except TimeoutError as exc:
+            what = f"nothing new for {idle_s:g} s" if idle_s < left_s else f"not done in {self._timeouts.total_s:g} s"
+            raise ProviderTimeout(f"{name}: {what}", provider=name) from exc
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Whether anything of the answer was passed on."""
+
+    visible: bool = False
+
+
+def _is_about_signatures(error: ProviderRejected, request: Request) -> bool:
+    return error.status == 400 and has_signatures(request) and _ABOUT_SIGNATURES.search(str(error)) is not None
