@@ -17,8 +17,6 @@ def clip_to_tokens(messages: Sequence[Message], max_tokens: int) -> list[Message
     Only where results alone do not make the room, arguments of calls are clipped too. None: there is no room even so.
     """
     total = count_tokens(messages)
-    if total <= max_tokens:
-        return list(messages)
     outputs, inputs = _pieces(messages, "output"), _pieces(messages, "input")
     for pieces in (outputs, outputs + inputs):
         clipped = _clip_pieces(messages, pieces, max_tokens - (total - sum(piece.tokens for piece in pieces)))
