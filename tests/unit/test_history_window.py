@@ -141,6 +141,7 @@ def test_h3_orphaned_results_that_lead_stay_when_nothing_was_cut() -> None:
         [calls("c1", "c2"), results("c1")],
         [calls("c1")],
         [Message("tool", "legacy")],
+        [calls(""), results("other")],
         [results("gone"), calls("c1"), results("other")],
     ],
 )

@@ -127,13 +127,13 @@ def _reach(messages: Sequence[Message]) -> tuple[list[int], list[list[str]]]:
 
 def _answered(
     message: Message, caller: dict[str, int], turn: int | None, unanswered: list[list[str]]
-) -> list[tuple[int, str]]:
+) -> Sequence[tuple[int, str | None]]:
     """Return which calls (turn and id) a tool message answers; it stays with the turn it follows in any case."""
     found = [(caller[call.id], call.id) for call in message.tool_calls if call.id in caller]
     if turn is not None and not found:
         # A legacy result has no id: it answers the next call of the turn it follows.
         legacy = unanswered[turn][:1] if not message.tool_calls else []
-        return [(turn, legacy[0] if legacy else "")]
+        return [(turn, legacy[0] if legacy else None)]
     return found
 
 
