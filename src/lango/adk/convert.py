@@ -10,7 +10,7 @@ object is a part that has more to it.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from google.adk.events import Event, EventActions
 from google.genai import types
@@ -27,6 +27,8 @@ DEFAULT_AGENT_NAME = "lango-agent"
 # what every event has: who, when, where. An event with only these and a state delta is no message.
 _ENVELOPE = {"branch", "isolation_scope", "node_info", "partial", "turn_complete", "custom_metadata"}
 _IN_COLUMNS = {"id", "author", "timestamp", "invocation_id", "content", "actions", "node_info"}
+
+_EMPTY_ACTIONS = {name for name, value in EventActions() if value == {}}
 
 Layout = list[Any]
 
@@ -78,20 +80,31 @@ def event_to_entry(event: Event) -> Entry:
 
 
 def _rest_of_event(event: Event) -> dict[str, Any]:
-    """Dump the fields that have no column, without defaults."""
-    rest = {name: value for name, value in _dump(event, _IN_COLUMNS).items() if value is not None}
-    actions = _dump(event.actions, {"state_delta"}) if _has_more_than_state(event.actions) else {}
-    actions = {name: value for name, value in actions.items() if value is not None and value != {}}
-    if actions:
-        rest["actions"] = actions
-    node_info = _dump(event.node_info)
-    if node_info:
-        rest["node_info"] = node_info
+    """Dump the fields that have no column. Unset is None for all of them, so that is all there is to leave out."""
+    rest = {
+        name: _plain(value) for name, value in event.__dict__.items() if value is not None and name not in _IN_COLUMNS
+    }
+    if _has_more_than_state(event.actions):
+        actions = _dump(event.actions, {"state_delta"})
+        rest["actions"] = {name: value for name, value in actions.items() if not _is_unset(name, value)}
+    node_info = event.node_info
+    if node_info.path or node_info.output_for is not None or node_info.message_as_output is not None:
+        rest["node_info"] = _dump(node_info)
     return rest
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _dump(value)
+    return sorted(cast("set[str]", value)) if isinstance(value, set) else value
+
+
 def _has_more_than_state(actions: EventActions) -> bool:
-    return any(value is not None and value != {} for name, value in actions.__dict__.items() if name != "state_delta")
+    return any(not _is_unset(name, value) for name, value in actions.__dict__.items() if name != "state_delta")
+
+
+def _is_unset(name: str, value: Any) -> bool:
+    return value is None or (value == {} and name in _EMPTY_ACTIONS)
 
 
 def _dump(model: BaseModel, exclude: set[str] | None = None) -> dict[str, Any]:
@@ -115,7 +128,8 @@ class _Written:
                 continue
             match name:
                 case "text":
-                    told["text"] = plain = self._add_text(value, part.thought is True)
+                    told["text"] = self._add_text(value, part.thought is True)
+                    plain = told["text"] if isinstance(told["text"], int) else None
                 case "function_call":
                     told["call"] = self._add_call(value)
                     plain = "call" if not told["call"] else None
@@ -123,7 +137,7 @@ class _Written:
                     told["result"] = self._add_result(value)
                     plain = "result" if not told["result"] else None
                 case _:
-                    told[name] = _dump(value) if isinstance(value, BaseModel) else value
+                    told[name] = _plain(value)
         self.layout.append(plain if len(told) == 1 and plain is not None else told)
 
     def _add_text(self, text: str, thought: bool) -> int | str:
@@ -226,10 +240,15 @@ def _stored_to_event(one: Stored, root_agent_name: str, waiting: list[ToolCall])
         update["author"] = message.author or _author(message.role, root_agent_name)
         update["content"] = _content(message, extra, waiting)
     for name, value in extra.items():
-        adapter = _adapter(name)
-        if adapter is not None:
-            update[name] = adapter.validate_python(value)
+        if name in Event.model_fields:  # a newer ADK may have known more
+            update[name] = _field(name, value)
     return _EVENT.model_copy(update=update)
+
+
+def _field(name: str, value: Any) -> Any:
+    if name == "usage_metadata" and all(type(count) is int for count in value.values()):
+        return _USAGE.model_copy(update=value)  # every answer of a model has one, and counts need no validation
+    return _adapter(name).validate_python(value)
 
 
 _EVENT = Event(id="template", timestamp=0.0)
@@ -239,27 +258,21 @@ _PART = types.Part()
 _CONTENT = types.Content()
 _CALL = types.FunctionCall()
 _RESULT = types.FunctionResponse()
+_USAGE = types.GenerateContentResponseUsageMetadata()
 # copying a template and setting what differs is several times faster than validating what was validated before
 
 
 @cache
-def _adapter(name: str) -> TypeAdapter[Any] | None:
-    field_info = Event.model_fields.get(name)
-    return TypeAdapter(field_info.rebuild_annotation()) if field_info else None
+def _adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(Event.model_fields[name].rebuild_annotation())
 
 
 def _actions(stored: Mapping[str, Any] | None, delta: Mapping[str, Any] | None) -> EventActions:
     state_delta = dict(delta or {})
     if stored:
         return EventActions.model_validate({**stored, "state_delta": state_delta})
-    return _ACTIONS.model_copy(
-        update={
-            "state_delta": state_delta,
-            "artifact_delta": {},
-            "requested_auth_configs": {},
-            "requested_tool_confirmations": {},
-        }
-    )
+    fresh: dict[str, Any] = {name: {} for name in _EMPTY_ACTIONS}
+    return _ACTIONS.model_copy(update=fresh | {"state_delta": state_delta})
 
 
 def _author(role: str, root_agent_name: str) -> str:
