@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from provider_rules import any_history, broken_rules, sound_history
 
 from lango.errors import BudgetTooSmall
 from lango.history import CONTEXT_AUTHOR, INTERRUPTED, count_tokens, fit_to_budget, keep_signatures, repair
 from lango.messages import Media, Message, Signature, Thought, ToolCall
+from tests.unit.provider_rules import any_history, broken_rules, sound_history
 
 USER = Message("user", "hi")
 UNKNOWN = {"error": INTERRUPTED}

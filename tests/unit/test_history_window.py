@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from provider_rules import any_history, broken_rules, sound_history
 
 from lango.errors import BudgetTooSmall
 from lango.history import CONTEXT_AUTHOR, count_tokens, current_user_message, fit_to_budget
 from lango.history.clip import clip_object
 from lango.history.tokens import compact_json
 from lango.messages import Media, Message, ToolCall
+from tests.unit.provider_rules import any_history, broken_rules, sound_history
 
 
 def user(text: str = "question") -> Message:
