@@ -158,11 +158,11 @@ def _assistant(message: Message, texts: list[Json], request: Request, provider: 
 
 def _thinking(thought: Thought, request: Request, provider: str) -> Json | None:
     value = own(thought.signature, provider, request)
-    if value is None:
+    if value is None or not value.isascii():  # theirs are base64
         return None
     if value.startswith(REDACTED):
-        return {"type": "redacted_thinking", "data": value[len(REDACTED) :].decode("utf-8", "replace")}
-    return {"type": "thinking", "thinking": thought.text, "signature": value.decode("utf-8", "replace")}
+        return {"type": "redacted_thinking", "data": value[len(REDACTED) :].decode()}
+    return {"type": "thinking", "thinking": thought.text, "signature": value.decode()}
 
 
 def _thinking_before(call: ToolCall, request: Request, provider: str) -> list[Json]:

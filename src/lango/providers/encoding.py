@@ -22,12 +22,24 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def prepared(request: Request) -> tuple[str, list[Message]]:
-    """Return the system instruction, and the messages as any provider can take them: paired, in order, none empty."""
-    repaired = repair(request.messages)
-    texts = [request.system, *(message.content for message in repaired if message.role == "system")]
-    messages = [message for message in repaired if message.role != "system"]
+    """Return the system instruction, and the messages as any provider can take them: paired, in order, none empty.
+
+    All the results of a call turn are one message: nothing, not even a picture that a tool made, stands between them.
+    """
+    texts, messages = [request.system], list[Message]()
+    for message in repair(request.messages):
+        if message.role == "system":
+            texts.append(message.content)
+        elif message.role == "tool" and messages and messages[-1].role == "tool":
+            messages[-1] = _joined(messages[-1], message)
+        else:
+            messages.append(message)
     system = clean_text("\n".join(text for text in texts if text.strip()))
     return system, messages or [Message("user", CONTINUE)]
+
+
+def _joined(one: Message, other: Message) -> Message:
+    return replace(one, tool_calls=one.tool_calls + other.tool_calls, media=one.media + other.media)
 
 
 def own(signature: Signature | None, provider: str, request: Request) -> bytes | None:

@@ -85,7 +85,10 @@ def _contents(history: list[Message], request: Request, provider: str) -> list[J
     contents: list[Json] = []
     for message in history:
         for content in _content(message, request, provider):
-            _append(contents, content)
+            if contents and _kind(contents[-1]) == _kind(content):
+                contents[-1]["parts"] += content["parts"]
+            else:  # results and the user's words stay two turns
+                contents.append(content)
     if contents[0]["role"] != "user":
         contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
     if not _BEFORE_3.match(request.model):
@@ -107,17 +110,6 @@ def _content(message: Message, request: Request, provider: str) -> list[Json]:
             return [{"role": "user", "parts": results}] + ([{"role": "user", "parts": media}] if media else [])
         case _:
             return [{"role": "user", "parts": ([{"text": message.content}] if message.content else []) + media}]
-
-
-def _append(contents: list[Json], content: Json) -> None:
-    """Add a turn; merge it with a neighbour of its kind. Results and the user's words stay two turns."""
-    for earlier in reversed(contents):
-        if _kind(earlier) == _kind(content):
-            earlier["parts"] += content["parts"]
-            return
-        if not (_kind(earlier) == "user" and _kind(content) == "results"):
-            break  # results come right after their calls: a picture that one of them brought stands behind them all
-    contents.append(content)
 
 
 def _kind(content: Json) -> str:
