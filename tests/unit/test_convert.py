@@ -1,5 +1,6 @@
 """Events to rows and back: S3-S7 and S9, without a database."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def reload(event: Event, root_agent_name: str = "root") -> Event:
         assert "\0" not in column  # and PostgreSQL no NUL
     if entry.message is None:
         stored = from_state_row((0, row.event_id, row.created_at, row.state_delta or "{}", row.extra))
-        stored = Stored(**{name: getattr(stored, name) for name in stored.__slots__} | {"invocation_id": row.invocation_id})
+        stored = replace(stored, invocation_id=row.invocation_id)
     else:
         values = (row.role, row.author, row.content, row.tool_calls, row.tokens, 0, row.created_at)
         stored = from_message_row((1, *values, row.event_id, row.invocation_id, row.state_delta, row.extra, None))
@@ -104,7 +105,10 @@ def test_s4_parallel_calls_and_results_in_one_event() -> None:
     assert event_to_entry(results).extra == {}
     assert reload(calls) == calls
     again = reload(results)
-    assert [(r.id, r.name, r.response) for r in again.get_function_responses()] == [("1", "a", {"r": 1}), ("2", "b", {})]
+    assert [(r.id, r.name, r.response) for r in again.get_function_responses()] == [
+        ("1", "a", {"r": 1}),
+        ("2", "b", {}),
+    ]
 
 
 def test_s5_results_come_back_with_the_role_function() -> None:
@@ -147,7 +151,9 @@ def test_s6_a_result_without_any_call_becomes_text() -> None:
     assert event.content.parts == [types.Part(text='{"a":1}')]
 
 
-@pytest.mark.parametrize(("text", "response"), [("[1]", {"result": "[1]"}), ("", {"result": ""}), ('{"a":1}', {"a": 1})])
+@pytest.mark.parametrize(
+    ("text", "response"), [("[1]", {"result": "[1]"}), ("", {"result": ""}), ('{"a":1}', {"a": 1})]
+)
 def test_s6_content_that_is_no_object_becomes_a_result(text: str, response: dict[str, Any]) -> None:
     assert object_or_result(text) == response
 

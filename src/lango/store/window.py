@@ -32,6 +32,9 @@ SELECT {MESSAGE_COLUMNS} FROM messages
 WHERE session_key = $1 AND total_tokens >= $2 AND +seq >= $3 AND +seq <= $4 ORDER BY total_tokens, seq
 """  # noqa: S608 - +seq: the index on totals is the one to use
 _ONE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq = $2"  # noqa: S608
+_RANGE = f"""
+SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 ORDER BY seq
+"""  # noqa: S608
 _TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 _WAITING = """
 SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
@@ -65,17 +68,18 @@ def events(session: SessionRecord, newest: int | None = None, since: float | Non
 
 
 def window(session: SessionRecord, budget_tokens: int) -> Operation[list[Stored]]:
-    """Read the newest messages that fit the budget, with the calls that still wait, wherever they stand."""
+    """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand."""
+    ranges = list(live_ranges(session.last_seq, session.rewinds))
     rows: list[Row] = []
     left = budget_tokens
-    for first, last in live_ranges(session.last_seq, session.rewinds):
-        fitting, spent, complete = yield from _tail_of_range(session, first, last, left, bool(rows))
+    for first, last in ranges:
+        fitting, spent = yield from _tail_of_range(session, first, last, left)
         rows[:0] = fitting
         left -= spent
-        if not complete:
-            rows = _start_well(rows)
+        if not fitting or fitting[0][_SEQ] > first:  # cut here
+            rows = _start_well(rows) or (yield from _newest_unit(session, ranges))
             break
-    rows = yield from _with_needed_calls(session, rows)
+    rows = yield from _with_needed(session, ranges, rows)
     return [from_message_row(row) for row in rows]
 
 
@@ -96,33 +100,17 @@ def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
         yield 1, end
 
 
-def _tail_of_range(
-    session: SessionRecord, first: int, last: int, budget: int, have_some: bool
-) -> Operation[tuple[list[Row], int, bool]]:
-    """Read the end of one live range: its rows, their tokens, and whether that was all of the range."""
+def _tail_of_range(session: SessionRecord, first: int, last: int, budget: int) -> Operation[tuple[list[Row], int]]:
+    """Read the end of one live range that fits the budget, and say how many tokens it has."""
     if last == session.last_seq:
         total = session.total_tokens
     else:
         [[total]] = yield _TOTAL_AT, (session.key, last)
     bound = total - budget
-    # >= and not >: a message that begins before the bound may end on it, and one without tokens stands on it
+    # >= and not >: an event without tokens stands on the bound itself
     rows = yield _WINDOW, (session.key, max(bound, 0), first, last)
-    start = 0
-    while start < len(rows) and rows[start][_TOTAL] - rows[start][_TOKENS] < bound:
-        start += 1
-    if start == len(rows) and not have_some:
-        start = _unit_start(rows)
-    kept = rows[start:]
-    complete = bool(kept) and kept[0][_SEQ] == first
-    return kept, total - (kept[0][_TOTAL] - kept[0][_TOKENS]) if kept else 0, complete
-
-
-def _unit_start(rows: list[Row]) -> int:
-    """Where the newest message alone is over the budget, it stays, a result with its call: clipping is for later."""
-    start = len(rows) - 1
-    while start > 0 and rows[start][_ROLE] == "tool":
-        start -= 1
-    return max(start, 0)
+    fitting = [row for row in rows if row[_TOTAL] - row[_TOKENS] >= bound]
+    return fitting, total - (fitting[0][_TOTAL] - fitting[0][_TOKENS]) if fitting else 0
 
 
 def _start_well(rows: list[Row]) -> list[Row]:
@@ -130,7 +118,7 @@ def _start_well(rows: list[Row]) -> list[Row]:
     for start, row in enumerate(rows):
         if row[_ROLE] != "tool" and (not row[_CALLS] or _all_answered(row, rows[start + 1 :])):
             return rows[start:]
-    return rows
+    return []
 
 
 def _all_answered(row: Row, later: list[Row]) -> bool:
@@ -147,16 +135,33 @@ def _all_answered(row: Row, later: list[Row]) -> bool:
     return not waiting
 
 
-def _with_needed_calls(session: SessionRecord, rows: list[Row]) -> Operation[list[Row]]:
-    """Put before the window the calls that wait for a result, and those whose result lies in the window."""
+def _newest_unit(session: SessionRecord, ranges: Sequence[Range]) -> Operation[list[Row]]:
+    """Where not even the newest message fits, it stays all the same, a result with its call: clipping is for later."""
+    first, last = ranges[0]
+    [newest] = yield _ONE, (session.key, last)
+    start = max(_call_of(newest), first) if newest[_ROLE] == "tool" else last
+    return (yield _RANGE, (session.key, start, last))
+
+
+def _call_of(result: Row) -> int:
+    """Where the call of a result stands: where the row says, or right before it."""
+    return result[_SEQ] - 1 if result[_CALL_SEQ] is None else result[_CALL_SEQ]
+
+
+def _with_needed(session: SessionRecord, ranges: Sequence[Range], rows: list[Row]) -> Operation[list[Row]]:
+    """Put before the window what must not be missing.
+
+    These are the calls that wait for a result, the calls whose result lies in the window, and, while a turn is under
+    way, the message of the user that it answers.
+    """
     if not rows or rows[0][_SEQ] == 1:
         return rows
-    have = {row[_SEQ] for row in rows}
     waiting = yield _WAITING, (session.key, session.user_seq)
     wanted = {seq for [seq] in waiting} | {row[_CALL_SEQ] for row in rows if row[_CALL_SEQ] is not None}
-    live = list(live_ranges(session.last_seq, session.rewinds))
+    if rows[-1][_ROLE] == "tool" or rows[-1][_CALLS]:
+        wanted.add(session.user_seq)
     earlier: list[Row] = []
-    for seq in sorted(wanted - have):
-        if any(first <= seq <= last for first, last in live):
+    for seq in sorted(wanted - {row[_SEQ] for row in rows}):
+        if any(first <= seq <= last for first, last in ranges):
             earlier += yield _ONE, (session.key, seq)
     return sorted([*earlier, *rows], key=lambda row: row[_SEQ]) if earlier else rows

@@ -1,0 +1,226 @@
+"""The store below ADK: fenced writes, turns, windows, rewinds, state at any point, on both databases."""
+
+import time
+from typing import Any
+
+import pytest
+
+from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
+from lango.messages import Message, ToolCall
+from lango.store import Entry, SessionId, SessionRecord, Store, Stored
+
+NAME = SessionId("app", "alice", "s")
+
+
+class Writer:
+    """Appends to one session, message after message, as one who has seen everything."""
+
+    def __init__(self, store: Store, session: SessionRecord) -> None:
+        self.store = store
+        self.session = session
+        self.revision = session.revision
+        self.count = 0
+
+    async def add(self, message: Message | None, tokens: int = 10, **fields: Any) -> int:
+        self.count += 1
+        entry = Entry(f"e{self.count}", time.time(), message, tokens=tokens if message else 0, **fields)
+        appended = await self.store.append(self.session.key, self.session.name, self.revision, entry)
+        self.revision = appended.revision
+        return appended.seq
+
+    async def talk(self, count: int, **fields: Any) -> None:
+        for number in range(count):
+            await self.add(Message("user" if number % 2 == 0 else "assistant", f"m{self.count + 1}"), **fields)
+
+    async def call(self, *ids: str, **fields: Any) -> int:
+        return await self.add(Message("assistant", tool_calls=tuple(ToolCall(i, "f", {}) for i in ids)), **fields)
+
+    async def answer(self, *ids: str, tokens: int = 10, **fields: Any) -> int:
+        results = tuple(ToolCall(i, "f", output={"ok": True}) for i in ids)
+        return await self.add(Message("tool", "{}", results), tokens, **fields)
+
+    async def window(self, budget_tokens: int) -> list[int]:
+        found = await self.store.window(NAME, budget_tokens)
+        assert found is not None
+        return [one.seq for one in found[1]]
+
+
+@pytest.fixture
+async def writer(store: Store) -> Writer:
+    return Writer(store, await store.create_session(NAME))
+
+
+async def everything(store: Store) -> list[Stored]:
+    found = await store.events(NAME)
+    assert found is not None
+    return found[1]
+
+
+async def test_h6_the_window_is_exactly_what_fits(writer: Writer) -> None:
+    await writer.talk(10)
+    assert await writer.window(1_000) == list(range(1, 11)), "nothing is cut where all fits"
+    assert await writer.window(100) == list(range(1, 11))
+    assert await writer.window(99) == list(range(2, 11))
+    assert await writer.window(35) == [8, 9, 10]
+    assert await writer.window(10) == [10]
+
+
+async def test_h4_one_message_over_the_budget_stays(writer: Writer) -> None:
+    await writer.talk(3)
+    await writer.call("c")
+    await writer.answer("c", tokens=5_000)
+    assert await writer.window(100) == [3, 4, 5], "with its call, and with the user's message that the turn answers"
+
+
+async def test_h3_a_window_that_was_cut_begins_neither_with_a_result_nor_with_half_a_call(writer: Writer) -> None:
+    await writer.talk(1)
+    await writer.call("a", "b")  # 2
+    await writer.answer("a", "b")  # 3
+    await writer.talk(1)  # 4
+    assert await writer.window(20) == [4], "the result of a call that was cut goes with it"
+    assert await writer.window(30) == [2, 3, 4]
+    assert await writer.window(40) == [1, 2, 3, 4]
+
+
+async def test_h3_a_call_that_nobody_answered_does_not_begin_a_window(writer: Writer) -> None:
+    await writer.talk(1)
+    await writer.call("lost")  # 2: the process died in the tool
+    await writer.talk(2)  # 3, 4
+    assert await writer.window(30) == [3, 4]
+    assert await writer.window(40) == [1, 2, 3, 4], "where nothing is cut, everything stays as it is"
+
+
+async def test_h3_results_of_an_older_writer_count_as_answers(writer: Writer) -> None:
+    await writer.talk(1)
+    await writer.call("a")
+    await writer.add(Message("tool", "plain text"))
+    await writer.talk(1)
+    assert await writer.window(30) == [2, 3, 4]
+
+
+async def test_calls_that_wait_are_always_in_the_window(writer: Writer) -> None:
+    await writer.call("slow", "quick", long_running=frozenset({"slow"}))  # 1
+    await writer.answer("quick")  # 2
+    await writer.talk(10)  # 3..12
+    assert await writer.window(30) == [1, 10, 11, 12], "a long-running call waits, wherever it stands"
+    await writer.answer("slow")  # 13
+    assert await writer.window(30) == [1, 11, 12, 13], "and its result is never without it"
+    await writer.talk(10)
+    assert 1 not in await writer.window(30)
+
+
+async def test_a_call_of_the_current_turn_waits_too(writer: Writer) -> None:
+    await writer.talk(1)
+    await writer.call("now", tokens=500)
+    assert await writer.window(100) == [1, 2]
+    await writer.answer("now")
+    await writer.call("next")
+    assert await writer.window(25) == [1, 4], "a call still waits at the end"
+
+
+async def test_h4_parallel_results_stay_with_their_call(writer: Writer) -> None:
+    await writer.talk(2)
+    await writer.call("a", "b")  # 3
+    await writer.answer("a")  # 4
+    await writer.answer("b", tokens=5_000)  # 5
+    assert await writer.window(100) == [1, 3, 4, 5]
+
+
+async def test_zero_token_events_come_with_their_neighbours(writer: Writer) -> None:
+    await writer.talk(4)
+    await writer.add(Message("event"), tokens=0)
+    await writer.talk(2)
+    assert await writer.window(40) == [3, 4, 5, 6, 7]
+    assert await writer.window(20) == [5, 6, 7]
+
+
+async def test_rewinds_cut_the_window_as_adk_reads_them(writer: Writer) -> None:
+    for invocation in "abc":
+        await writer.talk(2, invocation_id=invocation)  # a: 1 2, b: 3 4, c: 5 6
+    await writer.add(Message("event"), tokens=0, invocation_id="r1", rewind_before="b")  # 7
+    assert await writer.window(1_000) == [1, 2]
+    await writer.talk(2, invocation_id="d")  # 8 9
+    assert await writer.window(1_000) == [1, 2, 8, 9]
+    assert await writer.window(30) == [2, 8, 9], "the budget reaches across the gap"
+    assert await writer.window(20) == [8, 9]
+    await writer.add(Message("event"), tokens=0, invocation_id="r2", rewind_before="c")  # 10
+    assert await writer.window(1_000) == [1, 2, 3, 4], "what the second takes back includes the first rewind"
+    await writer.add(Message("event"), tokens=0, invocation_id="r3", rewind_before="nobody")  # 11
+    assert await writer.window(1_000) == [1, 2, 3, 4, 11]
+    assert [one.seq for one in await everything(writer.store)] == list(range(1, 12)), "nothing is deleted"
+
+
+async def test_s8_the_state_of_any_point_can_be_restored(store: Store) -> None:
+    writer = Writer(store, await store.create_session(NAME, {"n": 0, "user:u": 1}))
+    await writer.add(Message("user", "1"), state_delta={"n": 1})
+    await writer.add(None, state_delta={"n": 1.5, "temp:t": 1, "app:a": 1})
+    await writer.add(Message("user", "2"), invocation_id="second")
+    await writer.add(Message("user", "3"), state_delta={"n": None})
+    key = writer.session.key
+    assert [await store.state_at(key, seq) for seq in range(4)] == [{"n": 0}, {"n": 1.5}, {"n": 1.5}, {"n": None}]
+    assert await store.state_before(key, "second") == {"n": 1.5}
+
+
+async def test_f4_an_event_and_its_state_stand_or_fall_together(writer: Writer) -> None:
+    await writer.add(Message("user", "1"), state_delta={"n": 1, "user:u": 1, "app:a": 1})
+    entry = Entry("late", time.time(), Message("user", "2"), state_delta={"n": 2, "user:u": 2, "app:a": 2})
+    with pytest.raises(StaleSession):
+        await writer.store.append(writer.session.key, NAME, 0, entry)
+    session = await writer.store.session(NAME)
+    assert session is not None
+    assert session.state == {"n": 1, "user:u": 1, "app:a": 1}
+    assert (session.last_seq, session.revision) == (1, 1)
+
+
+async def test_f2_one_row_per_event_id(writer: Writer) -> None:
+    entry = Entry("same", time.time(), Message("user", "hi"), tokens=1, state_delta={"n": 1})
+    first = await writer.store.append(writer.session.key, NAME, 0, entry)
+    again = await writer.store.append(writer.session.key, NAME, 0, entry)
+    fresh = await writer.store.append(writer.session.key, NAME, 1, entry)
+    assert (first.seq, again.seq, fresh.seq) == (1, 1, 1)
+    assert (first.repeated, again.repeated, fresh.repeated) == (False, True, True)
+    assert (again.revision, fresh.revision) == (1, 1)
+    with pytest.raises(EventConflict):
+        await writer.store.append(writer.session.key, NAME, 1, Entry("same", time.time(), Message("user", "other")))
+    session = await writer.store.session(NAME)
+    assert session is not None
+    assert (session.revision, session.last_seq, session.total_tokens) == (1, 1, 1)
+
+
+async def test_a_repeated_event_does_not_make_a_stale_writer_fresh(writer: Writer) -> None:
+    entry = Entry("mine", time.time(), Message("user", "mine"))
+    await writer.store.append(writer.session.key, NAME, 0, entry)
+    await writer.store.append(writer.session.key, NAME, 1, Entry("theirs", time.time(), Message("user", "theirs")))
+    repeated = await writer.store.append(writer.session.key, NAME, 0, entry)
+    with pytest.raises(StaleSession):
+        await writer.store.append(
+            writer.session.key, NAME, repeated.revision, Entry("next", time.time(), Message("user", "next"))
+        )
+
+
+async def test_one_turn_at_a_time_and_its_epoch_fences_writes(writer: Writer) -> None:
+    store, key = writer.store, writer.session.key
+    zombie = await store.start_turn(NAME, "one", lease_s=-1.0)  # its lease has run out at once
+    turn = await store.start_turn(NAME, "two", lease_s=60.0)
+    assert turn.epoch > zombie.epoch
+    with pytest.raises(TurnRunning):
+        await store.start_turn(NAME, "three", lease_s=60.0)
+    with pytest.raises(FencedWrite):
+        await store.append(key, NAME, 0, Entry("z", time.time(), Message("user", "z")), epoch=zombie.epoch)
+    await store.append(key, NAME, 0, Entry("t", time.time(), Message("user", "t")), epoch=turn.epoch)
+    assert not await store.renew_turn(zombie, lease_s=60.0)
+    assert await store.renew_turn(turn, lease_s=60.0)
+    assert not await store.end_turn(zombie, "done")
+    assert await store.end_turn(turn, "done", {"usage": 1})
+    await store.start_turn(NAME, "three", lease_s=60.0)
+    assert [one.message.content for one in await everything(store) if one.message] == ["t"]
+    with pytest.raises(SessionNotFound):
+        await store.start_turn(SessionId("app", "alice", "nobody's"), "x", lease_s=1.0)
+
+
+async def test_a_store_can_be_closed_and_used_again(store: Store) -> None:
+    await store.create_session(NAME)
+    await store.close()
+    assert await store.session(NAME) is not None
+    await store.close()
+    await store.close()
