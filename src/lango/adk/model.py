@@ -1,0 +1,352 @@
+"""`ProviderLlm`: any Lango provider as an ADK model.
+
+One loop for streaming and not: deltas are assembled, shown as partial responses where ADK streams, and end in one final
+response. Whatever the history, the request that goes out is valid and fits the budget.
+"""
+
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from google.adk.models import BaseLlm, LlmCapabilities
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+from pydantic import PrivateAttr, TypeAdapter
+
+from lango.adk.content import contents_to_messages, reply_to_content, usage_to_metadata
+from lango.errors import ProviderProtocolError
+from lango.history import (
+    DEFAULT_BUDGET_TOKENS,
+    DEFAULT_MAX_MESSAGES,
+    TokenCounter,
+    count_tokens,
+    fit_to_budget,
+    keep_signatures,
+    repair,
+)
+from lango.history.repair import CONTEXT_AUTHOR, CONTINUE
+from lango.history.tokens import compact_json
+from lango.messages import Message, Thought, ToolCall
+from lango.providers.assembly import Assembler, MalformedCall, Reply
+from lango.providers.protocol import (
+    Delta,
+    FinishReason,
+    Provider,
+    Request,
+    TextDelta,
+    ThoughtDelta,
+    ToolSpec,
+    UsageDelta,
+)
+
+MAX_REASKS = 2
+"""How often a model is told that its call was malformed, before it is given up."""
+_MAX_QUOTED_CHARACTERS = 2_000  # of malformed arguments, when the model is told of them
+_ADK_PREFIX = "adk-"  # ADK hides ids that begin with it from custom models
+_TOOL_TOKENS = 12  # what a tool's declaration costs beside its JSON
+
+
+class ProviderLlm(BaseLlm):
+    """An ADK model that is answered by a Lango provider.
+
+    - `budget_tokens`: what the messages of a request may cost; None or 0 is 32,000.
+    - `context_tokens`: the model's context window, where it is known to be small. System prompt, tool declarations and
+      the answer's `max_output_tokens` take their room of it.
+    - `max_messages`, `max_turns`: bounds besides; None is no bound.
+    - `counter`: shared by models of one process, so that they learn from each other's usage.
+    """
+
+    _provider: Provider = PrivateAttr()
+    _budget_tokens: int = PrivateAttr()
+    _context_tokens: int | None = PrivateAttr()
+    _max_messages: int | None = PrivateAttr()
+    _max_turns: int | None = PrivateAttr()
+    _counter: TokenCounter = PrivateAttr()
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        *,
+        budget_tokens: int | None = None,
+        context_tokens: int | None = None,
+        max_messages: int | None = DEFAULT_MAX_MESSAGES,
+        max_turns: int | None = None,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        super().__init__(model=model)
+        self._provider = provider
+        self._budget_tokens = budget_tokens or DEFAULT_BUDGET_TOKENS
+        self._context_tokens = context_tokens
+        self._max_messages = max_messages
+        self._max_turns = max_turns
+        self._counter = counter or TokenCounter()
+
+    @property
+    def provider(self) -> Provider:
+        """The provider that answers."""
+        return self._provider
+
+    @property
+    def capabilities(self) -> LlmCapabilities:
+        """What ADK may ask for. Not every model takes a schema beside tools; ADK's own way around works for all."""
+        return LlmCapabilities(output_schema_and_tools=False)
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Answer a request: with `stream` a partial response per delta, and always one final response, last."""
+        messages = contents_to_messages(llm_request.contents)
+        request = self._request(llm_request, messages)
+        taken = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
+        said: Reply | None = None
+        problem = ""
+        for _ in range(MAX_REASKS + 1):
+            assembler = Assembler(self._provider.name)
+            async with _closing(self._provider.stream(request)) as deltas:
+                async for delta in deltas:
+                    assembler.add(delta)
+                    if stream and (partial := _partial(delta)):
+                        yield partial
+            reply = _with_live_ids(assembler.reply(), taken)
+            self._learn(request, reply)
+            said = reply if said is None else _joined(said, reply)
+            problem = _problem(reply)
+            if not problem:
+                yield _final(said, request.model)
+                return
+            request = _told(request, reply, problem)
+        raise ProviderProtocolError(
+            f"{request.model} made malformed calls {MAX_REASKS + 1} times in a row, at last: {problem}",
+            provider=self._provider.name,
+        )
+
+    # The request.
+
+    def _request(self, llm_request: LlmRequest, messages: Sequence[Message]) -> Request:
+        config = llm_request.config
+        loose: Any = config  # genai writes these two in more ways than its types say
+        model = llm_request.model or self.model
+        request = Request(
+            model=model,
+            messages=(),
+            system=_system_text(loose.system_instruction),
+            tools=_tools(loose.tools),
+            temperature=config.temperature,
+            top_p=config.top_p,
+            max_tokens=config.max_output_tokens,
+            stop=tuple(config.stop_sequences or ()),
+            response_schema=_response_schema(config),
+            tool_choice=_tool_choice(config),
+        )
+        # Signatures first: a thought that was only a foreign signature leaves an empty message for repair to drop.
+        valid = repair(keep_signatures(messages, self._provider.name, model))
+        valid = valid or [Message("user", CONTINUE, author=CONTEXT_AUTHOR)]
+        window = self._window(request, valid)
+        return replace(request, messages=tuple(window), cut=window != valid)
+
+    def _window(self, request: Request, messages: list[Message]) -> list[Message]:
+        reserved = _reserved_tokens(request)
+        budget = self._counter.budget(self._budget_tokens, self._key(request)) + reserved
+        if self._context_tokens:
+            room = self._context_tokens - (request.max_tokens or 0)
+            budget = min(budget, self._counter.budget(room, self._key(request)))
+        return fit_to_budget(
+            messages,
+            max(1, budget),
+            max_messages=self._max_messages,
+            max_turns=self._max_turns,
+            reserved_tokens=reserved,
+        )
+
+    def _key(self, request: Request) -> str:
+        return f"{self._provider.name}/{request.model}"
+
+    def _learn(self, request: Request, reply: Reply) -> None:
+        """Compare our count with the provider's, but not of pictures and files: those are estimates."""
+        reported = reply.usage.input_tokens
+        if reported and not any(message.media for message in request.messages):
+            counted = count_tokens(request.messages) + _reserved_tokens(request)
+            self._counter.learn(self._key(request), counted, reported)
+
+
+@asynccontextmanager
+async def _closing(deltas: AsyncIterator[Delta]) -> AsyncGenerator[AsyncIterator[Delta], None]:
+    """Close the stream, and with it the connection, however its reading ends."""
+    try:
+        yield deltas
+    finally:
+        close = getattr(deltas, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _system_text(instruction: Any) -> str:
+    """Return the text parts of a system instruction, joined by newlines."""
+    if instruction is None or isinstance(instruction, str):
+        return instruction or ""
+    if isinstance(instruction, types.Content):
+        return "\n".join(part.text for part in instruction.parts or [] if part.text)
+    if isinstance(instruction, types.Part):
+        return instruction.text or ""
+    texts = (_system_text(part) for part in cast("Sequence[Any]", instruction))
+    return "\n".join(text for text in texts if text)
+
+
+def _tools(tools: Sequence[Any] | None) -> tuple[ToolSpec, ...]:
+    declarations = [
+        declaration
+        for tool in tools or ()
+        if isinstance(tool, types.Tool)
+        for declaration in tool.function_declarations or ()
+    ]
+    return tuple(
+        ToolSpec(declaration.name or "", declaration.description or "", _parameters(declaration))
+        for declaration in declarations
+    )
+
+
+def _parameters(declaration: types.FunctionDeclaration) -> Mapping[str, Any]:
+    schema = declaration.parameters_json_schema or declaration.parameters
+    return _json_schema(schema) if schema else {"type": "object", "properties": {}}
+
+
+def _response_schema(config: types.GenerateContentConfig) -> Mapping[str, Any] | None:
+    schema: Any = config.response_json_schema or config.response_schema
+    return None if schema is None else _json_schema(schema)
+
+
+def _json_schema(schema: Any) -> Mapping[str, Any]:
+    """Return any way in which genai writes a schema as JSON schema."""
+    if isinstance(schema, types.Schema):
+        return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(schema, dict):
+        return cast("dict[str, Any]", schema)
+    return TypeAdapter[Any](schema).json_schema()
+
+
+def _tool_choice(config: types.GenerateContentConfig) -> Literal["auto", "required", "none"]:
+    calling = config.tool_config and config.tool_config.function_calling_config
+    match calling and calling.mode:
+        case types.FunctionCallingConfigMode.ANY:
+            return "required"
+        case types.FunctionCallingConfigMode.NONE:
+            return "none"
+        case _:
+            return "auto"
+
+
+def _reserved_tokens(request: Request) -> int:
+    """Count what a request holds beside its messages."""
+    declared = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
+    tools = count_tokens(compact_json(declared)) + _TOOL_TOKENS * len(declared) if declared else 0
+    schema = count_tokens(compact_json(request.response_schema)) if request.response_schema else 0
+    return count_tokens(request.system) + tools + schema
+
+
+# The answer.
+
+
+def _partial(delta: Delta) -> LlmResponse | None:
+    """Return what ADK shows of a delta while the answer is under way. Calls are shown when they are whole."""
+    match delta:
+        case TextDelta(text) if text:
+            part = types.Part(text=text)
+        case ThoughtDelta(text) if text:
+            part = types.Part(text=text, thought=True)
+        case _:
+            return None
+    return LlmResponse(content=types.Content(role="model", parts=[part]), partial=True)
+
+
+def _with_live_ids(reply: Reply, taken: set[str]) -> Reply:
+    """Give a fresh id to every call that has none, one that was used before, or one that ADK would hide."""
+    calls = tuple(replace(call, id=_live_id(call.id, taken)) for call in reply.calls)
+    malformed = tuple(replace(call, id=_live_id(call.id, taken)) for call in reply.malformed)
+    return replace(reply, calls=calls, malformed=malformed)
+
+
+def _live_id(call_id: str, taken: set[str]) -> str:
+    if not call_id or call_id.startswith(_ADK_PREFIX) or call_id in taken:
+        # Not call_<name>: the one before it may have been cut from the window, and still be in the session.
+        call_id = f"call_{uuid.uuid4().hex[:24]}"
+    taken.add(call_id)
+    return call_id
+
+
+def _problem(reply: Reply) -> str:
+    """Return what is wrong with the calls of a reply; empty where they may run."""
+    if reply.malformed:
+        return reply.malformed[0].problem
+    if not reply.calls and reply.finish.detail.startswith("MALFORMED_FUNCTION_CALL"):
+        return reply.finish.detail  # Gemini keeps the call to itself
+    return ""
+
+
+def _told(request: Request, reply: Reply, problem: str) -> Request:
+    """Return the request that tells the model that nothing was run, and why."""
+    calls = (*reply.calls, *(ToolCall(call.id, call.name or "unknown", {}) for call in reply.malformed))
+    answer = Message("assistant", reply.text, calls, thoughts=reply.thoughts, signature=reply.finish.signature)
+    if calls:
+        not_run = {"error": "not run, because another call of the same turn was malformed: call it again if needed"}
+        results = (
+            *(ToolCall(call.id, call.name, output=not_run) for call in reply.calls),
+            *(_refusal(call) for call in reply.malformed),
+        )
+        told = Message("tool", tool_calls=results)
+    else:
+        told = Message("user", f"[Your call was malformed and was not run: {problem}]", author=CONTEXT_AUTHOR)
+    return replace(request, messages=tuple(repair([*request.messages, answer, told])))
+
+
+def _refusal(call: MalformedCall) -> ToolCall:
+    error = (
+        f"not run: {call.problem}. Call again, with arguments that are one JSON object and follow the tool's schema."
+    )
+    output = {"error": error, "arguments": call.arguments[:_MAX_QUOTED_CHARACTERS]}
+    return ToolCall(call.id, call.name or "unknown", output=output)
+
+
+def _joined(before: Reply, after: Reply) -> Reply:
+    """Return what was said in both tries: a client that streams has seen both."""
+    unsigned = tuple(Thought(thought.text) for thought in before.thoughts if thought.text)
+    return replace(
+        after,
+        text=before.text + after.text,
+        thoughts=(*unsigned, *after.thoughts),
+        usage=UsageDelta(
+            *(_sum(getattr(before.usage, name), getattr(after.usage, name)) for name in UsageDelta.__slots__)
+        ),
+    )
+
+
+def _sum(before: int | None, after: int | None) -> int | None:
+    return None if before is None and after is None else (before or 0) + (after or 0)
+
+
+def _final(reply: Reply, model: str) -> LlmResponse:
+    content = reply_to_content(reply)
+    failed = reply.finish.reason == "error" or (reply.finish.reason == "safety" and not content.parts)
+    reason = _FINISH_REASONS[reply.finish.reason]
+    return LlmResponse(
+        content=content,
+        partial=False,
+        turn_complete=True,
+        finish_reason=reason,
+        error_code=reason.name if failed else None,
+        error_message=(reply.finish.detail or "the provider gave no reason") if failed else None,
+        usage_metadata=usage_to_metadata(reply.usage),
+        model_version=reply.finish.model or model,
+    )
+
+
+_FINISH_REASONS: Mapping[FinishReason, types.FinishReason] = {
+    "stop": types.FinishReason.STOP,
+    "tool_calls": types.FinishReason.STOP,
+    "length": types.FinishReason.MAX_TOKENS,
+    "safety": types.FinishReason.SAFETY,
+    "error": types.FinishReason.OTHER,
+}
