@@ -1,1 +1,53 @@
-"""The command line: thin commands over the same runtime."""
+"""The command `lango`: thin commands over the library.
+
+What a command needs is imported inside it, so that `lango --help` answers at once.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from lango import __version__
+from lango.cli import db, models, sessions
+from lango.errors import LangoError
+
+app = typer.Typer(
+    name="lango",
+    help="A durable agent runtime on Google ADK.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(sessions.app, name="sessions")
+app.add_typer(models.app, name="models")
+app.add_typer(db.app, name="db")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+]
+
+
+@app.callback()
+def root(version: Version = False) -> None:
+    """A durable agent runtime on Google ADK."""
+    del version
+
+
+def main() -> None:
+    """Run the command line: a user's mistake is one sentence on stderr and exit code 2, never a traceback."""
+    try:
+        app()
+    except LangoError as error:
+        print(f"lango: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -37,6 +37,7 @@ class PostgresDatabase:
         self._dsn, self._schema, self._place = _parts(url)
         self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] = {}
         self._lock = threading.Lock()
+        self._reached = False
 
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation in a transaction."""
@@ -72,7 +73,8 @@ class PostgresDatabase:
             except Undo as undo:
                 return undo.result
             except StoreUnavailable as error:
-                if delay_s is None or error.retry_after_s is None:
+                # a database that was never reached is a wrong URL rather than a restart
+                if delay_s is None or error.retry_after_s is None or not self._reached:
                     raise
                 _log.warning("%s; trying again in %s s", error, delay_s)
                 await asyncio.sleep(delay_s)
@@ -107,6 +109,7 @@ class PostgresDatabase:
         except BaseException:
             pool.terminate()
             raise
+        self._reached = True
         return pool
 
 

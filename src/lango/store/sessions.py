@@ -30,6 +30,7 @@ LEFT JOIN app_states ap ON ap.app_name = s.app_name
 """
 
 _GET = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2 AND s.id = $3"
+_LIST_EVERY = f"SELECT {_COLUMNS}"
 _LIST = f"SELECT {_COLUMNS} WHERE s.app_name = $1"
 _LIST_OF_USER = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2"
 
@@ -87,9 +88,12 @@ def get(name: SessionId) -> Operation[SessionRecord | None]:
     return _record(rows[0], {}) if rows else None
 
 
-def list_all(app_name: str, user_id: str | None) -> Operation[list[SessionRecord]]:
-    """Read the sessions of an app, or of one of its users, oldest update first."""
-    rows = yield (_LIST, (app_name,)) if user_id is None else (_LIST_OF_USER, (app_name, user_id))
+def list_all(app_name: str | None, user_id: str | None) -> Operation[list[SessionRecord]]:
+    """Read every session, or those of an app, or those of one of its users, oldest update first."""
+    if app_name is None:
+        rows = yield _LIST_EVERY, ()
+    else:
+        rows = yield (_LIST, (app_name,)) if user_id is None else (_LIST_OF_USER, (app_name, user_id))
     parsed: dict[str, dict[str, Any]] = {}
     records = [_record(row, parsed) for row in rows]
     # sorted here: the two databases do not agree on the order of texts

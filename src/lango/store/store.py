@@ -84,9 +84,9 @@ class Store:
             return None
         return await self._database.read(lambda: sessions.get(name))
 
-    async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionRecord]:
-        """Read the sessions of an app, or of one of its users, oldest update first."""
-        if not _storable(SessionId(app_name, user_id or "", "")):
+    async def sessions(self, app_name: str | None = None, user_id: str | None = None) -> list[SessionRecord]:
+        """Read every session, or those of an app, or those of one of its users, oldest update first."""
+        if not _storable(SessionId(app_name or "", user_id or "", "")):
             return []
         return await self._database.read(lambda: sessions.list_all(app_name, user_id))
 

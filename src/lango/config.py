@@ -1,0 +1,227 @@
+"""Settings: `lango.toml`, each key also as an environment variable `LANGO_SECTION__KEY`.
+
+What is given in Python wins over the environment, the environment over the file, the file over the defaults. A key
+that nobody knows is an error: a setting that is misspelt should not be silently without effect.
+"""
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from lango.errors import ConfigError
+
+CONFIG_FILE = "lango.toml"
+CONFIG_ENV = "LANGO_CONFIG"
+DEFAULT_MODEL = "local/default"
+
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]  # ADK's rule for the names of agents
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A table of the file: every key known, every value frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SubAgentSettings(Section):
+    """`[agent.sub_agents.<name>]`: an agent that the root agent can hand over to."""
+
+    description: str = ""
+    instruction: str = ""
+    model: str | None = None
+    tools: list[str] | None = None
+
+
+class AgentSettings(Section):
+    """`[agent]`: who answers, with which model."""
+
+    name: Identifier = "lango"
+    model: str | None = None
+    fallback_model: str | None = None
+    instruction: str = "You are a helpful assistant."
+    max_turns: Annotated[int, Field(gt=0)] = 50
+    """Calls of the model in one turn."""
+    tool_timeout_s: Seconds = 120.0
+    request_timeout_s: Seconds = 600.0
+    idle_timeout_s: Seconds = 120.0
+    module: str | None = None
+    """A file with ADK's own `root_agent` or `app`, instead of the settings above."""
+    sub_agents: dict[Identifier, SubAgentSettings] = {}
+
+
+class ProviderTable(Section):
+    """`[providers.<name>]`: where a model's API is, and which variable holds its key."""
+
+    type: str = ""
+    api_key_env: str = ""
+    base_url: str = ""
+
+
+class StoreSettings(Section):
+    """`[store]`: where conversations are kept."""
+
+    url: str = "sqlite:///lango.db"
+
+
+class HistorySettings(Section):
+    """`[history]`: how much of a conversation a model is sent."""
+
+    max_message_token_budget: Annotated[int, Field(ge=0)] = 0
+    """0: the default, 32,000."""
+    max_messages: Annotated[int, Field(gt=0)] = 100
+    """Holds while memory is off."""
+    max_turns: Annotated[int, Field(gt=0)] | None = None
+
+
+class MemorySettings(Section):
+    """`[memory]`: observational memory."""
+
+    enabled: bool = False
+    observe_at_tokens: Annotated[int, Field(gt=0)] = 30_000
+    reflect_at_tokens: Annotated[int, Field(gt=0)] = 40_000
+    model: str | None = None
+
+
+class ToolSettings(Section):
+    """`[tools]`: which built-in tools there are, and which ask first."""
+
+    enabled: list[str] = []
+    approval: Literal["ask", "auto", "deny"] = "ask"
+    workspace: str = "."
+
+
+class McpSettings(Section):
+    """`[mcp.<name>]`: a server of tools, started as a command or reached by a URL."""
+
+    command: str = ""
+    args: list[str] = []
+    env: dict[str, str] = {}
+    url: str = ""
+    tools: list[str] | None = None
+
+
+class ServerSettings(Section):
+    """`[server]`: where the server listens, and for whom."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8787
+    auth: Literal["none", "keys"] = "none"
+    allowed_origins: list[str] = []
+
+
+class Settings(BaseSettings):
+    """All settings. `Settings()` reads the environment; `Settings.load()` reads the file too."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="LANGO_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
+    )
+    _file: ClassVar[dict[str, Any] | None] = None
+
+    agent: AgentSettings = AgentSettings()
+    providers: dict[str, ProviderTable] = {}
+    store: StoreSettings = StoreSettings()
+    history: HistorySettings = HistorySettings()
+    memory: MemorySettings = MemorySettings()
+    tools: ToolSettings = ToolSettings()
+    mcp: dict[str, McpSettings] = {}
+    server: ServerSettings = ServerSettings()
+
+    @classmethod
+    def load(cls, path: str | Path | None = None) -> Self:
+        """Read `path`, or the file that LANGO_CONFIG names, or `lango.toml` here if there is one; then the environment.
+
+        Raises `ConfigError` that names the file, the line and the key.
+        """
+        named = path or os.environ.get(CONFIG_ENV)
+        file = Path(named or CONFIG_FILE)
+        if not file.is_file():
+            if named:
+                raise ConfigError(f"there is no configuration file {file}: create it with `lango init`")
+            return cls._checked({}, None)
+        try:
+            content = tomllib.loads(file.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file} is not valid TOML: {error}") from error
+        except OSError as error:
+            raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+        return cls._checked(content, file)
+
+    @classmethod
+    def _checked(cls, content: dict[str, Any], file: Path | None) -> Self:
+        class FromFile(cls):
+            _file = content
+
+        try:
+            loaded = FromFile()
+        except ValidationError as error:
+            raise ConfigError("; ".join(_told(problem, file) for problem in error.errors())) from error
+        return cls.model_construct(**{name: getattr(loaded, name) for name in cls.model_fields})
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then environment, then file."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, _FileSource(settings_cls, cls._file or {})
+
+    @property
+    def model(self) -> str:
+        """The root agent's model."""
+        return self.agent.model or DEFAULT_MODEL
+
+
+class _FileSource(PydanticBaseSettingsSource):
+    def __init__(self, settings_cls: type[BaseSettings], content: dict[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._content = content
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return self._content.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self._content
+
+
+def _told(problem: Any, file: Path | None) -> str:
+    """Say where a wrong setting stands and what is wrong with it."""
+    path = [str(part) for part in problem["loc"]]
+    key = ".".join(path)
+    message = "is not a setting" if problem["type"] == "extra_forbidden" else problem["msg"].lower()
+    variable = "LANGO_" + "__".join(part.upper() for part in path)
+    if variable in os.environ:
+        return f"the environment variable {variable}: {message}"
+    line = _line_of(file, path) if file else None
+    place = f"{file}, line {line}" if line else str(file or "settings")
+    return f"{place}: {key}: {message}"
+
+
+def _line_of(file: Path, path: list[str]) -> int | None:
+    """Find the line of a key: its table's header, then the key; else the nearest table."""
+    table: list[str] = []
+    nearest: int | None = None
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        if header := re.match(r"\s*\[([^\[\]]+)\]", line):
+            table = [part.strip().strip("\"'") for part in header[1].split(".")]
+            if path[: len(table)] == table:
+                nearest = number
+        elif assignment := re.match(r"\s*([\w.\"'-]+)\s*=", line):
+            keys = [*table, *(part.strip("\"'") for part in assignment[1].split("."))]
+            if path[: len(keys)] == keys:
+                return number
+    return nearest

@@ -1,0 +1,160 @@
+"""The command as a user types it: what works, and what a mistake is told."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lango import __version__
+from lango.messages import Message
+from lango.store import Entry, SessionId, Store
+
+LANGO = Path(sys.executable).with_name("lango")
+
+
+def lango(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(LANGO), *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def refused(run: subprocess.CompletedProcess[str], *says: str) -> None:
+    """A user's mistake is one sentence on stderr, exit code 2, no traceback."""
+    assert run.returncode == 2, run
+    assert run.stdout == ""
+    [line] = run.stderr.strip().splitlines()
+    assert line.startswith("lango: ")
+    for words in says:
+        assert words in line
+
+
+def test_help_imports_neither_adk_nor_a_database(tmp_path: Path) -> None:
+    told = (
+        "import sys; sys.argv = ['lango', '--help']\nfrom lango.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    )
+    told += "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, cwd=tmp_path, check=True)
+    loaded = set(run.stdout.splitlines()[-1].split())
+    assert loaded.isdisjoint({"google", "apsw", "asyncpg", "openai", "anthropic", "xllamacpp", "pydantic", "rich"})
+    assert "Usage: lango" in run.stdout
+
+
+def test_version(tmp_path: Path) -> None:
+    assert lango("--version", cwd=tmp_path).stdout.strip() == __version__
+
+
+async def test_sessions_list_show_delete(tmp_path: Path) -> None:
+    name = SessionId("app", "alice", "first")
+    async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
+        session = await store.create_session(name)
+        await store.append(session.key, name, 0, Entry("e", time.time(), Message("user", "hello"), tokens=3))
+    [listed] = [json.loads(line) for line in lango("sessions", "list", "--json", cwd=tmp_path).stdout.splitlines()]
+    assert listed["id"] == "first"
+    assert (listed["messages"], listed["tokens"]) == (1, 3)
+    assert "alice" in lango("sessions", "list", cwd=tmp_path).stdout
+    assert lango("sessions", "show", "first", cwd=tmp_path).stdout == "   1 user: hello\n"
+    refused(lango("sessions", "show", "second", cwd=tmp_path), "'second'", "lango sessions list")
+    assert lango("sessions", "delete", "first", cwd=tmp_path).returncode == 0
+    assert lango("sessions", "list", cwd=tmp_path).stdout == "no sessions\n"
+
+
+def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "lango.toml").write_text('[store]\nurl = "sqlite:///from_file.db"\n')
+    assert lango("db", "upgrade", cwd=tmp_path).stdout == "schema 1\n"
+    assert (tmp_path / "from_file.db").exists()
+    lango("db", "upgrade", cwd=tmp_path, LANGO_STORE__URL="sqlite:///from_environment.db")
+    assert (tmp_path / "from_environment.db").exists()
+    (tmp_path / "lango.toml").write_text('[store]\n\nurll = "sqlite:///x.db"\n')
+    refused(lango("db", "upgrade", cwd=tmp_path), "lango.toml", "line 3", "store.urll")
+    (tmp_path / "lango.toml").write_text("[store\n")
+    refused(lango("db", "upgrade", cwd=tmp_path), "lango.toml", "line 1")
+    refused(lango("db", "upgrade", "--config", "none.toml", cwd=tmp_path), "none.toml")
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def unchanged(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which nothing may change."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    (folder / "text.db").write_text("this is no database, " * 100)
+    foreign = sqlite3.connect(folder / "foreign.db")
+    foreign.execute("CREATE TABLE sessions (id TEXT)")
+    foreign.commit()
+    foreign.close()
+    before = snapshot(folder)
+    yield folder
+    assert snapshot(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("store", "says"),
+    [
+        ("mysql://u:secret@h/d", ["no known kind", "sqlite:///"]),
+        ("sqlite:///missing/lango.db", ["folder missing does not exist", "create it"]),
+        ("sqlite:///text.db", ["text.db is not a SQLite database", "another file"]),
+        ("sqlite:///foreign.db", ["foreign.db is the database of another program"]),
+        ("sqlite:///.", ["is a folder"]),
+        ("postgresql://u:secret@127.0.0.1:1/d", ["PostgreSQL at 127.0.0.1:1/d", "is it running?"]),
+    ],
+)
+def test_a_store_that_cannot_be_used(unchanged: Path, store: str, says: list[str]) -> None:
+    run = lango("db", "upgrade", "--store", store, cwd=unchanged)
+    refused(run, *says)
+    assert "secret" not in run.stderr
+
+
+def test_a_missing_driver_is_told_with_the_line_that_brings_it(tmp_path: Path) -> None:
+    told = "import sys; sys.modules['asyncpg'] = None; sys.argv = ['lango', 'db', 'upgrade', '--store', 'postgresql://h/d']"
+    run = subprocess.run(
+        [sys.executable, "-c", f"{told}; from lango.cli import main; main()"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    refused(run, 'pip install "lango-adk[postgres]"')
+
+
+def test_a_folder_without_rights(tmp_path: Path) -> None:
+    folder = Path("/proc") if os.geteuid() == 0 else tmp_path  # root may write everywhere but there
+    tmp_path.chmod(0o500)
+    try:
+        run = lango("db", "upgrade", "--store", f"sqlite:///{folder}/x.db", cwd=Path("/"))
+        refused(run, str(folder), "rights")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_locked_store(tmp_path: Path) -> None:
+    assert lango("db", "upgrade", cwd=tmp_path).returncode == 0
+    holder = (
+        "import apsw, sys; c = apsw.Connection('lango.db'); c.execute('BEGIN EXCLUSIVE'); print('held', flush=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{holder}; sys.stdin.read()"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        refused(lango("db", "upgrade", cwd=tmp_path), "lango.db is locked by another program", "try again")
+        process.communicate("")
+    assert lango("db", "upgrade", cwd=tmp_path).returncode == 0
