@@ -51,8 +51,9 @@ def encode_messages(request: Request, *, as_text: bool) -> list[Turn]:
 
 def encode_tool(tool: ToolSpec) -> dict[str, Any]:
     """Return a tool's declaration."""
-    parameters = dict(tool.parameters) or {"type": "object", "properties": {}}
-    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    parameters: dict[str, Any] = json.loads(plain(json.dumps(dict(tool.parameters))))
+    parameters = parameters or {"type": "object", "properties": {}}
+    function = {"name": tool.name, "description": plain(tool.description), "parameters": parameters}
     return {"type": "function", "function": function}
 
 
@@ -74,7 +75,8 @@ def _turn(message: Message, *, as_text: bool) -> Turn | None:
         case "assistant":
             return _assistant(message, as_text=as_text)
         case "tool":
-            return {"role": "user", "content": _results(message.tool_calls) if message.tool_calls else message.content}
+            text = _results(message.tool_calls) if message.tool_calls else message.content
+            return {"role": "user", "content": plain(text)} if text else None
         case "system":
             return {"role": "user", "content": plain(message.content)} if message.content else None
         case "event":
@@ -106,7 +108,7 @@ def _call_in_words(call: ToolCall) -> str:
 def _results(results: Iterable[ToolCall]) -> str:
     # As a user's turn: small models take a turn of role `tool` as a reason to call again.
     said = [f"The function {one.name} returned this:\n{_json(one.output)}" for one in results]
-    return plain("\n\n".join([*said, "Use it to answer my request in plain words."]))
+    return "\n\n".join([*said, "Use it to answer my request in plain words."])
 
 
 def _json(value: Mapping[str, Any] | None) -> str:

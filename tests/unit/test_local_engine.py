@@ -1,0 +1,169 @@
+"""The engine's thread and its bridge to the loop, with a stand-in for the native server."""
+
+import asyncio
+import importlib.util
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lango.errors import MissingDependency
+from lango.providers.local import engine as engine_module
+from lango.providers.local.engine import Chunk, Engine, close_engines, engine_for, threads
+from lango.providers.local.models import SMOLLM2
+
+
+class Counting:
+    """Counts up to what the body says, one number every few milliseconds."""
+
+    def __init__(self) -> None:
+        self.said = 0
+        self.at_once = 0
+        self.most_at_once = 0
+
+    def handle_chat_completions(self, prompt: Chunk, callback: Callable[[Chunk], bool]) -> None:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        for number in range(prompt["to"]):
+            time.sleep(0.002)
+            self.said += 1
+            if callback({"number": number}):
+                break
+        self.at_once -= 1
+
+
+async def numbers(engine: Engine, to: int) -> list[int]:
+    return [chunk["number"] async for chunk in engine.chat({"to": to})]
+
+
+@pytest.fixture
+def server() -> Counting:
+    return Counting()
+
+
+@pytest.fixture
+def engine(server: Counting) -> Any:
+    engine = Engine(lambda: server)
+    yield engine
+    engine.close()
+
+
+async def test_chunks_come_in_order_and_the_loop_runs_meanwhile(engine: Engine) -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.001)
+            ticks += 1
+
+    ticking = asyncio.create_task(tick())
+    assert await numbers(engine, 30) == list(range(30))
+    ticking.cancel()
+    assert ticks > 10
+
+
+async def test_requests_wait_for_each_other(engine: Engine, server: Counting) -> None:
+    assert await asyncio.gather(*(numbers(engine, 5) for _ in range(4))) == [list(range(5))] * 4
+    assert server.most_at_once == 1
+
+
+async def test_closing_the_stream_stops_the_generation(engine: Engine, server: Counting) -> None:
+    async with aclosing(engine.chat({"to": 100_000})) as chunks:
+        assert await anext(chunks) == {"number": 0}
+    assert await numbers(engine, 1) == [0]  # it could only run because the other stopped
+    assert server.said < 1000
+
+
+async def test_a_cancelled_reader_stops_the_generation(engine: Engine, server: Counting) -> None:
+    reading = asyncio.create_task(numbers(engine, 100_000))
+    await asyncio.sleep(0.05)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert await numbers(engine, 1) == [0]
+    assert server.said < 1000
+
+
+async def test_a_request_that_was_cancelled_in_the_queue_never_runs(engine: Engine, server: Counting) -> None:
+    first = asyncio.create_task(numbers(engine, 20))
+    await asyncio.sleep(0.01)
+    waiting = asyncio.create_task(numbers(engine, 100_000))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    assert await first == list(range(20))
+    assert await numbers(engine, 1) == [0]
+    assert server.said == 21
+
+
+async def test_an_error_of_the_native_server_is_raised_where_the_request_waits() -> None:
+    loads = 0
+
+    def load() -> Counting:
+        nonlocal loads
+        loads += 1
+        if loads == 1:
+            raise MemoryError("no room")
+        return Counting()
+
+    engine = Engine(load)
+    with pytest.raises(MemoryError):
+        await numbers(engine, 1)
+    assert await numbers(engine, 1) == [0]  # the next request tries to load again
+    await engine.load()
+    assert loads == 2
+    engine.close()
+
+
+async def test_close_ends_a_generation_and_frees_the_model(engine: Engine, server: Counting) -> None:
+    reading = asyncio.create_task(numbers(engine, 100_000))
+    await asyncio.sleep(0.05)
+    started = time.monotonic()
+    await asyncio.to_thread(engine.close)
+    assert time.monotonic() - started < 2
+    assert await reading == list(range(server.said))
+    assert not engine._thread.is_alive()  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_loop_that_is_gone_stops_the_generation(server: Counting) -> None:
+    engine = Engine(lambda: server)
+
+    async def leave() -> None:
+        chunks = engine.chat({"to": 100_000})
+        await anext(chunks)
+        engine.left_open = chunks  # type: ignore[attr-defined]
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(leave())
+    loop.close()  # without closing what is open in it, as a crash would
+    time.sleep(0.1)
+    said = server.said
+    time.sleep(0.05)
+    assert server.said == said
+    engine.close()
+
+
+def test_one_engine_per_file(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").touch()
+    (tmp_path / "b.gguf").symlink_to(tmp_path / "a.gguf")
+    try:
+        one = engine_for(SMOLLM2, tmp_path / "a.gguf")
+        assert engine_for(SMOLLM2, tmp_path / "b.gguf") is one
+        assert engine_for(SMOLLM2, tmp_path / "c.gguf") is not one
+    finally:
+        close_engines()
+
+
+def test_a_missing_engine_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", {"xllamacpp": None}.__getitem__)
+    with pytest.raises(MissingDependency, match=r'pip install "lango-adk\[local\]"'):
+        engine_for(SMOLLM2, tmp_path)
+
+
+@pytest.mark.parametrize(("cores", "used"), [(1, 1), (2, 1), (8, 7)])
+def test_a_core_stays_free(cores: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module.os, "sched_getaffinity", {0: set(range(cores))}.get, raising=False)
+    assert threads() == used
