@@ -225,7 +225,7 @@ async def test_h5_the_budget_holds_in_a_turn_of_hundreds_of_calls() -> None:
         """Look."""
         return {"seen": f"thing {n} " * 30}
 
-    script: list[Any] = [ToolCall("", "look", {"n": n}) for n in range(200)]
+    script: list[Any] = [ToolCall("", "look", {"n": n}) for n in range(120)]
     provider = ScriptedProvider([*script, "done"])
     agent = LlmAgent(name="root", model=ProviderLlm(provider, "m", budget_tokens=3_000), tools=[look])
     events = await Chat(agent).say("look at everything")

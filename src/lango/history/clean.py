@@ -8,28 +8,38 @@ from dataclasses import replace
 from typing import Any, cast
 
 from lango.history.tokens import replace_surrogates
-from lango.messages import Media, Message, Signature, Thought, ToolCall
+from lango.messages import Message, Signature, Thought, ToolCall
 
 MAX_NAME_LENGTH = 64
+_NAME = re.compile(rf"[A-Za-z0-9_.:-]{{1,{MAX_NAME_LENGTH}}}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:-]")
 _MAX_DEPTH = 100
 _STRICT = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def clean_message(message: Message) -> Message:
-    """Return the message without blank text, empty thoughts and media, and with texts that every encoding can carry."""
+    """Return the message without blank text, empty thoughts and media, and with texts that every encoding can carry.
+
+    A message that is clean comes back itself: this runs over the whole history before every call of a model.
+    """
     content = clean_text(message.content)
-    return replace(
-        message,
-        content=content if content.strip() else "",
-        thoughts=tuple(_clean_thought(thought) for thought in message.thoughts if thought.text or thought.signature),
-        media=tuple(media for media in message.media if _has_data(media)),
-        tool_calls=tuple(_clean_call(call) for call in message.tool_calls),
-    )
+    content = content if content.strip() else ""
+    thoughts, media = message.thoughts, message.media
+    if thoughts:
+        thoughts = tuple(_clean_thought(thought) for thought in thoughts if thought.text or thought.signature)
+    if media:
+        media = tuple(one for one in media if one.data or one.uri)
+    calls = tuple([_clean_call(call) for call in message.tool_calls])
+    clean = (content, thoughts, media, calls)
+    if clean == (message.content, message.thoughts, message.media, message.tool_calls):
+        return message
+    return replace(message, content=content, thoughts=thoughts, media=media, tool_calls=calls)
 
 
 def clean_text(text: str) -> str:
     """Return the text with lone surrogates replaced: a request that holds one cannot be encoded."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -66,20 +76,17 @@ def _jsonable(value: Any, depth: int) -> Any:
 
 
 def _clean_thought(thought: Thought) -> Thought:
-    return replace(thought, text=clean_text(thought.text))
-
-
-def _has_data(media: Media) -> bool:
-    return bool(media.data or media.uri)
+    text = clean_text(thought.text)
+    return thought if text is thought.text else replace(thought, text=text)
 
 
 def _clean_call(call: ToolCall) -> ToolCall:
-    return replace(
-        call,
-        name=_NOT_IN_NAMES.sub("_", call.name)[:MAX_NAME_LENGTH] or "unknown",
-        input=None if call.input is None else clean_json(call.input),
-        output=None if call.output is None else clean_json(call.output),
-    )
+    name = call.name if _NAME.fullmatch(call.name) else _NOT_IN_NAMES.sub("_", call.name)[:MAX_NAME_LENGTH] or "unknown"
+    given = None if call.input is None else clean_json(call.input)
+    output = None if call.output is None else clean_json(call.output)
+    if name is call.name and given is call.input and output is call.output:
+        return call
+    return replace(call, name=name, input=given, output=output)
 
 
 def keep_signatures(messages: Iterable[Message], provider: str, model: str) -> list[Message]:
@@ -97,6 +104,8 @@ def _with_own_signatures(message: Message, provider: str, model: str) -> Message
             return None
         return signature
 
+    if message.signature is None and not message.thoughts and not any(call.signature for call in message.tool_calls):
+        return message
     thoughts = (replace(thought, signature=own(thought.signature)) for thought in message.thoughts)
     return replace(
         message,

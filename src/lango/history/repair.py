@@ -207,22 +207,23 @@ def _emit(
         case "assistant":
             if slots:
                 return _emit_turn(message, slots, messages, ids)
-            return _unless_empty(replace(message, tool_calls=()))
+            return _words(message)
         case "user":
-            return _unless_empty(replace(message, tool_calls=()))
+            return _words(message)
         case "system":
-            if leads:
-                return _unless_empty(replace(message, tool_calls=()))
-            return _unless_empty(replace(message, role="user", author=CONTEXT_AUTHOR, tool_calls=()))
+            return _words(message if leads else replace(message, role="user", author=CONTEXT_AUTHOR))
         case "tool" | "event":
             return []  # results go out with their calls; events were left out
         case _:  # pragma: no cover
             assert_never(message.role)
 
 
-def _unless_empty(message: Message) -> list[Message]:
+def _words(message: Message) -> list[Message]:
+    """Return the message without calls, or nothing."""
     # Thoughts alone are no message: most providers take none back, and nothing would be left.
-    return [message] if message.content or message.media else []
+    if not message.content and not message.media:
+        return []
+    return [replace(message, tool_calls=()) if message.tool_calls else message]
 
 
 def _is_system(message: Message) -> bool:
@@ -231,8 +232,7 @@ def _is_system(message: Message) -> bool:
 
 def _emit_turn(message: Message, slots: list[_Slot], messages: Sequence[Message], ids: _Ids) -> Iterable[Message]:
     named = [(slot, ids.take(slot.call.id, slot.call.name)) for slot in slots]
-    calls = (replace(slot.call, id=call_id, input=slot.call.input or {}, output=None) for slot, call_id in named)
-    yield replace(message, tool_calls=tuple(calls))
+    yield _with_calls(message, [_call(slot.call, call_id) for slot, call_id in named])
 
     found = sorted(
         ((slot.result, slot.call.name, call_id) for slot, call_id in named if slot.result is not None),
@@ -240,9 +240,12 @@ def _emit_turn(message: Message, slots: list[_Slot], messages: Sequence[Message]
     )
     sources: dict[int, list[ToolCall]] = {}
     for result, name, call_id in found:
-        sources.setdefault(result.at, []).append(replace(result.call, id=call_id, name=name))
+        answer = result.call
+        if (answer.id, answer.name) != (call_id, name):
+            answer = replace(answer, id=call_id, name=name)
+        sources.setdefault(result.at, []).append(answer)
     for at, results in sources.items():
-        yield _tool_message(messages[at], tuple(results))
+        yield _tool_message(messages[at], results)
 
     unknown = {"error": INTERRUPTED}
     missing = tuple(ToolCall(call_id, slot.call.name, output=unknown) for slot, call_id in named if slot.result is None)
@@ -250,12 +253,23 @@ def _emit_turn(message: Message, slots: list[_Slot], messages: Sequence[Message]
         yield Message("tool", compact_json(unknown), missing)
 
 
-def _tool_message(source: Message, results: tuple[ToolCall, ...]) -> Message:
+def _call(call: ToolCall, call_id: str) -> ToolCall:
+    if call.id == call_id and call.input is not None and call.output is None:
+        return call
+    return replace(call, id=call_id, input=call.input or {}, output=None)
+
+
+def _with_calls(message: Message, calls: list[ToolCall]) -> Message:
+    return message if message.tool_calls == tuple(calls) else replace(message, tool_calls=tuple(calls))
+
+
+def _tool_message(source: Message, results: list[ToolCall]) -> Message:
     """Return the results in the message they came from; its text only where they are all that it held."""
     if source.role != "tool":
-        return Message("tool", tool_calls=results)
-    whole = len(results) == max(1, len(source.tool_calls))
-    return replace(source, content=source.content if whole else "", tool_calls=results)
+        return Message("tool", tool_calls=tuple(results))
+    if len(results) != max(1, len(source.tool_calls)):
+        source = replace(source, content="")
+    return _with_calls(source, results)
 
 
 def _quote(result: _Result, source: Message) -> Message:
