@@ -1,7 +1,5 @@
 """What counting tokens costs, and how far off cheaper ways are.
 
-    python benchmarks/tokens.py
-
 Load time and memory, time of one call on short texts that were never seen before, MB/s on 1 MB, and the error of
 characters / 4 against the o200k count. The raw limit is the tokenizer itself, called without our wrapper.
 """
@@ -16,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from benchmarks.table import bar, quick, say, table
 
 PROSE = (
     "the agent reads every message of a session in order and answers with tools that the user has approved while "
@@ -78,7 +78,7 @@ def median_us(count: Callable[[str], object], texts: list[str]) -> float:
     return statistics.median(times) / 1e3
 
 
-def load() -> None:
+def load() -> str:
     """Measure the load in a process of its own."""
     script = """
 import resource, time
@@ -93,7 +93,7 @@ first = time.perf_counter() - started
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(f"load {loaded * 1e3:.0f} ms, first text {first * 1e6:.0f} us, memory {(after - before) / 1024:.0f} MB")
 """
-    print(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main() -> None:
@@ -103,35 +103,41 @@ def main() -> None:
     from lango.messages import Message, ToolCall
 
     random.seed(7)
-    load()
+    say(load())
     raw = Tokenizer.from_pretrained("o200k_base")
     raw.encode_ordinary("Warm-up: zqxjkvbw.")
     warm_up()
 
-    print(f"{'340 bytes, unseen':<18}{'ours us':>9}{'message us':>12}{'flat us':>9}{'ordinary us':>13}{'chars/4':>9}")
+    rows: list[tuple[str, float, float, float, float, str]] = []
     for name, make in KINDS.items():
-        batches = [[make(340) for _ in range(400)] for _ in range(4)]
+        batches = [[make(340) for _ in range(100 if quick() else 400)] for _ in range(4)]
         ours = median_us(count_tokens, batches[0])
         message = median_us(lambda text: count_tokens(Message("user", text)), batches[1])
         flat, ordinary = median_us(raw.encode_flat, batches[2]), median_us(raw.encode_ordinary, batches[3])
         whole = "".join(batches[0])
-        ratio = len(whole) / 4 / count_tokens(whole)
-        print(f"{name:<18}{ours:>9.1f}{message:>12.1f}{flat:>9.1f}{ordinary:>13.1f}{ratio:>8.2f}x")
-    result = [
+        rows.append((name, ours, message, flat, ordinary, f"{len(whole) / 4 / count_tokens(whole):.2f}x"))
+    results = [
         Message("tool", tool_calls=(ToolCall("c", "exec", output={"stdout": english(300), "code": 0}),))
         for _ in range(400)
     ]
-    times = [time_of(count_tokens, message) for message in result]
-    print(f"a tool result of 300 bytes: {statistics.median(times):.1f} us\n")
+    table(
+        "One text of 340 bytes that was never seen before, us (the last two columns: the tokenizer without us)",
+        ("", "count_tokens", "of a message", "encode_flat", "encode_ordinary", "characters / 4 says"),
+        rows,
+        f"a tool result of 300 bytes: {statistics.median(time_of(count_tokens, one) for one in results):.1f} us",
+        bar("us for an English message of 340 bytes", rows[0][2], at_most=20),
+    )
 
-    print(f"{'1 MB':<18}{'ms':>9}{'MB/s':>12}{'tokens':>12}")
     texts = {name: make(1_000_000) for name, make in KINDS.items()}
     texts |= {name: unit * (1_000_000 // len(unit.encode())) for name, unit in PATHOLOGICAL.items()}
+    sizes: list[tuple[str, float, float, int]] = []
     for name, text in texts.items():
         started = time.perf_counter()
         tokens = count_tokens(text)
         seconds = time.perf_counter() - started
-        print(f"{name:<18}{seconds * 1e3:>9.0f}{len(text.encode()) / seconds / 1e6:>12.1f}{tokens:>12,}")
+        sizes.append((name, seconds * 1e3, len(text.encode()) / seconds / 1e6, tokens))
+    slowest = max(milliseconds for _, milliseconds, _, _ in sizes)
+    table("1 MB", ("", "ms", "MB/s", "tokens"), sizes, bar("ms for the worst megabyte", slowest, at_most=1_000))
 
 
 def time_of(count: Callable[..., object], value: object) -> float:
