@@ -219,6 +219,11 @@ def test_s9_thoughts_and_signatures_stand_beside_the_columns_once() -> None:
     assert reload(event) == event
 
 
+def test_s9_genais_shorthands_come_back_equal() -> None:
+    event = Event(author="user", content=types.UserContent("hi"))
+    assert reload(event) == event
+
+
 def test_content_shows_what_text_it_can_and_keeps_the_rest_exactly() -> None:
     event = model_event(types.Part(text="a\0b\ud800"), types.Part(text="c"))
     assert to_columns(event_to_entry(event)).content == "a\ufffdb\ufffdc"

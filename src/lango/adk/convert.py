@@ -38,6 +38,9 @@ Layout = list[Any]
 
 def complete_event(event: Event, root_agent_name: str) -> None:
     """Give an event what it lacks and what a reload would give it: ids of calls and results, an author."""
+    if event.content is not None and type(event.content) is not types.Content:
+        # genai's UserContent and ModelContent are other types of the same content, and compare unequal to it
+        event.content = types.Content(role=event.content.role, parts=event.content.parts)
     if not event.author:
         event.author = "user" if event.content and event.content.role == "user" else root_agent_name
     parts = (event.content and event.content.parts) or []
