@@ -40,6 +40,7 @@ from lango.providers.protocol import Delta, Request
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
+_NO_KEY = {"CredentialsError", "WorkloadIdentityError"}  # by name: earlier releases of the SDK have not all of them
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _SAMPLES = re.compile(r"claude-(3|instant|2|(opus|sonnet|haiku)-4(-[0-6])?(-\d{8})?$)")
 
@@ -222,6 +223,10 @@ def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
             return from_status(status, message, exchange, kind=kind, retry_after_s=wait)
         case anthropic.APIResponseValidationError():
             return broken(exchange, "it does not have the form of an answer")
+        case anthropic.AnthropicError() if _NO_KEY & {base.__name__ for base in type(exc).__mro__}:
+            return from_status(401, str(exc), exchange)
+        case anthropic.AnthropicError() if type(exc).__name__ == "RetryableError":
+            return from_status(503, str(exc), exchange)
         case anthropic.AnthropicError():
             return broken(exchange, redacted(f"{type(exc).__name__}: {exc}", exchange.secret))
         case _:

@@ -155,14 +155,16 @@ class ResilientProvider:
                 await close()
 
     async def _next(self, stream: AsyncIterator[Delta], name: str, deadline: float) -> Delta | None:
-        left_s = deadline - self._clock()
-        idle_s = self._timeouts.idle_s
-        try:
-            async with asyncio.timeout(min(idle_s, left_s)):
-                return await anext(stream, None)
-        except TimeoutError as exc:
-            what = f"nothing new for {idle_s:g} s" if idle_s < left_s else f"not done in {self._timeouts.total_s:g} s"
-            raise ProviderTimeout(f"{name}: {what}", provider=name) from exc
+        left_s, idle_s = deadline - self._clock(), self._timeouts.idle_s
+        cause = None
+        if left_s > 0:  # asked here too: a stream that always has something never gives the timer its turn
+            try:
+                async with asyncio.timeout(min(idle_s, left_s)):
+                    return await anext(stream, None)
+            except TimeoutError as exc:
+                cause = exc
+        what = f"nothing new for {idle_s:g} s" if idle_s < left_s else f"not done in {self._timeouts.total_s:g} s"
+        raise ProviderTimeout(f"{name}: {what}", provider=name) from cause
 
 
 @dataclass(slots=True)
