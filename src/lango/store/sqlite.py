@@ -32,6 +32,7 @@ BUSY_TIMEOUT_S = 5.0
 _READERS = 4
 _LARGEST_GROUP = 256
 _STATEMENTS_KEPT = 200
+_PAGE_BYTES = 8192  # less room is left over at the end of each page than with SQLite's 4096: 30 bytes an event
 
 
 class _Connection(Protocol):
@@ -185,6 +186,7 @@ class SqliteDatabase:
             connection = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
             try:
                 _refuse_foreign(connection, self._path)
+                connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file; an older one keeps its own
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("BEGIN IMMEDIATE")

@@ -1,6 +1,7 @@
 -- One text for SQLite and PostgreSQL. Times are seconds since 1970, UTC. JSON is text: PostgreSQL's jsonb refuses
 -- \u0000 and reorders keys. Every primary key begins with the session's key, so that a sharded database can split by
--- it; the state of users and apps is keyed by what it belongs to.
+-- it; the state of users and apps is keyed by what it belongs to. SQLite: a table WITHOUT ROWID puts every row of more
+-- than 1,000 bytes on a page of its own (4 kB), so only tables of small rows are.
 
 CREATE TABLE sessions (
     session_key  BIGINT PRIMARY KEY,           -- random, ours; people and clients use app_name, user_id, id
@@ -34,7 +35,7 @@ CREATE TABLE messages (
     state_delta   TEXT,                        -- JSON of the state that this event changed
     extra         TEXT,                        -- JSON of what the columns cannot express, without defaults
     PRIMARY KEY (session_key, seq)
-) /*sqlite WITHOUT ROWID*/;
+);
 
 CREATE UNIQUE INDEX messages_event ON messages (session_key, event_id);
 CREATE INDEX messages_window ON messages (session_key, total_tokens);
@@ -50,7 +51,7 @@ CREATE TABLE state_events (
     state_delta TEXT NOT NULL,
     extra       TEXT,
     PRIMARY KEY (session_key, seq, revision)
-) /*sqlite WITHOUT ROWID*/;
+);
 
 CREATE UNIQUE INDEX state_events_event ON state_events (session_key, event_id);
 
