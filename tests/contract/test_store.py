@@ -7,7 +7,8 @@ import pytest
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message, ToolCall
-from lango.store import Entry, SessionId, SessionRecord, Store, Stored
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn
+from lango.store.effects import EffectRecord
 
 NAME = SessionId("app", "alice", "s")
 
@@ -198,24 +199,111 @@ async def test_a_repeated_event_does_not_make_a_stale_writer_fresh(writer: Write
         )
 
 
-async def test_one_turn_at_a_time_and_its_epoch_fences_writes(writer: Writer) -> None:
-    store, key = writer.store, writer.session.key
-    zombie = await store.start_turn(NAME, "one", lease_s=-1.0)  # its lease has run out at once
-    turn = await store.start_turn(NAME, "two", lease_s=60.0)
-    assert turn.epoch > zombie.epoch
+def asks(text: str) -> Entry:
+    return Entry(
+        f"event of {text}", time.time(), Message("user", text, author="user"), tokens=1, invocation_id=f"i-{text}"
+    )
+
+
+async def test_a7_the_users_message_and_its_turn_are_stored_together(writer: Writer) -> None:
+    turn = await writer.store.submit_turn(writer.session, asks("hello"), "me")
+    assert (turn.turn, turn.epoch, turn.status) == (1, 1, "running")
+    [stored] = await everything(writer.store)
+    assert stored.message == Message("user", "hello", author="user")
+    assert stored.invocation_id == "i-hello"
+
+
+async def test_a7_the_next_message_waits_in_order_and_is_not_lost(writer: Writer) -> None:
+    store, session = writer.store, writer.session
+    first = await store.submit_turn(session, asks("1"), "me")
+    second = await store.submit_turn(session, asks("2"), "me")
+    third = await store.submit_turn(session, asks("3"), "me")
+    assert (second.status, third.status) == ("waiting", "waiting")
     with pytest.raises(TurnRunning):
-        await store.start_turn(NAME, "three", lease_s=60.0)
-    with pytest.raises(FencedWrite):
-        await store.append(key, NAME, 0, Entry("z", time.time(), Message("user", "z")), epoch=zombie.epoch)
-    await store.append(key, NAME, 0, Entry("t", time.time(), Message("user", "t")), epoch=turn.epoch)
-    assert not await store.renew_turn(zombie, lease_s=60.0)
-    assert await store.renew_turn(turn, lease_s=60.0)
+        await store.submit_turn(session, asks("4"), "me", wait=False)
+    assert [(a.turn, a.status) for a in await ahead(store, third)] == [(1, "running"), (2, "waiting")]
+    assert await store.end_turn(first, "done")
+    assert [a.turn for a in await ahead(store, third)] == [2], "the third waits for the second"
+    claimed = await store.claim_turn(NAME, second)
+    assert isinstance(claimed, Turn)
+    assert claimed.epoch == 2
+    await store.end_turn(claimed, "done")
+    assert isinstance(await store.claim_turn(NAME, third), Turn)
+    assert [one.message.content for one in await everything(store) if one.message] == ["1", "2", "3"]
+
+
+async def ahead(store: Store, turn: Turn) -> list[Ahead]:
+    found = await store.claim_turn(NAME, turn)
+    assert isinstance(found, list)
+    return found
+
+
+async def test_the_same_request_twice_is_one_turn(writer: Writer) -> None:
+    first = await writer.store.submit_turn(writer.session, asks("1"), "me", idempotency_key="k")
+    again = await writer.store.submit_turn(writer.session, asks("1"), "me", idempotency_key="k")
+    assert (again.turn, again.repeated, again.status) == (first.turn, True, "running")
+    assert len(await everything(writer.store)) == 1
+
+
+async def test_a_turn_that_was_taken_over_can_write_no_more(writer: Writer) -> None:
+    store, session = writer.store, writer.session
+    zombie = await store.submit_turn(session, asks("1"), "gone")
+    await store.submit_turn(session, asks("2"), "gone too")
+    turn = await store.submit_turn(session, asks("3"), "me")
+    running, waiting = await ahead(store, turn)
+    assert await store.beat_turn(zombie) == "alive"
+    assert not await store.interrupt_turn(session, running), "it gave a sign of life meanwhile"
+    [running, waiting] = await ahead(store, turn)
+    assert await store.interrupt_turn(session, running)
+    assert await store.interrupt_turn(session, waiting)
+    claimed = await store.claim_turn(NAME, turn)
+    assert isinstance(claimed, Turn)
+    assert await store.beat_turn(zombie) == "lost"
     assert not await store.end_turn(zombie, "done")
-    assert await store.end_turn(turn, "done", {"usage": 1})
-    await store.start_turn(NAME, "three", lease_s=60.0)
-    assert [one.message.content for one in await everything(store) if one.message] == ["t"]
+    with pytest.raises(FencedWrite):
+        await store.append(session.key, NAME, 3, Entry("z", time.time(), Message("user", "z")), epoch=zombie.epoch)
+    with pytest.raises(FencedWrite):
+        await store.intend_effect(zombie, "c", "f", "once", "hash")
+    await store.append(session.key, NAME, 3, Entry("t", time.time(), Message("user", "t")), epoch=claimed.epoch)
+    said = [one.message.content for one in await everything(store) if one.message]
+    assert said == ["1", "2", "3", "t"], "the message that waited is part of the conversation"
+
+
+async def test_a_turn_can_be_cancelled_from_anywhere(writer: Writer) -> None:
+    store, session = writer.store, writer.session
+    assert not await store.cancel_turn(session)
+    turn = await store.submit_turn(session, asks("1"), "me")
+    waiting = await store.submit_turn(session, asks("2"), "me")
+    assert await store.cancel_turn(session)
+    assert await store.beat_turn(turn) == "cancelled"
+    assert await store.withdraw_turn(waiting)
+    assert not await store.withdraw_turn(waiting)
+    assert await store.end_turn(turn, "cancelled", {"why": "asked"})
+    await store.delete_session(NAME)
     with pytest.raises(SessionNotFound):
-        await store.start_turn(SessionId("app", "alice", "nobody's"), "x", lease_s=1.0)
+        await store.submit_turn(session, asks("3"), "me")
+
+
+async def test_a8_the_journal_says_what_became_of_a_call(writer: Writer) -> None:
+    store, session = writer.store, writer.session
+    turn = await store.submit_turn(session, asks("1"), "me")
+    assert await store.effect(session.key, "c") is None
+    await store.intend_effect(turn, "c", "exec", "once", "hash")
+    assert (await told(store, session, "c")).status == "intended"
+    assert await store.start_effect(turn, "c")
+    assert not await store.start_effect(turn, "c"), "never twice"
+    assert (await told(store, session, "c")).status == "started"
+    await store.finish_effect(turn, "c", {"ok": 1})
+    finished = await told(store, session, "c")
+    assert (finished.status, finished.result, finished.effect, finished.name) == ("finished", {"ok": 1}, "once", "exec")
+    assert finished.started_at is not None
+    assert finished.finished_at is not None
+
+
+async def told(store: Store, session: SessionRecord, call_id: str) -> EffectRecord:
+    record = await store.effect(session.key, call_id)
+    assert record is not None
+    return record
 
 
 async def test_a_store_can_be_closed_and_used_again(store: Store) -> None:

@@ -72,7 +72,7 @@ async def test_sessions_list_show_delete(tmp_path: Path) -> None:
 
 def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
     (tmp_path / "lango.toml").write_text('[store]\nurl = "sqlite:///from_file.db"\n')
-    assert lango("db", "upgrade", cwd=tmp_path).stdout == "schema 1\n"
+    assert lango("db", "upgrade", cwd=tmp_path).stdout == "schema 2\n"
     assert (tmp_path / "from_file.db").exists()
     lango("db", "upgrade", cwd=tmp_path, LANGO_STORE__URL="sqlite:///from_environment.db")
     assert (tmp_path / "from_environment.db").exists()

@@ -2,6 +2,6 @@
 
 from lango.store.records import Appended, Entry, SessionId, SessionRecord, Stored
 from lango.store.store import Store
-from lango.store.turns import Turn
+from lango.store.turns import Ahead, Turn
 
-__all__ = ["Appended", "Entry", "SessionId", "SessionRecord", "Store", "Stored", "Turn"]
+__all__ = ["Ahead", "Appended", "Entry", "SessionId", "SessionRecord", "Store", "Stored", "Turn"]

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from lango.errors import SessionNotFound, StoreUrlError, Unstorable
-from lango.store import sessions, turns, window
+from lango.errors import StoreUrlError, Unstorable
+from lango.store import effects, sessions, turns, window
 from lango.store.append import append
 from lango.store.database import Database, Operation
 from lango.store.postgres import PostgresDatabase
@@ -130,25 +130,81 @@ class Store:
             return None
         return await self._database.read(lambda: _with_session(name, lambda s: window.window(s, budget_tokens)))
 
-    async def start_turn(
-        self, name: SessionId, owner: str, *, lease_s: float, idempotency_key: str | None = None
-    ) -> turns.Turn:
-        """Claim a session for a turn. Raise `TurnRunning` where one runs."""
-        session = await self.session(name)
-        if session is None:
-            raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there")
-        now = time.time()
-        return await self._database.write(lambda: turns.start(session.key, owner, now, lease_s, idempotency_key))
+    # -- turns ----------------------------------------------------------------------------------------------------
 
-    async def renew_turn(self, turn: turns.Turn, *, lease_s: float) -> bool:
-        """Hold a turn's claim for longer; False: it is lost."""
+    async def submit_turn(
+        self,
+        session: SessionRecord,
+        entry: Entry,
+        owner: str,
+        *,
+        idempotency_key: str | None = None,
+        wait: bool = True,
+    ) -> turns.Turn:
+        """Store a turn with the user's message; it runs at once, or waits for those ahead of it."""
         now = time.time()
-        return await self._database.write(lambda: turns.renew(turn, now, lease_s))
+        return await self._database.write(
+            lambda: turns.submit(session.key, session.name, entry, owner, now, idempotency_key, wait=wait)
+        )
+
+    async def claim_turn(self, name: SessionId, turn: turns.Turn) -> turns.Turn | list[turns.Ahead]:
+        """Run a turn that waits, if nothing is ahead of it any more; else say what is."""
+        now = time.time()
+        return await self._database.write(lambda: turns.claim(turn.session_key, name, turn.turn, now))
+
+    async def interrupt_turn(self, session: SessionRecord, gone: turns.Ahead) -> bool:
+        """Mark a turn whose process is gone; False: it moved on."""
+        now = time.time()
+        return await self._database.write(lambda: turns.interrupt(session.key, session.name, gone, now))
+
+    async def beat_turn(self, turn: turns.Turn) -> Literal["alive", "cancelled", "lost"]:
+        """Say that the turn's process lives; hear whether the turn was cancelled or lost."""
+        return await self._database.write(lambda: turns.beat(turn))
 
     async def end_turn(self, turn: turns.Turn, outcome: turns.Outcome, extra: Mapping[str, Any] | None = None) -> bool:
-        """Give a turn's claim back; False: it was lost before."""
+        """End a running turn; False: it was lost before."""
         now = time.time()
         return await self._database.write(lambda: turns.end(turn, outcome, now, extra))
+
+    async def withdraw_turn(self, turn: turns.Turn) -> bool:
+        """Take back a turn that still waits; False: it runs already."""
+        now = time.time()
+        return await self._database.write(lambda: turns.withdraw(turn, now))
+
+    async def cancel_turn(self, session: SessionRecord) -> bool:
+        """Ask the running turn of a session to stop, wherever it runs; False: none runs."""
+        return await self._database.write(lambda: turns.cancel(session.key))
+
+    # -- the journal of effects -------------------------------------------------------------------------------------
+
+    async def intend_effect(
+        self, turn: turns.Turn, call_id: str, name: str, effect: effects.Effect, arguments: str
+    ) -> None:
+        """Note that a call is about to be made."""
+        now, epoch = time.time(), turn.epoch or 0
+        await self._database.write(
+            lambda: effects.intend(turn.session_key, epoch, call_id, name, effect, arguments, now)
+        )
+
+    async def start_effect(self, turn: turns.Turn, call_id: str) -> bool:
+        """Note that a tool begins; False: it began before, and must not begin again."""
+        now, epoch = time.time(), turn.epoch or 0
+        return await self._database.write(lambda: effects.start(turn.session_key, epoch, call_id, now))
+
+    async def finish_effect(
+        self,
+        turn: turns.Turn,
+        call_id: str,
+        result: Mapping[str, Any] | None,
+        status: effects.EffectStatus = "finished",
+    ) -> None:
+        """Note how a tool ended, and its result."""
+        now, epoch = time.time(), turn.epoch or 0
+        await self._database.write(lambda: effects.finish(turn.session_key, epoch, call_id, status, result, now))
+
+    async def effect(self, key: int, call_id: str) -> effects.EffectRecord | None:
+        """Read what the journal says of a call."""
+        return await self._database.read(lambda: effects.of_call(key, call_id))
 
 
 def _version() -> Operation[int]:

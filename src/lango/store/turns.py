@@ -1,64 +1,180 @@
-"""Operations on turns: one runs per session at a time, and its epoch fences what it writes."""
+"""Operations on turns: one runs per session at a time, the others wait in order, and an epoch fences what each writes.
+
+A turn is stored with the user's message before anything runs. Whether the process that runs it still lives is told by
+its `beat`, which grows: no clock is compared with another.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from lango.errors import SessionNotFound, TurnRunning
+from lango.messages import Message
+from lango.store.append import append
 from lango.store.database import Operation
-from lango.store.jsontext import dumps
+from lango.store.jsontext import dumps, loads
+from lango.store.records import Entry, SessionId
 
+Status = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
 
-_CLAIM_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch"
-_NEXT_TURN = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
-_RUNNING = "SELECT turn, lease_until FROM turns WHERE session_key = $1 AND status = 'running'"
-_START = """
-INSERT INTO turns (session_key, turn, status, epoch, idempotency_key, owner, lease_until, created_at, started_at)
-VALUES ($1, $2, 'running', $3, $4, $5, $6, $7, $7)
+# takes the session's row, so that turns of one session are handled one after the other
+_LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision"
+_SAME = "SELECT turn, status, epoch FROM turns WHERE session_key = $1 AND idempotency_key = $2"
+_NEXT = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
+_INSERT = """
+INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, message)
+VALUES ($1, $2, 'waiting', $3, $4, $5, $6, $7)
+"""
+_BEFORE = """
+SELECT turn, status, owner, beat, message FROM turns
+WHERE session_key = $1 AND turn < $2 AND status IN ('waiting', 'running') ORDER BY turn
+"""
+_MESSAGE = "SELECT message FROM turns WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
+_NEW_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch, revision"
+_RUN = """
+UPDATE turns SET status = 'running', epoch = $1, started_at = $2, message = NULL WHERE session_key = $3 AND turn = $4
+"""
+_BEAT = """
+UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running' RETURNING cancelled
 """
 _END = """
 UPDATE turns SET status = $1, ended_at = $2, extra = $3 WHERE session_key = $4 AND epoch = $5 AND status = 'running'
 RETURNING turn
 """
-_RENEW = """
-UPDATE turns SET lease_until = $1 WHERE session_key = $2 AND epoch = $3 AND status = 'running' RETURNING turn
+_WITHDRAW = """
+UPDATE turns SET status = 'cancelled', ended_at = $1 WHERE session_key = $2 AND turn = $3 AND status = 'waiting'
+RETURNING turn
 """
-_INTERRUPT = "UPDATE turns SET status = 'interrupted', ended_at = $1 WHERE session_key = $2 AND turn = $3"
+_INTERRUPT = """
+UPDATE turns SET status = 'interrupted', ended_at = $1, message = NULL
+WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'running') RETURNING turn
+"""
+_CANCEL = "UPDATE turns SET cancelled = 1 WHERE session_key = $1 AND status = 'running' RETURNING turn"
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn that runs: `epoch` goes with everything it writes."""
+    """A turn: while it runs, `epoch` goes with everything it writes."""
 
     session_key: int
     turn: int
-    epoch: int
+    epoch: int | None = None
+    status: Status = "running"
+    repeated: bool = False
+    """The same request came before: this is that turn."""
 
 
-def start(key: int, owner: str, now: float, lease_s: float, idempotency_key: str | None = None) -> Operation[Turn]:
-    """Claim the session for a turn. A running one whose lease has run out is marked as interrupted and fenced off."""
-    rows = yield _CLAIM_EPOCH, (key,)
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A turn that comes before another one of its session."""
+
+    turn: int
+    status: Status
+    owner: str
+    beat: int
+
+
+def submit(
+    key: int, name: SessionId, entry: Entry, owner: str, now: float, idempotency_key: str | None, *, wait: bool
+) -> Operation[Turn]:
+    """Store a turn with the user's message, and run it at once where nothing is ahead of it.
+
+    Where something is, it waits, or, without `wait`, raises `TurnRunning` and nothing is stored.
+    """
+    if not (yield _LOCK, (key,)):
+        raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
+    if idempotency_key is not None:
+        for turn, status, epoch in (yield _SAME, (key, idempotency_key)):
+            return Turn(key, turn, epoch, status, repeated=True)
+    [[turn]] = yield _NEXT, (key,)
+    ahead = yield _BEFORE, (key, turn)
+    if ahead and not wait:
+        raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
+    yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, _dump(entry))
+    if ahead:
+        return Turn(key, turn, None, "waiting")
+    return (yield from _run(key, name, turn, entry, now))
+
+
+def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[Ahead]]:
+    """Run a turn that waits, if nothing is ahead of it any more; else say what is."""
+    if not (yield _LOCK, (key,)):
+        raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
+    ahead = yield _BEFORE, (key, turn)
+    if ahead:
+        return [Ahead(number, status, owner or "", beat) for number, status, owner, beat, _ in ahead]
+    rows = yield _MESSAGE, (key, turn)
     if not rows:
-        raise SessionNotFound("the session is not there (any more)")
-    [[epoch]] = rows
-    running = yield _RUNNING, (key,)
-    for turn, lease_until in running:
-        if lease_until > now:
-            raise TurnRunning(f"turn {turn} of this session is still running")
-        yield _INTERRUPT, (now, key, turn)
-    [[turn]] = yield _NEXT_TURN, (key,)
-    yield _START, (key, turn, epoch, idempotency_key, owner, now + lease_s, now)
+        return Turn(key, turn, None, "cancelled")
+    return (yield from _run(key, name, turn, _load(rows[0][0]), now))
+
+
+def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Operation[Turn]:
+    [[epoch, revision]] = yield _NEW_EPOCH, (key,)
+    yield from append(key, name, revision, entry, epoch)
+    yield _RUN, (epoch, now, key, turn)
     return Turn(key, turn, epoch)
 
 
-def renew(turn: Turn, now: float, lease_s: float) -> Operation[bool]:
-    """Hold the claim for longer; False: it is lost."""
-    rows = yield _RENEW, (now + lease_s, turn.session_key, turn.epoch)
-    return bool(rows)
+def interrupt(key: int, name: SessionId, gone: Ahead, now: float) -> Operation[bool]:
+    """Mark a turn whose process is gone. The message of one that waited becomes part of the conversation: not lost."""
+    [[revision]] = (yield _LOCK, (key,)) or [[0]]
+    messages = yield _MESSAGE, (key, gone.turn)
+    if not (yield _INTERRUPT, (now, key, gone.turn, gone.beat)):
+        return False
+    for [message] in messages:
+        yield from append(key, name, revision, _load(message))
+    return True
+
+
+def beat(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
+    """Say that the turn's process lives; hear whether the turn was cancelled, or lost to another process."""
+    rows = yield _BEAT, (turn.session_key, turn.epoch)
+    if not rows:
+        return "lost"
+    return "cancelled" if rows[0][0] else "alive"
 
 
 def end(turn: Turn, outcome: Outcome, now: float, extra: Mapping[str, Any] | None = None) -> Operation[bool]:
-    """Give the claim back; False: it was lost before."""
+    """End a running turn; False: it was lost before."""
     rows = yield _END, (outcome, now, dumps(extra) if extra else None, turn.session_key, turn.epoch)
     return bool(rows)
+
+
+def withdraw(turn: Turn, now: float) -> Operation[bool]:
+    """Take back a turn that still waits; False: it runs already."""
+    return bool((yield _WITHDRAW, (now, turn.session_key, turn.turn)))
+
+
+def cancel(key: int) -> Operation[bool]:
+    """Ask the running turn of a session to stop, wherever it runs; False: none runs."""
+    return bool((yield _CANCEL, (key,)))
+
+
+def _dump(entry: Entry) -> str:
+    message = entry.message or Message("user")
+    return dumps(
+        {
+            "event_id": entry.event_id,
+            "created_at": entry.created_at,
+            "invocation_id": entry.invocation_id,
+            "tokens": entry.tokens,
+            "role": message.role,
+            "author": message.author,
+            "content": message.content,
+            "extra": dict(entry.extra or {}),
+        }
+    )
+
+
+def _load(text: str) -> Entry:
+    told = loads(text)
+    return Entry(
+        event_id=told["event_id"],
+        created_at=told["created_at"],
+        invocation_id=told["invocation_id"],
+        tokens=told["tokens"],
+        message=Message(told["role"], told["content"], author=told["author"]),
+        extra=told["extra"],
+    )

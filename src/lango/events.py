@@ -1,0 +1,120 @@
+"""What a client sees of a turn: a closed union, told in order.
+
+`Accepted` comes first, once the user's message is stored. Then text and tools as they happen; a tool's end is told only
+after its result is stored. `TurnDone` or a fatal `TurnError` comes last, exactly once. `id` grows within a session.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and cost of a turn, all calls of the model together."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    model_calls: int = 0
+    cost_usd: float | None = None
+    """None where no price is known for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The user's message is stored: whatever happens now, it is not lost."""
+
+    type: ClassVar[str] = "accepted"
+    id: int
+    turn: int
+    waiting: bool = False
+    """Another turn of the session runs; this one comes after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer."""
+
+    type: ClassVar[str] = "text_delta"
+    id: int
+    text: str
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtDelta:
+    """A piece of what the model thinks."""
+
+    type: ClassVar[str] = "thought_delta"
+    id: int
+    text: str
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStart:
+    """A tool begins."""
+
+    type: ClassVar[str] = "tool_start"
+    id: int
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEnd:
+    """A tool is done, and its result is stored."""
+
+    type: ClassVar[str] = "tool_end"
+    id: int
+    call_id: str
+    name: str
+    ok: bool = True
+    result: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalNeeded:
+    """A tool waits for somebody to say yes or no to exactly these arguments."""
+
+    type: ClassVar[str] = "approval"
+    id: int
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class TurnError:
+    """Something failed: the turn, and the stream ends here; or, where it is not fatal, a tool."""
+
+    type: ClassVar[str] = "error"
+    id: int
+    error: str
+    """The name of the error's type."""
+    message: str
+    fatal: bool = True
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDone:
+    """The end of the stream."""
+
+    type: ClassVar[str] = "done"
+    id: int
+    turn: int
+    status: Literal["done", "waiting_for_approval", "cancelled"] = "done"
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: str = ""
+
+
+TurnEvent = Accepted | TextDelta | ThoughtDelta | ToolStart | ToolEnd | ApprovalNeeded | TurnError | TurnDone
+
+
+def to_json(event: TurnEvent) -> dict[str, Any]:
+    """Return an event as JSON says it: its fields, and its type by name."""
+    return {"type": event.type} | asdict(event)

@@ -1,0 +1,86 @@
+"""Operations on the journal of effects: a call's intent, start and finish are rows.
+
+After a crash the journal says, for every call that has no result, whether its tool never began, began and may have done
+something, or finished with a result that did not become a message any more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lango.errors import FencedWrite
+from lango.store.database import Operation
+from lango.store.jsontext import dumps, loads
+
+Effect = Literal["none", "idempotent", "once"]
+EffectStatus = Literal["intended", "started", "finished", "unknown"]
+
+_EPOCH = "SELECT epoch FROM sessions WHERE session_key = $1"
+_INTEND = """
+INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at)
+VALUES ($1, $2, $3, $4, $5, 'intended', $6, $7)
+ON CONFLICT (session_key, call_id, epoch) DO NOTHING
+"""
+_START = """
+UPDATE effects SET status = 'started', started_at = $1
+WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND status = 'intended' RETURNING call_id
+"""
+_FINISH = """
+UPDATE effects SET status = $1, finished_at = $2, result = $3
+WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started'
+"""
+_OF_CALL = """
+SELECT call_id, name, effect, status, arguments, started_at, finished_at, result FROM effects
+WHERE session_key = $1 AND call_id = $2 ORDER BY epoch DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRecord:
+    """What the journal says of a call."""
+
+    call_id: str
+    name: str
+    effect: Effect
+    status: EffectStatus
+    arguments: str
+    started_at: float | None
+    finished_at: float | None
+    result: Mapping[str, Any] | None
+
+
+def intend(
+    key: int, epoch: int, call_id: str, name: str, effect: Effect, arguments: str, now: float
+) -> Operation[None]:
+    """Note that a call is about to be made."""
+    yield from _fence(key, epoch)
+    yield _INTEND, (key, call_id, epoch, name, effect, arguments, now)
+
+
+def start(key: int, epoch: int, call_id: str, now: float) -> Operation[bool]:
+    """Note that the tool begins; False: this call began before, and must not begin again."""
+    yield from _fence(key, epoch)
+    return bool((yield _START, (now, key, call_id, epoch)))
+
+
+def finish(
+    key: int, epoch: int, call_id: str, status: EffectStatus, result: Mapping[str, Any] | None, now: float
+) -> Operation[None]:
+    """Note how the tool ended, and its result, before the result becomes a message."""
+    yield _FINISH, (status, now, None if result is None else dumps(result), key, call_id, epoch)
+
+
+def of_call(key: int, call_id: str) -> Operation[EffectRecord | None]:
+    """Read what the journal says of a call."""
+    rows = yield _OF_CALL, (key, call_id)
+    if not rows:
+        return None
+    *told, result = rows[0]
+    return EffectRecord(*told, result=loads(result) if result else None)
+
+
+def _fence(key: int, epoch: int) -> Operation[None]:
+    """A turn that lost its lease must not begin anything any more."""
+    rows = yield _EPOCH, (key,)
+    if not rows or rows[0][0] != epoch:
+        raise FencedWrite("this turn was taken over by another process: it must not run tools any more")
