@@ -150,6 +150,12 @@ def test_h3_a_cut_window_starts_with_no_orphan(start: list[Message]) -> None:
     assert fit_to_budget(history, 150) == history[-3:]
 
 
+def test_h3_a_system_message_between_does_not_make_an_orphan_valid() -> None:
+    note = Message("system", "note")
+    history = [user("old " * 200), note, results("gone"), assistant(), user("now")]
+    assert fit_to_budget(history, 150) == [note, *history[-2:]]
+
+
 def test_h3_a_legacy_result_belongs_to_the_call_before_it() -> None:
     turn = [calls("c1", "c2"), Message("tool", "one"), Message("tool", "two"), Message("tool", "three")]
     history = [user("old " * 200), *turn, user()]

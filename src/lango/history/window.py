@@ -196,6 +196,8 @@ class _Window:
             return
         for unit in self._units:
             free = [at for at in range(unit.start, unit.stop) if at in self.kept and at not in self._pinned]
+            if self.history[unit.start].role == "system":
+                continue  # a window with a system message before it starts after that
             if free and (unit.leads or not self._at_edge(unit)):
                 return
             for at in free:
@@ -203,7 +205,8 @@ class _Window:
 
     def _at_edge(self, unit: _Unit) -> bool:
         """Whether the cut is just before the unit, and nothing is kept before it that makes it valid there."""
-        if unit.start - 1 in self.kept:
+        before = [at for at in range(unit.start) if self.history[at].role != "system"]
+        if before and before[-1] in self.kept:
             return False
         # A call that still waits may follow the user's message, with others cut between them; a result may not.
         after_user = any(at < unit.start and self.history[at].role == "user" for at in self.kept)
