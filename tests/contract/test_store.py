@@ -7,7 +7,7 @@ import pytest
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message, ToolCall
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn, recovery
 from lango.store.effects import EffectRecord
 
 NAME = SessionId("app", "alice", "s")
@@ -222,12 +222,12 @@ async def test_a7_the_next_message_waits_in_order_and_is_not_lost(writer: Writer
     with pytest.raises(TurnRunning):
         await store.submit_turn(session, asks("4"), "me", wait=False)
     assert [(a.turn, a.status) for a in await ahead(store, third)] == [(1, "running"), (2, "waiting")]
-    assert await store.end_turn(first, "done")
+    assert await store.end_turn(NAME, first, "done")
     assert [a.turn for a in await ahead(store, third)] == [2], "the third waits for the second"
     claimed = await store.claim_turn(NAME, second)
     assert isinstance(claimed, Turn)
     assert claimed.epoch == 2
-    await store.end_turn(claimed, "done")
+    await store.end_turn(NAME, claimed, "done")
     assert isinstance(await store.claim_turn(NAME, third), Turn)
     assert [one.message.content for one in await everything(store) if one.message] == ["1", "2", "3"]
 
@@ -259,7 +259,7 @@ async def test_a_turn_that_was_taken_over_can_write_no_more(writer: Writer) -> N
     claimed = await store.claim_turn(NAME, turn)
     assert isinstance(claimed, Turn)
     assert await store.beat_turn(zombie) == "lost"
-    assert not await store.end_turn(zombie, "done")
+    assert not await store.end_turn(NAME, zombie, "done")
     with pytest.raises(FencedWrite):
         await store.append(session.key, NAME, 3, Entry("z", time.time(), Message("user", "z")), epoch=zombie.epoch)
     with pytest.raises(FencedWrite):
@@ -278,7 +278,7 @@ async def test_a_turn_can_be_cancelled_from_anywhere(writer: Writer) -> None:
     assert await store.beat_turn(turn) == "cancelled"
     assert await store.withdraw_turn(waiting)
     assert not await store.withdraw_turn(waiting)
-    assert await store.end_turn(turn, "cancelled", {"why": "asked"})
+    assert await store.end_turn(NAME, turn, "cancelled", {"why": "asked"})
     await store.delete_session(NAME)
     with pytest.raises(SessionNotFound):
         await store.submit_turn(session, asks("3"), "me")
@@ -298,6 +298,46 @@ async def test_a8_the_journal_says_what_became_of_a_call(writer: Writer) -> None
     assert (finished.status, finished.result, finished.effect, finished.name) == ("finished", {"ok": 1}, "once", "exec")
     assert finished.started_at is not None
     assert finished.finished_at is not None
+
+
+async def test_a8_calls_that_a_dead_turn_left_open_are_closed_honestly(writer: Writer) -> None:
+    store, session = writer.store, writer.session
+    turn = await store.submit_turn(session, asks("1"), "me")
+    writer.revision = 1
+    await writer.call("finished", "started", "safe", "intended", "unheard", "slow", long_running=frozenset({"slow"}))
+    for call_id, effect in (("finished", "once"), ("started", "once"), ("safe", "idempotent"), ("intended", "once")):
+        await store.intend_effect(turn, call_id, "f", effect, "hash")
+        if call_id != "intended":
+            await store.start_effect(turn, call_id)
+    await store.finish_effect(turn, "finished", {"real": True})
+    second = await store.submit_turn(session, asks("2"), "me")
+    [gone] = await ahead(store, second)
+    assert await store.interrupt_turn(session, gone)
+    await store.claim_turn(NAME, second)
+    asked, called, closed, after = await everything(store)
+    assert asked.message == Message("user", "1", author="user")
+    assert after.message == Message("user", "2", author="user"), "closed before the next message comes"
+    assert called.message is not None
+    assert closed.message is not None
+    outcomes = {call.id: call.output or {} for call in closed.message.tool_calls}
+    assert outcomes == {
+        "finished": {"real": True},
+        "started": {"error": recovery.UNKNOWN, "outcome": "unknown"},
+        "safe": {"error": recovery.SAFE_TO_REPEAT, "outcome": "unknown"},
+        "intended": {"error": recovery.NOT_RUN, "outcome": "not run"},
+        "unheard": {"error": recovery.UNKNOWN, "outcome": "unknown"},
+    }
+
+
+async def test_f5_ending_a_turn_closes_its_calls_too(writer: Writer) -> None:
+    turn = await writer.store.submit_turn(writer.session, asks("1"), "me")
+    writer.revision = 1
+    await writer.call("a", "b")
+    await writer.answer("a")
+    assert await writer.store.end_turn(NAME, turn, "cancelled")
+    *_, closed = await everything(writer.store)
+    assert closed.message is not None
+    assert [call.id for call in closed.message.tool_calls] == ["b"]
 
 
 async def told(store: Store, session: SessionRecord, call_id: str) -> EffectRecord:

@@ -109,7 +109,7 @@ class SqliteDatabase:
         """Run an operation that only reads on a connection of its own."""
         if self._path == MEMORY:
             return await self.write(operation)  # a database in memory belongs to one connection
-        if not self._opened:
+        if not self._opened and not _only_readable(self._path):
             await self.write(_nothing)
         if self._readers is None:
             with self._lock:
@@ -274,6 +274,11 @@ def check_path(path: Path) -> None:
         raise StoreUrlError(f"no right to write in the folder {folder}: change its rights, or use another path")
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
         raise StoreUrlError(f"no right to read and write {path}: change its rights, or use another path")
+
+
+def _only_readable(path: str) -> bool:
+    """Whether there is a file that cannot be written: reading goes on, and writing begins when it can be written."""
+    return os.access(path, os.R_OK) and not os.access(path, os.W_OK)
 
 
 def _refuse_foreign(connection: _Connection, path: str) -> None:

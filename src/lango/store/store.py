@@ -161,10 +161,12 @@ class Store:
         """Say that the turn's process lives; hear whether the turn was cancelled or lost."""
         return await self._database.write(lambda: turns.beat(turn))
 
-    async def end_turn(self, turn: turns.Turn, outcome: turns.Outcome, extra: Mapping[str, Any] | None = None) -> bool:
-        """End a running turn; False: it was lost before."""
+    async def end_turn(
+        self, name: SessionId, turn: turns.Turn, outcome: turns.Outcome, extra: Mapping[str, Any] | None = None
+    ) -> bool:
+        """End a running turn, closing the calls that it left open; False: it was lost before."""
         now = time.time()
-        return await self._database.write(lambda: turns.end(turn, outcome, now, extra))
+        return await self._database.write(lambda: turns.end(turn, name, outcome, now, extra))
 
     async def withdraw_turn(self, turn: turns.Turn) -> bool:
         """Take back a turn that still waits; False: it runs already."""

@@ -14,6 +14,7 @@ from lango.store.append import append
 from lango.store.database import Operation
 from lango.store.jsontext import dumps, loads
 from lango.store.records import Entry, SessionId
+from lango.store.recovery import close_calls
 
 Status = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
@@ -112,6 +113,7 @@ def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | 
 
 def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Operation[Turn]:
     [[epoch, revision]] = yield _NEW_EPOCH, (key,)
+    revision = yield from close_calls(key, name, revision, now)
     yield from append(key, name, revision, entry, epoch)
     yield _RUN, (epoch, now, key, turn)
     return Turn(key, turn, epoch)
@@ -136,9 +138,15 @@ def beat(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
     return "cancelled" if rows[0][0] else "alive"
 
 
-def end(turn: Turn, outcome: Outcome, now: float, extra: Mapping[str, Any] | None = None) -> Operation[bool]:
-    """End a running turn; False: it was lost before."""
-    rows = yield _END, (outcome, now, dumps(extra) if extra else None, turn.session_key, turn.epoch)
+def end(
+    turn: Turn, name: SessionId, outcome: Outcome, now: float, extra: Mapping[str, Any] | None = None
+) -> Operation[bool]:
+    """End a running turn, closing what it left open; False: it was lost before."""
+    key = turn.session_key
+    locked = yield _LOCK, (key,)
+    rows = yield _END, (outcome, now, dumps(extra) if extra else None, key, turn.epoch)
+    if rows and locked:
+        yield from close_calls(key, name, locked[0][0], now)
     return bool(rows)
 
 
