@@ -93,7 +93,14 @@ class ToolSettings(Section):
 
     enabled: list[str] = []
     approval: Literal["ask", "auto", "deny"] = "ask"
+    """For tools that write or reach further; safe ones run. `deny`: nobody is there to ask."""
+    allow: list[str] = []
+    """Names of tools that run without a question."""
+    deny: list[str] = []
+    """Names of tools that never run; wins over `allow`."""
     workspace: str = "."
+    sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
+    """Where the shell runs. `none`: with all rights of this user; otherwise, without a sandbox it does not run."""
 
 
 class McpSettings(Section):

@@ -1,0 +1,29 @@
+"""Tools: what a model may do, who must agree, and what it is told about how it went. No ADK in here."""
+
+from lango.tools.builtin import BUILTIN_NAMES, builtin_tools, read_result_tool
+from lango.tools.policy import Decision, decide, fingerprint
+from lango.tools.run import DEFAULT_TIMEOUT_S, ToolOutcome, run_tool
+from lango.tools.sandbox import find_sandbox
+from lango.tools.tool import Effect, InvalidArguments, Level, Tool, ToolContext, ToolError, tool
+from lango.tools.workspace import Workspace
+
+__all__ = [
+    "BUILTIN_NAMES",
+    "DEFAULT_TIMEOUT_S",
+    "Decision",
+    "Effect",
+    "InvalidArguments",
+    "Level",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolOutcome",
+    "Workspace",
+    "builtin_tools",
+    "decide",
+    "find_sandbox",
+    "fingerprint",
+    "read_result_tool",
+    "run_tool",
+    "tool",
+]

@@ -1,0 +1,107 @@
+"""Which addresses may be connected to, decided on the very address that the connection then goes to.
+
+A name is looked up once per connection, every address it stands for is checked, and the connection is made to one of
+those. Whatever the name stands for a moment later (DNS rebinding) changes nothing, and a redirect is a new connection.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, cast
+
+import httpcore
+from typing_extensions import override
+
+from lango.tools.tool import ToolError
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""Look up the addresses of a host."""
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_METADATA = frozenset({"168.63.129.16"})  # Azure's, at an address that is otherwise public
+
+
+class BlockedAddress(ToolError):
+    """The address is not on the public internet."""
+
+
+def is_public(address: str) -> bool:
+    """Say whether an address is one of the public internet, whatever it is wrapped in."""
+    try:
+        parsed: Address = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv6Address):
+        inner = parsed.ipv4_mapped or parsed.sixtofour or (parsed.teredo and parsed.teredo[1])
+        if inner is None and parsed in _NAT64:
+            inner = ipaddress.IPv4Address(int(parsed) & 0xFFFF_FFFF)
+        if inner is None and int(parsed) < 1 << 32:  # ::127.0.0.1, an old way to write it
+            return False
+        if inner is not None:
+            return is_public(str(inner))
+    private = parsed.is_private or parsed.is_loopback or parsed.is_link_local or parsed.is_multicast
+    return (
+        parsed.is_global and not (private or parsed.is_reserved or parsed.is_unspecified) and address not in _METADATA
+    )
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """Look a host up the way the system does."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class GuardedNetwork(httpcore.AsyncNetworkBackend):
+    """Connects to public addresses, and to those `host:port` that were allowed by name of address."""
+
+    def __init__(self, *, allow: Collection[str] = (), resolve: Resolve = resolve) -> None:
+        self._allow = frozenset(allow)
+        self._resolve = resolve
+        self._below = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
+
+    @override
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Look the host up, check every address, and connect to the first that answers."""
+        failed: Exception | None = None
+        for address in await self.checked(host, port):
+            try:
+                return await self._below.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+        raise failed or httpcore.ConnectError(f"{host} has no address")
+
+    @override
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Never."""
+        raise BlockedAddress("a socket of this machine is not a web address")
+
+    @override
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    async def checked(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a host. Raise `BlockedAddress` if one of them is not public."""
+        try:
+            addresses = await self._resolve(host.strip("[]"), port)
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError(f"{host} is not known") from error
+        for address in addresses:
+            if not is_public(address) and f"{address}:{port}" not in self._allow:
+                raise BlockedAddress(f"{host} is refused: {address} is not a public address")
+        return addresses

@@ -1,0 +1,192 @@
+"""What a handler returned becomes a JSON object that every store and every provider can carry.
+
+- A dict stays as it is; any other JSON value becomes `{"result": value}`. Models, dataclasses, dates, enums, paths and
+  sets become JSON the way pydantic writes them.
+- What has no JSON form (bytes, NaN, an open file, a structure that contains itself) raises `NotJson`.
+- NUL and lone surrogates, which not every database and no request can carry, become U+FFFD.
+- A result that is too long keeps its head and its tail; a mark between them says how much was left out.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, cast
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from lango.tools.tool import ToolError
+
+MAX_RESULT_CHARACTERS = 40_000
+"""What a model is shown of one result: some 10,000 tokens."""
+MAX_KEPT_CHARACTERS = 2_000_000
+"""What is kept of one result, to be read in pieces."""
+MAX_ERROR_CHARACTERS = 2_000
+_DEEPEST = 100
+_LONGEST_INT_BITS = 4096  # Python refuses to write much longer ones
+_UNSHOWABLE = {0: 0xFFFD} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
+_NEEDS_CARE = re.compile("[\0\ud800-\udfff]")
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|DATABASE_URL|STORE__URL", re.IGNORECASE)
+_SECRET_SHAPES = re.compile(
+    r"\b(sk-[\w-]{16,}|AIza[\w-]{20,}|gh[pousr]_\w{20,}|xox[abpr]-[\w-]{10,}|AKIA[A-Z0-9]{16})"
+    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
+    r"|(?<=[Bb]earer )[\w.~+/=-]{12,}"
+)
+_SHORTEST_SECRET = 8
+
+
+class NotJson(ToolError):
+    """A handler returned something that JSON cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clipped:
+    """A result as the model is shown it, and the whole text that was clipped; None where nothing was."""
+
+    shown: dict[str, Any]
+    whole: str | None = None
+
+
+def to_result(value: Any) -> dict[str, Any]:
+    """Return what a handler returned as a JSON object. Raise `NotJson` where there is none."""
+    plain = _plain(value, "result", 0)
+    return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
+
+
+def _plain(value: Any, place: str, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise NotJson(f"{place[:80]} is nested too deep, or contains itself")
+    match value:
+        case Enum():  # before the scalars: an enum may be text or a number too
+            return _plain(value.value, place, depth + 1)
+        case None | bool() | int() | float() | str():
+            return _scalar(value, place)
+        case Mapping():
+            members = cast("Mapping[Any, Any]", value)
+            return {_key(key, place): _plain(one, f"{place}.{key}", depth + 1) for key, one in members.items()}
+        case list() | tuple() | set() | frozenset():
+            items = cast("Iterable[Any]", value)
+            return [_plain(one, f"{place}[{at}]", depth + 1) for at, one in enumerate(items)]
+        case BaseModel():
+            return _plain(value.model_dump(by_alias=True), place, depth + 1)
+        case _:
+            return _plain(_other(value, place), place, depth + 1)
+
+
+def _scalar(value: float | str | None, place: str) -> float | str | None:
+    match value:
+        case str():
+            return clean(value)
+        case float() if not math.isfinite(value):
+            raise NotJson(f"{place} is {value}")
+        case int() if value.bit_length() > _LONGEST_INT_BITS:
+            raise NotJson(f"{place} is a number that is too long")
+        case _:
+            return value
+
+
+def _other(value: Any, place: str) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise NotJson(f"{place} is bytes; return text, or base64 if it must be bytes")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if not hasattr(value, "__next__"):  # a generator would be used up, and may never end
+        try:
+            return to_jsonable_python(value)
+        except (PydanticSerializationError, ValueError, RecursionError):
+            pass
+    raise NotJson(f"{place} is of type {type(value).__name__}, which is not JSON")
+
+
+def _key(key: Any, place: str) -> str:
+    match key:
+        case Enum():
+            return _key(key.value, place)
+        case str():
+            return clean(key)
+        case None | bool() | int() | float():
+            return json.dumps(key)
+        case _:
+            raise NotJson(f"{place} has a key of type {type(key).__name__}")
+
+
+def clean(text: str) -> str:
+    """Return the text with U+FFFD for NUL and for lone surrogates."""
+    if text.isascii() and "\0" not in text:
+        return str(text)
+    return text.translate(_UNSHOWABLE) if _NEEDS_CARE.search(text) else str(text)
+
+
+def clip(
+    result: Mapping[str, Any],
+    max_characters: int = MAX_RESULT_CHARACTERS,
+    *,
+    how_to_read: str = "",
+) -> Clipped:
+    """Return the result within `max_characters`: its longest text clipped, or else all of it as text.
+
+    `how_to_read` is put into the mark, where there is a way to read the rest; offsets in the mark are of `whole`.
+    """
+    whole = _compact(result)
+    if len(whole) <= max_characters:
+        return Clipped(dict(result))
+    texts = {key: text for key, text in result.items() if isinstance(text, str)}
+    longest = max(texts, key=lambda key: len(texts[key]), default="")
+    if longest:
+        beside = len(_compact({**result, longest: ""}))
+        if beside <= max_characters // 2:
+            return Clipped(
+                {**result, longest: _clip_text(texts[longest], max_characters - beside, how_to_read)},
+                _kept(texts[longest]),
+            )
+    return Clipped({"clipped": _clip_text(whole, max_characters, how_to_read)}, _kept(whole))
+
+
+def _clip_text(text: str, max_characters: int, how_to_read: str) -> str:
+    more = f"; {how_to_read}" if how_to_read else ""
+    room = max_characters
+    while True:
+        head, tail = room * 2 // 3, room // 3
+        left_out = f"characters {head} to {len(text) - tail} of {len(text)} were left out{more}"
+        clipped = f"{text[:head]}\n[... {left_out} ...]\n{text[len(text) - tail :]}"
+        cost = len(_compact(clipped))  # JSON escapes make a text longer: count it as it is written
+        if cost <= max_characters or room <= 0:
+            return clipped
+        room = min(room * max_characters // cost, room - 1)
+
+
+def _kept(text: str) -> str:
+    if len(text) <= MAX_KEPT_CHARACTERS:
+        return text
+    head, tail = MAX_KEPT_CHARACTERS * 3 // 4, MAX_KEPT_CHARACTERS // 4
+    return f"{text[:head]}\n[... {len(text) - head - tail} characters were not kept ...]\n{text[-tail:]}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def error_text(error: BaseException) -> str:
+    """Return what a model may read of an exception: its name and its message, short, without keys and passwords."""
+    try:
+        message = str(error).strip()
+    except Exception:  # noqa: BLE001 - somebody's own __str__
+        message = ""
+    if not isinstance(error, ToolError):
+        name = type(error).__name__
+        message = f"{name}: {message}" if message else name
+    message = clean(redacted(message[: MAX_ERROR_CHARACTERS * 4]))
+    return message if len(message) <= MAX_ERROR_CHARACTERS else message[:MAX_ERROR_CHARACTERS] + " [...]"
+
+
+def redacted(text: str) -> str:
+    """Return the text without secrets: values of this process's variables, and what looks like one."""
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST_SECRET and value in text and _SECRET_NAME.search(name):
+            text = text.replace(value, "[secret]")
+    return _SECRET_SHAPES.sub("[secret]", text)

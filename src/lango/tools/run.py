@@ -1,0 +1,164 @@
+"""One call of a tool: validated, run, timed, and told honestly. Whatever a handler does, the turn goes on."""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from lango.tools.results import MAX_RESULT_CHARACTERS, NotJson, clip, error_text, to_result
+from lango.tools.tool import InvalidArguments, Tool, ToolContext, ToolError
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUT_S = 120.0
+_GRACE_S = 2.0
+"""How long a cancelled handler may take to clean up before it is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """How a call ended: `result` is what the model reads."""
+
+    result: dict[str, Any]
+    ok: bool
+    unknown: bool = False
+    """The handler was stopped, or may still be running: nobody can say what it did."""
+    whole: str | None = None
+    """The text that was clipped in `result`, to be kept and read in pieces; None where nothing was."""
+
+
+async def run_tool(
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    context: ToolContext | None = None,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    max_characters: int = MAX_RESULT_CHARACTERS,
+    how_to_read: str = "",
+) -> ToolOutcome:
+    """Run a tool once. Only a cancellation of the caller gets out of here; everything else is an outcome.
+
+    `timeout_s` holds where the tool has no limit of its own. `how_to_read` tells the model how to read the rest of a
+    clipped result.
+    """
+    limit_s = tool.timeout_s or timeout_s
+    context = context or ToolContext()
+    try:
+        given = tool.validate(arguments)
+    except InvalidArguments as error:
+        return ToolOutcome({"error": error_text(error)}, ok=False)
+
+    def shown(value: Any) -> ToolOutcome:
+        return _outcome(value, max_characters, how_to_read)
+
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            if tool.is_async:
+                return await _in_thread(shown, await _own_task(tool.call(given, context)))
+            value = await _in_thread(tool.call, given, context)
+            if inspect.isawaitable(value):  # a plain function that hands out a coroutine
+                value = await _own_task(value)
+            return await _in_thread(shown, value)
+    except TimeoutError as error:
+        return _timed_out(tool, limit_s) if limit.expired() else _failed(error)
+    except _Stopped:
+        return ToolOutcome(
+            {"error": "the tool was cancelled from inside; its outcome is unknown"}, ok=False, unknown=True
+        )
+    except (Exception, SystemExit) as error:
+        log.debug("tool %s failed", tool.name, exc_info=True)
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> ToolOutcome:
+    details: dict[str, Any] = {}
+    if isinstance(error, ToolError):
+        with suppress(NotJson):  # then the message alone must do
+            details = to_result(error.details)
+    clipped = clip({"error": error_text(error), **details})
+    return ToolOutcome(clipped.shown, ok=False, whole=clipped.whole)
+
+
+def _timed_out(tool: Tool, limit_s: float) -> ToolOutcome:
+    told = f"timed out after {limit_s:g} s"
+    if tool.effect == "none":
+        return ToolOutcome({"error": told}, ok=False)
+    left = "it was stopped" if tool.is_async else "it may still be running"
+    return ToolOutcome({"error": f"{told}; {left}, and its outcome is unknown"}, ok=False, unknown=True)
+
+
+def _outcome(value: Any, max_characters: int, how_to_read: str) -> ToolOutcome:
+    try:
+        result = to_result(value)
+    except NotJson as error:
+        return ToolOutcome({"error": f"the tool ran, but what it returned is not JSON: {error}"}, ok=False)
+    clipped = clip(result, max_characters, how_to_read=how_to_read)
+    return ToolOutcome(clipped.shown, ok=True, whole=clipped.whole)
+
+
+class _Stopped(Exception):
+    """The handler's own task was cancelled, and not by us."""
+
+
+async def _own_task(awaitable: Any) -> Any:
+    """Await a handler in a task of its own, so that its cancellation and ours can be told apart."""
+    task = asyncio.ensure_future(awaitable)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        # A handler that will not stop is left alone: a turn must not hang on it.
+        _, running = await asyncio.wait({task}, timeout=_GRACE_S)
+        if running:
+            task.add_done_callback(_seen)
+        else:
+            _seen(task)
+        raise
+    if task.cancelled():
+        raise _Stopped
+    return task.result()
+
+
+def _seen(task: "asyncio.Future[Any]") -> None:
+    """Look at how an abandoned task ended, so that asyncio does not complain that nobody did."""
+    if not task.cancelled() and task.exception():
+        log.info("an abandoned tool ended with %s", type(task.exception()).__name__)
+
+
+async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function in a daemon thread of its own.
+
+    Not in asyncio's pool: handlers that hang would use its few threads up, and keep the program from ending.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def finish(value: Any, error: BaseException | None) -> None:
+        if not done.done():  # nobody waits any more after a timeout
+            done.set_result((value, error))
+
+    def work() -> None:
+        value, raised = None, None
+        try:
+            value = context.run(function, *arguments)
+        except BaseException as error:  # noqa: BLE001 - it belongs to the task that waits, not to this thread
+            raised = error
+        try:
+            loop.call_soon_threadsafe(finish, value, raised)
+        except RuntimeError:  # the loop is closed
+            log.debug("a tool ended after its event loop")
+
+    threading.Thread(target=work, name="lango-tool", daemon=True).start()
+    value, error = await done
+    if isinstance(error, asyncio.CancelledError):  # some future of the handler's was cancelled; we were not
+        raise _Stopped from error
+    if error is not None:
+        raise error
+    return value

@@ -1,0 +1,181 @@
+"""From a typed function to the JSON schema of its arguments, and from JSON back to its types."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self, cast, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, create_model
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from typing_extensions import override
+
+from lango.errors import ConfigError
+
+_SECTION = re.compile(r"^(Args|Arguments|Parameters):\s*$")
+_NEXT_SECTION = re.compile(r"^(Returns?|Raises|Yields?|Examples?|Notes?):")
+_ARGUMENT = re.compile(r"^(\*{0,2}\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+
+
+def read_signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the function's signature; None for a builtin that has none."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function, those written as text resolved."""
+    target: Any = function
+    while hasattr(target, "func"):  # functools.partial
+        target = target.func
+    if not inspect.isroutine(target) and not inspect.isclass(target):
+        target = type(target).__call__
+    try:
+        return get_type_hints(target, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        return dict(getattr(target, "__annotations__", {}))
+
+
+class _Schema(GenerateJsonSchema):
+    """Without titles (they repeat the names), and without defaults that JSON cannot say."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own way
+
+    @override
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class TypedArguments:
+    """The arguments of a function as a pydantic model, whose fields are numbered so that any name is a name."""
+
+    model: type[BaseModel]
+    names: Mapping[str, str]
+    """The field of the model for each argument."""
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., Any],
+        name: str,
+        descriptions: Mapping[str, str],
+        *,
+        skip: Callable[[Any], bool],
+    ) -> Self:
+        """Read a function's parameters, all but those whose annotation `skip` says to leave out."""
+        signature, hints = inspect.signature(function), resolved_hints(function)
+        fields: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        extra = "forbid"
+        for parameter in signature.parameters.values():
+            annotation = hints.get(parameter.name, Any)
+            if skip(annotation):
+                continue
+            if parameter.kind is parameter.VAR_KEYWORD:
+                extra = "allow"
+            elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+                raise ConfigError(f"tool {name}: {parameter.name} must be an argument that can be given by name")
+            else:
+                field = names[parameter.name] = f"argument_{len(names)}"
+                fields[field] = _field(parameter, annotation, descriptions.get(parameter.name))
+        try:
+            config = ConfigDict(extra=cast("Any", extra), arbitrary_types_allowed=False)
+            model: type[BaseModel] = create_model(name, __config__=config, **fields)
+        except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
+            raise ConfigError(f"tool {name}: its annotations cannot be turned into a schema: {error}") from error
+        return cls(model, names)
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the JSON schema, with nested models written in place where they do not contain themselves."""
+        try:
+            schema = self.model.model_json_schema(schema_generator=_Schema)
+        except PydanticInvalidForJsonSchema as error:
+            raise ConfigError(f"tool {self.model.__name__}: an annotation has no JSON schema: {error}") from error
+        schema.pop("title", None)
+        return inlined(schema)
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as their annotated types; raise pydantic's `ValidationError`."""
+        values = self.model.model_validate(dict(arguments))
+        given = {name: getattr(values, field) for name, field in self.names.items()}
+        return given | (values.model_extra or {})
+
+
+def _field(parameter: inspect.Parameter, annotation: Any, description: str | None) -> tuple[Any, Any]:
+    default: Any = ... if parameter.default is parameter.empty else parameter.default
+    metadata: list[Any] = list(get_args(annotation)[1:]) if get_origin(annotation) is Annotated else []
+    if isinstance(default, FieldInfo):
+        metadata.append(default)
+        annotation, default = Annotated[annotation, default], default.get_default()
+        if metadata[-1].is_required():
+            default = ...
+    written = [one for one in metadata if isinstance(one, str)]
+    has_own = any(isinstance(one, FieldInfo) and one.description for one in metadata)
+    if not has_own and (written or description):
+        annotation = Annotated[annotation, Field(description=written[0] if written else description)]
+    if default is ... and _has_default(metadata):
+        return annotation, Field(alias=parameter.name)
+    return annotation, Field(default, alias=parameter.name)
+
+
+def _has_default(metadata: list[Any]) -> bool:
+    return any(isinstance(one, FieldInfo) and not one.is_required() for one in metadata)
+
+
+def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema with its `$defs` put where they are used: Gemini takes no `$ref` with a description beside it.
+
+    A definition that contains itself stays a reference.
+    """
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+    kept: set[str] = set()
+
+    def put(node: Any, inside: tuple[str, ...]) -> Any:
+        if isinstance(node, list):
+            return [put(one, inside) for one in cast("list[Any]", node)]
+        if not isinstance(node, dict):
+            return node
+        members = cast("dict[str, Any]", node)
+        name = str(members.get("$ref", "")).removeprefix("#/$defs/")
+        if name not in definitions:
+            return {key: put(value, inside) for key, value in members.items() if key != "$defs"}
+        if name in inside:
+            kept.add(name)
+            return members
+        beside = {key: put(value, inside) for key, value in members.items() if key != "$ref"}
+        return put(definitions[name], (*inside, name)) | beside
+
+    whole: dict[str, Any] = put(dict(schema), ())
+    if kept:  # their definitions refer to whatever they need
+        whole["$defs"] = dict(definitions)
+    return whole
+
+
+def described(docstring: str) -> tuple[str, dict[str, str]]:
+    """Split a docstring into what the function does and what its `Args:` section says about each argument."""
+    summary: list[str] = []
+    arguments: dict[str, str] = {}
+    inside, indent, current = False, 0, ""
+    for line in docstring.splitlines():
+        text, depth = line.strip(), len(line) - len(line.lstrip())
+        if not inside and _SECTION.match(text):
+            inside, indent, current = True, -1, ""
+        elif inside and text and depth == 0:
+            inside = False
+            summary.append(line)
+        elif not inside:
+            summary.append(line)
+        elif text:
+            indent = depth if indent < 0 else indent
+            found = _ARGUMENT.match(text) if depth == indent else None
+            if found:
+                current = found[1].lstrip("*")
+                arguments[current] = found[2]
+            elif current:
+                arguments[current] = f"{arguments[current]} {text}".strip()
+    return "\n".join(summary).strip(), arguments

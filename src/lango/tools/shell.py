@@ -1,0 +1,185 @@
+"""The shell tool: a command in the sandbox, with limits, killed with everything it started."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from lango.tools.sandbox import ENVIRONMENT, find_sandbox
+from lango.tools.tool import Tool, ToolError, tool
+from lango.tools.workspace import Workspace
+
+SandboxChoice = Literal["bubblewrap", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShellLimits:
+    """What a command may use."""
+
+    timeout_s: int = 60
+    longest_timeout_s: int = 600
+    cpu_s: int = 120
+    """Of one process."""
+    memory_bytes: int = 2 * 1024**3
+    """Of one process, and of all together."""
+    processes: int = 256
+    """Threads count too."""
+    file_bytes: int = 512 * 1024**2
+    open_files: int = 512
+    head_bytes: int = 150_000
+    """How much of the beginning of stdout, and of stderr, is kept; `tail_bytes` is the same for the end."""
+    tail_bytes: int = 50_000
+    look_every_s: float = 0.05
+    """How often the processes are counted: the kernel's own limit does not hold for root."""
+
+
+def shell_tool(
+    workspace: Workspace, *, sandbox: SandboxChoice = "bubblewrap", limits: ShellLimits | None = None
+) -> Tool:
+    """Return the shell tool. Without a working sandbox it refuses to run, unless `sandbox` is "none"."""
+    bounds = limits or ShellLimits()
+
+    @tool(name="shell", level="dangerous", effect="once", timeout_s=bounds.longest_timeout_s + 30)
+    async def shell(
+        command: Annotated[str, Field(min_length=1, max_length=100_000)],
+        timeout_s: Annotated[int, Field(ge=1, le=bounds.longest_timeout_s)] = bounds.timeout_s,
+    ) -> dict[str, Any]:
+        """Run a shell command in the workspace. There is no network, and nothing goes on running after it.
+
+        Args:
+            timeout_s: The command is killed after this many seconds.
+        """
+        if "\0" in command:
+            raise ToolError("a command cannot contain NUL")
+        argv = await _command_line(workspace, sandbox, command, bounds)
+        return await _run(argv, workspace.root, timeout_s, bounds)
+
+    return shell
+
+
+async def _command_line(workspace: Workspace, choice: SandboxChoice, command: str, limits: ShellLimits) -> list[str]:
+    program = next((found for name in ("bash", "sh") if (found := shutil.which(name, path=ENVIRONMENT["PATH"]))), "")
+    if choice == "none":
+        # No limit on processes here: it would count all that this user runs.
+        return [program, "-c", _limited(limits, processes=False), program, command]
+    box = await asyncio.to_thread(find_sandbox)
+    if isinstance(box, str):
+        raise ToolError(f"not run: {box}")
+    return box.command(workspace, program, "-c", _limited(limits, processes=True), program, command)
+
+
+def _limited(limits: ShellLimits, *, processes: bool) -> str:
+    """Return the script that sets the limits of the kernel, then becomes the command. Without limits nothing runs."""
+    kilobytes = limits.memory_bytes // 1024
+    wanted = [
+        *(f"ulimit -t {limits.cpu_s}", f"ulimit -d {kilobytes}", f"ulimit -f {limits.file_bytes // 1024}"),
+        *("ulimit -c 0", f"ulimit -n {limits.open_files}"),
+    ]
+    if processes:  # bash calls it -u, dash -p
+        wanted.append(f"{{ ulimit -u {limits.processes} 2>/dev/null || ulimit -p {limits.processes}; }}")
+    return " && ".join(wanted) + ' || { echo "the limits cannot be set" >&2; exit 126; }; exec "$0" -c "$1"'
+
+
+async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLimits) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        cwd=folder,
+        # bubblewrap itself gets no more either: what it was given can be read in /proc/1/environ inside
+        env=ENVIRONMENT,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err = _Output(limits), _Output(limits)
+    excess, gone = "", False
+    try:
+        async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
+            readers = [group.create_task(out.read(process.stdout)), group.create_task(err.read(process.stderr))]
+            watcher = group.create_task(_watch(process.pid, limits))
+            ended = group.create_task(process.wait())
+            await asyncio.wait({watcher, ended}, return_when=asyncio.FIRST_COMPLETED)
+            excess = watcher.result() if watcher.done() else ""
+            watcher.cancel()
+            _kill(process.pid)  # also what the command left behind: it would hold the pipes open
+            await asyncio.wait({ended, *readers})
+            gone = True
+    except TimeoutError:
+        excess = f"it ran for more than {timeout_s:g} s"
+    finally:
+        if not gone:
+            _kill(process.pid)
+        await asyncio.shield(process.wait())
+    told: dict[str, Any] = {"exit_code": process.returncode, "stdout": out.text(), "stderr": err.text()}
+    if excess:
+        raise ToolError(f"the command was killed: {excess}", **told)
+    return told
+
+
+def _kill(pid: int) -> None:
+    """Kill a process group. The sandbox, if there is one, ends with its first process."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+async def _watch(pid: int, limits: ShellLimits) -> str:
+    """Return, once it is so, what the command uses too much of."""
+    if sys.platform != "linux":  # the kernel's limits must do
+        await asyncio.Event().wait()
+    while True:
+        await asyncio.sleep(limits.look_every_s)
+        processes, memory = _usage(pid, limits.processes)
+        if processes > limits.processes:
+            return f"it had more than {limits.processes} processes"
+        if memory > limits.memory_bytes:
+            return f"it used more than {limits.memory_bytes // 1024**2} MB of memory"
+
+
+def _usage(pid: int, most: int) -> tuple[int, int]:
+    """Count the processes and threads from one on, and their memory; stop counting above `most`."""
+    waiting, seen, memory = [pid], 0, 0
+    page = os.sysconf("SC_PAGE_SIZE")
+    while waiting and seen <= most:
+        current = waiting.pop()
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            memory += int(Path(f"/proc/{current}/statm").read_text("ascii").split()[1]) * page
+            for task in Path(f"/proc/{current}/task").iterdir():
+                seen += 1
+                waiting += map(int, (task / "children").read_text("ascii").split())
+    return seen, memory
+
+
+@dataclass(slots=True)
+class _Output:
+    """The head and the tail of a stream; what lies between is counted and let go."""
+
+    limits: ShellLimits
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    total: int = 0
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        """Read to the end, so that the command never waits for us."""
+        while piece := await stream.read(65_536):
+            self.total += len(piece)
+            room = self.limits.head_bytes - len(self.head)
+            self.head += piece[:room]
+            self.tail += piece[room:]
+            if len(self.tail) > 2 * self.limits.tail_bytes + 65_536:
+                del self.tail[: -self.limits.tail_bytes]
+
+    def text(self) -> str:
+        """Return what was kept, with a mark where something is missing."""
+        tail = self.tail[-self.limits.tail_bytes :]
+        left_out = self.total - len(self.head) - len(tail)
+        mark = f"\n[... {left_out} of {self.total} bytes were left out ...]\n".encode() if left_out else b""
+        return bytes(self.head + mark + tail).decode("utf-8", "replace")

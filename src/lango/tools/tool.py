@@ -1,0 +1,262 @@
+"""What a tool is: a name, what it is for, a JSON schema of its arguments, and a handler.
+
+```python
+@tool(level="write", effect="idempotent")
+def save_note(title: str, text: Annotated[str, Field(max_length=2000)], context: ToolContext) -> str:
+    \"\"\"Save a note.
+
+    Args:
+        title: How the note is found again.
+    \"\"\"
+```
+
+`Tool(name, description, parameters, handler)` is the same with a JSON schema written by hand.
+
+A handler is sync (it runs in a thread of its own) or async. It is called with keyword arguments. A handler whose one
+parameter is not a property of the schema (`def handler(arguments)`) gets all of them as one dict. A parameter that is
+annotated `ToolContext` is filled in and is no part of the schema.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args, overload
+
+from pydantic import ValidationError
+
+from lango.errors import ConfigError, LangoError
+from lango.tools.schema import TypedArguments, described, read_signature, resolved_hints
+
+Level = Literal["safe", "write", "dangerous"]
+"""Who must agree. safe: only reads what it was given. write: changes the workspace. dangerous: reaches further."""
+Effect = Literal["none", "idempotent", "once"]
+"""What a second run does. none: nothing happens at all. idempotent: the same again. once: never run it again alone."""
+Handler = Callable[..., Any]
+
+_MAX_PROBLEMS = 5
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class ToolError(LangoError):
+    """A tool could not do what it was asked. The message is for the model; `details` are put beside it."""
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class InvalidArguments(ToolError):
+    """The arguments do not follow the tool's schema; the handler was not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a handler may know about the call it serves. `state` is a copy that cannot be written to."""
+
+    session_id: str = ""
+    user_id: str = ""
+    call_id: str = ""
+    state: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    workspace: Path | None = None
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool. Equal tools have equal fields; the schema is checked when the tool is made.
+
+    `level` says who must agree before it runs; the default is `safe`, since whoever registers a handler has chosen to
+    let the model use it. `effect` says what is known after a crash; the default is `once`: never run again by itself.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] | None = field(hash=False)
+    handler: Handler
+    _: KW_ONLY
+    level: Level = "safe"
+    effect: Effect = "once"
+    timeout_s: float | None = None
+    typed: TypedArguments | None = field(default=None, repr=False, compare=False)
+    """How the arguments become Python values; `@tool` fills it in."""
+
+    def __post_init__(self) -> None:
+        """Refuse what could never work, here and not in the middle of a turn."""
+        if not self.name or not self.name.replace("_", "a").replace("-", "a").isalnum() or not self.name.isascii():
+            raise ConfigError(f"{self.name!r} is not a name for a tool: use letters, digits, _ and -")
+        if self.level not in get_args(Level) or self.effect not in get_args(Effect):
+            raise ConfigError(f"tool {self.name}: level is one of {get_args(Level)}, effect one of {get_args(Effect)}")
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise ConfigError(f"tool {self.name}: timeout_s must be more than 0")
+        object.__setattr__(self, "parameters", _object_schema(self.name, self.parameters))
+        if self.typed is None:
+            self._checker  # noqa: B018 - read once, so that a wrong schema is told now
+        self._calling  # noqa: B018
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, always of an object."""
+        return dict(self.parameters or {})
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the handler takes them. Raise `InvalidArguments` that says which is wrong and why."""
+        if self.typed is not None:
+            try:
+                return self.typed.validate(arguments)
+            except ValidationError as error:
+                raise InvalidArguments(_told([_typed_problem(one) for one in error.errors()])) from error
+        problems = sorted(self._checker.iter_errors(dict(arguments)), key=lambda one: one.json_path)
+        if problems:
+            raise InvalidArguments(_told([_schema_problem(one) for one in problems]))
+        return dict(arguments)
+
+    def call(self, arguments: Mapping[str, Any], context: ToolContext) -> Any:
+        """Call the handler with validated arguments; an async one returns its coroutine."""
+        calling = self._calling
+        filled = {calling.context: context} if calling.context else {}
+        if calling.takes_dict:
+            return self.handler(dict(arguments), **filled)
+        return self.handler(**arguments, **filled)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the handler belongs on the event loop."""
+        return inspect.iscoroutinefunction(self.handler) or inspect.iscoroutinefunction(
+            getattr(self.handler, "__call__", None)  # noqa: B004 - an object with an async __call__
+        )
+
+    @cached_property
+    def _checker(self) -> Any:
+        # Imported here: it costs a tenth of a second, and typed functions do not need it.
+        from jsonschema import SchemaError
+        from jsonschema.validators import Draft202012Validator, validator_for
+        from referencing import Registry
+
+        schema = self.schema
+        kind: Any = validator_for(schema, default=Draft202012Validator)  # pyright: ignore[reportUnknownVariableType]
+        try:
+            kind.check_schema(schema)
+        except SchemaError as error:
+            raise ConfigError(f"tool {self.name}: its parameters are not a JSON schema: {error.message}") from error
+        registry: Registry[Any] = Registry()  # an empty one: a $ref never makes a request
+        return kind(schema, registry=registry)
+
+    @cached_property
+    def _calling(self) -> "_Calling":
+        return _read_calling(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Calling:
+    """How a handler is called."""
+
+    context: str = ""
+    """The name of the parameter that takes the `ToolContext`."""
+    takes_dict: bool = False
+
+
+def _object_schema(name: str, schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if not schema:
+        return {"type": "object", "properties": {}}
+    if schema.get("type", "object") != "object":
+        raise ConfigError(f"tool {name}: its parameters must be a JSON schema of an object")
+    return {"type": "object", "properties": {}, **schema}
+
+
+def _read_calling(tool: Tool) -> _Calling:
+    """Find out how the handler takes its arguments. Raise where it asks for one that the schema does not have."""
+    signature = read_signature(tool.handler)
+    if signature is None:  # a builtin without one
+        return _Calling()
+    hints = resolved_hints(tool.handler)
+    context = next((name for name in signature.parameters if is_context(hints.get(name))), "")
+    rest = [one for one in signature.parameters.values() if one.name != context]
+    if any(one.kind is one.VAR_KEYWORD for one in rest):
+        return _Calling(context)
+    known = tool.schema["properties"]
+    named = [one for one in rest if one.kind is not one.VAR_POSITIONAL]
+    if len(named) == 1 and tool.typed is None and _takes_dict(named[0], known):
+        return _Calling(context, takes_dict=True)
+    unknown = [one.name for one in named if one.name not in known and one.default is one.empty]
+    if unknown:
+        raise ConfigError(f"tool {tool.name}: its handler wants {', '.join(unknown)}, which the schema does not have")
+    return _Calling(context)
+
+
+def _takes_dict(parameter: inspect.Parameter, known: Collection[str]) -> bool:
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        return True
+    return parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name not in known
+
+
+def is_context(annotation: Any) -> bool:
+    """Say whether a parameter with this annotation takes the `ToolContext`."""
+    return annotation is ToolContext or ToolContext in get_args(annotation)
+
+
+@overload
+def tool(function: Handler, /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str = "",
+    description: str = "",
+    level: Level = "safe",
+    effect: Effect = "once",
+    timeout_s: float | None = None,
+) -> Callable[[Handler], Tool]: ...
+
+
+def tool(
+    function: Handler | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    level: Level = "safe",
+    effect: Effect = "once",
+    timeout_s: float | None = None,
+) -> Tool | Callable[[Handler], Tool]:
+    """Make a `Tool` of a typed function: its docstring is the description, its annotations are the schema.
+
+    Arguments arrive as the annotated types: nested pydantic models as models, enums as enums. Descriptions of
+    parameters come from `Annotated[int, Field(description=...)]` or from the docstring's `Args:` section.
+    """
+
+    def made(function: Handler) -> Tool:
+        own_name = name or getattr(function, "__name__", "")
+        summary, parameters = described(inspect.getdoc(function) or "")
+        typed = TypedArguments.of(function, own_name, parameters, skip=is_context)
+        return Tool(
+            own_name,
+            description or summary,
+            typed.json_schema(),
+            function,
+            level=level,
+            effect=effect,
+            timeout_s=timeout_s,
+            typed=typed,
+        )
+
+    return made if function is None else made(function)
+
+
+def _told(problems: list[str]) -> str:
+    shown = "; ".join(problems[:_MAX_PROBLEMS])
+    more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
+    return f"invalid arguments, the tool was not run: {shown}{more}"
+
+
+def _typed_problem(problem: Any) -> str:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+    message = "there is no such argument" if problem["type"] == "extra_forbidden" else str(problem["msg"])
+    return f"{place}: {message}" if place else message
+
+
+def _schema_problem(problem: Any) -> str:
+    place = str(problem.json_path).removeprefix("$").lstrip(".")
+    return f"{place}: {problem.message[:300]}" if place else str(problem.message[:300])

@@ -1,0 +1,214 @@
+"""The folder that file tools may touch, and nothing outside it.
+
+Every path is walked one component at a time, each opened relative to the folder before it and never through a symbolic
+link. There is no moment between a check and a use: what was opened is what was checked, whoever swaps names meanwhile.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from lango.errors import ConfigError
+from lango.tools.tool import ToolError
+
+PRIVATE = (".env", ".env.*", "lango.toml", "lango.db", "lango.db-*", "id_rsa*", "id_ed25519*", ".netrc", ".ssh", ".aws")
+"""Names that no tool reads or writes: keys, and what Lango itself is run by."""
+MAX_DEPTH = 40
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
+_NOT_FILES = ("/proc", "/sys", "/dev")  # what looks like a file there is the machine
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something in the workspace, by its path from there."""
+
+    path: str
+    kind: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A folder, as file tools see it. Paths are relative to it, with `/`."""
+
+    root: Path
+    private: tuple[str, ...] = PRIVATE
+
+    def __post_init__(self) -> None:
+        """Refuse a folder that is not one, and platforms on which a path cannot be walked safely."""
+        if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
+            raise ConfigError("file tools need a system that opens files relative to a folder (Linux, macOS)")
+        root = Path(self.root).expanduser().resolve()
+        if not root.is_dir():
+            raise ConfigError(f"the workspace {self.root} is not a folder: create it, or set tools.workspace")
+        if root == Path(root.anchor):
+            raise ConfigError("the workspace cannot be the whole machine: set tools.workspace to a folder")
+        object.__setattr__(self, "root", root)
+
+    @contextmanager
+    def folder(self, path: str, *, create: bool = False) -> Generator[int]:
+        """Open a folder of the workspace as a file descriptor."""
+        with _told(path):
+            current = os.open(self.root, _FOLDER)
+            try:
+                for part in self._parts(path):
+                    if create:
+                        with suppress(FileExistsError):
+                            os.mkdir(part, dir_fd=current)
+                    following = os.open(part, _FOLDER, dir_fd=current)
+                    os.close(current)
+                    current = following
+                yield current
+            finally:
+                os.close(current)
+
+    @contextmanager
+    def open(self, path: str) -> Generator[BinaryIO]:
+        """Open a plain file for reading."""
+        folder, name = self._split(path)
+        with self.folder(folder) as within, _told(path), _open_plain(name, within, path) as file:
+            yield file
+
+    def write(self, path: str, content: bytes) -> bool:
+        """Put a file in place, whole or not at all; return whether it is a new one."""
+        folder, name = self._split(path)
+        with self.folder(folder, create=True) as within, _told(path):
+            mode = _mode_of(name, within, path)
+            temporary = f".lango-{secrets.token_hex(8)}.tmp"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
+            try:
+                with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=within), "wb") as file:
+                    if mode is not None:
+                        os.fchmod(file.fileno(), mode)
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                # A rename replaces a name, never what a link of that name leads to.
+                os.rename(temporary, name, src_dir_fd=within, dst_dir_fd=within)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=within)
+                raise
+            return mode is None
+
+    def walk(self, path: str, *, recursive: bool, skip: frozenset[str] = frozenset()) -> Iterator[Found]:
+        """Go through a folder in the order of names; links are shown, never followed."""
+        with self.folder(path) as within:
+            start = "/".join(self._parts(path))
+            yield from self._walk(within, start, recursive, skip, 0)
+
+    def _walk(self, within: int, at: str, recursive: bool, skip: frozenset[str], depth: int) -> Iterator[Found]:
+        with os.scandir(within) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        for entry in listed:
+            name = entry.name
+            if name in skip or self.is_private(name):
+                continue
+            place = f"{at}/{name}" if at else name
+            try:
+                facts = os.stat(name, dir_fd=within, follow_symlinks=False)
+            except OSError:  # gone meanwhile
+                continue
+            yield Found(place, _kind(facts.st_mode), facts.st_size)
+            if recursive and stat.S_ISDIR(facts.st_mode) and depth < MAX_DEPTH:
+                with suppress(OSError):  # not ours to read, or no folder any more
+                    inner = os.open(name, _FOLDER, dir_fd=within)
+                    try:
+                        yield from self._walk(inner, place, recursive, skip, depth + 1)
+                    finally:
+                        os.close(inner)
+
+    def is_private(self, name: str) -> bool:
+        """Say whether tools must leave this name alone."""
+        return any(fnmatchcase(name.lower(), pattern) for pattern in self.private)
+
+    def _split(self, path: str) -> tuple[str, str]:
+        parts = self._parts(path)
+        if not parts:
+            raise ToolError(f"{path!r} is a folder, not a file")
+        return "/".join(parts[:-1]), parts[-1]
+
+    def _parts(self, path: str) -> list[str]:
+        if "\0" in path:
+            raise ToolError("a path cannot contain NUL")
+        pure = PurePosixPath(path)
+        if pure.is_absolute() or path.startswith("~"):
+            raise ToolError(f"{path} is not inside the workspace: give a path relative to it")
+        if ".." in pure.parts:
+            raise ToolError(f"{path} is refused: a path cannot go up with ..")
+        if private := next((part for part in pure.parts if self.is_private(part)), ""):
+            raise ToolError(f"{path} is refused: {private} is private")
+        return list(pure.parts)
+
+
+def _open_plain(name: str, within: int, path: str) -> BinaryIO:
+    # O_NONBLOCK: to open a pipe that nobody writes to would wait for ever
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_LINKS, dir_fd=within)
+    try:
+        _check_plain(os.fstat(descriptor), path)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _check_plain(facts: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(facts.st_mode):
+        raise ToolError(f"{path} is a folder: list it with list_files")
+    if not stat.S_ISREG(facts.st_mode) or facts.st_dev in _devices_of_the_machine():
+        raise ToolError(f"{path} is refused: it is not a plain file")
+
+
+def _devices_of_the_machine() -> set[int]:
+    found: set[int] = set()
+    for place in _NOT_FILES:
+        with suppress(OSError):
+            found.add(os.stat(place).st_dev)  # noqa: PTH116 - nothing but the number
+    return found
+
+
+def _mode_of(name: str, within: int, path: str) -> int | None:
+    """Return the mode of the file that is there; None where there is none."""
+    try:
+        facts = os.stat(name, dir_fd=within, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(facts.st_mode):
+        raise ToolError(f"{path} is refused: it is a {_kind(facts.st_mode)}, not a plain file")
+    return stat.S_IMODE(facts.st_mode) & 0o777
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "link" if stat.S_ISLNK(mode) else "special file"
+
+
+@contextmanager
+def _told(path: str) -> Generator[None]:
+    """Turn what the system says about a path into a sentence without the machine's own paths."""
+    try:
+        yield
+    except OSError as error:
+        match error.errno:
+            case errno.ELOOP | errno.EMLINK:
+                told = f"{path} is refused: it is a symbolic link, and links are not followed"
+            case errno.ENOTDIR:
+                told = f"{path} is refused: a part of it is a file or a symbolic link, not a folder"
+            case errno.ENOENT:
+                told = f"there is no {path}"
+            case errno.EACCES | errno.EPERM:
+                told = f"{path} may not be opened"
+            case _:
+                told = f"{path}: {error.strerror or 'it cannot be opened'}"
+        raise ToolError(told) from error
