@@ -206,17 +206,16 @@ class SqliteDatabase:
 
     def _read(self, operation: Callable[[], Operation[T]]) -> T:
         with _translated(self._path):
-            connection: _Connection | None = getattr(self._local, "connection", None)
+            if not self._opened:
+                with contextlib.closing(_connect_to_unwritable(self._path)) as connection:
+                    return _read_snapshot(connection, operation)
+            connection = getattr(self._local, "connection", None)
             if connection is None:
                 connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
                 connection.execute("PRAGMA query_only = 1")
                 self._local.connection = connection
                 self._connections.append(connection)
-            connection.execute("BEGIN")  # one snapshot for all statements of the operation
-            try:
-                return run_sync(operation(), functools.partial(_execute, connection))
-            finally:
-                connection.execute("COMMIT")
+            return _read_snapshot(connection, operation)
 
     def _connect(self, flags: int) -> _Connection:
         connection = apsw.Connection(self._path, flags=flags, statementcachesize=_STATEMENTS_KEPT)
@@ -241,6 +240,22 @@ class SqliteDatabase:
 def _nothing() -> Operation[None]:
     """Open the file, no more."""
     yield "SELECT 1", ()
+
+
+def _read_snapshot(connection: _Connection, operation: Callable[[], Operation[T]]) -> T:
+    connection.execute("BEGIN")  # one snapshot for all statements of the operation
+    try:
+        return run_sync(operation(), functools.partial(_execute, connection))
+    finally:
+        connection.execute("COMMIT")
+
+
+def _connect_to_unwritable(path: str) -> _Connection:
+    """Open a file that cannot be written, for one read, leaving nothing beside it for a later writer to trip over."""
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro"
+    if not Path(f"{path}-wal").exists():
+        uri += "&immutable=1"
+    return cast("_Connection", apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI))
 
 
 def _execute(connection: _Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
