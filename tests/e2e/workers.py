@@ -24,7 +24,7 @@ NAME = SessionId("app", "user", "shared")
 PATIENCE_S = 60.0
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.e2e.workers"])
+_context.set_forkserver_preload(["tests.e2e.workers", "pytest"])
 
 
 class Worker:
