@@ -279,8 +279,8 @@ class AnthropicProvider:
         exchange = Exchange(self._name, request.model, self._api_key)
         client = await self._clients.get()
         body = encode(request, provider=self._name, options=self._options)
-        # the SDK's method names the fields that its release knows; all others go beside them, so that any release works
-        named = {name: body.pop(name) for name in ("model", "max_tokens", "messages", "stream")}
+        # The body is complete: beside the fields that a release of the SDK knows, it goes out as it is.
+        named: Json = {"model": body["model"], "max_tokens": body["max_tokens"], "messages": [], "stream": True}
         reader = MessagesReader(exchange)
         with translated(translate, exchange):
             async with await cast("Any", client.messages.create)(**named, extra_body=body) as events:
