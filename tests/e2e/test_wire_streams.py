@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lango.errors import ProviderAuthError, ProviderRejected, ProviderUnavailable, UnknownModel
+from lango.errors import ProviderAuthError, ProviderProtocolError, ProviderRejected, ProviderUnavailable, UnknownModel
 from lango.messages import Message, Signature, Thought, ToolCall
 from lango.providers import CallDelta, Delta, Finish, Request, TextDelta, ThoughtDelta, UsageDelta
 from lango.providers.anthropic import AnthropicProvider
@@ -128,6 +128,23 @@ async def test_anthropic_thinking_comes_and_goes_back_unchanged() -> None:
         await collect(provider, "claude-sonnet-5", USER, *turn(reply))
         other = server.requests[2].body["messages"][1]["content"]
         assert [block["type"] for block in other] == ["text", "tool_use", "tool_use"]
+
+
+async def test_anthropic_blocks_that_we_do_not_know_are_passed_over() -> None:
+    blocks = [
+        *({"type": "something_new"}, start(0, type="server_tool_use", id="s", name="web_search", input={})),
+        *(piece(0, type="something_new"), stop(0), start(1, type="text", text="Hi.")),
+        *(piece(1, type="citations_delta", citation={"type": "x"}), stop(1)),
+    ]
+    async with served(AnthropicProvider, streams(*claude(*blocks), named=True)) as (provider, _):
+        assert assembled(await collect(provider, CLAUDE)).text == "Hi."
+
+
+async def test_anthropic_an_end_without_a_reason_is_broken() -> None:
+    events = [event for event in claude() if event["type"] != "message_delta"]
+    async with served(AnthropicProvider, streams(*events, named=True)) as (provider, _):
+        with pytest.raises(ProviderProtocolError, match="without a stop reason"):
+            await collect(provider, CLAUDE)
 
 
 async def test_anthropic_a_refusal_is_a_finish_with_its_reason() -> None:
@@ -261,6 +278,18 @@ async def test_responses_reasoning_right_before_a_call_belongs_to_the_thought() 
     assert reply.thoughts[0].signature is not None
     assert json.loads(reply.thoughts[0].signature.value)["id"] == "rs_1"
     assert reply.calls[0].signature is None
+
+
+async def test_responses_of_open_models_show_their_reasoning_and_sign_nothing() -> None:
+    thought = {"type": "response.reasoning_text.delta", "output_index": 0, "item_id": "rs_1", "content_index": 0}
+    [added, done] = reasoning(0, "rs_1")
+    del done["item"]["encrypted_content"]
+    end = {"type": "response.completed", "response": response(usage=None)}
+    events = [added, thought | {"delta": "Hm."}, done, *message(1, "Yes."), end]
+    async with served(OpenAIProvider, streams(*events, named=True)) as (provider, _):
+        reply = assembled(await collect(provider, GPT))
+    assert reply.thoughts == (Thought("Hm."),)
+    assert reply.usage == UsageDelta()
 
 
 @pytest.mark.parametrize(

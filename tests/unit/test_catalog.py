@@ -77,6 +77,11 @@ def test_a_provider_of_the_configuration() -> None:
     assert resolve("box/llama", settings, environ={})[0].name == "box"
 
 
+def test_the_embedded_models_need_nothing() -> None:
+    provider, name = resolve("local/smollm2", environ={})
+    assert (provider.name, name) == ("local", "smollm2")
+
+
 def test_a_vendors_key_is_not_sent_to_another_server() -> None:
     provider: Any = resolve("openai/x", {"openai": ProviderSettings(base_url="http://box")}, environ=KEYS)[0]
     assert provider._api_key == ""

@@ -196,6 +196,11 @@ def test_an_error_result_is_marked_for_anthropic() -> None:
     assert anthropic.encode(told)["messages"][2]["content"][0]["is_error"] is True
 
 
+def test_openai_gets_sounds() -> None:
+    [message] = openai.encode(request(Message("user", media=(Media("audio/wav", b"RIFF"),))))["messages"]
+    assert message["content"] == [{"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}]
+
+
 # --- signatures
 
 GEMINI = "gemini-3.5-flash"
@@ -271,6 +276,12 @@ def test_anthropic_gets_no_thinking_after_a_cut_and_does_not_think_in_that_step(
     assert "thinking" not in cut
 
 
+def test_a_forced_call_leaves_no_room_to_think() -> None:
+    told = request(model=CLAUDE, tools=(WEATHER,), tool_choice="required")
+    assert "tool_choice" not in anthropic.encode(told, options={"thinking": {"type": "adaptive"}})
+    assert anthropic.encode(told, options={"thinking": {"type": "disabled"}})["tool_choice"] == {"type": "any"}
+
+
 def test_responses_get_reasoning_back_before_what_it_was_made_for() -> None:
     first = by("openai", GPT, json.dumps(REASONING))
     second = by("openai", GPT, json.dumps(REASONING | {"id": "rs_2"}))
@@ -286,6 +297,16 @@ def test_responses_get_no_reasoning_whose_item_is_gone() -> None:
     empty = Message("assistant", thoughts=(Thought("hm", mine),))
     assert [item["type"] for item in openai_responses.encode(request(USER, empty, USER, model=GPT))["input"]] == [
         *("message", "message")
+    ]
+
+
+def test_responses_leave_out_reasoning_whose_message_was_emptied() -> None:
+    first = by("openai", GPT, json.dumps(REASONING))
+    second = by("openai", GPT, json.dumps(REASONING | {"id": "rs_2"}))
+    turn = step(ToolCall("c1", "a", {}, signature=second), text=" ", thoughts=(Thought("hm", first),))
+    items = openai_responses.encode(request(USER, *turn, model=GPT))["input"]
+    assert [item.get("id") or item["type"] for item in items] == [
+        *("message", "rs_2", "function_call", "function_call_output")
     ]
 
 

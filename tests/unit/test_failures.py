@@ -180,6 +180,7 @@ def test_retry_after_in_every_form() -> None:
     assert retry_after_of({"retry-after": "7"}) == 7
     assert retry_after_of({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
     assert 25 < (retry_after_of({"retry-after": soon}) or 0) <= 30
+    assert retry_after_of({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000"}) == 0  # a date without a zone
     assert retry_after_of({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
     for nonsense in ({"retry-after": "soon"}, {"retry-after": "-1"}, {"retry-after": "inf"}, {}, None):
         assert retry_after_of(nonsense) is None

@@ -117,8 +117,6 @@ def _messages(history: list[Message], request: Request, provider: str) -> list[J
     for message in history:
         role = "assistant" if message.role == "assistant" else "user"
         blocks = _blocks(message, request, provider)
-        if not blocks:
-            continue
         if merged and merged[-1]["role"] == role:
             merged[-1]["content"] += blocks
         else:
@@ -152,9 +150,7 @@ def _assistant(message: Message, texts: list[Json], request: Request, provider: 
     for call in message.tool_calls:
         calls += [] if request.cut else _thinking_before(call, request, provider)
         calls.append({"type": "tool_use", "id": call.id, "name": wire_name(call.name), "input": dict(call.input or {})})
-    said = texts + calls
-    # a message of thoughts alone is none: the API wants something said after them
-    return [block for block in blocks if block] + said if said else []
+    return [block for block in blocks if block] + texts + calls
 
 
 def _thinking(thought: Thought, request: Request, provider: str) -> Json | None:
