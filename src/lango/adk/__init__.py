@@ -5,10 +5,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lango.adk.model import ProviderLlm
     from lango.adk.sessions import SqlSessionService
+    from lango.adk.tools import AdkTool
 
-__all__ = ["ProviderLlm", "SqlSessionService"]
+__all__ = ["AdkTool", "ProviderLlm", "SqlSessionService"]
 
-_HOMES = {"ProviderLlm": "lango.adk.model", "SqlSessionService": "lango.adk.sessions"}
+_HOMES = {
+    "AdkTool": "lango.adk.tools",
+    "ProviderLlm": "lango.adk.model",
+    "SqlSessionService": "lango.adk.sessions",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -93,6 +93,8 @@ def _scalar(value: float | str | None, place: str) -> float | str | None:
 def _other(value: Any, place: str) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         raise NotJson(f"{place} is bytes; return text, or base64 if it must be bytes")
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     if not hasattr(value, "__next__"):  # a generator would be used up, and may never end
@@ -144,7 +146,8 @@ def clip(
                 {**result, longest: _clip_text(texts[longest], max_characters - beside, how_to_read)},
                 _kept(texts[longest]),
             )
-    return Clipped({"clipped": _clip_text(whole, max_characters, how_to_read)}, _kept(whole))
+    room = max_characters - len(_compact({"clipped": ""}))
+    return Clipped({"clipped": _clip_text(whole, room, how_to_read)}, _kept(whole))
 
 
 def _clip_text(text: str, max_characters: int, how_to_read: str) -> str:

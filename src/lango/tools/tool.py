@@ -37,6 +37,7 @@ Effect = Literal["none", "idempotent", "once"]
 Handler = Callable[..., Any]
 
 _MAX_PROBLEMS = 5
+_MAX_SHOWN = 300
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -102,14 +103,17 @@ class Tool:
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the handler takes them. Raise `InvalidArguments` that says which is wrong and why."""
-        if self.typed is not None:
-            try:
+        try:
+            if self.typed is not None:
                 return self.typed.validate(arguments)
-            except ValidationError as error:
-                raise InvalidArguments(_told([_typed_problem(one) for one in error.errors()])) from error
-        problems = sorted(self._checker.iter_errors(dict(arguments)), key=lambda one: one.json_path)
+            found = sorted(self._checker.iter_errors(dict(arguments)), key=lambda one: one.json_path)
+            problems = [_schema_problem(one) for one in found]
+        except ValidationError as error:
+            problems = [_typed_problem(one) for one in error.errors()]
+        except Exception as error:  # a $ref that leads nowhere, somebody's own validator
+            raise InvalidArguments(_told([f"they cannot be checked: {type(error).__name__}: {error}"])) from error
         if problems:
-            raise InvalidArguments(_told([_schema_problem(one) for one in problems]))
+            raise InvalidArguments(_told(problems))
         return dict(arguments)
 
     def call(self, arguments: Mapping[str, Any], context: ToolContext) -> Any:
@@ -254,9 +258,10 @@ def _told(problems: list[str]) -> str:
 def _typed_problem(problem: Any) -> str:
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
     message = "there is no such argument" if problem["type"] == "extra_forbidden" else str(problem["msg"])
-    return f"{place}: {message}" if place else message
+    return f"{place[:_MAX_SHOWN]}: {message[:_MAX_SHOWN]}" if place else message[:_MAX_SHOWN]
 
 
 def _schema_problem(problem: Any) -> str:
     place = str(problem.json_path).removeprefix("$").lstrip(".")
-    return f"{place}: {problem.message[:300]}" if place else str(problem.message[:300])
+    message = str(problem.message)[:_MAX_SHOWN]
+    return f"{place[:_MAX_SHOWN]}: {message}" if place else message

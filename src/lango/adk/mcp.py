@@ -1,0 +1,91 @@
+"""Tools of MCP servers, through ADK's own toolset, under the same approval and limits as any other tool."""
+
+import importlib.util
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.tools.base_tool import BaseTool
+from typing_extensions import override
+
+from lango.adk.tools import AdkTool, foreign_tool
+from lango.config import McpSettings
+from lango.errors import ConfigError, MissingDependency
+from lango.tools import DEFAULT_TIMEOUT_S, Tool
+
+if importlib.util.find_spec("mcp") is None:
+    raise MissingDependency('MCP servers need another package: pip install "lango-adk[mcp]"')
+
+from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
+from mcp import StdioServerParameters
+
+log = logging.getLogger(__name__)
+
+_LISTED_FOR_S = 60.0  # ADK asks for the list before every call of the model
+
+
+class LangoMcpToolset(McpToolset):
+    """ADK's toolset of one MCP server, whose tools are `AdkTool`s."""
+
+    def __init__(self, server: str, wrap: Callable[[Tool], BaseTool], **options: Any) -> None:
+        super().__init__(tool_list_cache_ttl_seconds=_LISTED_FOR_S, **options)
+        self._server = server
+        self._wrap = wrap
+        self._wrapped: dict[str, BaseTool] = {}
+
+    @override
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """Return the server's tools. Raise `ConfigError` that names the server, where it does not answer."""
+        try:
+            tools = await super().get_tools(readonly_context)
+        except Exception as error:
+            raise ConfigError(
+                f"the MCP server {self._server} does not answer ({error}): check [mcp.{self._server}]"
+            ) from error
+        return [wrapped for tool in tools if (wrapped := self._as_ours(tool))]
+
+    def _as_ours(self, tool: BaseTool) -> BaseTool | None:
+        declared = tool._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        key = json.dumps(declared.model_dump(mode="json", exclude_none=True) if declared else tool.name)
+        if key not in self._wrapped:
+            try:
+                self._wrapped[key] = self._wrap(foreign_tool(tool))
+            except ConfigError as error:
+                log.warning("a tool of the MCP server %s cannot be used: %s", self._server, error)
+                return None
+        return self._wrapped[key]
+
+
+def mcp_toolsets(
+    settings: Mapping[str, McpSettings],
+    *,
+    wrap: Callable[[Tool], BaseTool] = AdkTool,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> list[McpToolset]:
+    """Return a toolset per server of `[mcp.<name>]`; nothing is started before its tools are asked for.
+
+    `wrap` makes the ADK tool of each: the runtime puts its gate and its hooks there. Close each toolset when done.
+    """
+    return [
+        LangoMcpToolset(
+            name,
+            wrap,
+            connection_params=_connection(name, server, timeout_s),
+            tool_filter=None if server.tools is None else list(server.tools),
+        )
+        for name, server in settings.items()
+    ]
+
+
+def _connection(
+    name: str, server: McpSettings, timeout_s: float
+) -> StdioConnectionParams | StreamableHTTPConnectionParams:
+    if bool(server.command) == bool(server.url):
+        raise ConfigError(f"[mcp.{name}] needs a command or a url, and not both")
+    if server.url:
+        return StreamableHTTPConnectionParams(url=server.url, timeout=timeout_s, sse_read_timeout=timeout_s)
+    # Beside `env`, the process gets PATH, HOME and the like, and none of our keys: mcp's own rule.
+    parameters = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env))
+    return StdioConnectionParams(server_params=parameters, timeout=timeout_s)
