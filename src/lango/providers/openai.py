@@ -46,7 +46,7 @@ from lango.providers.protocol import (
 )
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from openai import APIStatusError, AsyncOpenAI
     from openai.types import CompletionUsage
     from openai.types.chat import ChatCompletionChunk
     from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
@@ -260,7 +260,7 @@ def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
             return lost_connection(exchange, cause if isinstance(cause, Exception) else exc)
         case openai.APIStatusError():
             wait = retry_after_of(exc.response.headers)
-            return from_status(exc.status_code, exc.message, exchange, kind=exc.code or "", retry_after_s=wait)
+            return from_status(exc.status_code, _said_by(exc), exchange, kind=exc.code or "", retry_after_s=wait)
         case openai.APIResponseValidationError():
             return broken(exchange, "it does not have the form of an answer")
         case openai.APIError():  # an error object inside a stream
@@ -270,6 +270,12 @@ def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
             return broken(exchange, redacted(f"{type(exc).__name__}: {exc}", exchange.secret))
         case _:
             return None
+
+
+def _said_by(exc: "APIStatusError") -> str:
+    body: Any = exc.body
+    message: Any = cast("Json", body).get("message") if isinstance(body, dict) else None
+    return message if isinstance(message, str) else exc.message
 
 
 # --- provider
