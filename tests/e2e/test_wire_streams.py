@@ -307,6 +307,15 @@ async def test_responses_an_incomplete_answer_says_why(end: dict[str, Any], fini
     assert (last.reason, last.detail) == finish
 
 
+async def test_responses_have_no_stop_sequences_so_the_answer_is_left_there() -> None:
+    events = [*message(0, "one two END three"), {"type": "response.completed", "response": response()}]
+    async with served(OpenAIProvider, streams(*events, named=True)) as (provider, server):
+        request = Request(GPT, (USER,), stop=("END",))
+        deltas = [delta async for delta in provider.stream(request)]
+    assert deltas == [TextDelta("one two "), Finish("stop", "stop_sequence")]
+    assert "stop" not in server.requests[0].body
+
+
 async def test_responses_a_refusal_is_a_finish() -> None:
     events = [*message(0, "I cannot.", "refusal"), {"type": "response.completed", "response": response()}]
     async with served(OpenAIProvider, streams(*events, named=True)) as (provider, _):

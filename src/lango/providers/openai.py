@@ -44,6 +44,7 @@ from lango.providers.protocol import (
     ThoughtDelta,
     UsageDelta,
 )
+from lango.providers.stopping import stop_at
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -70,7 +71,7 @@ def wants_responses(model: str) -> bool:
     """Say whether a model of OpenAI's own is used through the Responses API.
 
     The reasoning models are (o1 and later, gpt-5 and later, codex; not their `-chat` variants): only there do they
-    return reasoning that can be sent back. They also refuse `temperature`, `top_p` and `stop`.
+    return reasoning that can be sent back. They also refuse `temperature`, `top_p` and `stop`; the last is done here.
     """
     return _REASONS.match(model) is not None
 
@@ -314,8 +315,13 @@ class OpenAIProvider:
         """Show the name only: the key stays inside."""
         return f"<OpenAIProvider {self._name}>"
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
+        stops = [stop for stop in request.stop if stop]
+        sent = not self._uses_responses(request) and (self._compatible or not wants_responses(request.model))
+        return stop_at(self._stream(request), stops) if stops and not sent else self._stream(request)
+
+    async def _stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         exchange = Exchange(self._name, request.model, self._api_key)
         client = await self._clients.get()
         if self._uses_responses(request):

@@ -46,7 +46,7 @@ _INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "conte
 def encode(request: Request, *, provider: str = "openai") -> Json:
     """Return the body of a Responses request; `provider` is the name that our signatures carry.
 
-    The API has no stop sequences, and its reasoning models take no temperature: both are left out.
+    The API has no stop sequences (the provider sees to them), and its reasoning models take no temperature.
     """
     system, history = prepared(request)
     body: Json = {
