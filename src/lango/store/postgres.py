@@ -6,7 +6,7 @@ import importlib
 import logging
 import threading
 import zlib
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -21,6 +21,7 @@ DEFAULT_SCHEMA = "lango"
 _POOL = 10
 _CONNECT_TIMEOUT_S = 10.0
 _COMMAND_TIMEOUT_S = 60.0
+_CLOSE_TIMEOUT_S = 5.0
 _RETRY_DELAYS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0)
 
 
@@ -35,7 +36,7 @@ class PostgresDatabase:
                 'PostgreSQL needs the driver asyncpg: run `pip install "lango-adk[postgres]"`'
             ) from error
         self._dsn, self._schema, self._place = _parts(url)
-        self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[tuple[Any, AsyncGenerator[None]]]] = {}
         self._lock = threading.Lock()
         self._reached = False
 
@@ -48,16 +49,18 @@ class PostgresDatabase:
         return await self._retried(operation, "repeatable_read", readonly=True)
 
     async def close(self) -> None:
-        """Close the pool of this event loop, and drop those of loops that are gone."""
+        """Close the pool of this event loop, and those of loops that run elsewhere."""
         with self._lock:
             pools, self._pools = self._pools, {}
         here = asyncio.get_running_loop()
         for loop, task in pools.items():
             with contextlib.suppress(Exception):
                 if loop is here:
-                    await (await task).close()
+                    _, end = await task
+                    await end.aclose()
                 elif task.done():
-                    task.result().terminate()
+                    pool, _ = task.result()
+                    loop.call_soon_threadsafe(pool.terminate)
 
     async def _retried(self, operation: Callable[[], Operation[T]], isolation: str, *, readonly: bool) -> T:
         """An operation is idempotent, so a connection that broke before the answer came is no reason to give up."""
@@ -89,9 +92,10 @@ class PostgresDatabase:
                 for gone in [other for other in self._pools if other.is_closed()]:
                     del self._pools[gone]
                 task = self._pools[loop] = loop.create_task(self._open())
-        return await asyncio.shield(task)
+        pool, _ = await asyncio.shield(task)
+        return pool
 
-    async def _open(self) -> Any:
+    async def _open(self) -> tuple[Any, AsyncGenerator[None]]:
         pool = await self._driver.create_pool(
             self._dsn,
             min_size=0,
@@ -106,11 +110,24 @@ class PostgresDatabase:
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(self._schema.encode()))
                 await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
                 await _run(migrate(self._place, "postgres"), connection)
+            end = _closed_with_its_loop(pool)
+            await anext(end)
         except BaseException:
             pool.terminate()
             raise
         self._reached = True
-        return pool
+        return pool, end
+
+
+async def _closed_with_its_loop(pool: Any) -> AsyncGenerator[None]:
+    """Close the pool when its event loop ends, at the latest: a loop finishes the generators that were begun in it."""
+    try:
+        yield
+    finally:
+        try:
+            await asyncio.wait_for(pool.close(), _CLOSE_TIMEOUT_S)
+        except TimeoutError:
+            pool.terminate()
 
 
 async def _run(operation: Operation[T], connection: Any) -> T:
