@@ -50,6 +50,8 @@ class AgentSettings(Section):
     tool_timeout_s: Seconds = 120.0
     request_timeout_s: Seconds = 600.0
     idle_timeout_s: Seconds = 120.0
+    when_busy: Literal["wait", "refuse", "interrupt"] = "wait"
+    """What a message does that comes while its session is busy."""
     module: str | None = None
     """A file with ADK's own `root_agent` or `app`, instead of the settings above."""
     sub_agents: dict[Identifier, SubAgentSettings] = {}

@@ -25,6 +25,14 @@ LangoError
 │   ├── ProviderUnavailable    rate limit, server error, no connection: worth a retry
 │   ├── ProviderTimeout        no answer, or no next chunk, in time
 │   └── ProviderProtocolError  an answer that breaks its own wire format
+├── TurnFailed                 a turn that ended without an answer; what was stored so far stays
+│   ├── AgentFailed            the agent, or ADK, raised
+│   ├── AgentNotFound          a transfer to an agent that does not exist, twice
+│   ├── TurnLimit              too many calls of the model, or the same call again and again
+│   ├── TurnTimeout            nothing happened for too long, or all of it took too long
+│   ├── TurnCancelled          somebody stopped it
+│   └── EmptyAnswer            the model said nothing, or was not allowed to
+├── ApprovalExpired            there is nothing to approve (any more)
 └── BudgetTooSmall             what must be sent is larger than the token budget
 ```
 
@@ -151,3 +159,35 @@ class ProviderProtocolError(ProviderError):
 
 class BudgetTooSmall(LangoError):
     """The least that must be sent is larger than the token budget."""
+
+
+class TurnFailed(LangoError):
+    """A turn ended without an answer. What was stored so far stays, and the history is valid."""
+
+
+class AgentFailed(TurnFailed):
+    """The agent, or ADK, raised; the original is the cause."""
+
+
+class AgentNotFound(TurnFailed):
+    """The model asked for an agent that does not exist, was told so, and asked for one again."""
+
+
+class TurnLimit(TurnFailed):
+    """Too many calls of the model in one turn, or the same call of a tool again and again."""
+
+
+class TurnTimeout(TurnFailed):
+    """Nothing happened for too long, or the turn as a whole took too long."""
+
+
+class TurnCancelled(TurnFailed):
+    """Somebody stopped the turn."""
+
+
+class EmptyAnswer(TurnFailed):
+    """The model said nothing, or was not allowed to; the message holds the provider's reason."""
+
+
+class ApprovalExpired(LangoError):
+    """There is nothing to approve: it was answered before, or the conversation went on without it."""

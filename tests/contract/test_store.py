@@ -8,7 +8,7 @@ import pytest
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message, ToolCall
 from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn, recovery
-from lango.store.effects import EffectRecord
+from lango.store.effects import Effect, EffectRecord
 
 NAME = SessionId("app", "alice", "s")
 
@@ -305,7 +305,8 @@ async def test_a8_calls_that_a_dead_turn_left_open_are_closed_honestly(writer: W
     turn = await store.submit_turn(session, asks("1"), "me")
     writer.revision = 1
     await writer.call("finished", "started", "safe", "intended", "unheard", "slow", long_running=frozenset({"slow"}))
-    for call_id, effect in (("finished", "once"), ("started", "once"), ("safe", "idempotent"), ("intended", "once")):
+    declared: dict[str, Effect] = {"finished": "once", "started": "once", "safe": "idempotent", "intended": "once"}
+    for call_id, effect in declared.items():
         await store.intend_effect(turn, call_id, "f", effect, "hash")
         if call_id != "intended":
             await store.start_effect(turn, call_id)

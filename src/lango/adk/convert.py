@@ -17,7 +17,7 @@ from google.genai import types
 from pydantic import BaseModel, TypeAdapter
 
 from lango.history import count_tokens
-from lango.messages import Message, Role, ToolCall, fresh_call_id
+from lango.messages import Media, Message, Role, Thought, ToolCall, fresh_call_id
 from lango.store import Entry, Stored
 from lango.store.jsontext import dumps, readable
 from lango.store.records import object_or_result, without_temp
@@ -200,16 +200,19 @@ def _role(content: types.Content, written: _Written) -> Role:
 
 def _tokens_beside(content: types.Content) -> int:
     """Tokens of what no column shows: thoughts, pictures, files."""
-    beside = 0
+    thoughts: list[Thought] = []
+    media: list[Media] = []
     for part in content.parts or ():
         if part.thought and part.text:
-            beside += count_tokens(part.text)
-        if part.inline_data or part.file_data:
-            beside += _TOKENS_PER_MEDIA
-    return beside
-
-
-_TOKENS_PER_MEDIA = 258  # what Gemini counts for a picture; providers differ, and a file may be anything
+            thoughts.append(Thought(part.text))
+        if part.inline_data:
+            media.append(Media(part.inline_data.mime_type or "", part.inline_data.data))
+        elif part.file_data:
+            media.append(Media(part.file_data.mime_type or "", uri=part.file_data.file_uri))
+    if not thoughts and not media:
+        return 0
+    beside = Message("assistant", thoughts=tuple(thoughts), media=tuple(media))
+    return count_tokens(beside) - count_tokens(Message("assistant"))
 
 
 # -- a stored event becomes an event again ------------------------------------------------------------------------

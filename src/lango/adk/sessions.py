@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
@@ -22,6 +23,11 @@ from lango.errors import SessionExists, SessionNotFound, StaleSession
 from lango.store import SessionId, SessionRecord, Store, Stored
 from lango.store.records import TEMP_PREFIX, without_temp
 from lango.store.sessions import split_scopes
+
+writing_epoch: ContextVar[int | None] = ContextVar("lango_epoch", default=None)
+"""The epoch of the turn that writes, where a turn does: a turn that lost its claim can write no more."""
+stored_message: ContextVar[Event | None] = ContextVar("lango_message", default=None)
+"""The user's message that the turn was stored with: ADK appends it once more, and it is there already."""
 
 
 class StaleStoredSession(StaleSession, StaleSessionError):
@@ -149,7 +155,7 @@ class SqlSessionService(BaseSessionService):
     @override
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store an event, then show it in the session. What raises has stored nothing and shown nothing."""
-        if event.partial:
+        if event.partial or _is_stored_already(session, event):
             return event
         name = SessionId(session.app_name, session.user_id, session.id)
         async with self._lock(name):
@@ -159,7 +165,7 @@ class SqlSessionService(BaseSessionService):
                 await self._complete_rewind(key, session, event)
             entry = event_to_entry(event)
             with _adk_errors():
-                appended = await self._store.append(key, name, revision, entry)
+                appended = await self._store.append(key, name, revision, entry, epoch=writing_epoch.get())
             if isinstance(session, StoredSession):
                 session.see(key, appended.revision)
             as_event = entry.message is not None or self._budget_tokens is None
@@ -195,6 +201,16 @@ class SqlSessionService(BaseSessionService):
         if record.updated_at > session.last_update_time:
             raise StaleStoredSession(f"session {name.id!r} was written since this object was made: load it again")
         return record.key, record.revision
+
+
+def _is_stored_already(session: Session, event: Event) -> bool:
+    stored = stored_message.get()
+    return (
+        stored is not None
+        and event.author == "user"
+        and event.content == stored.content
+        and any(shown.id == stored.id for shown in session.events)
+    )
 
 
 def _show(session: Session, event: Event, *, as_event: bool) -> None:

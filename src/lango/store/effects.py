@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from lango.errors import FencedWrite
 from lango.store.database import Operation
-from lango.store.jsontext import dumps, loads
+from lango.store.jsontext import dumps, loads, readable
 
 Effect = Literal["none", "idempotent", "once"]
 EffectStatus = Literal["intended", "started", "finished", "unknown"]
@@ -28,6 +28,11 @@ WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND status = 'intended' R
 _FINISH = """
 UPDATE effects SET status = $1, finished_at = $2, result = $3
 WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started'
+"""
+_KEEP = "UPDATE effects SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4"
+_READ = """
+SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM effects
+WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
 """
 _OF_CALL = """
 SELECT call_id, name, effect, status, arguments, started_at, finished_at, result FROM effects
@@ -77,6 +82,17 @@ def of_call(key: int, call_id: str) -> Operation[EffectRecord | None]:
         return None
     *told, result = rows[0]
     return EffectRecord(*told, result=loads(result) if result else None)
+
+
+def keep_whole(key: int, epoch: int, call_id: str, text: str) -> Operation[None]:
+    """Keep the whole text of a result that the model is shown clipped."""
+    yield _KEEP, (readable(text), key, call_id, epoch)
+
+
+def read_whole(key: int, call_id: str, offset: int, limit: int) -> Operation[str | None]:
+    """Read a piece of a result that was clipped."""
+    rows = yield _READ, (offset + 1, limit, key, call_id)
+    return rows[0][0] if rows else None
 
 
 def _fence(key: int, epoch: int) -> Operation[None]:

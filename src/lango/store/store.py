@@ -173,6 +173,10 @@ class Store:
         now = time.time()
         return await self._database.write(lambda: turns.withdraw(turn, now))
 
+    async def turn(self, turn: turns.Turn) -> turns.TurnRecord | None:
+        """Read what became of a turn."""
+        return await self._database.read(lambda: turns.read(turn.session_key, turn.turn))
+
     async def cancel_turn(self, session: SessionRecord) -> bool:
         """Ask the running turn of a session to stop, wherever it runs; False: none runs."""
         return await self._database.write(lambda: turns.cancel(session.key))
@@ -203,6 +207,15 @@ class Store:
         """Note how a tool ended, and its result."""
         now, epoch = time.time(), turn.epoch or 0
         await self._database.write(lambda: effects.finish(turn.session_key, epoch, call_id, status, result, now))
+
+    async def keep_whole(self, turn: turns.Turn, call_id: str, text: str) -> None:
+        """Keep the whole text of a result that the model is shown clipped."""
+        epoch = turn.epoch or 0
+        await self._database.write(lambda: effects.keep_whole(turn.session_key, epoch, call_id, text))
+
+    async def read_whole(self, key: int, call_id: str, offset: int, limit: int) -> str | None:
+        """Read a piece of a result that was clipped."""
+        return await self._database.read(lambda: effects.read_whole(key, call_id, offset, limit))
 
     async def effect(self, key: int, call_id: str) -> effects.EffectRecord | None:
         """Read what the journal says of a call."""

@@ -13,7 +13,7 @@ from lango.messages import Message
 from lango.store.append import append
 from lango.store.database import Operation
 from lango.store.jsontext import dumps, loads
-from lango.store.records import Entry, SessionId
+from lango.store.records import Entry, SessionId, calls_from_json, calls_to_json
 from lango.store.recovery import close_calls
 
 Status = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
@@ -51,6 +51,7 @@ _INTERRUPT = """
 UPDATE turns SET status = 'interrupted', ended_at = $1, message = NULL
 WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'running') RETURNING turn
 """
+_READ = "SELECT status, invocation_id, extra FROM turns WHERE session_key = $1 AND turn = $2"
 _CANCEL = "UPDATE turns SET cancelled = 1 WHERE session_key = $1 AND status = 'running' RETURNING turn"
 
 
@@ -64,6 +65,15 @@ class Turn:
     status: Status = "running"
     repeated: bool = False
     """The same request came before: this is that turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """What became of a turn."""
+
+    status: Status
+    invocation_id: str
+    extra: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +165,14 @@ def withdraw(turn: Turn, now: float) -> Operation[bool]:
     return bool((yield _WITHDRAW, (now, turn.session_key, turn.turn)))
 
 
+def read(key: int, turn: int) -> Operation[TurnRecord | None]:
+    """Read what became of a turn."""
+    rows = yield _READ, (key, turn)
+    for status, invocation_id, extra in rows:
+        return TurnRecord(status, invocation_id or "", loads(extra) if extra else {})
+    return None
+
+
 def cancel(key: int) -> Operation[bool]:
     """Ask the running turn of a session to stop, wherever it runs; False: none runs."""
     return bool((yield _CANCEL, (key,)))
@@ -171,6 +189,7 @@ def _dump(entry: Entry) -> str:
             "role": message.role,
             "author": message.author,
             "content": message.content,
+            "tool_calls": calls_to_json(message.tool_calls),
             "extra": dict(entry.extra or {}),
         }
     )
@@ -183,6 +202,6 @@ def _load(text: str) -> Entry:
         created_at=told["created_at"],
         invocation_id=told["invocation_id"],
         tokens=told["tokens"],
-        message=Message(told["role"], told["content"], author=told["author"]),
+        message=Message(told["role"], told["content"], calls_from_json(told["tool_calls"]), told["author"]),
         extra=told["extra"],
     )

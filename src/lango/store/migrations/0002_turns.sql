@@ -17,6 +17,7 @@ CREATE TABLE effects (
     intended_at DOUBLE PRECISION NOT NULL,
     started_at  DOUBLE PRECISION,
     finished_at DOUBLE PRECISION,
-    result      TEXT,                                     -- kept until the result is a message
+    result      TEXT,                                     -- JSON of the result, should it not become a message any more
+    whole       TEXT,                                     -- the text of a result that the model was shown clipped
     PRIMARY KEY (session_key, call_id, epoch)
 ) /*sqlite WITHOUT ROWID*/;

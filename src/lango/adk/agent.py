@@ -1,0 +1,236 @@
+"""The agent of the configuration, or somebody's own, as an ADK app."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.apps import App
+from google.adk.plugins import BasePlugin
+from google.adk.tools import BaseTool
+
+from lango.adk.model import ProviderLlm
+from lango.adk.plugin import current_turn
+from lango.adk.tools import AdkTool
+from lango.config import Settings, ToolSettings
+from lango.errors import ConfigError, LangoError
+from lango.history import TokenCounter
+from lango.providers import Fallback, Provider, ProviderSettings, ResilientProvider, Timeouts, resolve
+from lango.tools import Effect, Level, Tool, ToolOutcome
+from lango.tools.builtin import HOW_TO_READ
+from lango.tools.policy import Decision, decide
+
+_log = logging.getLogger("lango.runtime")
+
+
+class Models:
+    """Makes an ADK model of a name `provider/name`, as the settings say; the same name gives the same model."""
+
+    def __init__(self, settings: Settings, provider: Provider | None = None) -> None:
+        self._settings = settings
+        self._provider = provider
+        self._counter = TokenCounter()
+        self._made: dict[str, ProviderLlm] = {}
+
+    def named(self, model: str) -> ProviderLlm:
+        """Return the model of a name. Raise what is missing for it: the key, the weights, the provider."""
+        if model not in self._made:
+            self._made[model] = self._make(model)
+        return self._made[model]
+
+    def _make(self, model: str) -> ProviderLlm:
+        history, memory = self._settings.history, self._settings.memory
+        provider, name = self._resolve(model)
+        context_tokens: Callable[[str], int] | None = getattr(provider, "context_tokens", None)
+        if self._provider is None:
+            fallback = self._settings.agent.fallback_model
+            others = [Fallback(*self._resolve(fallback))] if fallback and fallback != model else []
+            provider = ResilientProvider(provider, timeouts=self._timeouts, fallbacks=others)
+        return ProviderLlm(
+            provider,
+            name,
+            budget_tokens=history.max_message_token_budget,
+            context_tokens=context_tokens(name) if context_tokens else None,
+            max_messages=None if memory.enabled else history.max_messages,
+            max_turns=history.max_turns,
+            counter=self._counter,
+        )
+
+    def _resolve(self, model: str) -> tuple[Provider, str]:
+        if self._provider is not None:
+            return self._provider, model.partition("/")[2] or model
+        tables = {
+            name: ProviderSettings(type=table.type, api_key_env=table.api_key_env, base_url=table.base_url)
+            for name, table in self._settings.providers.items()
+        }
+        provider, name = resolve(model, tables, timeouts=self._timeouts)
+        check: Callable[[str], None] | None = getattr(provider, "check", None)
+        if check:
+            check(name)
+        return provider, name
+
+    @property
+    def _timeouts(self) -> Timeouts:
+        agent = self._settings.agent
+        return Timeouts(idle_s=agent.idle_timeout_s, total_s=agent.request_timeout_s)
+
+    async def close(self) -> None:
+        """Close what the providers hold open."""
+        for model in self._made.values():
+            close: Callable[[], Any] | None = getattr(model.provider, "aclose", None)
+            if close:
+                await close()
+
+
+def build_app(
+    settings: Settings,
+    models: Models,
+    tools: Sequence[Tool],
+    plugin: BasePlugin,
+    root_agent: BaseAgent | App | None = None,
+) -> App:
+    """Return the ADK app that the runtime runs: the settings' agent, or the one given, or the one of `agent.module`."""
+    found = root_agent
+    if found is None and settings.agent.module:
+        found = load_module(settings.agent.module)
+    if found is None:
+        found = _agent_of_settings(settings, models, tools)
+    elif isinstance(found, BaseAgent):
+        _own_models(found, settings, models)
+    else:
+        _own_models(found.root_agent, settings, models)
+    if isinstance(found, App):
+        return found.model_copy(update={"plugins": [plugin, *found.plugins]})
+    return App(name=settings.agent.name, root_agent=found, plugins=[plugin])
+
+
+def _agent_of_settings(settings: Settings, models: Models, tools: Sequence[Tool]) -> LlmAgent:
+    agent = settings.agent
+    by_name: Mapping[str, AdkTool] = {tool.name: adk_tool(tool, agent.tool_timeout_s) for tool in tools}
+    subs = [
+        LlmAgent(
+            name=name,
+            description=sub.description,
+            instruction=sub.instruction,
+            model=models.named(sub.model or settings.model),
+            tools=_chosen(name, sub.tools, by_name),
+        )
+        for name, sub in agent.sub_agents.items()
+    ]
+    return LlmAgent(
+        name=agent.name,
+        instruction=agent.instruction,
+        model=models.named(settings.model),
+        tools=[*by_name.values(), *_toolsets(settings)],
+        sub_agents=[*subs],
+    )
+
+
+def adk_tool(tool: Tool, timeout_s: float) -> AdkTool:
+    """Return a tool for an agent of the runtime: whether it may run, the plugin has decided for every kind of tool."""
+    return AdkTool(tool, gate=_decided, on_end=_keep_whole, timeout_s=timeout_s, how_to_read=HOW_TO_READ)
+
+
+async def _decided(*_: Any) -> None:
+    return None
+
+
+async def _keep_whole(call_id: str, outcome: ToolOutcome) -> None:
+    """What the model is shown clipped is kept whole."""
+    state = current_turn.get()
+    if state is not None and outcome.whole is not None:
+        await state.store.keep_whole(state.turn, call_id, outcome.whole)
+
+
+async def read_clipped(call_id: str, offset: int, limit: int) -> str | None:
+    """Read a piece of a result that was clipped, of the session whose turn is under way."""
+    state = current_turn.get()
+    return await state.store.read_whole(state.turn.session_key, call_id, offset, limit) if state else None
+
+
+def _toolsets(settings: Settings) -> list[Any]:
+    if not settings.mcp:
+        return []
+    from lango.adk.mcp import mcp_toolsets  # its package is optional
+
+    timeout_s = settings.agent.tool_timeout_s
+    return [*mcp_toolsets(settings.mcp, wrap=lambda tool: adk_tool(tool, timeout_s), timeout_s=timeout_s)]
+
+
+def _chosen(agent: str, names: list[str] | None, tools: Mapping[str, AdkTool]) -> list[Any]:
+    unknown = [name for name in names or () if name not in tools]
+    if unknown:
+        raise ConfigError(
+            f"agent.sub_agents.{agent}.tools: there is no tool {', '.join(unknown)}; there are {', '.join(tools)}"
+        )
+    return [*tools.values()] if names is None else [tools[name] for name in names]
+
+
+def load_module(path: str) -> BaseAgent | App:
+    """Load somebody's own `root_agent` or `app` with ADK's loader: a folder, a Python file or a `root_agent.yaml`."""
+    from google.adk.cli.utils.agent_loader import AgentLoader
+
+    place = Path(path).resolve()
+    if not place.exists():
+        raise ConfigError(f"agent.module: there is no {path}")
+    if place.is_file() and place.name not in ("agent.py", "root_agent.yaml", "__init__.py"):
+        folder, name = place.parent, place.stem
+    else:
+        package = place if place.is_dir() else place.parent
+        folder, name = package.parent, package.name
+    try:
+        return AgentLoader(str(folder)).load_agent(name)
+    except LangoError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"agent.module: {path} cannot be loaded: {error}") from error
+
+
+def _own_models(root: Any, settings: Settings, models: Models) -> None:
+    """Give somebody's agents our models where the settings, or a `provider/name` of their own, ask for one."""
+    for agent in tree(root):
+        if not isinstance(agent, LlmAgent):
+            continue
+        if agent is root and settings.agent.model:
+            agent.model = models.named(settings.agent.model)
+        elif (
+            isinstance(agent.model, str) and "/" in agent.model and not agent.model.startswith(("models/", "projects/"))
+        ):
+            agent.model = models.named(agent.model)
+
+
+def decision_for(tool: BaseTool, settings: ToolSettings) -> Decision:
+    """Say whether a tool may run. Somebody's own ADK tool has no level: they put it there, so it counts as safe."""
+    known = tool.tool if isinstance(tool, AdkTool) else None
+    return decide(_Named(tool.name, known.level if known else "safe"), settings)
+
+
+def effect_of(tool: BaseTool) -> Effect:
+    """Return what a second run of a tool would do; of somebody's own nothing is known."""
+    return tool.tool.effect if isinstance(tool, AdkTool) else "once"
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    name: str
+    level: Level
+
+
+def tree(root: Any) -> Iterator[BaseAgent]:
+    """Walk an agent and all below it."""
+    if isinstance(root, BaseAgent):
+        yield root
+        for sub in root.sub_agents:
+            yield from tree(sub)
+
+
+def transfer_targets(root: Any, name: str) -> list[str]:
+    """Return the agents that an agent can hand over to: its own, its parent, its siblings."""
+    for agent in tree(root):
+        if agent.name == name:
+            parent = agent.parent_agent
+            near = [*agent.sub_agents, *([parent, *parent.sub_agents] if parent else [])]
+            return [other.name for other in near if other.name != name]
+    return []

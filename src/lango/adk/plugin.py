@@ -1,0 +1,219 @@
+"""What the runtime does inside ADK's own loop: approvals, the journal of effects, and guards.
+
+One plugin serves every turn of a process; which turn a callback belongs to is in a context variable, which ADK's tasks
+inherit. Without a turn (somebody's own Runner) the plugin does nothing.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins import BasePlugin
+from google.adk.tools import BaseTool, ToolContext
+from typing_extensions import override
+
+from lango.adk.tools import AdkTool
+from lango.adk.transfers import TRANSFER_TOOL, correction
+from lango.errors import LangoError, TurnLimit
+from lango.store import Store, Turn
+from lango.store.effects import Effect
+from lango.tools import InvalidArguments
+from lango.tools.policy import Decision, fingerprint
+from lango.tools.results import NotJson, error_text, to_result
+
+_log = logging.getLogger("lango.runtime")
+
+SAME_CALLS = 5
+"""How often a tool may be called with the same arguments in one turn."""
+WARN_AT = 0.8
+WRAP_UP = (
+    "This is the last step of this turn and no tool can be used any more. Say in plain words what was done, what was "
+    "found, and what is still open."
+)
+WAITING = "waiting for approval"
+REFUSED = "not run: a person refused this call"
+DENIED = "not run: this tool is not allowed here"
+
+
+@dataclass(slots=True)
+class TurnState:
+    """What the callbacks of one turn share."""
+
+    store: Store
+    turn: Turn
+    max_model_calls: int
+    decide: Callable[[BaseTool], Decision]
+    effect_of: Callable[[BaseTool], Effect]
+    agent_names: Callable[[str], list[str]]
+    """The agents that an agent can hand over to, by its name."""
+    model_calls: int = 0
+    bad_transfer: str | None = None
+    valid_agents: list[str] = field(default_factory=list[str])
+    failure: LangoError | None = None
+    started: set[str] = field(default_factory=set[str])
+    calls: Counter[str] = field(default_factory=Counter[str])
+
+
+current_turn: ContextVar[TurnState | None] = ContextVar("lango_turn", default=None)
+
+
+class RuntimePlugin(BasePlugin):
+    """Guards and journals every turn of the runtime."""
+
+    def __init__(self) -> None:
+        super().__init__(name="lango")
+
+    @override
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """Count calls of the model: warn near the limit, let the last one only wrap up, and allow none after it."""
+        state = current_turn.get()
+        if state is None:
+            return None
+        state.model_calls += 1
+        limit = state.max_model_calls
+        if state.model_calls > limit:
+            state.failure = TurnLimit(f"the turn took more than {limit} calls of the model (setting agent.max_turns)")
+            return LlmResponse(error_code="TURN_LIMIT", error_message=str(state.failure))
+        if state.model_calls == limit and limit > 1:
+            _without_tools(llm_request)
+        elif state.model_calls == max(1, int(limit * WARN_AT)):
+            _log.warning("turn %s: %s of %s calls of the model are used", state.turn.turn, state.model_calls, limit)
+        return None
+
+    @override
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Decide whether a tool runs; if it does, journal that it begins."""
+        state = current_turn.get()
+        call_id = tool_context.function_call_id
+        if state is None or not call_id:
+            return None
+        if tool.name == TRANSFER_TOOL:
+            return _check_transfer(state, tool_args, tool_context)
+        invalid = _check_arguments(tool, tool_args)
+        if invalid:
+            return invalid  # nobody is asked about a call that cannot run
+        stuck = _check_repetition(state, tool, tool_args, tool_context)
+        if stuck:
+            return stuck
+        arguments = _fingerprint(tool.name, tool_args)
+        await state.store.intend_effect(state.turn, call_id, tool.name, state.effect_of(tool), arguments)
+        answer = _check_approval(state, tool, tool_args, tool_context)
+        if answer:
+            return answer
+        if not await state.store.start_effect(state.turn, call_id):
+            return {"error": "not run: this call was begun before"}
+        state.started.add(call_id)
+        return None
+
+    @override
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Journal the result before it becomes a message; a foreign tool's odd result is made plain JSON."""
+        state = current_turn.get()
+        call_id = tool_context.function_call_id or ""
+        if state is None or call_id not in state.started:
+            return None
+        state.started.discard(call_id)
+        if tool.is_long_running and not result:
+            return None
+        plain = _plain(result)
+        await state.store.finish_effect(state.turn, call_id, plain)
+        return None if plain == result else dict(plain)
+
+    @override
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
+    ) -> dict[str, Any] | None:
+        """Tell the model of a tool that raised; a tool that was cancelled has an unknown outcome."""
+        state = current_turn.get()
+        call_id = tool_context.function_call_id or ""
+        if state is None or call_id not in state.started:
+            return None
+        if isinstance(error, asyncio.CancelledError):
+            return None  # the row stays `started`: what became of it nobody knows
+        told = {"error": error_text(error)}
+        state.started.discard(call_id)
+        await state.store.finish_effect(state.turn, call_id, told)
+        return told
+
+
+def _without_tools(request: LlmRequest) -> None:
+    """Leave the model nothing but to answer."""
+    request.tools_dict.clear()
+    request.config.tools = None
+    request.config.tool_config = None
+    request.append_instructions([WRAP_UP])
+
+
+def _check_transfer(state: TurnState, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any] | None:
+    """A transfer to nobody is answered as what it is, an error, before ADK stores it as a success and fails."""
+    wanted = str(arguments.get("agent_name", ""))
+    valid = state.agent_names(context.agent_name)
+    if wanted in valid:
+        return None
+    state.bad_transfer, state.valid_agents = wanted, valid
+    context.actions.skip_summarization = True  # the run ends here; the runtime tells the model and runs again
+    return {"error": correction(wanted, valid)}
+
+
+def _check_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    if isinstance(tool, AdkTool):
+        try:
+            tool.tool.validate(arguments)
+        except InvalidArguments as error:
+            return {"error": str(error)}
+    return None
+
+
+def _check_repetition(
+    state: TurnState, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
+) -> dict[str, Any] | None:
+    same = _fingerprint(tool.name, arguments)
+    state.calls[same] += 1
+    if state.calls[same] < SAME_CALLS or context.tool_confirmation is not None:
+        return None
+    state.failure = TurnLimit(f"{tool.name} was called {SAME_CALLS} times in one turn with the same arguments")
+    context.actions.skip_summarization = True
+    return {"error": f"not run: {state.failure}"}
+
+
+def _check_approval(
+    state: TurnState, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
+) -> dict[str, Any] | None:
+    decision = state.decide(tool)
+    if decision == "run":
+        return None
+    if decision == "deny":
+        return {"error": DENIED}
+    if context.tool_confirmation is None:
+        context.request_confirmation(hint=f"May {tool.name} run with exactly these arguments?")
+        context.actions.skip_summarization = True
+        return {"status": WAITING}
+    # ADK has compared the arguments with those that were shown; only a yes is a yes
+    return None if context.tool_confirmation.confirmed else {"error": REFUSED}
+
+
+def _plain(result: Any) -> dict[str, Any]:
+    try:
+        return to_result(result)
+    except NotJson as error:
+        return {"error": str(error)}
+
+
+def _fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
+    try:
+        return fingerprint(name, arguments)
+    except (TypeError, ValueError):
+        return f"{name}: not JSON"

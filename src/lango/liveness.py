@@ -1,0 +1,82 @@
+"""Who runs a turn, and whether it still lives.
+
+Somebody on this machine is asked for directly: does that process, started at that time, exist? Somebody elsewhere is
+known only by the beat of its turn: one that does not grow for long enough, by our own steady clock, is gone.
+"""
+
+import os
+import socket
+import time
+import uuid
+from pathlib import Path
+
+GONE_AFTER_S = 15.0
+
+_here: set[str] = set()
+
+
+class Owner:
+    """One runtime of one process."""
+
+    def __init__(self) -> None:
+        self._token = uuid.uuid4().hex
+        self.name = "|".join([_machine(), str(os.getpid()), _started(os.getpid()), self._token])
+        _here.add(self._token)
+
+    def leave(self) -> None:
+        """Say that this runtime runs nothing any more."""
+        _here.discard(self._token)
+
+
+class Watch:
+    """Tells who is gone, from what it has seen itself."""
+
+    def __init__(self, gone_after_s: float = GONE_AFTER_S) -> None:
+        self._gone_after_s = gone_after_s
+        self._seen: dict[tuple[int, int], tuple[int, float]] = {}
+
+    def is_gone(self, session_key: int, turn: int, owner: str, beat: int) -> bool:
+        """Whether the process that owns a turn is gone."""
+        known = _is_gone_here(owner)
+        if known is not None:
+            return known
+        last, since = self._seen.get((session_key, turn), (-1, 0.0))
+        if last != beat:
+            self._seen[session_key, turn] = (beat, time.monotonic())
+            return False
+        return time.monotonic() - since > self._gone_after_s
+
+
+def _is_gone_here(owner: str) -> bool | None:
+    """Whether a process of this machine is gone; None: it is, or was, on another one."""
+    machine, pid, started, token = [*owner.split("|"), "", "", "", ""][:4]
+    if machine != _machine() or not pid.isdigit():
+        return None
+    if int(pid) == os.getpid() and started == _started(os.getpid()):
+        return token not in _here
+    return not _exists(int(pid)) or _started(int(pid)) != started
+
+
+def _machine() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{socket.gethostname()}/{boot.read_text().strip() if boot.exists() else ''}"
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _started(pid: int) -> str:
+    """When a process was started, where the system says it: pids are used again."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    fields = stat.rpartition(")")[2].split()
+    return "dead" if fields[0] == "Z" else fields[19]

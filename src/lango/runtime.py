@@ -1,0 +1,356 @@
+"""One turn from message to answer: stored first, one at a time per session, told as it happens, honest if it fails."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from lango.adk.agent import read_clipped
+from lango.adk.engine import AdkEngine, Asked, TurnRun
+from lango.config import Settings
+from lango.errors import (
+    FencedWrite,
+    LangoError,
+    SessionExists,
+    StoreError,
+    TurnCancelled,
+    TurnFailed,
+    TurnTimeout,
+)
+from lango.events import Accepted, TextDelta, ToolEnd, ToolStart, TurnDone, TurnEvent, Usage
+from lango.history import warm_up
+from lango.liveness import Owner, Watch
+from lango.prices import cost_usd
+from lango.running import RunningTurn, as_error
+from lango.store import SessionId, SessionRecord, Store, Turn
+from lango.store.turns import Outcome
+from lango.tools import Tool, builtin_tools
+
+if TYPE_CHECKING:
+    from lango.providers import Provider
+
+_log = logging.getLogger("lango.runtime")
+
+BEAT_S = 2.0
+_POLL_S = 0.5
+_TOOL_GRACE_S = 10.0
+
+
+class Runtime:
+    """Runs the turns of one agent on one store. Made by `open_runtime`."""
+
+    def __init__(self, settings: Settings, store: Store, engine: AdkEngine, tasks: asyncio.TaskGroup) -> None:
+        self._settings = settings
+        self._store = store
+        self._engine = engine
+        self._tasks = tasks
+        self._owner = Owner()
+        self._watch = Watch()
+        self._running: dict[int, list[RunningTurn]] = {}
+
+    @property
+    def store(self) -> Store:
+        """The store below."""
+        return self._store
+
+    @property
+    def app_name(self) -> str:
+        """The app that sessions belong to."""
+        return self._engine.app_name
+
+    async def stream(
+        self, session_id: str, text: str, *, user_id: str = "user", idempotency_key: str | None = None
+    ) -> AsyncGenerator[TurnEvent, None]:
+        """Send a message and follow its turn: `Accepted` first, `TurnDone` or a fatal `TurnError` last.
+
+        Leaving the stream before its end cancels the turn; `submit` does not.
+        """
+        turn = await self.submit(session_id, text, user_id=user_id, idempotency_key=idempotency_key)
+        async for event in self._followed(turn):
+            yield event
+
+    async def run(
+        self, session_id: str, text: str, *, user_id: str = "user", idempotency_key: str | None = None
+    ) -> str:
+        """Send a message and return the whole answer, or raise what the turn failed with."""
+        turn = await self.submit(session_id, text, user_id=user_id, idempotency_key=idempotency_key)
+        return await self._collected(turn)
+
+    async def approve(
+        self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
+    ) -> AsyncGenerator[TurnEvent, None]:
+        """Answer a question for approval and follow what comes of it. The answer holds for the arguments shown."""
+        name = SessionId(self.app_name, user_id, session_id)
+        asked = await self._engine.answer_approval(name, call_id, approved=approved)
+        turn = await self._accept(name, asked, f"approval of {call_id}")
+        async for event in self._followed(turn):
+            yield event
+
+    async def cancel(self, session_id: str, *, user_id: str = "user") -> bool:
+        """Stop the session's running turn, wherever it runs; what is stored stays. False: none runs."""
+        session = await self._store.session(SessionId(self.app_name, user_id, session_id))
+        if session is None:
+            return False
+        found = await self._store.cancel_turn(session)
+        for running in self._running.get(session.key, [])[:1]:
+            if running.task is not None and running.turn.epoch is not None:
+                running.task.cancel()
+        return found
+
+    async def submit(
+        self, session_id: str, text: str, *, user_id: str = "user", idempotency_key: str | None = None
+    ) -> RunningTurn:
+        """Store a message and run its turn in the background; `follow` it from anywhere in this process."""
+        name = SessionId(self.app_name, user_id, session_id)
+        return await self._accept(name, self._engine.ask(text), idempotency_key)
+
+    # -- accepting ------------------------------------------------------------------------------------------------
+
+    async def _accept(self, name: SessionId, asked: Asked, idempotency_key: str | None) -> RunningTurn:
+        session = await self._session(name)
+        mode = self._settings.agent.when_busy
+        turn = await self._store.submit_turn(
+            session, asked.entry, self._owner.name, idempotency_key=idempotency_key, wait=mode != "refuse"
+        )
+        if mode == "interrupt" and turn.status == "waiting":
+            await self.cancel(name.id, user_id=name.user_id)
+        if turn.repeated:
+            for known in self._running.get(session.key, []):
+                if known.turn.turn == turn.turn:
+                    return known
+        running = RunningTurn(session, turn)
+        self._running.setdefault(session.key, []).append(running)
+        running.tell(Accepted(running.next_id(), turn.turn, waiting=turn.status == "waiting"))
+        running.task = self._tasks.create_task(self._drive(running, asked))
+        return running
+
+    async def _session(self, name: SessionId) -> SessionRecord:
+        session = await self._store.session(name)
+        while session is None:
+            try:
+                session = await self._store.create_session(name)
+            except SessionExists:  # somebody else made it just now
+                session = await self._store.session(name)
+        return session
+
+    async def _followed(self, turn: RunningTurn) -> AsyncIterator[TurnEvent]:
+        try:
+            async with aclosing(turn.follow()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await self._leave(turn)
+
+    async def _collected(self, turn: RunningTurn) -> str:
+        try:
+            await turn.wait()
+        finally:
+            await self._leave(turn)
+        if turn.error is not None:
+            raise turn.error
+        return "".join(event.text for event in turn.events if isinstance(event, TextDelta))
+
+    async def _leave(self, turn: RunningTurn) -> None:
+        """Whoever leaves before the end stops the turn, and waits until its record is honest."""
+        if turn.finished or turn.task is None:
+            return
+        turn.task.cancel()
+        await asyncio.wait([turn.task])
+
+    # -- driving --------------------------------------------------------------------------------------------------
+
+    async def _drive(self, running: RunningTurn, asked: Asked) -> None:
+        try:
+            if running.turn.repeated:
+                await self._replay(running)
+            elif await self._claim(running):
+                await self._run(running, asked)
+        except asyncio.CancelledError:
+            await self._withdraw(running)
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever follows the turn
+            running.fail(error)
+        finally:
+            self._forget(running)
+            running.finish()
+
+    async def _withdraw(self, running: RunningTurn) -> None:
+        await asyncio.shield(self._store.withdraw_turn(running.turn))
+        running.fail(TurnCancelled("the message was taken back before its turn came"))
+
+    def _forget(self, running: RunningTurn) -> None:
+        others = [one for one in self._running.get(running.session.key, []) if one is not running]
+        if others:
+            self._running[running.session.key] = others
+        else:
+            self._running.pop(running.session.key, None)
+
+    async def _claim(self, running: RunningTurn) -> bool:
+        """Wait for those ahead; take the place of those that are gone. False: the turn was withdrawn meanwhile."""
+        session = running.session
+        while running.turn.epoch is None:
+            claimed = await self._store.claim_turn(session.name, running.turn)
+            if isinstance(claimed, Turn):
+                if claimed.epoch is None:
+                    raise TurnCancelled("the message was taken back before its turn came")
+                running.turn = claimed
+                break
+            gone = [one for one in claimed if self._watch.is_gone(session.key, one.turn, one.owner, one.beat)]
+            for one in gone:
+                _log.warning("turn %s of session %s was left by a process that is gone", one.turn, session.name.id)
+                await self._store.interrupt_turn(session, one)
+            if not gone:
+                await self._wait_for_others(running)
+        return True
+
+    async def _wait_for_others(self, running: RunningTurn) -> None:
+        """Wait for the turn before this one: for its end, where it runs here, else for a while."""
+        ahead = [one.task for one in self._running.get(running.session.key, []) if one.turn.turn < running.turn.turn]
+        tasks = [task for task in ahead if task is not None and not task.done()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_POLL_S)
+        else:
+            await asyncio.sleep(_POLL_S)
+
+    async def _run(self, running: RunningTurn, asked: Asked) -> None:
+        run = self._engine.begin(running.turn, running.next_id)
+        beat = self._tasks.create_task(self._beat(running))
+        outcome: Outcome = "failed"
+        error: LangoError | None = None
+        try:
+            await self._tell_all(running, asked, run)
+            outcome = "done"
+        except asyncio.CancelledError:
+            outcome, error = "cancelled", running.stopped or TurnCancelled("the turn was stopped")
+        except LangoError as failed:
+            error = failed
+        except Exception as failed:  # noqa: BLE001 - it belongs to whoever follows the turn
+            error = as_error(failed)
+        finally:
+            beat.cancel()
+        await asyncio.shield(self._end(running, run, outcome, error))
+
+    async def _tell_all(self, running: RunningTurn, asked: Asked, run: TurnRun) -> None:
+        agent = self._settings.agent
+        loop = asyncio.get_running_loop()
+        try:
+            async with (
+                asyncio.timeout(agent.request_timeout_s),
+                asyncio.timeout(agent.idle_timeout_s) as idle,
+                aclosing(self._engine.run(running.session.name, asked, run)) as events,
+            ):
+                async for event in events:
+                    running.tell(event)
+                    idle.reschedule(loop.time() + self._patience_s(event, run))
+        except TimeoutError as error:
+            raise TurnTimeout(
+                f"the turn took longer than allowed: {agent.idle_timeout_s:g} s without news, or "
+                f"{agent.request_timeout_s:g} s in all (settings agent.idle_timeout_s, agent.request_timeout_s)"
+            ) from error
+
+    def _patience_s(self, event: TurnEvent, run: TurnRun) -> float:
+        """A model must give news; a tool has a limit of its own."""
+        match event:
+            case ToolStart():
+                run.tools_running.add(event.call_id)
+            case ToolEnd():
+                run.tools_running.discard(event.call_id)
+            case _:
+                pass
+        agent = self._settings.agent
+        return agent.tool_timeout_s + _TOOL_GRACE_S if run.tools_running else agent.idle_timeout_s
+
+    async def _beat(self, running: RunningTurn) -> None:
+        """Say that this process lives, and hear whether the turn was cancelled or taken over elsewhere."""
+        while running.stopped is None:
+            await asyncio.sleep(BEAT_S)
+            try:
+                heard = await self._store.beat_turn(running.turn)
+            except StoreError as error:
+                _log.warning("turn %s could not say that it lives: %s", running.turn.turn, error)
+                continue
+            if heard == "cancelled":
+                running.stop(TurnCancelled("the turn was stopped"))
+            elif heard == "lost":
+                running.stop(FencedWrite("another process took this turn over"))
+
+    async def _end(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
+        usage = _usage(run)
+        extra: dict[str, Any] = {"usage": {"input": usage.input_tokens, "output": usage.output_tokens}}
+        if error is not None:
+            extra["error"] = {"type": type(error).__name__, "message": str(error)}
+        try:
+            await self._store.end_turn(running.session.name, running.turn, outcome, extra)
+        except StoreError as failed:
+            error = error or failed
+        if error is not None:
+            running.fail(error)
+        else:
+            status = "waiting_for_approval" if run.told.waiting else "done"
+            running.tell(TurnDone(running.next_id(), running.turn.turn, status, usage, run.told.finish_reason))
+
+    async def _replay(self, running: RunningTurn) -> None:
+        """The same request came before, to another process or long ago: tell what became of it."""
+        record = await self._store.turn(running.turn)
+        while record is not None and record.status in ("waiting", "running"):
+            await asyncio.sleep(_POLL_S)
+            record = await self._store.turn(running.turn)
+        found = await self._store.events(running.session.name)
+        if record is None or found is None:
+            raise TurnFailed("the session was deleted meanwhile")
+        for one in found[1]:
+            said = one.message if one.invocation_id == record.invocation_id else None
+            if said and said.role == "assistant" and said.content:
+                running.tell(TextDelta(running.next_id(), said.content, said.author))
+        if record.status != "done":
+            told: dict[str, str] = record.extra.get("error") or {}
+            raise TurnFailed(told.get("message", "the turn did not end well; send the message again"))
+        running.tell(TurnDone(running.next_id(), running.turn.turn))
+
+    async def close(self) -> None:
+        """Stop what runs, and wait until every record is honest."""
+        tasks = [one.task for turns in self._running.values() for one in turns if one.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._owner.leave()
+        await self._engine.close()
+
+
+def _usage(run: TurnRun) -> Usage:
+    told = run.told
+    return Usage(
+        input_tokens=told.input_tokens,
+        output_tokens=told.output_tokens,
+        cached_tokens=told.cached_tokens,
+        model_calls=run.state.model_calls,
+        cost_usd=cost_usd({model: (spent[0], spent[1], spent[2]) for model, spent in told.tokens_by_model.items()}),
+    )
+
+
+@asynccontextmanager
+async def open_runtime(
+    settings: Settings | None = None,
+    *,
+    tools: Sequence[Tool] = (),
+    provider: "Provider | None" = None,
+    root_agent: Any = None,
+) -> AsyncGenerator[Runtime, None]:
+    """Open the store, build the agent, and own everything that is started until the context is left.
+
+    `tools` are added to those of the settings. `provider` answers in place of the one that the settings name.
+    `root_agent` is somebody's own ADK agent or app. Raises `ConfigError` for what is missing, before anything runs.
+    """
+    settings = settings or Settings()
+    async with Store(settings.store.url) as store:
+        some = tools or settings.tools.enabled or settings.mcp
+        built_in = builtin_tools(settings.tools, read_result=read_clipped if some else None)
+        engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
+        await asyncio.to_thread(warm_up)
+        async with asyncio.TaskGroup() as tasks:
+            runtime = Runtime(settings, store, engine, tasks)
+            try:
+                yield runtime
+            finally:
+                await runtime.close()
