@@ -28,7 +28,8 @@ To call a function, answer with nothing but a JSON object in a fenced block:
 ```json
 {"name": "<function name>", "arguments": {<arguments>}}
 ```
-Call a function only for what it is for. Greetings, thanks and general questions need none: answer those in plain words.
+If a function fits the request, call it, even if you think you know the answer. \
+Greetings, thanks and general questions need no function: answer those in plain words.
 {%- endif %}<|im_end|>
 {% for message in turns -%}
 <|im_start|>{{ message.role }}
