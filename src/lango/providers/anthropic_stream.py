@@ -52,7 +52,8 @@ class MessagesReader:
                 return self._end_of_block()
             case "message_delta":
                 self._stop = event.delta.stop_reason or self._stop
-                self._detail = _refusal(event.delta.stop_details)
+                # earlier releases of the SDK have no such field
+                self._detail = _refusal(getattr(event.delta, "stop_details", None))
                 return [_usage(event.usage)]
             case "message_stop":
                 return self._finish()
@@ -140,7 +141,8 @@ class MessagesReader:
 
 
 def _refusal(details: Any) -> str:
-    return str(getattr(details, "explanation", None) or getattr(details, "category", None) or "")
+    said: Any = details if isinstance(details, dict) else vars(details) if details else {}
+    return str(said.get("explanation") or said.get("category") or "")
 
 
 def _usage(usage: Any) -> UsageDelta:

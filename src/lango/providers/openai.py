@@ -261,12 +261,13 @@ def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
             return lost_connection(exchange, cause if isinstance(cause, Exception) else exc)
         case openai.APIStatusError():
             wait = retry_after_of(exc.response.headers)
-            return from_status(exc.status_code, _said_by(exc), exchange, kind=exc.code or "", retry_after_s=wait)
+            return from_status(exc.status_code, _said_by(exc), exchange, kind=str(exc.code or ""), retry_after_s=wait)
         case openai.APIResponseValidationError():
             return broken(exchange, "it does not have the form of an answer")
         case openai.APIError():  # an error object inside a stream
-            status = int(exc.code) if exc.code and exc.code.isdigit() else None
-            return from_status(status, exc.message, exchange, kind=exc.code or exc.type or "server_error")
+            code = str(exc.code or "")  # a number from some servers
+            kind = code or exc.type or "server_error"
+            return from_status(int(code) if code.isdigit() else None, exc.message, exchange, kind=kind)
         case openai.OpenAIError():
             return broken(exchange, redacted(f"{type(exc).__name__}: {exc}", exchange.secret))
         case _:
