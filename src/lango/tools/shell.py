@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from lango.tools.sandbox import ENVIRONMENT, find_sandbox
 from lango.tools.tool import Tool, ToolError, tool
 from lango.tools.workspace import Workspace
 
 SandboxChoice = Literal["bubblewrap", "none"]
+_GRACE_S = 2.0
+"""How long killed processes may take to let go of their pipes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ def _limited(limits: ShellLimits, *, processes: bool) -> str:
 
 
 async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLimits) -> dict[str, Any]:
-    process = await asyncio.create_subprocess_exec(
+    transport, command = await asyncio.get_running_loop().subprocess_exec(
+        lambda: _Command(limits),
         *argv,
         cwd=folder,
         # bubblewrap itself gets no more either: what it was given can be read in /proc/1/environ inside
@@ -98,31 +102,53 @@ async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLim
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    out, err = _Output(limits), _Output(limits)
-    excess, gone = "", False
+    pid = transport.get_pid()
+    watcher = asyncio.ensure_future(_watch(pid, limits))
+    excess = ""
     try:
-        async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
-            readers = [group.create_task(out.read(process.stdout)), group.create_task(err.read(process.stderr))]
-            watcher = group.create_task(_watch(process.pid, limits))
-            ended = group.create_task(process.wait())
-            await asyncio.wait({watcher, ended}, return_when=asyncio.FIRST_COMPLETED)
+        async with asyncio.timeout(timeout_s):
+            await asyncio.wait({watcher, command.exited}, return_when=asyncio.FIRST_COMPLETED)
             excess = watcher.result() if watcher.done() else ""
-            watcher.cancel()
-            _kill(process.pid)  # also what the command left behind: it would hold the pipes open
-            await asyncio.wait({ended, *readers})
-            gone = True
     except TimeoutError:
         excess = f"it ran for more than {timeout_s:g} s"
     finally:
-        if not gone:
-            _kill(process.pid)
-        await asyncio.shield(process.wait())
-    told: dict[str, Any] = {"exit_code": process.returncode, "stdout": out.text(), "stderr": err.text()}
+        watcher.cancel()
+        _kill(pid)  # also what the command left behind: it would go on, and hold the pipes open
+        await asyncio.wait({command.closed}, timeout=_GRACE_S)
+        transport.close()
+    told: dict[str, Any] = {
+        "exit_code": transport.get_returncode(),
+        "stdout": command.streams[1].text(),
+        "stderr": command.streams[2].text(),
+    }
     if excess:
         raise ToolError(f"the command was killed: {excess}", **told)
     return told
+
+
+class _Command(asyncio.SubprocessProtocol):
+    """A process and what it writes. asyncio's own `wait` also waits for the pipes, which its children may hold."""
+
+    def __init__(self, limits: ShellLimits) -> None:
+        loop = asyncio.get_running_loop()
+        self.streams = {1: _Output(limits), 2: _Output(limits)}
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    @override
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.streams[fd].take(data)
+
+    @override
+    def process_exited(self) -> None:
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The process has ended and its pipes are closed."""
+        if not self.closed.done():
+            self.closed.set_result(None)
 
 
 def _kill(pid: int) -> None:
@@ -167,15 +193,14 @@ class _Output:
     tail: bytearray = field(default_factory=bytearray)
     total: int = 0
 
-    async def read(self, stream: asyncio.StreamReader) -> None:
-        """Read to the end, so that the command never waits for us."""
-        while piece := await stream.read(65_536):
-            self.total += len(piece)
-            room = self.limits.head_bytes - len(self.head)
-            self.head += piece[:room]
-            self.tail += piece[room:]
-            if len(self.tail) > 2 * self.limits.tail_bytes + 65_536:
-                del self.tail[: -self.limits.tail_bytes]
+    def take(self, piece: bytes) -> None:
+        """Take what came, at once, so that the command never waits for us."""
+        self.total += len(piece)
+        room = self.limits.head_bytes - len(self.head)
+        self.head += piece[:room]
+        self.tail += piece[room:]
+        if len(self.tail) > 4 * self.limits.tail_bytes:
+            del self.tail[: -self.limits.tail_bytes]
 
     def text(self) -> str:
         """Return what was kept, with a mark where something is missing."""
