@@ -163,7 +163,13 @@ def _translated(driver: Any, place: str) -> Generator[None]:
         yield
     except (LangoError, Undo):
         raise
-    except (driver.PostgresError, driver.InterfaceError, OSError, TimeoutError) as error:
+    except (
+        driver.PostgresError,
+        driver.InterfaceError,
+        driver.InternalClientError,  # the driver's own state, when the server goes away between two of its steps
+        OSError,
+        TimeoutError,
+    ) as error:
         raise _translate(driver, error, place) from error
 
 
@@ -189,6 +195,7 @@ def _translate(driver: Any, error: Exception, place: str) -> StoreError:
             | driver.SerializationError()
             | driver.DeadlockDetectedError()
             | driver.InterfaceError()
+            | driver.InternalClientError()
             | OSError()
             | TimeoutError()
         ):
