@@ -1,0 +1,159 @@
+"""Files of every released schema open with all they hold; what is not ours, or newer than us, is left as it is."""
+
+import hashlib
+import importlib
+import json
+import re
+import shutil
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from google.adk.events import Event
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.genai import types
+
+from lango.adk.sessions import SqlSessionService
+from lango.errors import SchemaError
+from lango.store import Store
+from lango.store.database import migrate, migrations
+from tests.e2e.workers import Worker
+from tests.frozen.make import APP, FOLDER, USER, as_json
+
+NEWEST = migrations()[-1][0]
+FROZEN = sorted(FOLDER.glob("schema_*.db"))
+
+
+@pytest.fixture(params=FROZEN, ids=[file.stem for file in FROZEN])
+def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of a frozen file, with what must be read from it beside it."""
+    for source in (request.param, request.param.with_suffix(".json")):
+        shutil.copy(source, tmp_path)
+    return tmp_path / request.param.name
+
+
+async def read(path: Path, *, write: bool = False) -> dict[str, object]:
+    async with SqlSessionService(f"sqlite:///{path}") as service:
+        session = await service.get_session(app_name=APP, user_id=USER, session_id="one of everything")
+        assert session
+        shown = as_json(session)
+        assert len((await service.list_sessions(app_name=APP)).sessions) == 2
+        if write:
+            content = types.Content(role="user", parts=[types.Part(text="still here")])
+            await service.append_event(session, Event(author="user", content=content))
+            window = SqlSessionService("", store=service.store, budget_tokens=1_000)
+            again = await window.get_session(app_name=APP, user_id=USER, session_id=session.id)
+            assert again
+            assert again.events[-1].content == content
+        assert await service.store.schema_version() == NEWEST
+    return shown
+
+
+def expected(path: Path) -> Any:
+    return json.loads(path.with_suffix(".json").read_text("utf-8"))
+
+
+async def test_a_file_of_an_earlier_schema_opens_with_all_its_events_and_state(frozen: Path) -> None:
+    assert await read(frozen, write=True) == expected(frozen)
+
+
+async def test_replayed_migrations_give_the_schema_of_a_new_file(frozen: Path, tmp_path: Path) -> None:
+    await read(frozen)
+    async with Store(f"sqlite:///{tmp_path}/new.db"):
+        pass
+    assert schema(frozen) == schema(tmp_path / "new.db")
+
+
+def schema(path: Path) -> dict[str, str]:
+    connection: Any = apsw.Connection(str(path))
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    connection.close()
+    return {name: re.sub(r"\s+", " ", sql) for name, sql in rows}
+
+
+@pytest.mark.parametrize("statements", range(2, 30, 3))
+async def test_a_kill_in_a_migration_leaves_the_file_as_it_was(frozen: Path, statements: int) -> None:
+    worker = Worker(migrate_halfway, str(frozen), statements)
+    worker.recv()
+    worker.kill()
+    assert await read(frozen) == expected(frozen)
+
+
+def migrate_halfway(pipe: Connection, path: str, statements: int) -> None:
+    """Run some statements of what is to be migrated, say so, and wait to be killed."""
+    connection: Any = apsw.Connection(path)
+    connection.execute("PRAGMA cache_size = 1")  # so that pages reach the disk before there is a commit
+    connection.execute("BEGIN IMMEDIATE")
+    operation = migrate(path, "sqlite")
+    sql, values = next(operation)
+    try:
+        for _ in range(statements):
+            sql, values = operation.send(connection.execute(sql, values).fetchall())
+    except StopIteration:
+        pass  # all of it, and no commit
+    pipe.send("halfway")
+    pipe.recv()
+
+
+async def test_a_database_of_a_newer_version_is_refused_with_a_sentence(store_url: str) -> None:
+    async with Store(store_url):
+        pass
+    await set_version(store_url, NEWEST + 7)
+    before = digest(store_url)
+    with pytest.raises(SchemaError, match=rf"made by a newer Lango \(schema {NEWEST + 7}, this one knows {NEWEST}\)"):
+        async with Store(store_url):
+            pass
+    assert digest(store_url) == before
+    await set_version(store_url, NEWEST)
+    async with Store(store_url) as store:
+        assert await store.schema_version() == NEWEST
+
+
+async def set_version(url: str, version: int) -> None:
+    sql = f"UPDATE lango_schema SET version = {version} WHERE version = (SELECT MAX(version) FROM lango_schema)"
+    if url.startswith("sqlite"):
+        connection: Any = apsw.Connection(url.removeprefix("sqlite:///"))
+        connection.execute(sql)
+        connection.close()
+    else:
+        address, _, schema = url.partition("&schema=")
+        driver: Any = importlib.import_module("asyncpg")  # it ships no types
+        connection = await driver.connect(address, server_settings={"search_path": schema})
+        await connection.execute(sql)
+        await connection.close()
+
+
+def digest(url: str) -> str:
+    """The bytes of the file, and what stands beside it."""
+    if not url.startswith("sqlite"):
+        return ""
+    path = Path(url.removeprefix("sqlite:///"))
+    names = sorted(file.name for file in path.parent.iterdir())
+    return hashlib.sha256(path.read_bytes()).hexdigest() + " ".join(names)
+
+
+async def test_the_database_of_another_program_is_refused_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "adk.db"
+    theirs = SqliteSessionService(str(path))
+    await theirs.create_session(app_name="app", user_id="user", session_id="s")
+    await theirs.close()
+    url = f"sqlite:///{path}"
+    before = digest(url)
+    for _ in range(2):
+        with pytest.raises(SchemaError, match=r"adk\.db is the database of another program: name another file"):
+            async with Store(url):
+                pass
+    assert digest(url) == before
+
+
+async def test_a_file_that_is_no_database_is_refused_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    path.write_text("this is no database\n" * 1_000)
+    url = f"sqlite:///{path}"
+    before = digest(url)
+    with pytest.raises(SchemaError, match=r"notes\.db is not a SQLite database: name another file"):
+        async with Store(url):
+            pass
+    assert digest(url) == before

@@ -1,0 +1,123 @@
+"""Make the frozen file of a schema: `python -m tests.frozen.make 1`. Done once, when that schema is released.
+
+The file is never made again: what it holds is what users' files of that version hold. Beside it, in JSON, stands what
+must be read from it.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from unittest import mock
+
+from google.adk.events import Event, EventActions
+from google.adk.events.event_actions import EventCompaction
+from google.genai import types
+
+from lango.adk.sessions import SqlSessionService
+from lango.store import database
+
+FOLDER = Path(__file__).parent
+APP, USER = "frozen app", "Ada"
+
+
+def events() -> list[Event]:
+    """One of everything that a session may hold."""
+    call = types.FunctionCall(id="c1", name="look_up", args={"word": "naïve", "depth": 2, "ratio": 0.1})
+    second = types.FunctionCall(id="c2", name="look_up", args={})
+    usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=12, candidates_token_count=34)
+    contents: list[tuple[str, types.Content | None, dict[str, object]]] = [
+        ("user", types.Content(role="user", parts=[types.Part(text="Hello, 漢字 and 😀")]), {}),
+        (
+            "helper",
+            types.Content(
+                role="model",
+                parts=[
+                    types.Part(text="let me think", thought=True),
+                    types.Part(text="One moment."),
+                    types.Part(function_call=call, thought_signature=b"\xff\x00sig"),
+                    types.Part(function_call=second),
+                ],
+            ),
+            {"usage_metadata": usage, "finish_reason": types.FinishReason.STOP, "long_running_tool_ids": {"c2"}},
+        ),
+        (
+            "helper",
+            types.Content(
+                role="function",
+                parts=[
+                    types.Part(
+                        function_response=types.FunctionResponse(id="c1", name="look_up", response={"found": [1, None]})
+                    )
+                ],
+            ),
+            {"actions": EventActions(state_delta={"words": {"naïve": 1}, "user:lang": "fr", "app:count": 1})},
+        ),
+        ("helper", None, {"actions": EventActions(state_delta={"only": "state", "gone": None})}),
+        ("helper", types.Content(role="model", parts=[types.Part(text="It means innocent.")]), {"branch": "a.b"}),
+        (
+            "user",
+            types.Content(
+                role="user",
+                parts=[
+                    types.Part(text="nul \0 and half \ud800 a character"),
+                    types.Part(inline_data=types.Blob(data=b"\x89PNG\x00", mime_type="image/png")),
+                ],
+            ),
+            {"custom_metadata": {"from": "a test"}},
+        ),
+        ("helper", None, {"error_code": "SAFETY", "error_message": "blocked"}),
+        (
+            "helper",
+            None,
+            {
+                "actions": EventActions(
+                    compaction=EventCompaction(
+                        start_timestamp=1.0,
+                        end_timestamp=2.0,
+                        compacted_content=types.Content(role="model", parts=[types.Part(text="so far")]),
+                    )
+                )
+            },
+        ),
+    ]
+    return [
+        Event.model_validate(
+            {"id": f"event-{n}", "invocation_id": f"e-{n // 3}", "author": author, "timestamp": 1_700_000_000.5 + n}
+            | {"content": content}
+            | fields
+        )
+        for n, (author, content, fields) in enumerate(contents)
+    ]
+
+
+def as_json(session: object) -> dict[str, object]:
+    """What a session shows, as JSON that holds every byte of it."""
+    shown = [event.model_dump(exclude_defaults=True, exclude_none=True) for event in getattr(session, "events", [])]
+    return {
+        "state": getattr(session, "state", None),
+        "events": json.loads(json.dumps(shown, default=repr, sort_keys=True)),
+    }
+
+
+async def make(number: int) -> None:
+    """Write the file with a store that knows no later schema, and read it back."""
+    path = FOLDER / f"schema_{number}.db"
+    if path.exists():
+        raise SystemExit(f"{path.name} is frozen")
+    known = [one for one in database.migrations() if one[0] <= number]
+    with mock.patch.object(database, "migrations", return_value=known):
+        async with SqlSessionService(f"sqlite:///{path}") as service:
+            session = await service.create_session(
+                app_name=APP, user_id=USER, session_id="one of everything", state={"began": True, "user:name": "Ada"}
+            )
+            for event in events():
+                await service.append_event(session, event)
+            await service.create_session(app_name=APP, user_id="Bob", session_id="empty")
+            loaded = await service.get_session(app_name=APP, user_id=USER, session_id=session.id)
+    expected = json.dumps(as_json(loaded), indent=1, sort_keys=True, ensure_ascii=True)
+    path.with_suffix(".json").write_text(expected + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    asyncio.run(make(int(sys.argv[1])))
