@@ -1,0 +1,232 @@
+"""`AdkTool` under ADK's real Runner: T1, T2, T3 as users of their own Runner get them."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.agents.run_config import RunConfig
+from google.adk.events import Event
+from google.adk.flows.llm_flows.functions import REQUEST_CONFIRMATION_FUNCTION_CALL_NAME
+from google.adk.runners import Runner
+from google.adk.sessions import InMemorySessionService
+from google.genai import types
+from pydantic import BaseModel
+
+from lango.adk import AdkTool, ProviderLlm, SqlSessionService
+from lango.messages import ToolCall
+from lango.testing import ScriptedProvider
+from lango.tools import Tool, ToolContext, ToolOutcome, tool
+
+
+class Place(BaseModel):
+    city: str
+    country: str = "DE"
+
+
+@tool
+async def weather(place: Place, context: ToolContext) -> dict[str, Any]:
+    """Tell the weather."""
+    return {"city": place.city, "country": place.country, "asked_by": context.user_id, "state": context.state["unit"]}
+
+
+class Chat:
+    """One session with one agent, in ADK's own Runner."""
+
+    def __init__(self, provider: ScriptedProvider, *tools: Any, service: Any = None) -> None:
+        self.service = service or InMemorySessionService()
+        agent = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=list(tools))
+        self.runner = Runner(app_name="app", agent=agent, session_service=self.service)
+        self.session_id = ""
+
+    async def send(self, *parts: types.Part) -> list[Event]:
+        if not self.session_id:
+            created = await self.service.create_session(app_name="app", user_id="alice", state={"unit": "C"})
+            self.session_id = created.id
+        events = self.runner.run_async(
+            user_id="alice",
+            session_id=self.session_id,
+            new_message=types.Content(role="user", parts=list(parts)),
+            run_config=RunConfig(),
+        )
+        return [event async for event in events]
+
+    async def say(self, text: str) -> list[Event]:
+        return await self.send(types.Part(text=text))
+
+
+def results(provider: ScriptedProvider) -> dict[str, Mapping[str, Any]]:
+    """Return the results that the model was sent last, by the id of their call."""
+    last = provider.requests[-1].messages[-1]
+    return {call.id: call.output for call in last.tool_calls if call.output is not None}
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_t1_a_call_reaches_the_handler_and_its_result_the_model(stored: bool, sqlite_url: str) -> None:
+    provider = ScriptedProvider([ToolCall("c1", "weather", {"place": {"city": "Bonn"}}), "Sunny."])
+    service = SqlSessionService(sqlite_url) if stored else None
+    chat = Chat(provider, AdkTool(weather), service=service)
+    events = await chat.say("How is it in Bonn?")
+    assert events[-1].is_final_response()
+    [spec] = provider.requests[0].tools
+    assert (spec.name, spec.description, dict(spec.parameters)) == ("weather", "Tell the weather.", weather.schema)
+    assert results(provider) == {"c1": {"city": "Bonn", "country": "DE", "asked_by": "alice", "state": "C"}}
+    if service:
+        await service.close()
+
+
+async def test_t1_a_tool_by_json_schema() -> None:
+    schema = {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}
+    provider = ScriptedProvider([ToolCall("c1", "exec", {"cmd": "ls"}), "done"])
+    await Chat(provider, AdkTool(Tool("exec", "Run.", schema, lambda cmd: f"ran {cmd}"))).say("go")  # pyright: ignore
+    assert results(provider) == {"c1": {"result": "ran ls"}}
+
+
+async def test_t2_whatever_the_handlers_do_the_turn_goes_on() -> None:
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    def fails() -> None:
+        raise ValueError("no such city")
+
+    tools = [
+        AdkTool(Tool("hangs", "", {}, hangs, timeout_s=0.05)),
+        AdkTool(Tool("fails", "", {}, fails)),
+        AdkTool(Tool("bytes", "", {}, lambda: b"\0\xff")),
+        AdkTool(Tool("huge", "", {}, lambda: "x" * 5_000_000), how_to_read="read it with read_result {call_id}"),
+        AdkTool(Tool("odd", "", {}, lambda: "a\0b\ud800")),
+        AdkTool(weather),
+    ]
+    calls = [ToolCall(f"c{n}", one.name, {}) for n, one in enumerate(tools)]
+    provider = ScriptedProvider([calls, "I know what went wrong."])
+    events = await Chat(provider, *tools).say("go")
+    assert events[-1].is_final_response()
+    told = results(provider)
+    assert "timed out after 0.05 s" in told["c0"]["error"]
+    assert told["c1"] == {"error": "ValueError: no such city"}
+    assert "is bytes" in told["c2"]["error"]
+    assert "left out; read it with read_result c3" in told["c3"]["result"]
+    assert told["c4"] == {"result": "a\ufffdb\ufffd"}
+    assert "place: Field required" in told["c5"]["error"]
+
+
+async def test_the_gate_and_the_hooks_stand_around_the_handler() -> None:
+    log: list[Any] = []
+
+    def send(to: str) -> str:
+        log.append(("ran", to))
+        return "sent"
+
+    async def gate(tool: Tool, arguments: Mapping[str, Any], call_id: str, context: Any) -> dict[str, Any] | None:
+        log.append(("gate", tool.name, dict(arguments), call_id, context.function_call_id))
+        dict(arguments)["to"] = "nobody"
+        return {"error": "denied by policy"} if arguments["to"] == "eve" else None
+
+    async def on_start(call_id: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
+        log.append(("start", call_id, tool.name, dict(arguments)))
+
+    async def on_end(call_id: str, outcome: ToolOutcome) -> None:
+        log.append(("end", call_id, outcome.result, outcome.ok))
+
+    dangerous = tool(level="dangerous")(send)
+    provider = ScriptedProvider(
+        [ToolCall("c1", "send", {"to": "bob"}), ToolCall("c2", "send", {"to": "eve"}), ToolCall("c3", "send", {}), "ok"]
+    )
+    await Chat(provider, AdkTool(dangerous, gate=gate, on_start=on_start, on_end=on_end)).say("go")
+    assert log == [
+        ("gate", "send", {"to": "bob"}, "c1", "c1"),
+        ("start", "c1", "send", {"to": "bob"}),
+        ("ran", "bob"),
+        ("end", "c1", {"result": "sent"}, True),
+        ("gate", "send", {"to": "eve"}, "c2", "c2"),
+    ]
+    assert "to: Field required" in results(provider)["c3"]["error"]
+
+
+async def test_attack_9_a_gate_cannot_change_what_runs_by_accident() -> None:
+    ran: list[Any] = []
+
+    async def gate(tool: Tool, arguments: Any, call_id: str, context: Any) -> None:
+        del tool, call_id, context
+        arguments["names"].append("eve")
+
+    @tool
+    def send(names: list[str]) -> None:
+        """Send."""
+        ran.append(names)
+
+    await Chat(ScriptedProvider([ToolCall("c1", "send", {"names": ["bob"]}), "ok"]), AdkTool(send, gate=gate)).say("go")
+    assert ran == [["bob"]]
+
+
+async def test_a_gate_that_fails_lets_nothing_run() -> None:
+    ran: list[bool] = []
+
+    async def gate(*_: Any) -> None:
+        raise ConnectionError("the store is away")
+
+    chat = Chat(
+        ScriptedProvider([ToolCall("c1", "it", {}), "never"]),
+        AdkTool(Tool("it", "", {}, lambda: ran.append(True)), gate=gate),
+    )
+    with pytest.raises(ConnectionError):
+        await chat.say("go")
+    assert ran == []
+
+
+@pytest.mark.parametrize("yes", [True, False])
+async def test_t3_without_a_gate_a_dangerous_tool_asks_through_adk(yes: bool) -> None:
+    ran: list[str] = []
+
+    @tool(level="dangerous")
+    def delete(path: str) -> str:
+        """Delete."""
+        ran.append(path)
+        return "deleted"
+
+    provider = ScriptedProvider([ToolCall("c1", "delete", {"path": "a"}), "All done."])
+    chat = Chat(provider, AdkTool(delete))
+    events = await chat.say("delete a")
+    assert ran == []
+    [asked] = [
+        call
+        for event in events
+        for call in event.get_function_calls()
+        if call.name == REQUEST_CONFIRMATION_FUNCTION_CALL_NAME
+    ]
+    assert asked.args is not None
+    assert asked.args["originalFunctionCall"]["args"] == {"path": "a"}
+    answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"confirmed": yes})
+    await chat.send(types.Part(function_response=answer))
+    assert ran == (["a"] if yes else [])
+
+
+async def test_a8_a_cancel_reaches_the_handler_and_leaves_no_end() -> None:
+    started, stopped = asyncio.Event(), asyncio.Event()
+    log: list[str] = []
+
+    async def works() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async def on_start(call_id: str, *_: Any) -> None:
+        log.append(f"start {call_id}")
+
+    async def on_end(call_id: str, outcome: ToolOutcome) -> None:
+        log.append(f"end {call_id} {outcome.ok}")
+
+    chat = Chat(
+        ScriptedProvider([ToolCall("c1", "works", {}), "never"]),
+        AdkTool(Tool("works", "", {}, works), on_start=on_start, on_end=on_end),
+    )
+    turn = asyncio.ensure_future(chat.say("go"))
+    await started.wait()
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    assert stopped.is_set()
+    assert log == ["start c1"]

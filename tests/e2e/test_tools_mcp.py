@@ -1,0 +1,182 @@
+"""MCP servers, real ones in their own process, through ADK's toolset."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.agents.run_config import RunConfig
+from google.adk.runners import Runner
+from google.adk.sessions import InMemorySessionService
+from google.adk.tools.mcp_tool import McpToolset
+from google.genai import types
+
+from lango.adk import AdkTool, ProviderLlm
+from lango.adk.mcp import mcp_toolsets
+from lango.config import McpSettings
+from lango.errors import ConfigError
+from lango.messages import ToolCall
+from lango.testing import ScriptedProvider
+from lango.tools import Tool
+
+SERVER = '''
+import os, sys
+try:
+    from mcp.server.mcpserver import MCPServer
+except ImportError:  # 1.x
+    from mcp.server.fastmcp import FastMCP as MCPServer
+
+server = MCPServer("test")
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+@server.tool()
+def variables() -> list[str]:
+    """Tell the names of the environment."""
+    return sorted(os.environ)
+
+@server.tool()
+def fails() -> str:
+    """Fail."""
+    raise ValueError("the server's own trouble")
+
+if len(sys.argv) > 1:
+    import uvicorn
+    uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
+else:
+    server.run()
+'''
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "server.py"
+    path.write_text(SERVER)
+    return path
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[list[McpToolset]]:
+    toolsets: list[McpToolset] = []
+    yield toolsets
+    for toolset in toolsets:
+        await toolset.close()
+
+
+async def let_it(tool: Tool, arguments: Mapping[str, Any], call_id: str, context: Any) -> None:
+    """Approve everything."""
+
+
+def approved(tool: Tool) -> AdkTool:
+    return AdkTool(tool, gate=let_it)
+
+
+async def ask(toolset: McpToolset, *calls: ToolCall) -> dict[str, Any]:
+    """Let a scripted model call tools in ADK's Runner; return what it was told."""
+    provider = ScriptedProvider([list(calls), "done"])
+    agent = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[toolset])
+    service = InMemorySessionService()
+    session = await service.create_session(app_name="app", user_id="u")
+    runner = Runner(app_name="app", agent=agent, session_service=service)
+    message = types.Content(role="user", parts=[types.Part(text="go")])
+    run = runner.run_async(user_id="u", session_id=session.id, new_message=message, run_config=RunConfig())
+    async for _ in run:
+        pass
+    return {call.id: call.output for call in provider.requests[-1].messages[-1].tool_calls}
+
+
+async def test_a_stdio_server_its_filter_and_its_environment(
+    script: Path, opened: list[McpToolset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", "canary")
+    server = McpSettings(
+        command=sys.executable, args=[str(script)], env={"GIVEN": "1"}, tools=["add", "variables", "fails"]
+    )
+    [toolset] = mcp_toolsets({"test": server}, wrap=approved)
+    opened.append(toolset)
+    told = await ask(
+        toolset,
+        ToolCall("c1", "add", {"a": 2, "b": 3}),
+        ToolCall("c2", "variables", {}),
+        ToolCall("c3", "add", {"a": "two"}),
+        ToolCall("c4", "fails", {}),
+    )
+    assert "5" in str(told["c1"])
+    assert "GIVEN" in str(told["c2"])
+    assert "GOOGLE_API_KEY" not in str(told["c2"])
+    assert "not run" in told["c3"]["error"]
+    assert "Error executing tool fails" in told["c4"]["error"]
+
+
+async def test_only_the_tools_that_were_named_and_they_ask_first(script: Path, opened: list[McpToolset]) -> None:
+    [toolset] = mcp_toolsets({"test": McpSettings(command=sys.executable, args=[str(script)], tools=["add"])})
+    opened.append(toolset)
+    [tool] = await toolset.get_tools()
+    assert isinstance(tool, AdkTool)
+    assert (tool.name, tool.tool.level, tool.tool.effect) == ("add", "dangerous", "once")
+    assert tool.tool.schema["properties"].keys() == {"a", "b"}
+    assert await toolset.get_tools() == [tool]
+
+
+async def test_an_http_server(script: Path, opened: list[McpToolset]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(sys.executable, str(script), str(port))
+    try:
+        for _ in range(1000):
+            with suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                break
+            await asyncio.sleep(0.02)
+        [toolset] = mcp_toolsets({"far": McpSettings(url=f"http://127.0.0.1:{port}/mcp", tools=["add"])}, wrap=approved)
+        opened.append(toolset)
+        assert "5" in str((await ask(toolset, ToolCall("c1", "add", {"a": 2, "b": 3})))["c1"])
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_a_server_that_does_not_start_is_named(opened: list[McpToolset]) -> None:
+    [toolset] = mcp_toolsets({"gone": McpSettings(command="/nowhere/at/all")}, timeout_s=5)
+    opened.append(toolset)
+    with pytest.raises(ConfigError, match=r"\[mcp\.gone\]"):
+        await toolset.get_tools()
+
+
+@pytest.mark.parametrize("server", [McpSettings(), McpSettings(command="x", url="http://y")])
+def test_a_server_is_a_command_or_an_address(server: McpSettings) -> None:
+    with pytest.raises(ConfigError, match="a command or a url"):
+        mcp_toolsets({"both": server})
+
+
+def test_a_missing_package_is_told_with_the_way_to_get_it() -> None:
+    program = """
+import importlib.util as util
+real = util.find_spec
+util.find_spec = lambda name, *rest: None if name == "mcp" else real(name, *rest)
+from lango.errors import MissingDependency
+try:
+    import lango.adk.mcp
+except MissingDependency as error:
+    print(error)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ),
+    )
+    assert ran.stdout.strip() == 'MCP servers need another package: pip install "lango-adk[mcp]"', ran.stderr

@@ -1,0 +1,68 @@
+"""The built-in tools by name, and the ones that need no more than a clock or a reader."""
+
+from pathlib import Path
+
+import pytest
+
+from lango.config import Settings, ToolSettings
+from lango.errors import ConfigError
+from lango.tools import BUILTIN_NAMES, builtin_tools, decide, read_result_tool, run_tool
+from lango.tools.clock import current_time
+
+
+def test_t3_every_builtin_has_a_level_and_an_effect(tmp_path: Path) -> None:
+    settings = ToolSettings(enabled=list(BUILTIN_NAMES), workspace=str(tmp_path))
+    tools = builtin_tools(settings)
+    assert {tool.name: (tool.level, tool.effect, decide(tool, settings)) for tool in tools} == {
+        "read_file": ("safe", "none", "run"),
+        "list_files": ("safe", "none", "run"),
+        "search_files": ("safe", "none", "run"),
+        "write_file": ("write", "idempotent", "ask"),
+        "edit_file": ("write", "once", "ask"),
+        "shell": ("dangerous", "once", "ask"),
+        "web_fetch": ("dangerous", "idempotent", "ask"),
+        "current_time": ("safe", "none", "run"),
+    }
+    assert all(tool.description and tool.schema["type"] == "object" for tool in tools)
+
+
+def test_only_what_is_enabled_is_there() -> None:
+    assert builtin_tools(Settings().tools) == []
+    twice = ToolSettings(enabled=["current_time", "current_time"], workspace="/nowhere")
+    assert [tool.name for tool in builtin_tools(twice)] == ["current_time"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (ToolSettings(enabled=["shel"]), "there is no tool shel; there are read_file, "),
+        (ToolSettings(enabled=["shell"], workspace="/nowhere/at/all"), "is not a folder"),
+    ],
+)
+def test_a_wrong_setting_is_told(settings: ToolSettings, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        builtin_tools(settings)
+
+
+async def test_current_time() -> None:
+    outcome = await run_tool(current_time, {"timezone": "Asia/Tokyo"})
+    assert outcome.result["time"].endswith("+09:00")
+    assert (await run_tool(current_time, {})).result["time"].endswith("+00:00")
+    for wrong in ("Mars/Base", "../../etc/passwd", "/etc/localtime", "a\0"):
+        assert "no time zone" in (await run_tool(current_time, {"timezone": wrong})).result["error"]
+
+
+async def test_a_clipped_result_is_read_in_pieces() -> None:
+    kept = {"c1": "0123456789" * 5000}
+
+    async def read(call_id: str, offset: int, limit: int) -> str | None:
+        return kept[call_id][offset : offset + limit] if call_id in kept else None
+
+    [tool] = builtin_tools(ToolSettings(), read_result=read)
+    assert (tool.name, tool.level) == ("read_result", "safe")
+    outcome = await run_tool(tool, {"call_id": "c1", "offset": 3, "limit": 4})
+    assert outcome.result == {"offset": 3, "characters": 4, "text": "3456"}
+    outcome = await run_tool(tool, {"call_id": "c1"})
+    assert (outcome.result["characters"], outcome.whole) == (20_000, None)
+    assert not (await run_tool(tool, {"call_id": "c2"})).ok
+    assert not (await run_tool(read_result_tool(read), {"call_id": "c1", "offset": -1})).ok
