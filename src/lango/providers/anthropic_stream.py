@@ -141,7 +141,7 @@ class MessagesReader:
 
 
 def _refusal(details: Any) -> str:
-    said: Any = details if isinstance(details, dict) else vars(details) if details else {}
+    said = cast("Json", details if isinstance(details, dict) else vars(details) if details else {})
     return str(said.get("explanation") or said.get("category") or "")
 
 
