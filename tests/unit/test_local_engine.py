@@ -99,6 +99,16 @@ async def test_a_request_that_was_cancelled_in_the_queue_never_runs(engine: Engi
     assert server.said == 21
 
 
+async def test_a_request_that_waits_for_others_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "_QUEUE_SIGN_S", 0.01)
+    first = asyncio.create_task(numbers(engine, 40))
+    await asyncio.sleep(0.01)
+    chunks = [chunk async for chunk in engine.chat({"to": 2})]
+    assert await first == list(range(40))
+    assert chunks[0] == {}
+    assert [chunk for chunk in chunks if chunk] == [{"number": 0}, {"number": 1}]
+
+
 async def test_an_error_of_the_native_server_is_raised_where_the_request_waits() -> None:
     loads = 0
 

@@ -129,6 +129,7 @@ async def test_text_thoughts_calls_usage_and_the_end() -> None:
     deltas, spent = await deltas_of(
         said(role="assistant", content=None),
         {"prompt_progress": {"total": 3}, **said()},
+        {},
         said(reasoning_content="hm"),
         said(content="Hi"),
         said(tool_calls=[call, {"index": 1, "function": {"arguments": "}"}}]),
@@ -139,6 +140,8 @@ async def test_text_thoughts_calls_usage_and_the_end() -> None:
         },
     )
     assert deltas == [
+        UsageDelta(3),
+        UsageDelta(),
         ThoughtDelta("hm"),
         TextDelta("Hi"),
         CallDelta(1, "x", "f", "{"),

@@ -32,11 +32,17 @@ class Spent:
 
 
 async def decode(chunks: AsyncIterator[Mapping[str, Any]], spent: Spent, model: str) -> AsyncGenerator[Delta]:
-    """Turn one completion's chunks into deltas, `Finish` last; the usage is counted, not sent."""
+    """Turn one completion's chunks into deltas, `Finish` last; the usage is counted, not sent.
+
+    While the model waits for its turn or reads the prompt, which may take minutes, a `UsageDelta` says that it lives.
+    """
     finish: Finish | None = None
     async for chunk in chunks:
         if "error" in chunk:
             raise failure(chunk["error"])
+        if not chunk or "prompt_progress" in chunk:
+            progress: Mapping[str, Any] = chunk.get("prompt_progress", {})
+            yield UsageDelta(input_tokens=progress.get("total"))
         for choice in chunk.get("choices") or ():
             for delta in _deltas(choice.get("delta") or {}):
                 yield delta

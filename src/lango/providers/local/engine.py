@@ -27,6 +27,8 @@ _BATCH_TOKENS = 64
 """Prompt tokens between two callbacks: large enough for full speed, small enough to cancel within a second or two."""
 _PROMPT_CACHE_MIB = 256
 """Prompts of other sessions that are kept, so that two that take turns do not start anew each time."""
+_QUEUE_SIGN_S = 20.0
+"""How often a request that waits for its turn says so: whoever reads it would take silence for a failure."""
 _EXIT_WAIT_S = 10.0
 
 
@@ -43,9 +45,18 @@ class _Job:
 
     def __init__(self, body: Chunk | None) -> None:
         self.body = body
+        self.started = False
         self.stopped = threading.Event()
         self.chunks: asyncio.Queue[Chunk | Exception | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
+
+    async def get(self) -> Chunk | Exception | None:
+        """Wait for the next chunk; an empty one says that others are still being served."""
+        try:
+            async with asyncio.timeout(None if self.started else _QUEUE_SIGN_S):
+                return await self.chunks.get()
+        except TimeoutError:
+            return {}
 
     def put(self, item: Chunk | Exception | None) -> bool:
         """Hand something to the waiting loop; True says that nobody wants more."""
@@ -83,7 +94,7 @@ class Engine:
         job = _Job(body)
         self._jobs.put(job)
         try:
-            while (item := await job.chunks.get()) is not None:
+            while (item := await job.get()) is not None:
                 if isinstance(item, Exception):
                     raise item
                 yield item
@@ -103,6 +114,7 @@ class Engine:
             if job.stopped.is_set():
                 continue
             self._running = job
+            job.started = True
             try:
                 self._server = self._server or self._load()
                 if job.body is not None:
