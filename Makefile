@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup run chat test bench check dist format clean
+.PHONY: help setup weights run chat model test bench check dist format clean
 
 PYTHON ?= python3
 TOOLS := .tools
@@ -20,11 +20,17 @@ $(UV):
 setup: $(UV)
 	@$(UV) sync --frozen --quiet
 
-run: setup  ## start the agent
-	@$(LANGO)
+# a small model, so that there is an answer without a key; kept in the user's cache folder
+weights: setup
+	@LANGO_UV=$(abspath $(UV)) $(LANGO) models pull smollm2 > /dev/null
 
-chat: setup  ## the same agent in the terminal
-	@$(LANGO)
+run: chat  ## start the agent
+
+chat: weights  ## the agent in the terminal
+	@$(LANGO) chat
+
+model: setup  ## bring the small model that calls tools (1.1 GB)
+	@LANGO_UV=$(abspath $(UV)) $(LANGO) models pull qwen2.5-coder-1.5b
 
 test: setup check  ## every test
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal

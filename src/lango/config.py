@@ -61,8 +61,13 @@ class ProviderTable(Section):
     """`[providers.<name>]`: where a model's API is, and which variable holds its key."""
 
     type: str = ""
+    """The built-in provider that it is of; empty: the one of the same name."""
     api_key_env: str = ""
     base_url: str = ""
+    api: Literal["auto", "chat", "responses"] = "auto"
+    """Which of OpenAI's two APIs."""
+    options: dict[str, Any] = {}
+    """Added to every request, in the vendor's own words."""
 
 
 class StoreSettings(Section):

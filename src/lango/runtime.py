@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +40,11 @@ _TOOL_GRACE_S = 10.0
 class Runtime:
     """Runs the turns of one agent on one store. Made by `open_runtime`."""
 
-    def __init__(self, settings: Settings, store: Store, engine: AdkEngine, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, settings: Settings, store: Store, engine: AdkEngine) -> None:
         self._settings = settings
         self._store = store
         self._engine = engine
-        self._tasks = tasks
+        self._tasks: set[asyncio.Task[None]] = set()  # not a TaskGroup: it would wrap what the caller's own body raises
         self._owner = Owner()
         self._watch = Watch()
         self._running: dict[int, list[RunningTurn]] = {}
@@ -81,11 +81,17 @@ class Runtime:
         self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
     ) -> AsyncGenerator[TurnEvent, None]:
         """Answer a question for approval and follow what comes of it. The answer holds for the arguments shown."""
-        name = SessionId(self.app_name, user_id, session_id)
-        asked = await self._engine.answer_approval(name, call_id, approved=approved)
-        turn = await self._accept(name, asked, f"approval of {call_id}")
+        turn = await self.submit_approval(session_id, call_id, approved=approved, user_id=user_id)
         async for event in self._followed(turn):
             yield event
+
+    async def submit_approval(
+        self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
+    ) -> RunningTurn:
+        """Answer a question for approval in the background, as `submit` does."""
+        name = SessionId(self.app_name, user_id, session_id)
+        asked = await self._engine.answer_approval(name, call_id, approved=approved)
+        return await self._accept(name, asked, f"approval of {call_id}")
 
     async def cancel(self, session_id: str, *, user_id: str = "user") -> bool:
         """Stop the session's running turn, wherever it runs; what is stored stays. False: none runs."""
@@ -122,7 +128,7 @@ class Runtime:
         running = RunningTurn(session, turn)
         self._running.setdefault(session.key, []).append(running)
         running.tell(Accepted(running.next_id(), turn.turn, waiting=turn.status == "waiting"))
-        running.task = self._tasks.create_task(self._drive(running, asked))
+        running.task = self._spawn(self._drive(running, asked))
         return running
 
     async def _session(self, name: SessionId) -> SessionRecord:
@@ -214,7 +220,7 @@ class Runtime:
 
     async def _run(self, running: RunningTurn, asked: Asked) -> None:
         run = self._engine.begin(running.turn, running.next_id)
-        beat = self._tasks.create_task(self._beat(running))
+        beat = self._spawn(self._beat(running))
         outcome: Outcome = "failed"
         error: LangoError | None = None
         try:
@@ -307,13 +313,19 @@ class Runtime:
             raise TurnFailed(told.get("message", "the turn did not end well; send the message again"))
         running.tell(TurnDone(running.next_id(), running.turn.turn))
 
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Start a task that this runtime owns: `close` stops it and waits for it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
     async def close(self) -> None:
         """Stop what runs, and wait until every record is honest."""
-        tasks = [one.task for turns in self._running.values() for one in turns if one.task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
         self._owner.leave()
         await self._engine.close()
 
@@ -348,9 +360,9 @@ async def open_runtime(
         built_in = builtin_tools(settings.tools, read_result=read_clipped if some else None)
         engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
         await asyncio.to_thread(warm_up)
-        async with asyncio.TaskGroup() as tasks:
-            runtime = Runtime(settings, store, engine, tasks)
-            try:
-                yield runtime
-            finally:
-                await runtime.close()
+        await engine.load()
+        runtime = Runtime(settings, store, engine)
+        try:
+            yield runtime
+        finally:
+            await runtime.close()

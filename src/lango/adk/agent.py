@@ -33,6 +33,7 @@ class Models:
         self._provider = provider
         self._counter = TokenCounter()
         self._made: dict[str, ProviderLlm] = {}
+        self._resolved: list[tuple[Provider, str]] = []
 
     def named(self, model: str) -> ProviderLlm:
         """Return the model of a name. Raise what is missing for it: the key, the weights, the provider."""
@@ -62,19 +63,27 @@ class Models:
         if self._provider is not None:
             return self._provider, model.partition("/")[2] or model
         tables = {
-            name: ProviderSettings(type=table.type, api_key_env=table.api_key_env, base_url=table.base_url)
+            name: ProviderSettings(table.type, table.api_key_env, table.base_url, table.api, table.options)
             for name, table in self._settings.providers.items()
         }
         provider, name = resolve(model, tables, timeouts=self._timeouts)
         check: Callable[[str], None] | None = getattr(provider, "check", None)
         if check:
             check(name)
+        self._resolved.append((provider, name))
         return provider, name
 
     @property
     def _timeouts(self) -> Timeouts:
         agent = self._settings.agent
         return Timeouts(idle_s=agent.idle_timeout_s, total_s=agent.request_timeout_s)
+
+    async def load(self) -> None:
+        """Load what takes long to load before anybody waits for it: a model of this process."""
+        for provider, name in self._resolved:
+            load: Callable[[str], Any] | None = getattr(provider, "load", None)
+            if load:
+                await load(name)
 
     async def close(self) -> None:
         """Close what the providers hold open."""

@@ -74,6 +74,10 @@ class AdkEngine:
         """The session service below."""
         return self._service
 
+    async def load(self) -> None:
+        """Load what takes long to load before anybody waits for it."""
+        await self._models.load()
+
     async def close(self) -> None:
         """Close toolsets, plugins and connections."""
         await self._runner.close()

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from lango import __version__
-from lango.cli import db, models, sessions
-from lango.errors import LangoError
+from lango.cli import db, models, sessions, talk
+from lango.errors import LangoError, StoreError, UsageError
 
 app = typer.Typer(
     name="lango",
@@ -20,6 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(talk.chat)
+app.command()(talk.run)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(models.app, name="models")
 app.add_typer(db.app, name="db")
@@ -43,11 +45,14 @@ def root(version: Version = False) -> None:
 
 
 def main() -> None:
-    """Run the command line: a user's mistake is one sentence on stderr and exit code 2, never a traceback."""
+    """Run the command line: what goes wrong is one sentence on stderr, never a traceback.
+
+    Exit code 2 where the caller can mend it or the store cannot be used, 1 where a turn failed.
+    """
     try:
         app()
     except LangoError as error:
         print(f"lango: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(2 if isinstance(error, UsageError | StoreError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
