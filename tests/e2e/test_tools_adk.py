@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from lango.adk import AdkTool, ProviderLlm, SqlSessionService
 from lango.messages import ToolCall
 from lango.testing import ScriptedProvider
-from lango.tools import Tool, ToolContext, ToolOutcome, tool
+from lango.tools import HOW_TO_READ, Tool, ToolContext, ToolOutcome, tool
 
 
 class Place(BaseModel):
@@ -94,7 +94,7 @@ async def test_t2_whatever_the_handlers_do_the_turn_goes_on() -> None:
         AdkTool(Tool("hangs", "", {}, hangs, timeout_s=0.05)),
         AdkTool(Tool("fails", "", {}, fails)),
         AdkTool(Tool("bytes", "", {}, lambda: b"\0\xff")),
-        AdkTool(Tool("huge", "", {}, lambda: "x" * 5_000_000), how_to_read="read it with read_result {call_id}"),
+        AdkTool(Tool("huge", "", {}, lambda: "x" * 5_000_000), how_to_read=HOW_TO_READ),
         AdkTool(Tool("odd", "", {}, lambda: "a\0b\ud800")),
         AdkTool(weather),
     ]
@@ -106,7 +106,7 @@ async def test_t2_whatever_the_handlers_do_the_turn_goes_on() -> None:
     assert "timed out after 0.05 s" in told["c0"]["error"]
     assert told["c1"] == {"error": "ValueError: no such city"}
     assert "is bytes" in told["c2"]["error"]
-    assert "left out; read it with read_result c3" in told["c3"]["result"]
+    assert 'left out; read them with read_result, call_id "c3"' in told["c3"]["result"]
     assert told["c4"] == {"result": "a\ufffdb\ufffd"}
     assert "place: Field required" in told["c5"]["error"]
 

@@ -159,6 +159,24 @@ async def test_the_context_is_filled_in_and_is_no_argument() -> None:
     assert (await run_tool(weather, {"city": "Bonn"}, context)).result == {"result": "Bonn c1"}
 
 
+async def test_annotations_that_are_text_are_resolved_as_far_as_they_can_be() -> None:
+    @tool  # pyright: ignore[reportUnknownArgumentType]
+    def later(size: "Size", here: "elsewhere.ToolContext") -> str:  # noqa: F821 # pyright: ignore
+        """Take text."""
+        return f"{size.width} {here.call_id}"  # pyright: ignore
+
+    assert list(later.schema["properties"]) == ["size"]
+    assert (await run_tool(later, {"size": {"width": 4}}, ToolContext(call_id="c1"))).result == {"result": "4 c1"}
+
+
+def test_an_annotation_that_nobody_knows_is_told() -> None:
+    def mystery(thing: "Unheard") -> None:  # noqa: F821 # pyright: ignore
+        """Take what is not there."""
+
+    with pytest.raises(ConfigError, match="tool mystery"):
+        tool(mystery)  # pyright: ignore[reportUnknownArgumentType]
+
+
 async def test_extra_arguments_go_where_the_function_takes_them() -> None:
     @tool
     def keep(**values: Any) -> dict[str, Any]:

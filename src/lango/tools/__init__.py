@@ -1,6 +1,6 @@
 """Tools: what a model may do, who must agree, and what it is told about how it went. No ADK in here."""
 
-from lango.tools.builtin import BUILTIN_NAMES, builtin_tools, read_result_tool
+from lango.tools.builtin import BUILTIN_NAMES, HOW_TO_READ, builtin_tools, read_result_tool
 from lango.tools.policy import Decision, decide, fingerprint
 from lango.tools.run import DEFAULT_TIMEOUT_S, ToolOutcome, run_tool
 from lango.tools.sandbox import find_sandbox
@@ -10,6 +10,7 @@ from lango.tools.workspace import Workspace
 __all__ = [
     "BUILTIN_NAMES",
     "DEFAULT_TIMEOUT_S",
+    "HOW_TO_READ",
     "Decision",
     "Effect",
     "InvalidArguments",

@@ -19,8 +19,8 @@ ReadResult = Callable[[str, int, int], Awaitable[str | None]]
 
 FILE_TOOLS = ("read_file", "list_files", "search_files", "write_file", "edit_file")
 BUILTIN_NAMES = (*FILE_TOOLS, "shell", "web_fetch", "current_time")
-HOW_TO_READ = "read them with read_result, call_id {call_id!r}"
-"""For `how_to_read` of `run_tool`, where the model has `read_result`."""
+HOW_TO_READ = 'read them with read_result, call_id "{call_id}"'
+"""For `how_to_read` of `AdkTool`, where the model has `read_result`."""
 _MAX_PIECE = 20_000
 
 

@@ -1,13 +1,15 @@
 """From a typed function to the JSON schema of its arguments, and from JSON back to its types."""
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Annotated, Any, Self, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, create_model
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import override
@@ -28,16 +30,20 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function, those written as text resolved."""
+    """Return the annotations of a function, those written as text resolved where that can be done."""
     target: Any = function
-    while hasattr(target, "func"):  # functools.partial
-        target = target.func
+    while isinstance(target, functools.partial):
+        target = cast("Any", target.func)
     if not inspect.isroutine(target) and not inspect.isclass(target):
         target = type(target).__call__
-    try:
-        return get_type_hints(target, include_extras=True)
-    except (NameError, TypeError, AttributeError):
-        return dict(getattr(target, "__annotations__", {}))
+    names: dict[str, Any] = getattr(inspect.unwrap(target), "__globals__", {})
+    hints: dict[str, Any] = {}
+    for name, annotation in getattr(target, "__annotations__", {}).items():
+        try:  # one by one: a name that is imported for type checkers only must not spoil the others
+            hints |= get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names, include_extras=True)
+        except (NameError, TypeError, AttributeError, SyntaxError):
+            hints[name] = annotation
+    return hints
 
 
 class _Schema(GenerateJsonSchema):
@@ -94,7 +100,7 @@ class TypedArguments:
         """Return the JSON schema, with nested models written in place where they do not contain themselves."""
         try:
             schema = self.model.model_json_schema(schema_generator=_Schema)
-        except PydanticInvalidForJsonSchema as error:
+        except PydanticUserError as error:  # unknown names, types that JSON has no word for
             raise ConfigError(f"tool {self.model.__name__}: an annotation has no JSON schema: {error}") from error
         schema.pop("title", None)
         return inlined(schema)

@@ -18,6 +18,7 @@ annotated `ToolContext` is filled in and is no part of the schema.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
@@ -197,6 +198,8 @@ def _takes_dict(parameter: inspect.Parameter, known: Collection[str]) -> bool:
 
 def is_context(annotation: Any) -> bool:
     """Say whether a parameter with this annotation takes the `ToolContext`."""
+    if isinstance(annotation, str):  # a name that only type checkers import
+        return "ToolContext" in re.findall(r"\w+", annotation)
     return annotation is ToolContext or ToolContext in get_args(annotation)
 
 
