@@ -149,10 +149,10 @@ async def test_attack_12_forks_without_end_are_killed(root: Path) -> None:
     shell = shell_tool(Workspace(root), limits=ShellLimits(processes=64))
     marker = f"{31_000 + os.getpid() % 1000}.5"
     began = time.monotonic()
-    outcome = await call(shell, f"while :; do sleep {marker} & done", timeout_s=20)
+    outcome = await call(shell, f"while :; do sleep {marker} & done", timeout_s=5)
     # as root by our own count, else by the kernel's limit first, which makes fork fail until the time is up
     assert not outcome.ok or "fork" in outcome.result["stderr"]
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 15
     assert await gone(marker)
 
 
