@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lango import __version__
+from lango.config import Settings
 from lango.messages import Message
 from lango.store import Entry, SessionId, Store
 
@@ -81,6 +83,46 @@ def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None
     (tmp_path / "lango.toml").write_text("[store\n")
     refused(lango("db", "upgrade", cwd=tmp_path), "lango.toml", "line 1")
     refused(lango("db", "upgrade", "--config", "none.toml", cwd=tmp_path), "none.toml")
+
+
+def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
+    assert lango("init", cwd=tmp_path).returncode == 0
+    Settings.load(tmp_path / "lango.toml")
+    commented = (tmp_path / "lango.toml").read_text()
+    uncommented = re.sub(r"^# (?=[\[\w].*[=\]])", "", commented, flags=re.MULTILINE)
+    (tmp_path / "all.toml").write_text(uncommented)
+    assert Settings.load(tmp_path / "all.toml").mcp["files"].command == "npx", "every commented key is a setting too"
+    refused(lango("init", cwd=tmp_path), "lango.toml is there already")
+    told = lango(
+        "doctor",
+        "--offline",
+        cwd=tmp_path,
+        LANGO_SERVER__PORT="0",
+        LANGO_AGENT__MODEL="openai/gpt-5",
+        OPENAI_API_KEY="k",
+    )
+    assert told.returncode == 0, told
+    assert "ok   store: schema 2, 0 sessions" in told.stdout
+    assert "ok   model openai/gpt-5: the key is set" in told.stdout
+
+
+def test_doctor_says_what_to_mend(tmp_path: Path) -> None:
+    keyless = {name: "" for name in os.environ if name.endswith("_API_KEY")}
+    told = lango(
+        "doctor",
+        cwd=tmp_path,
+        **keyless,
+        LANGO_AGENT__MODEL="anthropic/claude",
+        LANGO_STORE__URL="sqlite:///none/x.db",
+        LANGO_AGENT__MODULE="missing.py",
+    )
+    assert told.returncode == 1
+    assert "FAIL model anthropic/claude: The provider 'anthropic' needs a key" in told.stdout
+    assert "FAIL store: the folder none does not exist" in told.stdout
+    assert "FAIL agent: agent.module: there is no missing.py" in told.stdout
+    assert told.stderr == "lango: 3 of these must be mended\n"
+    (tmp_path / "lango.toml").write_text("[agent]\nmodell = 1\n")
+    assert "FAIL configuration: lango.toml, line 2: agent.modell" in lango("doctor", cwd=tmp_path).stdout
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -1,0 +1,153 @@
+"""`lango doctor`: what works, what does not, and the way out of it."""
+
+import asyncio
+import importlib.util
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lango.cli.options import Config, settings
+from lango.errors import LangoError, ProviderError
+
+if TYPE_CHECKING:
+    from lango.config import Settings
+
+Offline = Annotated[bool, typer.Option("--offline", help="Send nothing to a provider.")]
+
+_EXTRAS = {"asyncpg": "postgres", "openai": "openai", "anthropic": "anthropic", "xllamacpp": "local", "mcp": "mcp"}
+_ASK_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    said: str
+    good: bool | None = True
+    """None: neither good nor bad, worth knowing."""
+
+
+def doctor(config: Config = None, offline: Offline = False) -> None:
+    """Check configuration, store, models, sandbox and port; say how to mend what is wrong."""
+    from lango.cli.talk import quiet
+
+    quiet()
+    bad = 0
+    for finding in _findings(config, offline):
+        mark = {True: "ok  ", False: "FAIL", None: "note"}[finding.good]
+        print(f"{mark} {finding.what}: {finding.said}")
+        bad += finding.good is False
+    if bad:
+        print(f"lango: {bad} of these must be mended", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _findings(config: str | None, offline: bool) -> Iterator[Finding]:
+    yield Finding("python", sys.version.split()[0])
+    try:
+        chosen = settings(config)
+    except LangoError as error:
+        yield Finding("configuration", str(error), good=False)
+        return
+    yield Finding("configuration", config or os.environ.get("LANGO_CONFIG") or "lango.toml, or the defaults")
+    yield _checked("store", lambda: asyncio.run(_store(chosen)))
+    yield _checked("SQLite", _sqlite)
+    for model in _models(chosen):
+        yield _checked(f"model {model}", lambda model=model: asyncio.run(_model(chosen, model, offline)))
+    yield _checked("agent", lambda: _agent(chosen))
+    yield from _packages()
+    yield _sandbox(chosen)
+    yield _port(chosen)
+
+
+def _checked(what: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, check())
+    except LangoError as error:
+        return Finding(what, str(error), good=False)
+
+
+async def _store(chosen: "Settings") -> str:
+    from lango.store import Store
+
+    async with Store(chosen.store.url) as store:
+        return f"schema {await store.schema_version()}, {len(await store.sessions())} sessions"
+
+
+def _sqlite() -> str:
+    import apsw
+
+    return apsw.sqlite_lib_version()
+
+
+def _models(chosen: "Settings") -> list[str]:
+    named = [chosen.model, chosen.agent.fallback_model, chosen.memory.model if chosen.memory.enabled else None]
+    named += [sub.model for sub in chosen.agent.sub_agents.values()]
+    return list(dict.fromkeys(name for name in named if name))
+
+
+async def _model(chosen: "Settings", model: str, offline: bool) -> str:
+    """Say whether the key is there and, unless offline, whether the provider knows the model."""
+    from lango.adk.agent import Models
+    from lango.messages import Message
+    from lango.providers import Request
+
+    models = Models(chosen)
+    made = models.named(model)
+    if model.startswith("local/"):
+        from lango.providers.local import LocalProvider
+
+        return LocalProvider().label(made.model)
+    if offline:
+        return "the key is set; not asked"
+    request = Request(made.model, (Message("user", "ping"),), max_tokens=16)
+    try:
+        async with asyncio.timeout(_ASK_TIMEOUT_S):
+            async for _ in made.provider.stream(request):
+                pass
+    except TimeoutError as error:
+        raise ProviderError(f"no answer within {_ASK_TIMEOUT_S:g} s") from error
+    finally:
+        await models.close()
+    return "answers"
+
+
+def _agent(chosen: "Settings") -> str:
+    if not chosen.agent.module:
+        return f"{chosen.agent.name}, {len(chosen.agent.sub_agents)} sub-agents"
+    from lango.adk.agent import load_module
+
+    return f"{chosen.agent.module}: {load_module(chosen.agent.module).name}"
+
+
+def _packages() -> Iterator[Finding]:
+    for package, extra in _EXTRAS.items():
+        if importlib.util.find_spec(package) is None:
+            yield Finding(f"package {package}", f'not installed; pip install "lango-adk[{extra}]" brings it', good=None)
+
+
+def _sandbox(chosen: "Settings") -> Finding:
+    from lango.tools.sandbox import find_sandbox
+
+    found = find_sandbox()
+    if not isinstance(found, str):
+        return Finding("sandbox", "bubblewrap works")
+    wanted = "shell" in chosen.tools.enabled and chosen.tools.sandbox == "bubblewrap"
+    return Finding("sandbox", found, good=False if wanted else None)
+
+
+def _port(chosen: "Settings") -> Finding:
+    place = f"{chosen.server.host}:{chosen.server.port}"
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((chosen.server.host, chosen.server.port))
+        except OSError as error:
+            return Finding("port", f"{place} is taken ({error.strerror}): choose another as server.port", good=None)
+    return Finding("port", f"{place} is free")

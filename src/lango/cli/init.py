@@ -1,0 +1,64 @@
+"""`lango init`: a commented configuration to begin with."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lango.errors import UsageError
+
+TEMPLATE = """\
+# Lango's configuration. Every key is also an environment variable: LANGO_SECTION__KEY, such as LANGO_AGENT__MODEL.
+
+[agent]
+name = "lango"                    # letters, digits and _
+# model = "openai/gpt-5-mini"     # provider/name; without one, a small model that runs in this process
+instruction = "You are a helpful assistant."
+# max_turns = 50                  # calls of the model in one turn
+# when_busy = "wait"              # what a second message does meanwhile: wait, refuse or interrupt
+# module = "agents/mine/agent.py" # your own ADK root_agent instead
+
+# [agent.sub_agents.researcher]
+# description = "Finds things out."
+# instruction = "Search, then say what you found."
+# tools = ["web_fetch"]
+
+# [providers.openai]              # only where it is not the vendor's own
+# api_key_env = "OPENAI_API_KEY"
+# base_url = "https://..."
+
+[store]
+url = "sqlite:///lango.db"        # or postgresql://user@host/database
+
+[history]
+# max_message_token_budget = 32000
+# max_messages = 100
+
+[tools]
+# read_file, list_files, search_files, write_file, edit_file, shell, web_fetch, current_time
+enabled = []
+approval = "ask"                  # for tools that change something: ask, auto or deny
+workspace = "."
+
+# [mcp.files]
+# command = "npx"
+# args = ["-y", "@modelcontextprotocol/server-filesystem", "."]
+
+[server]
+host = "127.0.0.1"
+port = 8787
+"""
+
+Target = Annotated[Path, typer.Argument(help="Where to write it.")]
+
+
+def init(path: Target = Path("lango.toml")) -> None:
+    """Write a commented lango.toml."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE)
+    except FileExistsError:
+        raise UsageError(f"{path} is there already: remove it first, or name another file") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    print(f"wrote {path}; `lango doctor` checks it")
