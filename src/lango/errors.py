@@ -32,6 +32,10 @@ LangoError
 │   ├── TurnTimeout            nothing happened for too long, or all of it took too long
 │   ├── TurnCancelled          somebody stopped it
 │   └── EmptyAnswer            the model said nothing, or was not allowed to
+├── ToolError                  a tool could not do what it was asked: a result for the model
+│   ├── InvalidArguments       they do not follow the tool's schema; the handler was not run
+│   ├── NotJson                the handler returned what JSON cannot say
+│   └── BlockedAddress         the address is not on the public internet
 ├── ApprovalExpired            there is nothing to approve (any more)
 └── BudgetTooSmall             what must be sent is larger than the token budget
 ```
@@ -191,3 +195,23 @@ class EmptyAnswer(TurnFailed):
 
 class ApprovalExpired(LangoError):
     """There is nothing to approve: it was answered before, or the conversation went on without it."""
+
+
+class ToolError(LangoError):
+    """A tool could not do what it was asked. The message is for the model; `details` are put beside it."""
+
+    def __init__(self, message: str, **details: object) -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class InvalidArguments(ToolError):
+    """The arguments do not follow the tool's schema; the handler was not run."""
+
+
+class NotJson(ToolError):
+    """A handler returned something that JSON cannot say."""
+
+
+class BlockedAddress(ToolError):
+    """The address is not on the public internet."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 import httpcore
 from typing_extensions import override
 
-from lango.tools.tool import ToolError
+from lango.errors import BlockedAddress
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """Look up the addresses of a host."""
@@ -21,10 +21,6 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _METADATA = frozenset({"168.63.129.16"})  # Azure's, at an address that is otherwise public
-
-
-class BlockedAddress(ToolError):
-    """The address is not on the public internet."""
 
 
 def is_public(address: str) -> bool:

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from lango.config import ToolSettings
-from lango.errors import ConfigError
+from lango.errors import ConfigError, ToolError
 from lango.tools.clock import current_time
 from lango.tools.files import file_tools
 from lango.tools.shell import shell_tool
-from lango.tools.tool import Tool, ToolError, tool
+from lango.tools.tool import Tool, tool
 from lango.tools.workspace import Workspace
 
 ReadResult = Callable[[str, int, int], Awaitable[str | None]]

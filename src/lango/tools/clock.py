@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from lango.tools.tool import ToolError, tool
+from lango.errors import ToolError
+from lango.tools.tool import tool
 
 
 @tool(level="safe", effect="none")

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lango.tools.tool import Tool, ToolError, tool
+from lango.errors import ToolError
+from lango.tools.tool import Tool, tool
 from lango.tools.workspace import Found, Workspace
 
 MAX_READ_BYTES = 200_000

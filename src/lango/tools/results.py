@@ -20,7 +20,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from lango.tools.tool import ToolError
+from lango.errors import NotJson, ToolError
 
 MAX_RESULT_CHARACTERS = 40_000
 """What a model is shown of one result: some 10,000 tokens."""
@@ -38,10 +38,6 @@ _SECRET_SHAPES = re.compile(
     r"|(?<=[Bb]earer )[\w.~+/=-]{12,}"
 )
 _SHORTEST_SECRET = 8
-
-
-class NotJson(ToolError):
-    """A handler returned something that JSON cannot say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from lango.tools.results import MAX_RESULT_CHARACTERS, NotJson, clip, error_text, to_result
-from lango.tools.tool import InvalidArguments, Tool, ToolContext, ToolError
+from lango.errors import InvalidArguments, NotJson, ToolError
+from lango.tools.results import MAX_RESULT_CHARACTERS, clip, error_text, to_result
+from lango.tools.tool import Tool, ToolContext
 
 log = logging.getLogger(__name__)
 

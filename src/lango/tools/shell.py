@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import override
 
+from lango.errors import ToolError
 from lango.tools.sandbox import ENVIRONMENT, find_sandbox
-from lango.tools.tool import Tool, ToolError, tool
+from lango.tools.tool import Tool, tool
 from lango.tools.workspace import Workspace
 
 SandboxChoice = Literal["bubblewrap", "none"]

@@ -28,7 +28,7 @@ from typing import Any, Literal, get_args, overload
 
 from pydantic import ValidationError
 
-from lango.errors import ConfigError, LangoError
+from lango.errors import ConfigError, InvalidArguments
 from lango.tools.schema import TypedArguments, described, read_signature, resolved_hints
 
 Level = Literal["safe", "write", "dangerous"]
@@ -40,18 +40,6 @@ Handler = Callable[..., Any]
 _MAX_PROBLEMS = 5
 _MAX_SHOWN = 300
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
-
-
-class ToolError(LangoError):
-    """A tool could not do what it was asked. The message is for the model; `details` are put beside it."""
-
-    def __init__(self, message: str, **details: Any) -> None:
-        super().__init__(message)
-        self.details = details
-
-
-class InvalidArguments(ToolError):
-    """The arguments do not follow the tool's schema; the handler was not run."""
 
 
 @dataclass(frozen=True, slots=True)

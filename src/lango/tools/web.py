@@ -13,9 +13,10 @@ import httpcore
 import httpx
 from pydantic import Field
 
+from lango.errors import ToolError
 from lango.tools.addresses import GuardedNetwork, Resolve, resolve
 from lango.tools.html_text import html_to_text
-from lango.tools.tool import Tool, ToolError, tool
+from lango.tools.tool import Tool, tool
 
 MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

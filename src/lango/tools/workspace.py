@@ -15,8 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from lango.errors import ConfigError
-from lango.tools.tool import ToolError
+from lango.errors import ConfigError, ToolError
 
 PRIVATE = (".env", ".env.*", "lango.toml", "lango.db", "lango.db-*", "id_rsa*", "id_ed25519*", ".netrc", ".ssh", ".aws")
 """Names that no tool reads or writes: keys, and what Lango itself is run by."""
