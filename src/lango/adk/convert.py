@@ -28,6 +28,7 @@ DEFAULT_AGENT_NAME = "lango-agent"
 _ENVELOPE = {"branch", "isolation_scope", "node_info", "partial", "turn_complete", "custom_metadata"}
 _IN_COLUMNS = {"id", "author", "timestamp", "invocation_id", "content", "actions", "node_info"}
 
+_NO_ACTIONS = dict(EventActions().__dict__)
 _EMPTY_ACTIONS = {name for name, value in EventActions() if value == {}}
 
 Layout = list[Any]
@@ -103,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 
 def _has_more_than_state(actions: EventActions) -> bool:
-    return any(not _is_unset(name, value) for name, value in actions.__dict__.items() if name != "state_delta")
+    return {**actions.__dict__, "state_delta": {}} != _NO_ACTIONS
 
 
 def _is_unset(name: str, value: Any) -> bool:

@@ -122,32 +122,37 @@ class Columns:
 
 def to_columns(entry: Entry) -> Columns:
     """Encode an event. What a readable column cannot show exactly is kept in `extra` under the column's name."""
-    message = entry.message or Message("event")
-    extra = dict(entry.extra or {})
-    shown: dict[str, str] = {}
-    for name, exact in (
-        ("author", message.author),
-        ("event_id", entry.event_id),
-        ("invocation_id", entry.invocation_id),
-    ):
-        shown[name] = readable(exact)
-        if shown[name] != exact:
-            extra[name] = exact
-    check_id("the id of an event", shown["event_id"])
-    delta = without_temp(entry.state_delta or {})
+    message = entry.message or _NO_MESSAGE
+    extra = dict(entry.extra) if entry.extra else {}
+    event_id = _shown("event_id", entry.event_id, extra)
+    if len(event_id) > MAX_ID_BYTES // 4:  # a character has four bytes at most
+        check_id("the id of an event", event_id)
+    delta = without_temp(entry.state_delta) if entry.state_delta else None
     created_at = entry.created_at
     if not math.isfinite(created_at):
         extra["created_at"], created_at = created_at, 0.0
     return Columns(
         role=message.role,
+        author=_shown("author", message.author, extra),
         content=readable(message.content),
         tool_calls=calls_to_json(message.tool_calls) if message.tool_calls else None,
         tokens=entry.tokens,
         created_at=created_at,
+        event_id=event_id,
+        invocation_id=_shown("invocation_id", entry.invocation_id, extra),
         state_delta=dumps(delta) if delta else None,
         extra=dumps(extra) if extra else None,
-        **shown,
     )
+
+
+_NO_MESSAGE = Message("event")
+
+
+def _shown(name: str, exact: str, extra: dict[str, Any]) -> str:
+    shown = readable(exact)
+    if shown != exact:
+        extra[name] = exact
+    return shown
 
 
 MESSAGE_COLUMNS = (
