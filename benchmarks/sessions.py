@@ -13,7 +13,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from lango.store import Entry, SessionId
 from lango.store.append import append
 from lango.store.records import to_columns
 
-OURS, RAW = "SqlSessionService", "raw insert + commit"
+OURS, RAW, RAW_IN_THREAD = "SqlSessionService", "raw insert + commit", "raw, awaited from a thread"
 ADK_SQLITE, ADK_DATABASE = "ADK SqliteSessionService", "ADK DatabaseSessionService"
 APP, USER = "bench", "user"
 WORDS = [word for word in Path(__file__).read_text("utf-8").split() if word.isalpha()]
@@ -130,11 +130,13 @@ def rows() -> Iterator[tuple[object, ...]]:
         yield (7, seq, *shown, row.created_at, row.event_id, row.invocation_id, row.state_delta, row.extra)
 
 
-async def raw_sqlite(folder: Path, count: int) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
+async def raw_sqlite(
+    folder: Path, count: int, name: str = "raw"
+) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
     """Make a call that inserts the same row into the same table, with the same indexes and durability."""
-    async with SqlSessionService(f"sqlite:///{folder}/raw.db"):
+    async with SqlSessionService(f"sqlite:///{folder}/{name}.db"):
         pass  # makes the tables
-    connection: Any = apsw.Connection(str(folder / "raw.db"))  # the file has our page size and is in WAL mode
+    connection: Any = apsw.Connection(str(folder / f"{name}.db"))  # the file has our page size and is in WAL mode
     for pragma in ("journal_mode = WAL", "synchronous = FULL"):
         connection.execute(f"PRAGMA {pragma}")
     ready = iter(list(itertools.islice(rows(), count)))
@@ -145,26 +147,46 @@ async def raw_sqlite(folder: Path, count: int) -> tuple[Callable[[], Awaitable[o
     return insert, connection.close
 
 
+async def raw_sqlite_in_thread(folder: Path, count: int) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
+    """Make the same call from a thread, so that the event loop never waits for the disk: the least there is."""
+    insert, close = await raw_sqlite(folder, count, "raw-in-thread")
+    pool = ThreadPoolExecutor(1)
+    loop = asyncio.get_running_loop()
+
+    def in_thread() -> None:
+        with contextlib.suppress(StopIteration):
+            insert().send(None)  # it never waits for anything
+
+    def end() -> None:
+        pool.shutdown()
+        close()
+
+    return lambda: loop.run_in_executor(pool, in_thread), end
+
+
 # -- the measurements ----------------------------------------------------------------------------------------------
 
 
 async def append_alone(folder: Path, postgres: str = "") -> None:
     """One session, one event after the other."""
-    async with services(folder, postgres) as found:
+    async with services(folder, postgres) as found, contextlib.AsyncExitStack() as closing:
         rounds = 4 if quick() else 30
-        calls = {RAW: 50, OURS: 50, ADK_SQLITE: 10, ADK_DATABASE: 5}
+        calls = {RAW: 50, RAW_IN_THREAD: 50, OURS: 50, ADK_SQLITE: 10, ADK_DATABASE: 5}
         count = {name: WARM + rounds * calls[name] for name in calls}
         contestants: dict[str, Callable[[], Awaitable[object]]] = {}
         if postgres:
             contestants[RAW], close = await raw_postgres(postgres, count[RAW])
+            closing.callback(close)
         else:
             contestants[RAW], close = await raw_sqlite(folder, count[RAW])
+            closing.callback(close)
+            contestants[RAW_IN_THREAD], close = await raw_sqlite_in_thread(folder, count[RAW])
+            closing.callback(close)
         for name, service in found.items():
             session = await service.create_session(app_name=APP, user_id=USER)
             contestants[name] = appends(service, session, count[name])
         await interleaved(contestants, rounds=1, calls=WARM)  # tokenizer, statements, pages: warm for everyone
         times = await interleaved(contestants, rounds=rounds, calls=calls)
-        close()
     ours, raw = times[OURS], times[RAW]
     bars = [
         bar("ours / raw, wall", ours.p50_us / raw.p50_us, at_most=2) if not postgres else "",
@@ -251,7 +273,8 @@ async def fill(service: SqlSessionService, session: Session, count: int) -> None
 
 async def loads(folder: Path) -> None:
     """The window of a session of any length, and the whole of a long one."""
-    sizes = [1_000, 10_000] if quick() else [1_000, 10_000, 100_000]
+    sizes = [1_000, 3_000] if quick() else [1_000, 10_000, 100_000]
+    long = sizes[1]
     contestants: dict[str, Callable[[], Awaitable[object]]] = {}
     async with services(folder) as found:
         ours = found[OURS]
@@ -267,15 +290,15 @@ async def loads(folder: Path) -> None:
         _print_windows(times, len(window.events) if window else 0)
 
         whole: dict[str, Callable[[], Awaitable[object]]] = {
-            OURS: functools.partial(ours.get_session, app_name=APP, user_id=USER, session_id="s10000")
+            OURS: functools.partial(ours.get_session, app_name=APP, user_id=USER, session_id=f"s{long}")
         }
         for name in (ADK_SQLITE, ADK_DATABASE):
-            await _fill_adk(folder, found[name], 10_000)
+            await _fill_adk(folder, found[name], long)
             whole[name] = functools.partial(found[name].get_session, app_name=APP, user_id=USER, session_id="full")
         times = await interleaved(whole, rounds=2 if quick() else 5, calls=1)
     best = min(times[name].p50_us for name in (ADK_SQLITE, ADK_DATABASE))
     table(
-        "whole session of 10,000 messages, SQLite",
+        f"whole session of {long:,} messages, SQLite",
         ["", "p50 ms", "CPU ms", "it / ours"],
         [[name, t.p50_us / 1e3, t.cpu_us / 1e3, t.p50_us / times[OURS].p50_us] for name, t in times.items()],
         bar("ours / the fastest of ADK's", times[OURS].p50_us / best, at_most=1),
@@ -345,7 +368,7 @@ async def disk(folder: Path) -> None:
 
 async def listing(folder: Path) -> None:
     """List many sessions."""
-    count = 5_000 if quick() else 50_000
+    count = 2_000 if quick() else 50_000
     async with SqlSessionService(f"sqlite:///{folder}/list.db") as ours:
         for at in range(0, count, 1_000):
             names = [SessionId(APP, f"u{n % 500}", f"s{n}") for n in range(at, at + 1_000)]
@@ -393,7 +416,7 @@ def write_from_one_process(url: str, worker: int, count: int) -> int:
 
 async def two_processes(folder: Path, postgres: str = "") -> None:
     """Two processes, one session: what is stored must be what both were told is stored."""
-    count = 50 if quick() else 300
+    count = 25 if quick() else 300
     url = f"{postgres}&schema=two_{uuid.uuid4().hex[:8]}" if postgres else f"sqlite:///{folder}/two.db"
     async with SqlSessionService(url) as service:
         await service.create_session(app_name=APP, user_id=USER, session_id="shared")
