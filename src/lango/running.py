@@ -1,14 +1,20 @@
 """A turn under way, as its readers see it."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
+from lango.config import AgentSettings
 from lango.errors import LangoError, TurnFailed
-from lango.events import TurnError, TurnEvent
-from lango.store import SessionRecord, Turn
+from lango.events import TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent
+from lango.store import Ahead, SessionRecord, Store, Turn
 
+POLL_S = 0.5
 _IDS_PER_TURN = 1_000_000
+_TOOL_GRACE_S = 10.0
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
@@ -21,8 +27,16 @@ class RunningTurn:
     task: "asyncio.Task[None] | None" = None
     finished: bool = False
     error: LangoError | None = None
+    answer: str | None = None
+    """The whole text: parallel agents are told mixed, and each is whole here."""
     stopped: LangoError | None = None
-    """Why it was stopped from elsewhere."""
+    """Why it was stopped."""
+    begun: bool = False
+    """The task runs: one that is cancelled before would end without a word."""
+    readers: int = 0
+    """How many must leave before the turn is stopped."""
+    kept: bool = False
+    """Somebody submitted it to run on, whoever reads."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _count: int = 0
 
@@ -47,10 +61,11 @@ class RunningTurn:
         self.tell(TurnError(self.next_id(), type(self.error).__name__, str(self.error)))
 
     def stop(self, why: LangoError) -> None:
-        """Stop the task that runs the turn."""
-        self.stopped = why
-        if self.task is not None:
-            self.task.cancel()
+        """Stop the turn, once: another cancel would break off what the first one tidies up."""
+        if self.stopped is None:
+            self.stopped = why
+            if self.task is not None and self.begun:
+                self.task.cancel()
 
     def _wake(self) -> None:
         self._changed.set()
@@ -74,6 +89,69 @@ class RunningTurn:
         """Wait for the end."""
         while not self.finished:
             await self._changed.wait()
+
+
+class Patience:
+    """How long a turn may be silent: a model must give news, a tool has a limit of its own."""
+
+    def __init__(self, idle: asyncio.Timeout, agent: AgentSettings, limits_s: Mapping[str, float | None]) -> None:
+        """`limits_s`: of the calls under way; None is no limit but the turn's own."""
+        self._idle = idle
+        self._agent = agent
+        self._limits_s = limits_s
+        self._busy: set[str] = set()
+
+    def renew(self, event: TurnEvent) -> None:
+        """Something was told: wait for the next thing from now on."""
+        match event:
+            case ToolStart():
+                self._busy.add(event.call_id)
+            case ToolEnd():
+                self._busy.discard(event.call_id)
+            case _:
+                pass
+        limits = [self._limits_s.get(call_id, self._agent.tool_timeout_s) for call_id in self._busy]
+        longest = max([limit_s + _TOOL_GRACE_S for limit_s in limits if limit_s is not None], default=0.0)
+        if not self._idle.expired():
+            now = asyncio.get_running_loop().time()
+            self._idle.reschedule(None if None in limits else now + (longest or self._agent.idle_timeout_s))
+
+
+async def replay(running: RunningTurn, store: Store, is_gone: Callable[[int, int, str, int], bool]) -> None:
+    """The same request came before, to another process or long ago: tell what became of it."""
+    session, turn = running.session, running.turn
+    while (record := await store.turn(turn)) and record.status in ("waiting", "running"):
+        if is_gone(session.key, turn.turn, record.owner, record.beat):
+            await store.interrupt_turn(session, Ahead(turn.turn, record.status, record.owner, record.beat))
+        else:
+            await asyncio.sleep(POLL_S)
+    found = await store.events(session.name)
+    if record is None or found is None:
+        raise TurnFailed("the session was deleted meanwhile")
+    invocations = {record.invocation_id, *record.extra.get("invocations", ())}
+    for one in found[1]:
+        said = one.message if one.invocation_id in invocations else None
+        if said and said.role == "assistant" and said.content:
+            running.tell(TextDelta(running.next_id(), said.content, said.author))
+    if record.status != "done":
+        told: dict[str, str] = record.extra.get("error") or {}
+        raise TurnFailed(told.get("message", "the turn did not end well; send the message again"))
+    running.tell(TurnDone(running.next_id(), turn.turn))
+
+
+async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """Await work to its end, whoever cancels meanwhile; return its result, and whether somebody did.
+
+    A write to the store that is given up half-way may have been made: then nobody would know of it.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    return task.result(), cancelled
 
 
 def as_error(error: Exception) -> LangoError:

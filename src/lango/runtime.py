@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +10,19 @@ from lango.adk.agent import read_clipped
 from lango.adk.engine import AdkEngine, Asked, TurnRun
 from lango.config import Settings
 from lango.errors import (
+    ApprovalExpired,
     FencedWrite,
     LangoError,
     SessionExists,
     StoreError,
     TurnCancelled,
-    TurnFailed,
     TurnTimeout,
 )
-from lango.events import Accepted, TextDelta, ToolEnd, ToolStart, TurnDone, TurnEvent, Usage
+from lango.events import Accepted, TextDelta, TurnDone, TurnEvent, Usage
 from lango.history import warm_up
 from lango.liveness import Owner, Watch
 from lango.prices import cost_usd
-from lango.running import RunningTurn, as_error
+from lango.running import POLL_S, Patience, RunningTurn, as_error, replay, uninterrupted
 from lango.store import SessionId, SessionRecord, Store, Turn
 from lango.store.turns import Outcome
 from lango.tools import Tool, builtin_tools
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lango.runtime")
 
 BEAT_S = 2.0
-_POLL_S = 0.5
-_TOOL_GRACE_S = 10.0
 
 
 class Runtime:
@@ -66,32 +64,35 @@ class Runtime:
 
         Leaving the stream before its end cancels the turn; `submit` does not.
         """
-        turn = await self.submit(session_id, text, user_id=user_id, idempotency_key=idempotency_key)
-        async for event in self._followed(turn):
-            yield event
+        name = SessionId(self.app_name, user_id, session_id)
+        turn = await self._accept(name, self._engine.ask(text), idempotency_key)
+        async with aclosing(self._followed(turn)) as events:
+            async for event in events:
+                yield event
 
     async def run(
         self, session_id: str, text: str, *, user_id: str = "user", idempotency_key: str | None = None
     ) -> str:
         """Send a message and return the whole answer, or raise what the turn failed with."""
-        turn = await self.submit(session_id, text, user_id=user_id, idempotency_key=idempotency_key)
-        return await self._collected(turn)
+        name = SessionId(self.app_name, user_id, session_id)
+        return await self._collected(await self._accept(name, self._engine.ask(text), idempotency_key))
 
     async def approve(
         self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
     ) -> AsyncGenerator[TurnEvent, None]:
         """Answer a question for approval and follow what comes of it. The answer holds for the arguments shown."""
-        turn = await self.submit_approval(session_id, call_id, approved=approved, user_id=user_id)
-        async for event in self._followed(turn):
-            yield event
+        turn = await self._answer(session_id, call_id, approved, user_id)
+        async with aclosing(self._followed(turn)) as events:
+            async for event in events:
+                yield event
 
     async def submit_approval(
         self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
     ) -> RunningTurn:
         """Answer a question for approval in the background, as `submit` does."""
-        name = SessionId(self.app_name, user_id, session_id)
-        asked = await self._engine.answer_approval(name, call_id, approved=approved)
-        return await self._accept(name, asked, f"approval of {call_id}")
+        turn = await self._answer(session_id, call_id, approved, user_id)
+        turn.kept = True
+        return turn
 
     async def cancel(self, session_id: str, *, user_id: str = "user") -> bool:
         """Stop the session's running turn, wherever it runs; what is stored stays. False: none runs."""
@@ -99,9 +100,9 @@ class Runtime:
         if session is None:
             return False
         found = await self._store.cancel_turn(session)
-        for running in self._running.get(session.key, [])[:1]:
-            if running.task is not None and running.turn.epoch is not None:
-                running.task.cancel()
+        for running in self._running.get(session.key, []):
+            if running.turn.epoch is not None and not running.turn.repeated:
+                running.stop(TurnCancelled("the turn was stopped"))
         return found
 
     async def submit(
@@ -109,27 +110,58 @@ class Runtime:
     ) -> RunningTurn:
         """Store a message and run its turn in the background; `follow` it from anywhere in this process."""
         name = SessionId(self.app_name, user_id, session_id)
-        return await self._accept(name, self._engine.ask(text), idempotency_key)
+        turn = await self._accept(name, self._engine.ask(text), idempotency_key)
+        turn.kept = True
+        return turn
 
     # -- accepting ------------------------------------------------------------------------------------------------
+
+    async def _answer(self, session_id: str, call_id: str, approved: bool, user_id: str) -> RunningTurn:
+        name = SessionId(self.app_name, user_id, session_id)
+        asked = await self._engine.answer_approval(name, call_id, approved=approved)
+        turn = await self._accept(name, asked, f"answer to {asked.question}")
+        if turn.turn.repeated or turn.readers or turn.kept:
+            raise ApprovalExpired(f"the question about call {call_id!r} was answered just now")
+        return turn
 
     async def _accept(self, name: SessionId, asked: Asked, idempotency_key: str | None) -> RunningTurn:
         session = await self._session(name)
         mode = self._settings.agent.when_busy
-        turn = await self._store.submit_turn(
-            session, asked.entry, self._owner.name, idempotency_key=idempotency_key, wait=mode != "refuse"
+        turn, left = await uninterrupted(
+            self._store.submit_turn(
+                session, asked.entry, self._owner.name, idempotency_key=idempotency_key, wait=mode != "refuse"
+            )
         )
-        if mode == "interrupt" and turn.status == "waiting":
-            await self.cancel(name.id, user_id=name.user_id)
-        if turn.repeated:
-            for known in self._running.get(session.key, []):
-                if known.turn.turn == turn.turn:
-                    return known
+        if left:
+            if not turn.repeated:
+                await uninterrupted(self._give_up(session, turn))
+            raise asyncio.CancelledError
+        for known in self._running.get(session.key, []):
+            if turn.repeated and known.turn.turn == turn.turn:
+                return known
         running = RunningTurn(session, turn)
+        if mode == "interrupt" and turn.status == "waiting" and not turn.repeated:
+            await self._interrupt(session)
         self._running.setdefault(session.key, []).append(running)
         running.tell(Accepted(running.next_id(), turn.turn, waiting=turn.status == "waiting"))
         running.task = self._spawn(self._drive(running, asked))
         return running
+
+    async def _interrupt(self, session: SessionRecord) -> None:
+        """Stop what is ahead of a new message, here and elsewhere. Those that wait keep their place, and end there."""
+        for one in self._running.get(session.key, []):
+            if one.turn.epoch is None:
+                one.stopped = one.stopped or TurnCancelled("a newer message came")
+            else:
+                one.stop(TurnCancelled("a newer message came"))
+        await self._store.cancel_turn(session)
+
+    async def _give_up(self, session: SessionRecord, turn: Turn) -> None:
+        """End a turn that nobody runs: it was stored while whoever sent it went away."""
+        if turn.epoch is None:
+            await self._store.withdraw_turn(turn)
+        else:
+            await self._store.end_turn(session.name, turn, "cancelled")
 
     async def _session(self, name: SessionId) -> SessionRecord:
         session = await self._store.session(name)
@@ -140,7 +172,8 @@ class Runtime:
                 session = await self._store.session(name)
         return session
 
-    async def _followed(self, turn: RunningTurn) -> AsyncIterator[TurnEvent]:
+    async def _followed(self, turn: RunningTurn) -> AsyncGenerator[TurnEvent, None]:
+        turn.readers += 1
         try:
             async with aclosing(turn.follow()) as events:
                 async for event in events:
@@ -149,28 +182,33 @@ class Runtime:
             await self._leave(turn)
 
     async def _collected(self, turn: RunningTurn) -> str:
+        turn.readers += 1
         try:
             await turn.wait()
         finally:
             await self._leave(turn)
         if turn.error is not None:
             raise turn.error
-        return "".join(event.text for event in turn.events if isinstance(event, TextDelta))
+        told = "".join(event.text for event in turn.events if isinstance(event, TextDelta))
+        return told if turn.answer is None else turn.answer
 
     async def _leave(self, turn: RunningTurn) -> None:
-        """Whoever leaves before the end stops the turn, and waits until its record is honest."""
-        if turn.finished or turn.task is None:
+        """Whoever is the last to leave before the end stops the turn, and waits until its record is honest."""
+        turn.readers -= 1
+        if turn.finished or turn.readers or turn.kept:
             return
-        turn.task.cancel()
-        await asyncio.wait([turn.task])
+        turn.stop(TurnCancelled("the turn was stopped: nobody reads its answer any more"))
+        await turn.wait()
 
     # -- driving --------------------------------------------------------------------------------------------------
 
     async def _drive(self, running: RunningTurn, asked: Asked) -> None:
+        running.begun = True
         try:
             if running.turn.repeated:
-                await self._replay(running)
-            elif await self._claim(running):
+                await replay(running, self._store, self._watch.is_gone)
+            else:
+                await self._claim(running)
                 await self._run(running, asked)
         except asyncio.CancelledError:
             await self._withdraw(running)
@@ -181,8 +219,13 @@ class Runtime:
             running.finish()
 
     async def _withdraw(self, running: RunningTurn) -> None:
-        await asyncio.shield(self._store.withdraw_turn(running.turn))
-        running.fail(TurnCancelled("the message was taken back before its turn came"))
+        """A turn that did not begin is taken back; one that is only told again goes on elsewhere."""
+        try:
+            if not running.turn.repeated:
+                await uninterrupted(self._give_up(running.session, running.turn))
+        except StoreError as error:
+            _log.warning("turn %s could not be taken back: %s", running.turn.turn, error)
+        running.fail(running.stopped or TurnCancelled("the message was taken back before its turn came"))
 
     def _forget(self, running: RunningTurn) -> None:
         others = [one for one in self._running.get(running.session.key, []) if one is not running]
@@ -191,35 +234,37 @@ class Runtime:
         else:
             self._running.pop(running.session.key, None)
 
-    async def _claim(self, running: RunningTurn) -> bool:
-        """Wait for those ahead; take the place of those that are gone. False: the turn was withdrawn meanwhile."""
+    async def _claim(self, running: RunningTurn) -> None:
+        """Wait for those ahead; take the place of those that are gone."""
         session = running.session
         while running.turn.epoch is None:
-            claimed = await self._store.claim_turn(session.name, running.turn)
+            claimed, left = await uninterrupted(self._store.claim_turn(session.name, running.turn))
             if isinstance(claimed, Turn):
                 if claimed.epoch is None:
                     raise TurnCancelled("the message was taken back before its turn came")
                 running.turn = claimed
-                break
+            if left:
+                raise asyncio.CancelledError
+            if isinstance(claimed, Turn):
+                return
             gone = [one for one in claimed if self._watch.is_gone(session.key, one.turn, one.owner, one.beat)]
             for one in gone:
                 _log.warning("turn %s of session %s was left by a process that is gone", one.turn, session.name.id)
                 await self._store.interrupt_turn(session, one)
             if not gone:
                 await self._wait_for_others(running)
-        return True
 
     async def _wait_for_others(self, running: RunningTurn) -> None:
         """Wait for the turn before this one: for its end, where it runs here, else for a while."""
         ahead = [one.task for one in self._running.get(running.session.key, []) if one.turn.turn < running.turn.turn]
         tasks = [task for task in ahead if task is not None and not task.done()]
         if tasks:
-            await asyncio.wait(tasks, timeout=_POLL_S)
+            await asyncio.wait(tasks, timeout=POLL_S)
         else:
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(POLL_S)
 
     async def _run(self, running: RunningTurn, asked: Asked) -> None:
-        run = self._engine.begin(running.turn, running.next_id)
+        run = self._engine.begin(running.turn, asked, running.next_id, running.tell)
         beat = self._spawn(self._beat(running))
         outcome: Outcome = "failed"
         error: LangoError | None = None
@@ -228,43 +273,36 @@ class Runtime:
             outcome = "done"
         except asyncio.CancelledError:
             outcome, error = "cancelled", running.stopped or TurnCancelled("the turn was stopped")
-        except LangoError as failed:
-            error = failed
         except Exception as failed:  # noqa: BLE001 - it belongs to whoever follows the turn
-            error = as_error(failed)
+            outcome, error = "cancelled" if running.stopped else "failed", as_error(failed)
         finally:
             beat.cancel()
-        await asyncio.shield(self._end(running, run, outcome, error))
+        await uninterrupted(self._end(running, run, outcome, error))
 
     async def _tell_all(self, running: RunningTurn, asked: Asked, run: TurnRun) -> None:
+        if running.stopped is not None:  # before it began
+            raise running.stopped
         agent = self._settings.agent
-        loop = asyncio.get_running_loop()
         try:
             async with (
                 asyncio.timeout(agent.request_timeout_s),
                 asyncio.timeout(agent.idle_timeout_s) as idle,
                 aclosing(self._engine.run(running.session.name, asked, run)) as events,
             ):
-                async for event in events:
+                patience = Patience(idle, agent, run.state.limits_s)
+
+                def tell(event: TurnEvent) -> None:
                     running.tell(event)
-                    idle.reschedule(loop.time() + self._patience_s(event, run))
+                    patience.renew(event)
+
+                run.state.tell = tell  # the plugin tells when a tool starts
+                async for event in events:
+                    tell(event)
         except TimeoutError as error:
             raise TurnTimeout(
                 f"the turn took longer than allowed: {agent.idle_timeout_s:g} s without news, or "
                 f"{agent.request_timeout_s:g} s in all (settings agent.idle_timeout_s, agent.request_timeout_s)"
             ) from error
-
-    def _patience_s(self, event: TurnEvent, run: TurnRun) -> float:
-        """A model must give news; a tool has a limit of its own."""
-        match event:
-            case ToolStart():
-                run.tools_running.add(event.call_id)
-            case ToolEnd():
-                run.tools_running.discard(event.call_id)
-            case _:
-                pass
-        agent = self._settings.agent
-        return agent.tool_timeout_s + _TOOL_GRACE_S if run.tools_running else agent.idle_timeout_s
 
     async def _beat(self, running: RunningTurn) -> None:
         """Say that this process lives, and hear whether the turn was cancelled or taken over elsewhere."""
@@ -272,7 +310,7 @@ class Runtime:
             await asyncio.sleep(BEAT_S)
             try:
                 heard = await self._store.beat_turn(running.turn)
-            except StoreError as error:
+            except LangoError as error:
                 _log.warning("turn %s could not say that it lives: %s", running.turn.turn, error)
                 continue
             if heard == "cancelled":
@@ -282,36 +320,34 @@ class Runtime:
 
     async def _end(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
         usage = _usage(run)
-        extra: dict[str, Any] = {"usage": {"input": usage.input_tokens, "output": usage.output_tokens}}
+        extra: dict[str, Any] = {
+            "usage": {"input": usage.input_tokens, "output": usage.output_tokens},
+            "invocations": run.told.invocations,
+        }
         if error is not None:
             extra["error"] = {"type": type(error).__name__, "message": str(error)}
         try:
             await self._store.end_turn(running.session.name, running.turn, outcome, extra)
         except StoreError as failed:
             error = error or failed
+            self._spawn(self._end_later(running, outcome, extra))
         if error is not None:
             running.fail(error)
         else:
+            running.answer = "".join([*run.told.answer, *run.told.streamed.values()])
             status = "waiting_for_approval" if run.told.waiting else "done"
             running.tell(TurnDone(running.next_id(), running.turn.turn, status, usage, run.told.finish_reason))
 
-    async def _replay(self, running: RunningTurn) -> None:
-        """The same request came before, to another process or long ago: tell what became of it."""
-        record = await self._store.turn(running.turn)
-        while record is not None and record.status in ("waiting", "running"):
-            await asyncio.sleep(_POLL_S)
-            record = await self._store.turn(running.turn)
-        found = await self._store.events(running.session.name)
-        if record is None or found is None:
-            raise TurnFailed("the session was deleted meanwhile")
-        for one in found[1]:
-            said = one.message if one.invocation_id == record.invocation_id else None
-            if said and said.role == "assistant" and said.content:
-                running.tell(TextDelta(running.next_id(), said.content, said.author))
-        if record.status != "done":
-            told: dict[str, str] = record.extra.get("error") or {}
-            raise TurnFailed(told.get("message", "the turn did not end well; send the message again"))
-        running.tell(TurnDone(running.next_id(), running.turn.turn))
+    async def _end_later(self, running: RunningTurn, outcome: Outcome, extra: dict[str, Any]) -> None:
+        """The store was not there when the turn ended: without this row the session would be busy for ever."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                await self._store.end_turn(running.session.name, running.turn, outcome, extra)
+            except StoreError as error:
+                _log.warning("turn %s could not be ended yet: %s", running.turn.turn, error)
+            else:
+                return
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Start a task that this runtime owns: `close` stops it and waits for it."""
@@ -323,7 +359,10 @@ class Runtime:
     async def close(self) -> None:
         """Stop what runs, and wait until every record is honest."""
         while self._tasks:
-            for task in self._tasks:
+            turns = [one for turns in self._running.values() for one in turns]
+            for one in turns:
+                one.stop(TurnCancelled("the runtime was closed"))
+            for task in self._tasks - {one.task for one in turns}:
                 task.cancel()
             await asyncio.wait(self._tasks)
         self._owner.leave()

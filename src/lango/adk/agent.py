@@ -10,6 +10,7 @@ from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool
+from pydantic import PrivateAttr
 
 from lango.adk.model import ProviderLlm
 from lango.adk.plugin import current_turn
@@ -40,6 +41,12 @@ class Models:
         if model not in self._made:
             self._made[model] = self._make(model)
         return self._made[model]
+
+    def serves(self, model: str) -> bool:
+        """Whether a name in somebody's own agent is ours to resolve, and not one of ADK's."""
+        if self._provider is not None:
+            return bool(model)
+        return "/" in model and not model.startswith(("models/", "projects/"))
 
     def _make(self, model: str) -> ProviderLlm:
         history, memory = self._settings.history, self._settings.memory
@@ -106,10 +113,10 @@ def build_app(
         found = load_module(settings.agent.module)
     if found is None:
         found = _agent_of_settings(settings, models, tools)
-    elif isinstance(found, BaseAgent):
-        _own_models(found, settings, models)
     else:
-        _own_models(found.root_agent, settings, models)
+        root: Any = found.root_agent if isinstance(found, App) else found
+        _own_models(root, settings, models)
+        _add_tools(root, [adk_tool(tool, settings.agent.tool_timeout_s) for tool in tools])
     if isinstance(found, App):
         return found.model_copy(update={"plugins": [plugin, *found.plugins]})
     return App(name=settings.agent.name, root_agent=found, plugins=[plugin])
@@ -197,17 +204,55 @@ def load_module(path: str) -> BaseAgent | App:
         raise ConfigError(f"agent.module: {path} cannot be loaded: {error}") from error
 
 
+class Lent(ProviderLlm):
+    """A model of ours in somebody's agent. It knows what it replaced: another runtime starts from that again."""
+
+    _instead_of: Any = PrivateAttr(default=None)
+
+    @classmethod
+    def to(cls, agent: LlmAgent, model: ProviderLlm) -> None:
+        """Put a model into an agent."""
+        lent = cls.model_construct(**vars(model))
+        lent.__pydantic_private__ = {**(model.__pydantic_private__ or {}), "_instead_of": cls.own_of(agent)}
+        agent.model = lent
+
+    @staticmethod
+    def own_of(agent: LlmAgent) -> Any:
+        """Return the model that its author gave an agent."""
+        return agent.model._instead_of if isinstance(agent.model, Lent) else agent.model
+
+
 def _own_models(root: Any, settings: Settings, models: Models) -> None:
     """Give somebody's agents our models where the settings, or a `provider/name` of their own, ask for one."""
     for agent in tree(root):
         if not isinstance(agent, LlmAgent):
             continue
-        if agent is root and settings.agent.model:
-            agent.model = models.named(settings.agent.model)
-        elif (
-            isinstance(agent.model, str) and "/" in agent.model and not agent.model.startswith(("models/", "projects/"))
-        ):
-            agent.model = models.named(agent.model)
+        own: Any = Lent.own_of(agent)
+        wanted = own if isinstance(own, str) and models.serves(own) else ""
+        if _is_first(agent):
+            # agents below inherit; an agent that names no model would get ADK's own default
+            wanted = settings.agent.model or wanted or ("" if own else settings.model)
+        if wanted:
+            Lent.to(agent, models.named(wanted))
+        else:
+            agent.model = own
+
+
+def _is_first(agent: BaseAgent) -> bool:
+    """Whether no agent above this one has a model."""
+    above = agent.parent_agent
+    return above is None or (not isinstance(above, LlmAgent) and _is_first(above))
+
+
+def _add_tools(root: Any, tools: Sequence[AdkTool]) -> None:
+    """Give somebody's agent the tools that were passed along with it, once."""
+    if not tools:
+        return
+    if not isinstance(root, LlmAgent):
+        raise ConfigError(f"tools cannot be added to {root.name}: it is no LlmAgent; give them to its agents")
+    names = {tool.name for tool in tools}
+    own: list[Any] = vars(root)["tools"]  # ADK types it as a list of bare callables
+    root.tools = [*(one for one in own if getattr(one, "name", "") not in names), *tools]
 
 
 def decision_for(tool: BaseTool, settings: ToolSettings) -> Decision:
@@ -236,10 +281,18 @@ def tree(root: Any) -> Iterator[BaseAgent]:
 
 
 def transfer_targets(root: Any, name: str) -> list[str]:
-    """Return the agents that an agent can hand over to: its own, its parent, its siblings."""
+    """Return the agents that an agent can hand over to, as ADK offers them: its own, its parent, its siblings."""
     for agent in tree(root):
-        if agent.name == name:
+        if agent.name == name and isinstance(agent, LlmAgent):
+            near = [*agent.sub_agents]
             parent = agent.parent_agent
-            near = [*agent.sub_agents, *([parent, *parent.sub_agents] if parent else [])]
-            return [other.name for other in near if other.name != name]
+            if isinstance(parent, LlmAgent):
+                near += [] if agent.disallow_transfer_to_parent else [parent]
+                near += [] if agent.disallow_transfer_to_peers else parent.sub_agents
+            return [one.name for one in near if one.name != name and (one is parent or not _is_called(one))]
     return []
+
+
+def _is_called(agent: BaseAgent) -> bool:
+    """Whether an agent is called like a tool, and never handed over to."""
+    return getattr(agent, "mode", None) in ("task", "single_turn")

@@ -1,9 +1,9 @@
 """ADK behind a small face: what the runtime asks of it, in Lango's words."""
 
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from google.adk.events import Event
@@ -31,8 +31,12 @@ class Asked:
 
     event: Event
     entry: Entry
-    resumes: bool = False
-    """It answers a question of the agent's, and goes on with that invocation."""
+    approves: str = ""
+    """The call that it answers a question about, going on with that invocation."""
+    question: str = ""
+    """The id of that question."""
+    more_approvals: bool = False
+    """Questions beside it wait for their answers."""
 
 
 @dataclass(slots=True)
@@ -41,7 +45,6 @@ class TurnRun:
 
     told: Told
     state: TurnState
-    tools_running: set[str] = field(default_factory=set[str])
 
 
 class AdkEngine:
@@ -90,30 +93,45 @@ class AdkEngine:
 
     async def answer_approval(self, name: SessionId, call_id: str, *, approved: bool) -> Asked:
         """Make the message that answers a question for approval. Raise `ApprovalExpired` where none waits."""
+        waiting = await self._waiting(name)
+        question = waiting.pop(call_id, None)
+        if question is None:
+            raise ApprovalExpired(f"no call {call_id!r} waits for approval in session {name.id!r} (any more)")
+        confirmation_id, invocation_id = question
+        response = types.FunctionResponse(id=confirmation_id, name=CONFIRMATION, response={"confirmed": approved})
+        content = types.Content(role="user", parts=[types.Part(function_response=response)])
+        asked = self._asked(content, invocation_id)
+        asked.approves, asked.question = call_id, confirmation_id
+        asked.more_approvals = invocation_id in {other for _, other in waiting.values()}
+        return asked
+
+    async def _waiting(self, name: SessionId, answer_id: str = "") -> dict[str, tuple[str, str]]:
+        """Return the calls that wait for approval, each with the id of its question and of its invocation.
+
+        `answer_id` is the answer whose turn it is: to it, its question still waits.
+        """
         session = await self._service.get_session(app_name=name.app_name, user_id=name.user_id, session_id=name.id)
-        shown = session.events if session else []
+        shown = [event for event in session.events if event.id != answer_id] if session else []
         answered = {result.id for event in shown for result in event.get_function_responses()}
+        waiting: dict[str, tuple[str, str]] = {}
         for event in reversed(shown):
             if event.author == "user" and not event.get_function_responses():
                 break  # the conversation went on without an answer: that was a no
             for call in event.get_function_calls():
                 original: Any = (call.args or {}).get("originalFunctionCall") or {}
-                if call.name == CONFIRMATION and original.get("id") == call_id and call.id not in answered:
-                    response = types.FunctionResponse(id=call.id, name=CONFIRMATION, response={"confirmed": approved})
-                    content = types.Content(role="user", parts=[types.Part(function_response=response)])
-                    asked = self._asked(content, event.invocation_id)
-                    asked.resumes = True
-                    return asked
-        raise ApprovalExpired(f"no call {call_id!r} waits for approval in session {name.id!r} (any more)")
+                if call.name == CONFIRMATION and call.id not in answered:
+                    waiting[original.get("id")] = (call.id or "", event.invocation_id)
+        return waiting
 
     def _asked(self, content: types.Content, invocation_id: str) -> Asked:
         event = Event(author="user", invocation_id=invocation_id, content=content)
         complete_event(event, self._root.name)
         return Asked(event, event_to_entry(event))
 
-    def begin(self, turn: Turn, next_id: NextId) -> TurnRun:
+    def begin(self, turn: Turn, asked: Asked, next_id: NextId, tell: Callable[[TurnEvent], None]) -> TurnRun:
         """Prepare a turn in the task that runs it: everything that ADK starts from here belongs to this turn."""
         root = self._root
+        told = Told(next_id)
         state = TurnState(
             store=self._store,
             turn=turn,
@@ -121,32 +139,39 @@ class AdkEngine:
             decide=lambda tool: decision_for(tool, self._settings.tools),
             effect_of=effect_of,
             agent_names=lambda agent: transfer_targets(root, agent),
+            tell=tell,
+            next_id=next_id,
+            tool_timeout_s=self._settings.agent.tool_timeout_s,
+            asked=told.asked,
+            more_approvals=asked.more_approvals,
         )
         current_turn.set(state)
         writing_epoch.set(turn.epoch)
-        return TurnRun(Told(next_id), state)
+        stored_message.set(asked.event)
+        return TurnRun(told, state)
 
     async def run(self, name: SessionId, asked: Asked, run: TurnRun) -> AsyncGenerator[TurnEvent, None]:
         """Run a turn. A transfer to an agent that does not exist is corrected once."""
-        message, invocation_id = asked.event.content or types.Content(), asked.event.invocation_id
-        stored_message.set(asked.event)
+        if asked.approves and asked.approves not in await self._waiting(name, asked.event.id):
+            raise ApprovalExpired(f"the conversation went on before call {asked.approves!r} was approved")
+        message = asked.event.content or types.Content()
+        invocation_id = None if asked.approves else asked.event.invocation_id
         first: AgentNotFound | None = None
-        for _ in range(2):
-            once = self._once(name, message, None if asked.resumes or first else invocation_id, run)
-            async with aclosing(once) as events:
+        while True:
+            async with aclosing(self._once(name, message, invocation_id, run)) as events:
                 async for event in events:
                     yield event
             failure = _bad_transfer(run.state)
             if failure is None:
+                run.told.waiting = run.told.waiting or asked.more_approvals
                 _check_answer(run)
                 return
-            if first is not None:
+            if first is not None or not run.state.valid_agents:
                 raise failure from first
-            first = failure
+            first, invocation_id = failure, None  # another invocation: ADK skips what an invocation has seen
             told = correction(run.state.bad_transfer or "", run.state.valid_agents)
             run.state.bad_transfer = None
             message = types.Content(role="user", parts=[types.Part(text=told)])
-        raise AssertionError("unreachable")
 
     async def _once(
         self, name: SessionId, message: types.Content, invocation_id: str | None, run: TurnRun
@@ -181,7 +206,7 @@ def _check_answer(run: TurnRun) -> None:
     told = run.told
     if told.error is not None:
         raise EmptyAnswer(f"the model gave no answer: {': '.join(part for part in told.error if part)}")
-    if not told.waiting and not told.text_since_tool.strip():
+    if not (told.waiting or told.ended_by_tool or told.text_since_tool.strip()):
         why = f" (finish reason: {told.finish_reason})" if told.finish_reason else ""
         raise EmptyAnswer(f"the model gave an empty answer{why}")
 

@@ -6,27 +6,30 @@ inherit. Without a turn (somebody's own Runner) the plugin does nothing.
 
 import asyncio
 import logging
+import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
+from google.adk.tools.agent_tool import AgentTool
+from google.genai import types
 from typing_extensions import override
 
 from lango.adk.tools import AdkTool
 from lango.adk.transfers import TRANSFER_TOOL, correction
-from lango.errors import LangoError, TurnLimit
+from lango.errors import InvalidArguments, LangoError, NotJson, TurnLimit
+from lango.events import ToolStart, TurnEvent
 from lango.store import Store, Turn
 from lango.store.effects import Effect
-from lango.tools import InvalidArguments
 from lango.tools.policy import Decision, fingerprint
-from lango.tools.results import NotJson, error_text, to_result
+from lango.tools.results import error_text, to_result
 
 _log = logging.getLogger("lango.runtime")
 
@@ -40,6 +43,7 @@ WRAP_UP = (
 WAITING = "waiting for approval"
 REFUSED = "not run: a person refused this call"
 DENIED = "not run: this tool is not allowed here"
+CHANGED = "not run: these are not the arguments that were approved"
 
 
 @dataclass(slots=True)
@@ -53,11 +57,22 @@ class TurnState:
     effect_of: Callable[[BaseTool], Effect]
     agent_names: Callable[[str], list[str]]
     """The agents that an agent can hand over to, by its name."""
+    tell: Callable[[TurnEvent], None]
+    next_id: Callable[[], int]
+    tool_timeout_s: float
+    asked: set[str] = field(default_factory=set[str])
+    """Ids of the calls that the turn's own agents made: what an agent that is a tool does inside is not told."""
+    made: set[str] = field(default_factory=set[str])
+    """Ids of calls that are taken in this turn."""
     model_calls: int = 0
     bad_transfer: str | None = None
     valid_agents: list[str] = field(default_factory=list[str])
     failure: LangoError | None = None
+    more_approvals: bool = False
+    """Beside the question that this turn answers, others still wait."""
     started: set[str] = field(default_factory=set[str])
+    limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    """How long a call may take; None: an agent that is a tool takes as long as the turn may."""
     calls: Counter[str] = field(default_factory=Counter[str])
 
 
@@ -90,6 +105,17 @@ class RuntimePlugin(BasePlugin):
         return None
 
     @override
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        """Make ids of calls unique within a turn: some models count from 1 again in every answer."""
+        state = current_turn.get()
+        parts = (llm_response.content and llm_response.content.parts) or []
+        if state is not None and not llm_response.partial:
+            _make_unique((part.function_call for part in parts if part.function_call), state.made)
+        return None
+
+    @override
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
@@ -100,20 +126,34 @@ class RuntimePlugin(BasePlugin):
             return None
         if tool.name == TRANSFER_TOOL:
             return _check_transfer(state, tool_args, tool_context)
-        invalid = _check_arguments(tool, tool_args)
-        if invalid:
-            return invalid  # nobody is asked about a call that cannot run
-        stuck = _check_repetition(state, tool, tool_args, tool_context)
-        if stuck:
-            return stuck
-        arguments = _fingerprint(tool.name, tool_args)
-        await state.store.intend_effect(state.turn, call_id, tool.name, state.effect_of(tool), arguments)
-        answer = _check_approval(state, tool, tool_args, tool_context)
-        if answer:
-            return answer
+        answer = await self._check(state, call_id, tool, tool_args, tool_context)
+        waits = call_id in tool_context.actions.requested_tool_confirmations
+        if not waits and (call_id in state.asked or tool_context.tool_confirmation is not None):
+            state.tell(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
+        return answer
+
+    async def _check(
+        self, state: TurnState, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Return what the model is told in place of a result; None: the tool runs."""
+        if context.tool_confirmation is not None and state.more_approvals:
+            context.actions.skip_summarization = True  # the model goes on when every question is answered
+        refused = _check_repetition(state, tool, arguments, context) or _check_arguments(tool, arguments)
+        if refused or is_unknown(tool):  # ADK tells the model which tools there are
+            return refused
+        same = _fingerprint(tool.name, arguments)
+        shown = await state.store.effect(state.turn.session_key, call_id) if context.tool_confirmation else None
+        if shown is not None and shown.arguments != same:
+            return {"error": CHANGED}
+        await state.store.intend_effect(state.turn, call_id, tool.name, state.effect_of(tool), same)
+        refused = _check_approval(state, tool, context)
+        if refused:
+            return refused
         if not await state.store.start_effect(state.turn, call_id):
             return {"error": "not run: this call was begun before"}
         state.started.add(call_id)
+        state.limits_s[call_id] = _limit_s(tool, state.tool_timeout_s)
+        _limit_time(tool)
         return None
 
     @override
@@ -126,11 +166,16 @@ class RuntimePlugin(BasePlugin):
         if state is None or call_id not in state.started:
             return None
         state.started.discard(call_id)
-        if tool.is_long_running and not result:
+        if call_id in tool_context.actions.requested_tool_confirmations:
+            # it asks by itself: it has not done anything yet, and will be called again
+            await state.store.finish_effect(state.turn, call_id, None, "unknown")
             return None
+        if not result and (tool.is_long_running or getattr(tool, "_defers_response", False)):
+            return None  # its result comes later
         plain = _plain(result)
         await state.store.finish_effect(state.turn, call_id, plain)
-        return None if plain == result else dict(plain)
+        # only what JSON cannot say is replaced: somebody's own callbacks come after this one, and see their result
+        return None if plain in (result, {"result": result}) or _holds_media(result) else dict(plain)
 
     @override
     async def on_tool_error_callback(
@@ -147,6 +192,19 @@ class RuntimePlugin(BasePlugin):
         state.started.discard(call_id)
         await state.store.finish_effect(state.turn, call_id, told)
         return told
+
+
+def is_unknown(tool: BaseTool) -> bool:
+    """Whether this stands for a tool that does not exist: ADK then makes one of its bare class."""
+    return type(tool) is BaseTool
+
+
+def _make_unique(calls: Iterable[types.FunctionCall], made: set[str]) -> None:
+    for call in calls:
+        if call.id and call.id in made:
+            call.id = f"call_{uuid.uuid4().hex[:24]}"
+        if call.id:
+            made.add(call.id)
 
 
 def _without_tools(request: LlmRequest) -> None:
@@ -189,9 +247,7 @@ def _check_repetition(
     return {"error": f"not run: {state.failure}"}
 
 
-def _check_approval(
-    state: TurnState, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
-) -> dict[str, Any] | None:
+def _check_approval(state: TurnState, tool: BaseTool, context: ToolContext) -> dict[str, Any] | None:
     decision = state.decide(tool)
     if decision == "run":
         return None
@@ -201,8 +257,34 @@ def _check_approval(
         context.request_confirmation(hint=f"May {tool.name} run with exactly these arguments?")
         context.actions.skip_summarization = True
         return {"status": WAITING}
-    # ADK has compared the arguments with those that were shown; only a yes is a yes
+    # ADK and the journal have compared the arguments with those that were shown; only a yes is a yes
     return None if context.tool_confirmation.confirmed else {"error": REFUSED}
+
+
+def _limit_s(tool: BaseTool, default_s: float) -> float | None:
+    if isinstance(tool, AdkTool):
+        return tool.tool.timeout_s or default_s
+    return None if isinstance(tool, AgentTool) else default_s
+
+
+def _limit_time(tool: BaseTool) -> None:
+    """Bound somebody's own tool in time, which ADK does not, in turns of the runtime alone."""
+    if isinstance(tool, AdkTool | AgentTool) or "run_async" in vars(tool):
+        return
+    run = tool.run_async
+
+    async def limited(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        state = current_turn.get()
+        limit = asyncio.timeout(state.tool_timeout_s if state else None)
+        try:
+            async with limit:
+                return await run(args=args, tool_context=tool_context)
+        except TimeoutError:
+            if not limit.expired() or state is None:
+                raise
+            return {"error": f"timed out after {state.tool_timeout_s:g} s, and its outcome is unknown"}
+
+    vars(tool)["run_async"] = limited
 
 
 def _plain(result: Any) -> dict[str, Any]:
@@ -210,6 +292,14 @@ def _plain(result: Any) -> dict[str, Any]:
         return to_result(result)
     except NotJson as error:
         return {"error": str(error)}
+
+
+def _holds_media(result: Any) -> bool:
+    """Whether ADK will take parts with bytes out of a result: those have their own place in an event."""
+    members: Iterable[Any] = [result]
+    if isinstance(result, dict | list):
+        members = cast("dict[str, Any]", result).values() if isinstance(result, dict) else cast("list[Any]", result)
+    return any(isinstance(one, types.Part | types.FunctionResponse) for one in members)
 
 
 def _fingerprint(name: str, arguments: Mapping[str, Any]) -> str:

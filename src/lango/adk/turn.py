@@ -10,13 +10,14 @@ from google.adk.events import Event
 from google.adk.runners import Runner
 from google.genai import types
 
-from lango.adk.plugin import WAITING
 from lango.adk.transfers import TRANSFER_TOOL
-from lango.events import ApprovalNeeded, TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnError, TurnEvent
+from lango.events import ApprovalNeeded, TextDelta, ThoughtDelta, ToolEnd, TurnError, TurnEvent
 
 CONFIRMATION = "adk_request_confirmation"
 
 _NO_LIMIT = 1_000_000
+_TOOL_THREADS = 32
+_ASKS_USER = "adk_request_"  # ADK's own questions to the user are calls, too
 
 NextId = Callable[[], int]
 
@@ -26,7 +27,6 @@ class Told:
     """What a run has said so far."""
 
     next_id: NextId
-    text: str = ""
     text_since_tool: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
@@ -35,17 +35,30 @@ class Told:
     finish_reason: str = ""
     waiting: bool = False
     error: tuple[str, str] | None = None
-    streamed: bool = False
-    """Text of the answer under way was told piece by piece: its final event repeats it."""
-    asked: dict[str, types.FunctionCall] = field(default_factory=dict[str, types.FunctionCall])
+    answer: list[str] = field(default_factory=list[str])
+    """The texts of all answers, whole, in the order of their ends."""
+    streamed: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """What is being told piece by piece, by author and branch: the final event repeats it."""
+    asked: set[str] = field(default_factory=set[str])
+    """Ids of the calls that were made."""
+    ended_by_tool: bool = False
+    """A tool's own result is the end: nothing more is to be said."""
+    invocations: list[str] = field(default_factory=list[str])
 
 
 async def run_adk(
     runner: Runner, user_id: str, session_id: str, message: types.Content, invocation_id: str | None, told: Told
 ) -> AsyncGenerator[TurnEvent, None]:
     """Run the agent on a message that is stored already, and tell what happens."""
-    # the plugin counts calls of the model, and lets the last one wrap up: ADK's own limit is out of the way
-    config = RunConfig.model_validate({"streaming_mode": "sse", "max_llm_calls": _NO_LIMIT})
+    config = RunConfig.model_validate(
+        {
+            "streaming_mode": "sse",
+            # the plugin counts calls of the model, and lets the last one wrap up: ADK's own limit is out of the way
+            "max_llm_calls": _NO_LIMIT,
+            # somebody's own blocking function must not stop every other turn of this process
+            "tool_thread_pool_config": {"max_workers": _TOOL_THREADS},
+        }
+    )
     run: AsyncGenerator[Event, None] = runner.run_async(
         user_id=user_id, session_id=session_id, invocation_id=invocation_id, new_message=message, run_config=config
     )
@@ -57,35 +70,48 @@ async def run_adk(
 
 def _tell(event: Event, told: Told) -> Iterator[TurnEvent]:
     _count(event, told)
+    if event.invocation_id and event.invocation_id not in told.invocations:
+        told.invocations.append(event.invocation_id)
     if event.error_code and not event.partial:
         told.error = (str(event.error_code), event.error_message or "")
     yield from _tell_text(event, told)
     if event.partial:
         return
     for call in event.get_function_calls():
-        yield from _tell_call(event, call, told)
+        yield from _tell_call(call, told)
     for result in event.get_function_responses():
-        yield from _tell_result(result, told)
+        yield from _tell_result(event, result, told)
 
 
 def _tell_text(event: Event, told: Told) -> Iterator[TurnEvent]:
     """Tell text from the pieces or from the final event, never from both."""
     if event.author == "user":
         return
-    parts = (event.content and event.content.parts) or []
-    for part in parts:
-        if not part.text or (told.streamed and not event.partial):
+    who = (event.author, event.branch or "")  # parallel agents speak at the same time
+    was_streamed = who in told.streamed and not event.partial
+    whole = ""
+    for part in (event.content and event.content.parts) or []:
+        if not part.text:
             continue
+        if event.partial:
+            told.streamed.setdefault(who, "")
         if part.thought:
-            yield ThoughtDelta(told.next_id(), part.text, event.author)
-        else:
-            told.text += part.text
+            if not was_streamed:
+                yield ThoughtDelta(told.next_id(), part.text, event.author)
+            continue
+        whole += part.text
+        if not was_streamed:
             told.text_since_tool += part.text
+            told.error = told.error if event.error_code else None  # an earlier one was overcome
             yield TextDelta(told.next_id(), part.text, event.author)
-    told.streamed = bool(event.partial) and (told.streamed or any(part.text for part in parts))
+    if event.partial and who in told.streamed:
+        told.streamed[who] += whole
+    elif not event.partial:
+        told.answer.append(told.streamed.pop(who, "") or whole)
 
 
-def _tell_call(event: Event, call: types.FunctionCall, told: Told) -> Iterator[TurnEvent]:
+def _tell_call(call: types.FunctionCall, told: Told) -> Iterator[TurnEvent]:
+    """Note a call; its start is told by the plugin, when it starts."""
     id_, name, arguments = call.id or "", call.name or "", call.args or {}
     if name == CONFIRMATION:
         told.waiting = True
@@ -93,26 +119,29 @@ def _tell_call(event: Event, call: types.FunctionCall, told: Told) -> Iterator[T
         yield ApprovalNeeded(
             told.next_id(), original.get("id", ""), original.get("name", ""), original.get("args") or {}
         )
-        return
-    told.asked[id_] = call
-    if name != TRANSFER_TOOL:
-        yield ToolStart(told.next_id(), id_, name, arguments, event.author)
+    elif name != TRANSFER_TOOL and not name.startswith(_ASKS_USER):
+        told.asked.add(id_)
 
 
-def _tell_result(result: types.FunctionResponse, told: Told) -> Iterator[TurnEvent]:
+def _tell_result(event: Event, result: types.FunctionResponse, told: Told) -> Iterator[TurnEvent]:
     id_, name, response = result.id or "", result.name or "", result.response or {}
-    if name in (TRANSFER_TOOL, CONFIRMATION) or response == {"status": WAITING}:
+    if name == TRANSFER_TOOL or name.startswith(_ASKS_USER) or id_ in event.actions.requested_tool_confirmations:
         return
-    ok = "error" not in response
+    ok = not response.get("error")
     told.text_since_tool = ""
+    told.ended_by_tool = ok and bool(event.actions.skip_summarization)
     yield ToolEnd(told.next_id(), id_, name, ok, response)
     if not ok:
         yield TurnError(told.next_id(), "ToolFailed", str(response["error"]), fatal=False, call_id=id_)
 
 
 def _count(event: Event, told: Told) -> None:
+    if event.partial:
+        return
+    if event.finish_reason:
+        told.finish_reason = str(event.finish_reason.value).lower()
     usage = event.usage_metadata
-    if event.partial or usage is None:
+    if usage is None:
         return
     spent = (usage.prompt_token_count or 0, usage.candidates_token_count or 0)
     told.input_tokens += spent[0]
@@ -122,5 +151,3 @@ def _count(event: Event, told: Told) -> None:
     by_model[0] += spent[0]
     by_model[1] += spent[1] + (usage.thoughts_token_count or 0)
     by_model[2] += usage.cached_content_token_count or 0
-    if event.finish_reason:
-        told.finish_reason = str(event.finish_reason.value).lower()

@@ -36,7 +36,7 @@ WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DES
 """
 _OF_CALL = """
 SELECT call_id, name, effect, status, arguments, started_at, finished_at, result FROM effects
-WHERE session_key = $1 AND call_id = $2 ORDER BY epoch DESC LIMIT 1
+WHERE session_key = $1 AND call_id = $2 AND epoch >= $3 ORDER BY epoch DESC LIMIT 1
 """
 
 
@@ -75,9 +75,9 @@ def finish(
     yield _FINISH, (status, now, None if result is None else dumps(result), key, call_id, epoch)
 
 
-def of_call(key: int, call_id: str) -> Operation[EffectRecord | None]:
-    """Read what the journal says of a call."""
-    rows = yield _OF_CALL, (key, call_id)
+def of_call(key: int, call_id: str, since_epoch: int = 0) -> Operation[EffectRecord | None]:
+    """Read what the journal says of a call, by turns from an epoch on."""
+    rows = yield _OF_CALL, (key, call_id, since_epoch)
     if not rows:
         return None
     *told, result = rows[0]

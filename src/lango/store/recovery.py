@@ -27,10 +27,11 @@ _WAITING_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = 
 _CALLS = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
-def close_calls(key: int, name: SessionId, revision: int, now: float) -> Operation[int]:
+def close_calls(key: int, name: SessionId, revision: int, now: float, epoch: int) -> Operation[int]:
     """Give every call that still waits a result that says what became of it; return the new revision.
 
-    Long-running calls are left alone: their results may yet come.
+    `epoch` is of the turn that made them: the journal may know an older call of the same id. Long-running calls are
+    left alone: their results may yet come.
     """
     rows = yield _OPEN, (key,)
     for [seq] in rows:
@@ -38,17 +39,17 @@ def close_calls(key: int, name: SessionId, revision: int, now: float) -> Operati
         made = yield _CALLS, (key, seq)
         for row in made:
             stored = from_message_row(row)
-            results = yield from _results(key, stored, waiting)
+            results = yield from _results(key, stored, waiting, epoch)
             entry = _closing(stored, results, revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
     return revision
 
 
-def _results(key: int, stored: Stored, waiting: set[str]) -> Operation[tuple[ToolCall, ...]]:
+def _results(key: int, stored: Stored, waiting: set[str], epoch: int) -> Operation[tuple[ToolCall, ...]]:
     results: list[ToolCall] = []
     for call in stored.message.tool_calls if stored.message else ():
         if call.id in waiting:
-            record = yield from of_call(key, call.id)
+            record = yield from of_call(key, call.id, epoch)
             results.append(ToolCall(call.id, call.name, output=_outcome(record)))
     return tuple(results)
 

@@ -51,7 +51,8 @@ _INTERRUPT = """
 UPDATE turns SET status = 'interrupted', ended_at = $1, message = NULL
 WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'running') RETURNING turn
 """
-_READ = "SELECT status, invocation_id, extra FROM turns WHERE session_key = $1 AND turn = $2"
+_READ = "SELECT status, invocation_id, extra, owner, beat FROM turns WHERE session_key = $1 AND turn = $2"
+_BEAT_WAITING = "UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
 _CANCEL = "UPDATE turns SET cancelled = 1 WHERE session_key = $1 AND status = 'running' RETURNING turn"
 
 
@@ -74,6 +75,8 @@ class TurnRecord:
     status: Status
     invocation_id: str
     extra: Mapping[str, Any]
+    owner: str = ""
+    beat: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | 
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
     ahead = yield _BEFORE, (key, turn)
     if ahead:
+        yield _BEAT_WAITING, (key, turn)  # whoever waits lives, too
         return [Ahead(number, status, owner or "", beat) for number, status, owner, beat, _ in ahead]
     rows = yield _MESSAGE, (key, turn)
     if not rows:
@@ -123,7 +127,8 @@ def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | 
 
 def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Operation[Turn]:
     [[epoch, revision]] = yield _NEW_EPOCH, (key,)
-    revision = yield from close_calls(key, name, revision, now)
+    # what is open was left open by the turn before: each closes its own, or the next one does
+    revision = yield from close_calls(key, name, revision, now, epoch - 1)
     yield from append(key, name, revision, entry, epoch)
     yield _RUN, (epoch, now, key, turn)
     return Turn(key, turn, epoch)
@@ -156,7 +161,7 @@ def end(
     locked = yield _LOCK, (key,)
     rows = yield _END, (outcome, now, dumps(extra) if extra else None, key, turn.epoch)
     if rows and locked:
-        yield from close_calls(key, name, locked[0][0], now)
+        yield from close_calls(key, name, locked[0][0], now, turn.epoch or 0)
     return bool(rows)
 
 
@@ -168,8 +173,8 @@ def withdraw(turn: Turn, now: float) -> Operation[bool]:
 def read(key: int, turn: int) -> Operation[TurnRecord | None]:
     """Read what became of a turn."""
     rows = yield _READ, (key, turn)
-    for status, invocation_id, extra in rows:
-        return TurnRecord(status, invocation_id or "", loads(extra) if extra else {})
+    for status, invocation_id, extra, owner, beat in rows:
+        return TurnRecord(status, invocation_id or "", loads(extra) if extra else {}, owner or "", beat)
     return None
 
 
