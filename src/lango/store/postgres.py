@@ -102,6 +102,7 @@ class PostgresDatabase:
             max_size=_POOL,
             timeout=_CONNECT_TIMEOUT_S,
             command_timeout=_COMMAND_TIMEOUT_S,
+            reset=_as_it_is,
             server_settings={"search_path": self._schema, "application_name": "lango"},
         )
         try:
@@ -117,6 +118,10 @@ class PostgresDatabase:
             raise
         self._reached = True
         return pool, end
+
+
+async def _as_it_is(_: Any) -> None:
+    """Give a connection back as it is: no operation changes its settings, and resetting them is one more round trip."""
 
 
 async def _closed_with_its_loop(pool: Any) -> AsyncGenerator[None]:
