@@ -38,7 +38,6 @@ ADK_SQLITE, ADK_DATABASE = "ADK SqliteSessionService", "ADK DatabaseSessionServi
 APP, USER = "bench", "user"
 WORDS = [word for word in Path(__file__).read_text("utf-8").split() if word.isalpha()]
 BUDGET_TOKENS = 32_000
-WARM = 5
 
 
 # -- what is stored: user text, a call, its result, an answer; 340 bytes of payload on average -----------------------
@@ -108,12 +107,6 @@ async def services(folder: Path, postgres: str = "") -> AsyncIterator[dict[str, 
             await service.close()
 
 
-def appends(service: BaseSessionService, session: Session, count: int) -> Callable[[], Awaitable[object]]:
-    """Make a call that appends the next of so many events; they are made before anyone looks at the clock."""
-    events = iter(list(itertools.islice(turns(), count)))
-    return lambda: service.append_event(session, next(events))
-
-
 _MESSAGE = """
 INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,
     invocation_id, state_delta, extra) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
@@ -130,63 +123,57 @@ def rows() -> Iterator[tuple[object, ...]]:
         yield (7, seq, *shown, row.created_at, row.event_id, row.invocation_id, row.state_delta, row.extra)
 
 
-async def raw_sqlite(
-    folder: Path, count: int, name: str = "raw"
-) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
-    """Make a call that inserts the same row into the same table, with the same indexes and durability."""
+Insert = Callable[[tuple[object, ...]], Awaitable[object]]
+
+
+@contextlib.asynccontextmanager
+async def raw_sqlite(folder: Path, name: str) -> AsyncIterator[Callable[[tuple[object, ...]], None]]:
+    """Open what inserts the same row into the same table, with the same indexes and durability."""
     async with SqlSessionService(f"sqlite:///{folder}/{name}.db"):
         pass  # makes the tables
     connection: Any = apsw.Connection(str(folder / f"{name}.db"))  # the file has our page size and is in WAL mode
-    for pragma in ("journal_mode = WAL", "synchronous = FULL"):
-        connection.execute(f"PRAGMA {pragma}")
-    ready = iter(list(itertools.islice(rows(), count)))
-
-    async def insert() -> None:
-        connection.execute(_MESSAGE, next(ready))
-
-    return insert, connection.close
+    connection.execute("PRAGMA synchronous = FULL")
+    yield lambda row: connection.execute(_MESSAGE, row)
+    connection.close()
 
 
-async def raw_sqlite_in_thread(folder: Path, count: int) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
-    """Make the same call from a thread, so that the event loop never waits for the disk: the least there is."""
-    insert, close = await raw_sqlite(folder, count, "raw-in-thread")
-    pool = ThreadPoolExecutor(1)
+@contextlib.asynccontextmanager
+async def raw_inserts(folder: Path, postgres: str) -> AsyncIterator[dict[str, Insert]]:
+    """Open the raw limits. From a thread, the event loop never waits for the disk: the least for such a service."""
+    if postgres:
+        schema = f"raw_{uuid.uuid4().hex[:8]}"
+        async with SqlSessionService(f"{postgres}&schema={schema}"):
+            pass  # makes the tables
+        connection = await asyncpg.connect(postgres, server_settings={"search_path": schema})
+        statement = await connection.prepare(_MESSAGE)
+        yield {RAW: lambda row: statement.fetch(*row)}
+        await connection.close()
+        return
     loop = asyncio.get_running_loop()
+    async with raw_sqlite(folder, "raw") as insert, raw_sqlite(folder, "thread") as insert_there:
 
-    def in_thread() -> None:
-        with contextlib.suppress(StopIteration):
-            insert().send(None)  # it never waits for anything
+        async def here(row: tuple[object, ...]) -> None:
+            insert(row)
 
-    def end() -> None:
-        pool.shutdown()
-        close()
-
-    return lambda: loop.run_in_executor(pool, in_thread), end
+        with ThreadPoolExecutor(1) as pool:
+            yield {RAW: here, RAW_IN_THREAD: lambda row: loop.run_in_executor(pool, insert_there, row)}
 
 
 # -- the measurements ----------------------------------------------------------------------------------------------
 
 
 async def append_alone(folder: Path, postgres: str = "") -> None:
-    """One session, one event after the other."""
-    async with services(folder, postgres) as found, contextlib.AsyncExitStack() as closing:
-        rounds = 4 if quick() else 30
-        calls = {RAW: 50, RAW_IN_THREAD: 50, OURS: 50, ADK_SQLITE: 10, ADK_DATABASE: 5}
-        count = {name: WARM + rounds * calls[name] for name in calls}
-        contestants: dict[str, Callable[[], Awaitable[object]]] = {}
-        if postgres:
-            contestants[RAW], close = await raw_postgres(postgres, count[RAW])
-            closing.callback(close)
-        else:
-            contestants[RAW], close = await raw_sqlite(folder, count[RAW])
-            closing.callback(close)
-            contestants[RAW_IN_THREAD], close = await raw_sqlite_in_thread(folder, count[RAW])
-            closing.callback(close)
+    """One session, one event after the other, each made just before it is appended."""
+    async with services(folder, postgres) as found, raw_inserts(folder, postgres) as raws:
+        contestants: dict[str, Callable[..., Awaitable[object]]] = dict(raws)
+        inputs: dict[str, Iterator[Any]] = {name: rows() for name in raws}
         for name, service in found.items():
             session = await service.create_session(app_name=APP, user_id=USER)
-            contestants[name] = appends(service, session, count[name])
-        await interleaved(contestants, rounds=1, calls=WARM)  # tokenizer, statements, pages: warm for everyone
-        times = await interleaved(contestants, rounds=rounds, calls=calls)
+            contestants[name], inputs[name] = functools.partial(service.append_event, session), turns()
+        calls = {RAW: 50, RAW_IN_THREAD: 50, OURS: 50, ADK_SQLITE: 10, ADK_DATABASE: 5}
+        # tokenizer, statements, pages: warm for everyone
+        await interleaved(contestants, rounds=1, calls=5, inputs=inputs)
+        times = await interleaved(contestants, rounds=4 if quick() else 30, calls=calls, inputs=inputs)
     ours, raw = times[OURS], times[RAW]
     bars = [
         bar("ours / raw, wall", ours.p50_us / raw.p50_us, at_most=2) if not postgres else "",
@@ -204,17 +191,6 @@ async def append_alone(folder: Path, postgres: str = "") -> None:
         ],
         *filter(None, bars),
     )
-
-
-async def raw_postgres(url: str, count: int) -> tuple[Callable[[], Awaitable[object]], Callable[[], None]]:
-    """Make a call that inserts the same row into the same table, in a transaction of its own."""
-    schema = f"raw_{uuid.uuid4().hex[:8]}"
-    async with SqlSessionService(f"{url}&schema={schema}"):
-        pass  # makes the tables
-    connection = await asyncpg.connect(url, server_settings={"search_path": schema})
-    insert = await connection.prepare(_MESSAGE)
-    ready = iter(list(itertools.islice(rows(), count)))
-    return lambda: insert.fetch(*next(ready)), connection.terminate
 
 
 async def sessions_at_once(folder: Path, postgres: str = "", sessions: int = 50) -> None:
@@ -344,12 +320,16 @@ async def disk(folder: Path) -> None:
     count = 2_000 if quick() else 10_000
     sizes: list[list[object]] = []
     events = list(itertools.islice(turns(), count))
-    async with SqlSessionService(f"sqlite:///{folder}/disk.db") as ours:
+    path = folder / "disk.db"
+    async with SqlSessionService(f"sqlite:///{path}"):
+        pass
+    empty = path.stat().st_size  # every table and index begins with a page of its own
+    async with SqlSessionService(f"sqlite:///{path}") as ours:
         for at in range(0, count, 100):  # sessions of a hundred events, all written at the same time
             session = await ours.create_session(app_name=APP, user_id=USER, session_id=f"s{at}")
             await _append_all(ours, session, events[at : at + 100])
     payload = sum(map(payload_bytes, events)) / count
-    per_event = (folder / "disk.db").stat().st_size / count
+    per_event = (path.stat().st_size - empty) / count
     sizes.append([OURS, payload, per_event, per_event / payload])
     adk = SqliteSessionService(str(folder / "disk-adk.db"))
     session = await adk.create_session(app_name=APP, user_id=USER)

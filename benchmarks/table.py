@@ -4,7 +4,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -73,17 +73,23 @@ class Times:
 
 
 async def interleaved(
-    contestants: Mapping[str, Callable[[], Awaitable[object]]], *, rounds: int, calls: int | Mapping[str, int]
+    contestants: Mapping[str, Callable[..., Awaitable[object]]],
+    *,
+    rounds: int,
+    calls: int | Mapping[str, int],
+    inputs: Mapping[str, Iterator[object]] | None = None,
 ) -> dict[str, Times]:
-    """Let everyone take turns, a few calls at a time, so that a noisy machine hits all alike."""
+    """Let everyone take turns, a few calls at a time, so that a noisy machine hits all alike.
+
+    With `inputs`, each call is given the next one, which is made just before and not measured.
+    """
     times = {name: Times() for name in contestants}
     for _ in range(rounds):
         for name, call in contestants.items():
-            count = calls if isinstance(calls, int) else calls[name]
-            cpu = time.process_time()
-            for _ in range(count):
-                start = time.perf_counter()
-                await call()
+            for _ in range(calls if isinstance(calls, int) else calls[name]):
+                given = () if inputs is None else (next(inputs[name]),)
+                cpu, start = time.process_time(), time.perf_counter()
+                await call(*given)
                 times[name].wall_s.append(time.perf_counter() - start)
-            times[name].cpu_s += time.process_time() - cpu
+                times[name].cpu_s += time.process_time() - cpu
     return times
