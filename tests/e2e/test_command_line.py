@@ -74,7 +74,7 @@ async def test_sessions_list_show_delete(tmp_path: Path) -> None:
 
 def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
     (tmp_path / "lango.toml").write_text('[store]\nurl = "sqlite:///from_file.db"\n')
-    assert lango("db", "upgrade", cwd=tmp_path).stdout == "schema 2\n"
+    assert lango("db", "upgrade", cwd=tmp_path).stdout == "schema 3\n"
     assert (tmp_path / "from_file.db").exists()
     lango("db", "upgrade", cwd=tmp_path, LANGO_STORE__URL="sqlite:///from_environment.db")
     assert (tmp_path / "from_environment.db").exists()
@@ -102,7 +102,7 @@ def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
         OPENAI_API_KEY="k",
     )
     assert told.returncode == 0, told
-    assert "ok   store: schema 2, 0 sessions" in told.stdout
+    assert "ok   store: schema 3, 0 sessions" in told.stdout
     assert "ok   model openai/gpt-5: the key is set" in told.stdout
 
 

@@ -37,7 +37,7 @@ _LIST_OF_USER = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2"
 _DELETE = "DELETE FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
 _DELETE_PARTS = [
     f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608
-    for table in ("messages", "state_events", "open_calls", "session_states", "turns", "effects")
+    for table in ("messages", "state_events", "open_calls", "session_states", "turns", "effects", "turn_events")
 ]
 
 _SESSION_STATE = "SELECT state FROM session_states WHERE session_key = $1"

@@ -1,12 +1,12 @@
 """The store: every operation as a coroutine, on SQLite or PostgreSQL alike."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from lango.errors import StoreUrlError, Unstorable
-from lango.store import effects, sessions, turns, window
+from lango.store import effects, keys, pages, sessions, streams, turns, window
 from lango.store.append import append
 from lango.store.database import Database, Operation
 from lango.store.postgres import PostgresDatabase
@@ -220,6 +220,74 @@ class Store:
     async def effect(self, key: int, call_id: str) -> effects.EffectRecord | None:
         """Read what the journal says of a call."""
         return await self._database.read(lambda: effects.of_call(key, call_id))
+
+    # -- what a server keeps --------------------------------------------------------------------------------------
+
+    async def sessions_page(
+        self, app_name: str, user_id: str, *, after: tuple[float, int] | None = None, limit: int = 50
+    ) -> Sequence[SessionRecord]:
+        """Read some sessions of a user without their state, the newest first, after one's (updated_at, key)."""
+        return await self._database.read(lambda: pages.sessions(app_name, user_id, after, limit))
+
+    async def messages_page(
+        self, session: SessionRecord, *, before: int | None = None, limit: int = 50
+    ) -> list[Stored]:
+        """Read the newest messages before a sequence number, in order."""
+        return await self._database.read(lambda: pages.messages(session, before, limit))
+
+    async def add_told(self, key: int, turn: int, told: Sequence[streams.ToldEvent]) -> bool:
+        """Store what clients are told of a turn; False: somebody else closed it, or the session is gone."""
+        return await self._database.write(lambda: streams.add(key, turn, told))
+
+    async def told(self, key: int, turn: int, after_id: int = 0) -> streams.Told:
+        """Read what clients were told of a turn after an id, and what became of the turn."""
+        return await self._database.read(lambda: streams.read(key, turn, after_id))
+
+    async def close_told(self, key: int, turn: int) -> None:
+        """Tell the end of a turn that is over and that nobody tells any more."""
+        await self._database.write(lambda: streams.close(key, turn))
+
+    async def newest_turn(self, key: int) -> int | None:
+        """Return the newest turn of a session."""
+        return await self._database.read(lambda: streams.newest_turn(key))
+
+    async def next_turn(self, key: int, turn: int) -> int | None:
+        """Return the turn after one."""
+        return await self._database.read(lambda: streams.next_turn(key, turn))
+
+    async def add_key(
+        self, user_id: str, *, requests_per_minute: int | None = None, tokens_per_day: int | None = None
+    ) -> tuple[keys.ApiKey, str]:
+        """Make a key for a user. The second value is the key itself: it is shown once and kept nowhere."""
+        secret = keys.new_secret()
+        hash_ = keys.hashed(secret)
+        key = keys.ApiKey(hash_[:8], user_id, time.time(), None, requests_per_minute, tokens_per_day)
+        await self._database.write(lambda: keys.add(key, hash_))
+        return key, secret
+
+    async def find_key(self, secret: str) -> keys.ApiKey | None:
+        """Return whose key this is, unless it was revoked."""
+        hash_ = keys.hashed(secret)
+        return await self._database.read(lambda: keys.find(hash_))
+
+    async def api_keys(self) -> list[keys.ApiKey]:
+        """Return every key, the revoked ones too."""
+        return await self._database.read(keys.list_all)
+
+    async def revoke_key(self, key_id: str) -> bool:
+        """Revoke a key; False: none of that id holds."""
+        now = time.time()
+        return await self._database.write(lambda: keys.revoke(key_id, now))
+
+    async def spend_tokens(self, key_id: str, tokens: int) -> None:
+        """Note what a turn took of a key's tokens."""
+        now = time.time()
+        await self._database.write(lambda: keys.spend(key_id, tokens, now))
+
+    async def spent_tokens(self, key_id: str) -> int:
+        """Return the tokens that a key has taken today, UTC."""
+        now = time.time()
+        return await self._database.read(lambda: keys.spent(key_id, now))
 
 
 def _version() -> Operation[int]:

@@ -1,0 +1,94 @@
+"""Operations on API keys: kept as hashes, each of one user."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+from lango.errors import Unstorable
+from lango.store.database import Operation, Row
+from lango.store.records import check_id
+
+PREFIX = "lango_"
+_DAY_S = 86_400
+
+_COLUMNS = "id, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day"
+_INSERT = """
+INSERT INTO api_keys (id, hash, user_id, created_at, requests_per_minute, tokens_per_day)
+VALUES ($1, $2, $3, $4, $5, $6)
+"""
+_FIND = f"SELECT {_COLUMNS} FROM api_keys WHERE hash = $1 AND revoked_at IS NULL"  # noqa: S608 - constants
+_LIST = f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id"  # noqa: S608
+_REVOKE = "UPDATE api_keys SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL RETURNING id"
+_SPEND = """
+INSERT INTO api_key_usage (key_id, day, tokens) VALUES ($1, $2, $3)
+ON CONFLICT (key_id, day) DO UPDATE SET tokens = api_key_usage.tokens + excluded.tokens
+"""
+_SPENT = "SELECT tokens FROM api_key_usage WHERE key_id = $1 AND day = $2"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """Who a key belongs to, and how much it may ask for. The key itself is nowhere."""
+
+    id: str
+    user_id: str
+    created_at: float
+    revoked_at: float | None = None
+    requests_per_minute: int | None = None
+    tokens_per_day: int | None = None
+
+
+def new_secret() -> str:
+    """Make a key of 256 random bits."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def hashed(secret: str) -> str:
+    """Return what is stored of a key. It is random, so that a plain hash is not to be guessed."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def add(key: ApiKey, hash_: str) -> Operation[None]:
+    """Store a key."""
+    check_id("user_id", key.user_id)
+    if not key.user_id:
+        raise Unstorable("a key needs a user")
+    yield _INSERT, (key.id, hash_, key.user_id, key.created_at, key.requests_per_minute, key.tokens_per_day)
+
+
+def find(hash_: str) -> Operation[ApiKey | None]:
+    """Return the key of a hash, unless it was revoked."""
+    rows = yield _FIND, (hash_,)
+    return _key(rows[0]) if rows else None
+
+
+def list_all() -> Operation[list[ApiKey]]:
+    """Return every key, the revoked ones too."""
+    rows = yield _LIST, ()
+    return [_key(row) for row in rows]
+
+
+def revoke(key_id: str, now: float) -> Operation[bool]:
+    """Revoke a key; False: there is none of that id that still holds."""
+    return bool((yield _REVOKE, (now, key_id)))
+
+
+def spend(key_id: str, tokens: int, now: float) -> Operation[None]:
+    """Note what a turn took."""
+    yield _SPEND, (key_id, int(now // _DAY_S), tokens)
+
+
+def spent(key_id: str, now: float) -> Operation[int]:
+    """Return the tokens that a key has taken on this day, UTC."""
+    rows = yield _SPENT, (key_id, int(now // _DAY_S))
+    return rows[0][0] if rows else 0
+
+
+def until_tomorrow_s(now: float) -> int:
+    """Return how long the day still is."""
+    return int(_DAY_S - now % _DAY_S) + 1
+
+
+def _key(row: Row) -> ApiKey:
+    id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day = row
+    return ApiKey(id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day)

@@ -1,0 +1,148 @@
+"""Operations on the events of turns, as clients were told them: what makes `Last-Event-ID` exact in any process.
+
+Ids grow within a session, and those of one turn lie in one range. The final event of a turn closes it: whoever comes
+later with more, such as a process that was taken for dead, is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lango.store import turns
+from lango.store.database import Operation
+from lango.store.jsontext import dumps, loads
+
+IDS_PER_TURN = 1_000_000
+KEPT_TURNS = 50
+"""Older events of a session are dropped: what they told is in its messages."""
+PAGE = 500
+
+_LAST = """
+SELECT s.session_key, e.id, e.final FROM sessions s LEFT JOIN turn_events e ON e.session_key = s.session_key AND e.id =
+    (SELECT MAX(id) FROM turn_events WHERE session_key = $1 AND id >= $2 AND id < $3)
+WHERE s.session_key = $1
+"""
+_INSERT = """
+INSERT INTO turn_events (session_key, id, turn, type, data, final) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (session_key, id) DO NOTHING RETURNING id
+"""
+_DROP_OLD = "DELETE FROM turn_events WHERE session_key = $1 AND id < $2"
+_AFTER = """
+SELECT id, turn, type, data, final FROM turn_events WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
+"""
+_NEXT_TURN = "SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn > $2"
+_NEWEST_TURN = "SELECT MAX(turn) FROM turns WHERE session_key = $1"
+_SAID = """
+SELECT content, author, invocation_id FROM messages WHERE session_key = $1 AND role = 'assistant' AND content <> ''
+ORDER BY seq DESC LIMIT 1000
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldEvent:
+    """An event as its row holds it."""
+
+    id: int
+    turn: int
+    type: str
+    data: str
+    """JSON text."""
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is stored of a turn's events after an id, and how the turn itself stands."""
+
+    events: list[ToldEvent]
+    turn: turns.TurnRecord | None
+
+
+def turn_of(event_id: int) -> int:
+    """Return the turn that an event belongs to."""
+    return event_id // IDS_PER_TURN
+
+
+def add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
+    """Store events at the end of their turn; False: the turn was closed before, or its session is gone."""
+    first, end = turn * IDS_PER_TURN, (turn + 1) * IDS_PER_TURN
+    rows = yield _LAST, (key, first, end)
+    if not rows or rows[0][2]:
+        return False
+    last = rows[0][1]
+    if last is None and turn > KEPT_TURNS:
+        yield _DROP_OLD, (key, (turn - KEPT_TURNS) * IDS_PER_TURN)
+    for one in told:
+        if last is None or one.id > last:  # a repeated write finds its rows there already
+            yield _INSERT, (key, one.id, turn, one.type, one.data, int(one.final))
+    return True
+
+
+def read(key: int, turn: int, after_id: int) -> Operation[Told]:
+    """Read the events of one turn after an id, some at a time, and what became of the turn."""
+    record = yield from turns.read(key, turn)  # first: the events of a turn that is over are then all there to be read
+    first = turn * IDS_PER_TURN
+    rows = yield _AFTER, (key, max(after_id, first), first + IDS_PER_TURN, PAGE)
+    return Told([ToldEvent(id_, at, type_, data, bool(final)) for id_, at, type_, data, final in rows], record)
+
+
+def newest_turn(key: int) -> Operation[int | None]:
+    """Return the newest turn of a session."""
+    [[turn]] = yield _NEWEST_TURN, (key,)
+    return turn
+
+
+def next_turn(key: int, turn: int) -> Operation[int | None]:
+    """Return the turn after one."""
+    [[found]] = yield _NEXT_TURN, (key, turn)
+    return found
+
+
+def close(key: int, turn: int) -> Operation[None]:
+    """Tell the end of a turn that nobody tells any more, from what is stored: the rest of its answer, how it ended."""
+    record = yield from turns.read(key, turn)
+    if record is None or record.status in ("waiting", "running"):
+        return
+    first = turn * IDS_PER_TURN
+    told: list[Any] = yield _AFTER, (key, first, first + IDS_PER_TURN, IDS_PER_TURN)
+    if told and told[-1][4]:
+        return
+    events: list[tuple[str, dict[str, Any]]] = [] if told else [("accepted", {"turn": turn, "waiting": False})]
+    already = "".join(loads(row[3])["text"] for row in told if row[2] == "text_delta")
+    rest = yield from _rest(key, record, already)
+    if rest:
+        events.append(("text_delta", {"text": rest, "author": ""}))
+    events.append(_end(turn, record))
+    last = told[-1][0] if told else first
+    rows = [
+        ToldEvent(id_, turn, type_, dumps({"type": type_, "id": id_, **data}), final=id_ == last + len(events))
+        for id_, (type_, data) in enumerate(events, last + 1)
+    ]
+    yield from add(key, turn, rows)
+
+
+def _rest(key: int, record: turns.TurnRecord, already: str) -> Operation[str]:
+    """Return what the turn said and nobody was told; nothing where the two do not fit together."""
+    rows = yield _SAID, (key,)
+    invocations = {record.invocation_id, *record.extra.get("invocations", ())}
+    said = "".join(content for content, _, invocation in reversed(rows) if invocation in invocations)
+    return said.removeprefix(already) if said.startswith(already) else ""
+
+
+def _end(turn: int, record: turns.TurnRecord) -> tuple[str, dict[str, Any]]:
+    if record.status == "done":
+        usage: Mapping[str, Any] = record.extra.get("usage") or {}
+        tokens = {"input_tokens": usage.get("input", 0), "output_tokens": usage.get("output", 0)}
+        nothing = {"cached_tokens": 0, "model_calls": 0, "cost_usd": None}
+        return "done", {"turn": turn, "status": "done", "usage": tokens | nothing, "finish_reason": ""}
+    failed: Mapping[str, str] = record.extra.get("error") or {}
+    if record.status == "cancelled":
+        error, message = "TurnCancelled", "the turn was stopped"
+    else:
+        error, message = "TurnFailed", "the process that ran this turn is gone: what is stored stays; send it again"
+    return "error", {
+        "error": failed.get("type", error),
+        "message": failed.get("message", message),
+        "fatal": True,
+        "call_id": None,
+    }

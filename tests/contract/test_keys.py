@@ -1,0 +1,44 @@
+"""API keys, on every database: found by their hash only, gone when revoked, counted by the day."""
+
+import pytest
+
+from lango.errors import Unstorable
+from lango.store import Store
+from lango.store.keys import until_tomorrow_s
+
+
+async def test_a_key_is_found_until_it_is_revoked(store: Store) -> None:
+    key, secret = await store.add_key("alice", requests_per_minute=60, tokens_per_day=1_000)
+    other, _ = await store.add_key("bob")
+    assert await store.find_key(secret) == key
+    assert (key.user_id, key.requests_per_minute, key.tokens_per_day) == ("alice", 60, 1_000)
+    assert await store.find_key(secret[:-1]) is None
+    assert await store.find_key("' OR 1=1 --") is None
+    assert await store.find_key("\ud800\0") is None
+    assert await store.api_keys() == [key, other]
+    assert await store.revoke_key(key.id)
+    assert not await store.revoke_key(key.id)
+    assert await store.find_key(secret) is None
+    [revoked, _] = await store.api_keys()
+    assert revoked.revoked_at
+    assert secret not in str(revoked)
+
+
+async def test_tokens_are_counted_by_key_and_day(store: Store) -> None:
+    key, _ = await store.add_key("alice")
+    assert await store.spent_tokens(key.id) == 0
+    await store.spend_tokens(key.id, 30)
+    await store.spend_tokens(key.id, 12)
+    assert await store.spent_tokens(key.id) == 42
+    assert await store.spent_tokens("another") == 0
+
+
+async def test_a_key_needs_a_user(store: Store) -> None:
+    for user in ("", "nul\0"):
+        with pytest.raises(Unstorable):
+            await store.add_key(user)
+
+
+def test_the_day_ends_at_midnight_utc() -> None:
+    assert until_tomorrow_s(86_400 * 3) == 86_401
+    assert until_tomorrow_s(86_400 * 3 - 1) == 2

@@ -1,0 +1,137 @@
+"""What clients were told of a turn, on every database: in order, once, and with one end."""
+
+import json
+import time
+
+import pytest
+
+from lango.messages import Message
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
+from lango.store.streams import IDS_PER_TURN, KEPT_TURNS, PAGE, ToldEvent, turn_of
+
+NAME = SessionId("app", "alice", "s1")
+
+
+def told(number: int, text: str = "x", *, turn: int = 1, final: bool = False) -> ToldEvent:
+    id_ = turn * IDS_PER_TURN + number
+    kind = "done" if final else "text_delta"
+    return ToldEvent(id_, turn, kind, json.dumps({"type": kind, "id": id_, "text": text}), final)
+
+
+async def running(store: Store, name: SessionId = NAME) -> tuple[SessionRecord, Turn]:
+    session = await store.session(name) or await store.create_session(name)
+    entry = Entry(f"e{time.monotonic_ns()}", time.time(), Message("user", "hi"), invocation_id="inv")
+    return session, await store.submit_turn(session, entry, "owner")
+
+
+async def answer(store: Store, session: SessionRecord, turn: Turn, text: str) -> None:
+    now = await store.session(session.name)
+    assert now
+    entry = Entry("answer", time.time(), Message("assistant", text), invocation_id="inv")
+    await store.append(session.key, session.name, now.revision, entry, epoch=turn.epoch)
+
+
+async def test_events_are_read_after_any_id_in_order(store: Store) -> None:
+    session, turn = await running(store)
+    assert await store.add_told(session.key, 1, [told(1), told(4)])
+    assert await store.add_told(session.key, 1, [told(7), told(8, final=True)])
+    everything = await store.told(session.key, 1)
+    assert [one.id - IDS_PER_TURN for one in everything.events] == [1, 4, 7, 8]
+    assert [one.final for one in everything.events] == [False, False, False, True]
+    assert everything.turn
+    assert everything.turn.status == "running"
+    for after, ids in [(1, [4, 7, 8]), (4, [7, 8]), (5, [7, 8]), (8, []), (99, [])]:
+        part = await store.told(session.key, 1, IDS_PER_TURN + after)
+        assert [one.id - IDS_PER_TURN for one in part.events] == ids
+    assert turn_of(everything.events[-1].id) == turn.turn
+
+
+async def test_a_repeated_write_changes_nothing_and_a_closed_turn_takes_no_more(store: Store) -> None:
+    session, _ = await running(store)
+    assert await store.add_told(session.key, 1, [told(1), told(2)])
+    assert await store.add_told(session.key, 1, [told(1, "other"), told(2, "other"), told(3, final=True)])
+    assert not await store.add_told(session.key, 1, [told(4)])
+    events = (await store.told(session.key, 1)).events
+    assert [json.loads(one.data)["text"] for one in events] == ["x", "x", "x"]
+
+
+async def test_a_long_turn_is_read_in_parts(store: Store) -> None:
+    session, _ = await running(store)
+    await store.add_told(session.key, 1, [told(number) for number in range(1, PAGE + 11)])
+    first = (await store.told(session.key, 1)).events
+    rest = (await store.told(session.key, 1, first[-1].id)).events
+    assert (len(first), len(rest)) == (PAGE, 10)
+
+
+@pytest.mark.parametrize("already", ["", "Hello ", "Hello world", "something else"])
+async def test_the_end_that_nobody_told_is_told_from_what_is_stored(store: Store, already: str) -> None:
+    """The process died after the answer was stored and before its clients were told."""
+    session, turn = await running(store)
+    if already:
+        await store.add_told(session.key, 1, [told(1, already)])
+    await store.close_told(session.key, 1)
+    assert len((await store.told(session.key, 1)).events) == bool(already), "it still runs"
+    await answer(store, session, turn, "Hello world")
+    await store.end_turn(session.name, turn, "done", {"usage": {"input": 3, "output": 2}, "invocations": ["inv"]})
+    for _ in range(2):
+        await store.close_told(session.key, 1)
+    events = [json.loads(one.data) for one in (await store.told(session.key, 1)).events]
+    text = "".join(event.get("text", "") for event in events)
+    assert text == ("Hello world" if "Hello world".startswith(already) else already)
+    assert [event["type"] for event in events].count("done") == 1
+    assert events[-1]["usage"]["input_tokens"] == 3
+    assert [event["id"] for event in events] == sorted({event["id"] for event in events})
+
+
+async def test_an_interrupted_turn_ends_with_an_error(store: Store) -> None:
+    session, turn = await running(store)
+    await store.add_told(session.key, 1, [told(1, "half an ans")])
+    assert await store.interrupt_turn(session, Ahead(turn.turn, "running", "owner", 0))
+    await store.close_told(session.key, 1)
+    *_, last = (await store.told(session.key, 1)).events
+    assert last.final
+    assert json.loads(last.data)["fatal"] is True
+    assert not await store.add_told(session.key, 1, [told(9, "the zombie speaks")])
+
+
+async def test_events_go_with_their_session_and_old_ones_with_time(store: Store) -> None:
+    session, _ = await running(store)
+    await store.add_told(session.key, 1, [told(1)])
+    newer = KEPT_TURNS + 2
+    await store.add_told(session.key, newer, [told(1, turn=newer)])
+    assert (await store.told(session.key, 1)).events == []
+    assert await store.newest_turn(session.key) == 1
+    assert await store.next_turn(session.key, 0) == 1
+    assert await store.next_turn(session.key, 1) is None
+    await store.delete_session(session.name)
+    assert (await store.told(session.key, newer)).events == []
+    assert not await store.add_told(session.key, newer, [told(2, turn=newer)]), "nothing for a session that is gone"
+
+
+async def test_sessions_come_page_by_page(store: Store) -> None:
+    for number in range(7):
+        await store.create_session(SessionId("app", "alice", f"s{number}"), now=100.0 + number // 2)
+    await store.create_session(SessionId("app", "bob", "theirs"))
+    seen: list[str] = []
+    after = None
+    while page := await store.sessions_page("app", "alice", after=after, limit=2):
+        seen += [record.name.id for record in page]
+        after = page[-1].updated_at, page[-1].key
+    assert sorted(seen) == [f"s{number}" for number in range(7)]
+    assert seen[0] == "s6"
+    assert seen[-1] in ("s0", "s1")
+
+
+async def test_messages_come_page_by_page_without_what_was_taken_back(store: Store) -> None:
+    session = await store.create_session(NAME)
+    for number in range(1, 8):
+        entry = Entry(f"e{number}", time.time(), Message("user", str(number)), invocation_id=f"i{number}")
+        await store.append(session.key, NAME, number - 1, entry)
+    rewind = Entry("e8", time.time(), Message("event"), rewind_before="i5")
+    await store.append(session.key, NAME, 7, rewind)
+    again = await store.session(NAME)
+    assert again
+    newest = await store.messages_page(again, limit=3)
+    assert [one.message.content for one in newest if one.message] == ["2", "3", "4"]
+    rest = await store.messages_page(again, before=newest[0].seq, limit=3)
+    assert [one.message.content for one in rest if one.message] == ["1"]
