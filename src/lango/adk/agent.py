@@ -10,6 +10,7 @@ from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool
+from google.adk.tools.agent_tool import AgentTool
 from pydantic import PrivateAttr
 
 from lango.adk.model import ProviderLlm
@@ -219,12 +220,13 @@ class Lent(ProviderLlm):
     @staticmethod
     def own_of(agent: LlmAgent) -> Any:
         """Return the model that its author gave an agent."""
-        return agent.model._instead_of if isinstance(agent.model, Lent) else agent.model
+        model = agent.model
+        return (model.__pydantic_private__ or {})["_instead_of"] if isinstance(model, Lent) else model
 
 
 def _own_models(root: Any, settings: Settings, models: Models) -> None:
     """Give somebody's agents our models where the settings, or a `provider/name` of their own, ask for one."""
-    for agent in tree(root):
+    for agent in _with_called(root):
         if not isinstance(agent, LlmAgent):
             continue
         own: Any = Lent.own_of(agent)
@@ -273,11 +275,25 @@ class _Named:
 
 
 def tree(root: Any) -> Iterator[BaseAgent]:
-    """Walk an agent and all below it."""
-    if isinstance(root, BaseAgent):
-        yield root
-        for sub in root.sub_agents:
-            yield from tree(sub)
+    """Walk the agents of an app: the root, all below it, and those in the graph of a workflow."""
+    waiting, seen = [root], set[int]()
+    while waiting:
+        node = waiting.pop(0)
+        if id(node) not in seen:
+            seen.add(id(node))
+            if isinstance(node, BaseAgent):
+                yield node
+            graph: Any = getattr(node, "graph", None)
+            waiting[:0] = [*getattr(node, "sub_agents", ()), *(graph.nodes if graph else ())]
+
+
+def _with_called(root: Any) -> Iterator[BaseAgent]:
+    """Walk the agents of an app, and those that are tools of others."""
+    for agent in tree(root):
+        yield agent
+        for tool in vars(agent).get("tools", ()):
+            if isinstance(tool, AgentTool):
+                yield from _with_called(tool.agent)
 
 
 def transfer_targets(root: Any, name: str) -> list[str]:

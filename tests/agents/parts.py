@@ -1,0 +1,138 @@
+"""What tests of the runtime share: settings, gates, and checks on what was stored and sent."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing
+from typing import Any
+
+from lango import Settings
+from lango.events import Accepted, ApprovalNeeded, TextDelta, TurnDone, TurnError, TurnEvent
+from lango.messages import Message
+from lango.providers import Request, anthropic, gemini, openai, openai_responses
+from lango.runtime import Runtime
+from lango.store import SessionId, Store, Stored
+from lango.store.database import Database, Operation, Row
+from lango.tools import Tool
+from tests.unit import wire_rules
+from tests.unit.provider_rules import broken_rules
+
+PATIENCE_S = 20.0
+USER = "user"
+
+
+def settings_for(url: str, *, tools: dict[str, Any] | None = None, **agent: Any) -> Settings:
+    return Settings.model_validate({"store": {"url": url}, "agent": agent, "tools": tools or {}})
+
+
+async def collect(stream: AsyncIterator[TurnEvent]) -> list[TurnEvent]:
+    async with asyncio.timeout(PATIENCE_S):
+        return [event async for event in stream]
+
+
+async def until(stream: AsyncGenerator[TurnEvent, None], kind: type[Any]) -> list[TurnEvent]:
+    """Read up to the first event of a kind, and leave."""
+    seen: list[TurnEvent] = []
+    async with asyncio.timeout(PATIENCE_S), aclosing(stream) as events:
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, kind):
+                break
+    return seen
+
+
+def text_of(events: Iterable[TurnEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def kinds(events: Iterable[TurnEvent]) -> list[str]:
+    """Name the events in order, pieces of one text as one."""
+    named: list[str] = []
+    for event in events:
+        if not (isinstance(event, TextDelta) and named[-1:] == ["text_delta"]):
+            named.append(event.type)
+    return named
+
+
+def approvals(events: Iterable[TurnEvent]) -> list[ApprovalNeeded]:
+    return [event for event in events if isinstance(event, ApprovalNeeded)]
+
+
+def last_error(events: list[TurnEvent]) -> TurnError:
+    assert isinstance(events[-1], TurnError), events
+    assert events[-1].fatal
+    return events[-1]
+
+
+def check_order(events: list[TurnEvent]) -> None:
+    """Accepted first, one end last, ids that grow."""
+    assert isinstance(events[0], Accepted), events
+    ids = [event.id for event in events]
+    assert ids == sorted(set(ids))
+    ends = [
+        at for at, one in enumerate(events) if isinstance(one, TurnDone) or (isinstance(one, TurnError) and one.fatal)
+    ]
+    assert ends == [len(events) - 1], events
+
+
+def broken_for(request: Request, name: str = "scripted") -> list[str]:
+    """Return what any provider would find wrong with a request."""
+    own = wire_rules.own_signatures(request.messages, name, request.model)
+    return [
+        *broken_rules(request.messages),
+        *wire_rules.gemini(gemini.encode(request, provider=name), own),
+        *wire_rules.openai_chat(openai.encode(request)),
+        *wire_rules.openai_responses(openai_responses.encode(request, provider=name), own),
+        *wire_rules.anthropic(anthropic.encode(request, provider=name), own, cut=request.cut),
+    ]
+
+
+def results_in(request: Request) -> dict[str, Any]:
+    """Return the results that a model was shown, by the id of their call."""
+    return {
+        call.id: call.output for message in request.messages if message.role == "tool" for call in message.tool_calls
+    }
+
+
+async def stored(runtime: Runtime, session: str = "s", user: str = USER) -> list[Stored]:
+    found = await runtime.store.events(SessionId(runtime.app_name, user, session))
+    assert found
+    return found[1]
+
+
+async def messages(runtime: Runtime, session: str = "s", user: str = USER) -> list[Message]:
+    return [one.message for one in await stored(runtime, session, user) if one.message]
+
+
+async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    """Ask the database itself."""
+
+    def operation() -> Operation[list[Row]]:
+        return (yield sql, ())
+
+    database: Database = vars(store)["_database"]
+    return [tuple(row) for row in await database.read(operation)]
+
+
+async def statuses(runtime: Runtime) -> list[str]:
+    """What became of every turn, in order; for tests with one session."""
+    return [status for [status] in await rows(runtime.store, "SELECT status FROM turns ORDER BY turn")]
+
+
+class Gate:
+    """A tool that says when it has begun, and waits until it may end."""
+
+    def __init__(self, name: str = "wait_here", **fields: Any) -> None:
+        self.began = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.runs = 0
+        self.tool = Tool(name, "Wait.", None, self._handle, **fields)
+
+    async def _handle(self) -> str:
+        self.runs += 1
+        self.began.set()
+        await self.may_end.wait()
+        return "waited"
+
+    async def wait(self) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await self.began.wait()
