@@ -1,17 +1,18 @@
-"""SQLite: one writer thread that groups commits, readers beside it.
+"""SQLite: one writer that groups commits, readers beside it.
 
-Every write that waits when the writer comes round goes into the same transaction, each behind a savepoint of its own:
-one that fails takes back only itself, and one `fsync` serves them all. Readers have connections of their own and, in
-WAL mode, never wait for the writer.
+Every write that waits when the writer's thread comes round goes into the same transaction, each behind a savepoint of
+its own: one that fails takes back only itself, and one `fsync` serves them all. Where commits are quicker than waking a
+thread, and nobody else writes, a write is done at once in the caller's thread. Readers have connections of their own
+and, in WAL mode, never wait for the writer.
 """
 
 import asyncio
 import contextlib
 import functools
 import logging
-import os
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +21,9 @@ from typing import Any, Protocol, TypeVar, cast
 
 import apsw
 
-from lango.errors import LangoError, SchemaError, StoreError, StoreUnavailable, StoreUrlError
+from lango.errors import SchemaError
 from lango.store.database import Operation, Row, Undo, migrate, run_sync
+from lango.store.sqlite_errors import check_path, only_readable, translate, translated
 
 T = TypeVar("T")
 
@@ -32,6 +34,10 @@ BUSY_TIMEOUT_S = 5.0
 _READERS = 4
 _LARGEST_GROUP = 256
 _STATEMENTS_KEPT = 200
+_QUICK_S = 0.001  # an event loop can wait as long as this; waking a thread and being woken again takes about half of it
+_QUICK_ENOUGH = 5  # so many quick commits in a row, and the disk is taken for a quick one
+_CHECKPOINT_PAGES = 1000
+_REOPEN_S = 0.02
 _PAGE_BYTES = 8192  # less room is left over at the end of each page than with SQLite's 4096: 30 bytes an event
 
 
@@ -42,6 +48,10 @@ class _Connection(Protocol):
     def in_transaction(self) -> bool: ...
 
     def execute(self, statements: str, bindings: tuple[Any, ...] = ()) -> "_Cursor": ...
+
+    def set_busy_timeout(self, milliseconds: int) -> None: ...
+
+    def set_wal_hook(self, callable: Callable[[Any, str, int], int]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -55,8 +65,8 @@ class _Job:
     """One operation on its way through the writer."""
 
     make: Callable[[], Operation[Any]]
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop | None = None
+    future: "asyncio.Future[Any] | None" = None
     result: Any = None
     error: BaseException | None = field(default=None)
 
@@ -72,9 +82,14 @@ class _Job:
             return False
         return True
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody still waits for it."""
+        return self.future is None or not self.future.cancelled()
+
     def deliver(self) -> None:
         """Hand the outcome to whoever waits, in their event loop."""
-        if self.future.done():
+        if self.future is None or self.future.done():
             return
         if self.error is not None:
             self.future.set_exception(self.error)
@@ -95,21 +110,32 @@ class SqliteDatabase:
         self._local = threading.local()
         self._connections: list[_Connection] = []
         self._opened = False
+        self._writer: _Connection | None = None
+        self._writing = threading.Lock()  # held while the writer's connection is in use
+        self._quick_commits = 0
+        self._wal_pages = 0
 
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
-        """Run an operation in a transaction, grouped with whatever else waits."""
+        """Run an operation in a transaction: at once, or grouped with whatever else waits."""
+        if self._quick_commits >= _QUICK_ENOUGH and self._queue.empty():
+            done = self._write_here(operation)
+            if done is not None:
+                if done.error is not None:
+                    raise done.error
+                return done.result
         loop = asyncio.get_running_loop()
-        job = _Job(operation, loop, loop.create_future())
+        future: asyncio.Future[T] = loop.create_future()
+        job = _Job(operation, loop, future)
         if self._thread is None:
             self._start()
         self._queue.put(job)
-        return await job.future
+        return await future
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation that only reads on a connection of its own."""
         if self._path == MEMORY:
             return await self.write(operation)  # a database in memory belongs to one connection
-        if not self._opened and not _only_readable(self._path):
+        if not self._opened and not only_readable(self._path):
             await self.write(_nothing)
         if self._readers is None:
             with self._lock:
@@ -129,21 +155,61 @@ class SqliteDatabase:
                 self._thread.start()
 
     def _serve(self) -> None:
-        connection: _Connection | None = None
         while (job := self._queue.get()) is not None:
             jobs = [job, *self._waiting()]
             try:
-                if connection is None:
-                    connection = self._open_writer()
-                with _translated(self._path):
-                    self._run_group(connection, [job for job in jobs if not job.future.cancelled()])
+                with self._writing:
+                    if self._writer is None:
+                        self._writer = self._open_writer()
+                    with translated(self._path):
+                        self._run_group(self._writer, [job for job in jobs if job.is_wanted])
             except BaseException as error:  # noqa: BLE001 - the group failed as a whole
                 for job in jobs:
                     job.error = error
             _deliver(jobs)
-        if connection is not None:
-            connection.close()
+            self._checkpoint()
+        with self._writing:
+            if self._writer is not None:
+                self._writer.close()
+            self._writer = None
+            self._quick_commits = 0
         self._opened = False
+
+    def _write_here(self, operation: Callable[[], Operation[Any]]) -> _Job | None:
+        """Run an operation in the caller's thread, if nobody else is writing; None: it has to wait its turn."""
+        if not self._writing.acquire(blocking=False):
+            return None
+        try:
+            if self._writer is None:
+                return None
+            job = _Job(operation)
+            self._writer.set_busy_timeout(0)
+            try:
+                self._run_group(self._writer, [job])
+            except apsw.BusyError:
+                return None  # another process writes
+            finally:
+                self._writer.set_busy_timeout(int(self._busy_timeout_s * 1000))
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+        finally:
+            self._writing.release()
+        if self._wal_pages > _CHECKPOINT_PAGES:
+            self._queue.put(_Job(_nothing))  # wakes the thread, which has the time for it
+        return job
+
+    def _checkpoint(self) -> None:
+        """Bring the log home, in the writer's thread and after everybody was answered."""
+        if self._wal_pages > _CHECKPOINT_PAGES and self._writer is not None:
+            self._wal_pages = 0
+            with self._writing, contextlib.suppress(apsw.Error):  # somebody reads: next time
+                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _note_wal(self, connection: object, name: str, pages: int) -> int:
+        """SQLite says after each commit how long the log is."""
+        del connection, name
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
 
     def _waiting(self) -> Iterator[_Job]:
         """What else waits by now; the order of arrival is kept."""
@@ -159,6 +225,7 @@ class SqliteDatabase:
 
     def _run_group(self, connection: _Connection, jobs: list[_Job]) -> None:
         execute = functools.partial(_execute, connection)
+        began = time.perf_counter()
         connection.execute("BEGIN IMMEDIATE")
         try:
             if len(jobs) == 1:
@@ -175,37 +242,53 @@ class SqliteDatabase:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+        is_quick = time.perf_counter() - began < _QUICK_S
+        self._quick_commits = self._quick_commits + 1 if is_quick else 0
         for job in jobs:
             if isinstance(job.error, apsw.Error):
-                job.error = _translate(job.error, self._path)
+                job.error = translate(job.error, self._path)
 
     def _open_writer(self) -> _Connection:
         if self._path != MEMORY:
             check_path(Path(self._path))
-        with _translated(self._path):
-            connection = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-            try:
-                _refuse_foreign(connection, self._path)
-                connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file; an older one keeps its own
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = FULL")
-                connection.execute("BEGIN IMMEDIATE")
+        with translated(self._path):
+            deadline = time.monotonic() + self._busy_timeout_s
+            while True:
                 try:
-                    run_sync(migrate(self._path, "sqlite"), functools.partial(_execute, connection))
-                    connection.execute("COMMIT")
-                except BaseException:
-                    connection.execute("ROLLBACK")
-                    raise
-            except BaseException:
-                connection.close()
-                raise
+                    connection = self._opened_writer()
+                    break
+                except apsw.BusyError:
+                    # when several open a new file at once, SQLite does not wait for the change to WAL by itself
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(_REOPEN_S)
         self._opened = True
+        return connection
+
+    def _opened_writer(self) -> _Connection:
+        connection = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        try:
+            _refuse_foreign(connection, self._path)
+            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file; an older one keeps its own
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.set_wal_hook(self._note_wal)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                run_sync(migrate(self._path, "sqlite"), functools.partial(_execute, connection))
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     # -- the readers --------------------------------------------------------------------------------------------
 
     def _read(self, operation: Callable[[], Operation[T]]) -> T:
-        with _translated(self._path):
+        with translated(self._path):
             if not self._opened:
                 with contextlib.closing(_connect_to_unwritable(self._path)) as connection:
                     return _read_snapshot(connection, operation)
@@ -267,7 +350,8 @@ def _deliver(jobs: list[_Job]) -> None:
     """Wake each event loop once for all of its jobs."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
     for job in jobs:
-        by_loop.setdefault(job.loop, []).append(job)
+        if job.loop is not None:
+            by_loop.setdefault(job.loop, []).append(job)
     for loop, done in by_loop.items():
         with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_deliver_all, done)
@@ -278,60 +362,7 @@ def _deliver_all(jobs: list[_Job]) -> None:
         job.deliver()
 
 
-def check_path(path: Path) -> None:
-    """Refuse, before anything is touched, a path where no database can be."""
-    folder = path.parent
-    if path.is_dir():
-        raise StoreUrlError(f"{path} is a folder; name a file in it, such as sqlite:///{path}/lango.db")
-    if not folder.is_dir():
-        raise StoreUrlError(f"the folder {folder} does not exist: create it, or use another path for the store")
-    if not path.exists() and not os.access(folder, os.W_OK):
-        raise StoreUrlError(f"no right to write in the folder {folder}: change its rights, or use another path")
-    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-        raise StoreUrlError(f"no right to read and write {path}: change its rights, or use another path")
-
-
-def _only_readable(path: str) -> bool:
-    """Whether there is a file that cannot be written: reading goes on, and writing begins when it can be written."""
-    return os.access(path, os.R_OK) and not os.access(path, os.W_OK)
-
-
 def _refuse_foreign(connection: _Connection, path: str) -> None:
     tables = {name for [name] in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "lango_schema" not in tables:
         raise SchemaError(f"{path} is the database of another program: name another file for the store")
-
-
-@contextlib.contextmanager
-def _translated(path: str) -> Generator[None]:
-    try:
-        yield
-    except LangoError:
-        raise
-    except apsw.Error as error:
-        raise _translate(error, path) from error
-
-
-def _translate(error: apsw.Error, path: str) -> StoreError:
-    """Say what SQLite's error means and what to do."""
-    match error:
-        case apsw.BusyError() | apsw.LockedError():
-            told: StoreError = StoreUnavailable(
-                f"{path} is locked by another program: close it, or try again", retry_after_s=1.0
-            )
-        case apsw.NotADBError():
-            told = SchemaError(f"{path} is not a SQLite database: name another file for the store")
-        case apsw.CorruptError():
-            told = StoreUnavailable(f"{path} is damaged ({error}): restore it from a backup")
-        case apsw.FullError():
-            told = StoreUnavailable(f"the disk that holds {path} is full: make room; nothing was written")
-        case apsw.ReadOnlyError():
-            told = StoreUnavailable(f"{path} cannot be written: change its rights; reading goes on")
-        case apsw.CantOpenError() | apsw.IOError() | apsw.PermissionsError():
-            told = StoreUnavailable(f"{path} cannot be read or written ({error}): look at its disk and its rights")
-        case apsw.TooBigError():
-            told = StoreUnavailable(f"a value is larger than SQLite can store ({error}): store less")
-        case _:
-            told = StoreError(f"{path}: {type(error).__name__}: {error}")
-    told.__cause__ = error
-    return told
