@@ -27,7 +27,9 @@ KNOWN = {
         "Agent {agent.name} is not allowed to transfer to agent {agent_name}.",
     ],
     "workflow/utils/_transfer_utils.py": [
-        "Cannot transfer from '{current_agent.name}' to parent agent '{target_name}': disallow_transfer_to_parent is set.",
+        "Agent '{target_name}' cannot transfer to itself.",
+        "Cannot transfer from '{current_agent.name}' to parent agent '{target_name}': "
+        "disallow_transfer_to_parent is set.",
         "Cannot transfer from '{current_agent.name}' to peer agent '{target_name}': disallow_transfer_to_peers is set.",
     ],
     "agents/llm_agent.py": ["Agent '{agent_name}' not found.\n"],

@@ -9,7 +9,7 @@ TRANSFER_TOOL = "transfer_to_agent"
 _WORDINGS = (
     re.compile(r"^Transfer target agent '(?P<name>.*)' not found\."),
     re.compile(r"^Agent (?P<name>.*) not found in the agent tree\."),
-    re.compile(r"^Agent '(?P<name>.*)' not found\."),
+    re.compile(r"^Agent '(?P<name>.*)' (?:not found|cannot transfer to itself)\."),
     re.compile(r"^Agent .* is not allowed to transfer to agent (?P<name>.*)\.$"),
     re.compile(r"^Cannot transfer from '.*' to (?:unrelated|parent|peer) agent '(?P<name>.*)'[.:]"),
 )
