@@ -14,6 +14,8 @@ from lango import errors, store
 from lango.errors import StoreUrlError
 from lango.store import Store, append, sessions, turns, window
 from lango.store.database import migrations
+from lango.store.ids import lengthen, shorten
+from tests.strategies import text
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=14))
@@ -33,6 +35,18 @@ def test_live_ranges_are_what_adk_calls_live(script: list[tuple[bool, int]]) -> 
     nowhere = {seq for seq, (is_rewind, _) in enumerate(script, 1) if is_rewind} - {at for at, _ in rewinds}
     ours = {seq for first, last in window.live_ranges(len(events), rewinds) for seq in range(first, last + 1)}
     assert ours - nowhere == live
+
+
+@given(text | st.uuids().map(str) | st.uuids().map(lambda u: f"e-{u}") | text.map(lambda t: f"~{t}"))
+def test_an_id_is_what_it_was_after_it_was_shortened(id_: str) -> None:
+    assert lengthen(shorten(id_)) == id_
+    assert lengthen(shorten(shorten(id_))) == shorten(id_), "an id that is itself a short spelling"
+
+
+def test_adks_ids_are_shortened() -> None:
+    assert shorten("85da2bb5-2724-44a9-835f-8cde081c17b2") == "~hdortSckRKmDX4zeCBwXsg"
+    assert shorten("e-85da2bb5-2724-44a9-835f-8cde081c17b2") == "e-~hdortSckRKmDX4zeCBwXsg"
+    assert shorten("85DA2BB5-2724-44a9-835f-8cde081c17b2") == "85DA2BB5-2724-44a9-835f-8cde081c17b2"
 
 
 def all_statements() -> list[str]:
@@ -59,7 +73,7 @@ def test_migrations_are_numbered_without_a_gap() -> None:
 def test_every_primary_key_begins_with_the_sessions_key() -> None:
     text = " ".join(statement for _, each in migrations() for statement in each)
     for table, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", text, re.DOTALL):
-        if table not in ("user_states", "app_states"):
+        if table not in ("user_states", "app_states", "api_keys"):  # these belong to no session
             assert re.search(r"session_key\s+BIGINT PRIMARY KEY|PRIMARY KEY \(session_key", body), table
 
 

@@ -7,7 +7,7 @@ that appear in order, `ON CONFLICT`, `RETURNING`.
 
 import random
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib import resources
 from typing import Any, Protocol, TypeVar
 
@@ -81,9 +81,14 @@ def migrate(place: str, dialect: str) -> Operation[int]:
     return newest
 
 
-def new_session_key() -> int:
-    """Return a key for a new session: random, so that no two replicas need to agree on a counter."""
-    return _random.getrandbits(62)
+def new_session_keys() -> Iterator[int]:
+    """Return keys to try for a new session: random, so that no two replicas need to agree on a counter.
+
+    The first is short, because it stands in every row and index of the session; where that one is taken, long ones.
+    """
+    yield _random.getrandbits(31)
+    while True:
+        yield _random.getrandbits(62)
 
 
 _random = random.SystemRandom()

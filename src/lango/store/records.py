@@ -9,6 +9,7 @@ from typing import Any, cast
 from lango.errors import Unstorable
 from lango.messages import Message, Role, ToolCall
 from lango.store.database import Row
+from lango.store.ids import lengthen, shorten
 from lango.store.jsontext import dumps, loads, readable
 
 TEMP_PREFIX = "temp:"
@@ -124,7 +125,7 @@ def to_columns(entry: Entry) -> Columns:
     """Encode an event. What a readable column cannot show exactly is kept in `extra` under the column's name."""
     message = entry.message or _NO_MESSAGE
     extra = dict(entry.extra) if entry.extra else {}
-    event_id = _shown("event_id", entry.event_id, extra)
+    event_id = shorten(_shown("event_id", entry.event_id, extra))
     if len(event_id) > MAX_ID_BYTES // 4:  # a character has four bytes at most
         check_id("the id of an event", event_id)
     delta = without_temp(entry.state_delta) if entry.state_delta else None
@@ -139,7 +140,7 @@ def to_columns(entry: Entry) -> Columns:
         tokens=entry.tokens,
         created_at=created_at,
         event_id=event_id,
-        invocation_id=_shown("invocation_id", entry.invocation_id, extra),
+        invocation_id=shorten(_shown("invocation_id", entry.invocation_id, extra)),
         state_delta=dumps(delta) if delta else None,
         extra=dumps(extra) if extra else None,
     )
@@ -173,12 +174,12 @@ def from_message_row(row: Row) -> Stored:
     )
     return Stored(
         seq=seq,
-        event_id=beside.pop("event_id", event_id),
+        event_id=beside.pop("event_id", None) or lengthen(event_id),
         created_at=beside.pop("created_at", created_at),
         message=message,
         tokens=tokens,
         total_tokens=total,
-        invocation_id=beside.pop("invocation_id", invocation_id),
+        invocation_id=beside.pop("invocation_id", None) or lengthen(invocation_id),
         state_delta=loads(delta) if delta else None,
         extra=beside,
     )
@@ -193,10 +194,10 @@ def from_state_row(row: Row) -> Stored:
     beside: dict[str, Any] = loads(extra) if extra else {}
     return Stored(
         seq=seq,
-        event_id=beside.pop("event_id", event_id),
+        event_id=beside.pop("event_id", None) or lengthen(event_id),
         created_at=beside.pop("created_at", created_at),
         message=None,
-        invocation_id=beside.pop("invocation_id", ""),
+        invocation_id=lengthen(beside.pop("invocation_id", "")),
         state_delta=loads(delta),
         extra=beside,
     )

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lango.errors import SessionExists
-from lango.store.database import Operation, Row, new_session_key
+from lango.store.database import Operation, Row, new_session_keys
+from lango.store.ids import shorten
 from lango.store.jsontext import dumps, loads
 from lango.store.records import SessionId, SessionRecord, without_temp
 
@@ -13,7 +14,7 @@ APP_PREFIX = "app:"
 
 _INSERT = """
 INSERT INTO sessions (session_key, app_name, user_id, id, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)
-ON CONFLICT (app_name, user_id, id) DO NOTHING RETURNING session_key
+ON CONFLICT DO NOTHING RETURNING session_key
 """
 
 _FIRST_STATE = """
@@ -70,9 +71,14 @@ ORDER BY 2, 3, 4
 def create(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[SessionRecord]:
     """Make a session with its first state."""
     name.check()
-    key = new_session_key()
-    if not (yield _INSERT, (key, name.app_name, name.user_id, name.id, now)):
-        raise SessionExists(f"a session {name.id!r} already exists for user {name.user_id!r} of app {name.app_name!r}")
+    keys = new_session_keys()
+    key = next(keys)
+    while not (yield _INSERT, (key, name.app_name, name.user_id, name.id, now)):
+        if (yield from get(name)) is not None:
+            raise SessionExists(
+                f"a session {name.id!r} already exists for user {name.user_id!r} of app {name.app_name!r}"
+            )
+        key = next(keys)  # not the name was taken, but the key
     kept = without_temp(state)
     if kept:
         yield _FIRST_STATE, (key, now, dumps(kept))
@@ -141,7 +147,7 @@ def state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
 
 def first_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:
     """Return where an invocation begins."""
-    [[first]] = yield _FIRST_OF_INVOCATION, (key, invocation_id)
+    [[first]] = yield _FIRST_OF_INVOCATION, (key, shorten(invocation_id))
     return first
 
 

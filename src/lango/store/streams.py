@@ -56,6 +56,8 @@ class Told:
 
     events: list[ToldEvent]
     turn: turns.TurnRecord | None
+    closed: bool = False
+    """Nothing comes after this."""
 
 
 def turn_of(event_id: int) -> int:
@@ -83,7 +85,11 @@ def read(key: int, turn: int, after_id: int) -> Operation[Told]:
     record = yield from turns.read(key, turn)  # first: the events of a turn that is over are then all there to be read
     first = turn * IDS_PER_TURN
     rows = yield _AFTER, (key, max(after_id, first), first + IDS_PER_TURN, PAGE)
-    return Told([ToldEvent(id_, at, type_, data, bool(final)) for id_, at, type_, data, final in rows], record)
+    events = [ToldEvent(id_, at, type_, data, bool(final)) for id_, at, type_, data, final in rows]
+    if events:
+        return Told(events, record, events[-1].final)
+    last = yield _LAST, (key, first, first + IDS_PER_TURN)
+    return Told([], record, bool(last and last[0][2]))
 
 
 def newest_turn(key: int) -> Operation[int | None]:
