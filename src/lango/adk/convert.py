@@ -8,7 +8,7 @@ object is a part that has more to it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
@@ -116,13 +116,14 @@ def _dump(model: BaseModel, exclude: set[str] | None = None) -> dict[str, Any]:
     return model.model_dump(exclude_defaults=True, exclude=exclude)
 
 
-@dataclass(slots=True)
 class _Written:
     """A content on its way into columns."""
 
-    texts: list[str] = field(default_factory=list[str])
-    calls: list[ToolCall] = field(default_factory=list[ToolCall])
-    layout: Layout = field(default_factory=Layout)
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.calls: list[ToolCall] = []
+        self.layout: Layout = []
+        self.has_results = False
 
     def add(self, part: types.Part) -> None:
         told: dict[str, Any] = {}
@@ -155,6 +156,7 @@ class _Written:
         return _beyond(call, {"id", "name", "args"})
 
     def _add_result(self, result: types.FunctionResponse) -> dict[str, Any]:
+        self.has_results = True
         self.calls.append(ToolCall(result.id or "", result.name or "", output=result.response))
         return _beyond(result, {"id", "name", "response"})
 
@@ -192,7 +194,7 @@ def _content_to_message(content: types.Content, author: str, extra: dict[str, An
 
 
 def _role(content: types.Content, written: _Written) -> Role:
-    if "result" in written.layout or any(isinstance(item, dict) and "result" in item for item in written.layout):
+    if written.has_results:
         return "tool"
     if content.role == "user":
         return "user"
