@@ -55,11 +55,21 @@ class Times:
 
     wall_s: list[float] = field(default_factory=list)
     cpu_s: float = 0.0
+    round_p50_s: list[float] = field(default_factory=list)
 
     @property
     def p50_us(self) -> float:
         """The median, in microseconds."""
         return statistics.median(self.wall_s) * 1e6
+
+    def over(self, other: "Times") -> tuple[float, float, float]:
+        """How often this is as slow as the other: the median of the ratio in each round, and its quartiles.
+
+        Round by round, since a disk that is busy for a while hits both there, and one of them elsewhere.
+        """
+        ratios = [mine / its for mine, its in zip(self.round_p50_s, other.round_p50_s, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        return middle, low, high
 
     @property
     def p99_us(self) -> float:
@@ -86,10 +96,12 @@ async def interleaved(
     times = {name: Times() for name in contestants}
     for _ in range(rounds):
         for name, call in contestants.items():
-            for _ in range(calls if isinstance(calls, int) else calls[name]):
+            count = calls if isinstance(calls, int) else calls[name]
+            for _ in range(count):
                 given = () if inputs is None else (next(inputs[name]),)
                 cpu, start = time.process_time(), time.perf_counter()
                 await call(*given)
                 times[name].wall_s.append(time.perf_counter() - start)
                 times[name].cpu_s += time.process_time() - cpu
+            times[name].round_p50_s.append(statistics.median(times[name].wall_s[-count:]))
     return times
