@@ -63,6 +63,7 @@ async def test_f1_to_f4_after_kill_9_in_an_append_at_many_random_points(store_ur
 
 async def test_kill_9_at_the_very_first_start_again_and_again(tmp_path: Path) -> None:
     dice = random.Random(1)
+    cut_off = 0
     for round_ in range(ROUNDS):
         url = f"sqlite:///{tmp_path}/{round_}.db"
         for _ in range(dice.randrange(1, 3)):
@@ -71,8 +72,10 @@ async def test_kill_9_at_the_very_first_start_again_and_again(tmp_path: Path) ->
             worker.send(url)
             time.sleep(dice.uniform(0, 0.012))
             worker.kill()
+            cut_off += not worker.drain()
         await opens_and_works(url)
         check_integrity(url)
+    assert cut_off > 0, "every start was done before its kill: this shows nothing"
 
 
 async def test_kill_9_of_the_first_client_of_a_fresh_postgres(postgres_server: str) -> None:
