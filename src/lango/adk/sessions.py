@@ -45,16 +45,19 @@ class StoredSessionExists(SessionExists, AlreadyExistsError):
 class StoredSession(Session):
     """A session that remembers what it has seen of the store."""
 
-    _seen: tuple[int, int] = PrivateAttr(default=(0, 0))
+    _seen: tuple[int, int] | None = PrivateAttr(default=None)
 
     @property
     def seen(self) -> tuple[int, int]:
         """The session's key in the store, and the revision that this object shows."""
-        return self._seen
+        return self._seen or (0, 0)
 
     def see(self, key: int, revision: int) -> None:
         """Note that this object shows a revision now."""
         self._seen = (key, revision)
+
+
+_TEMPLATE = StoredSession(id="", app_name="", user_id="")
 
 
 class SqlSessionService(BaseSessionService):
@@ -225,14 +228,17 @@ def _show(session: Session, event: Event, *, as_event: bool) -> None:
 
 
 def _session(record: SessionRecord, events: list[Event]) -> StoredSession:
-    session = StoredSession(
-        app_name=record.name.app_name,
-        user_id=record.name.user_id,
-        id=record.name.id,
-        state=dict(record.state),
-        last_update_time=record.updated_at,
+    # a copy of a template: what comes from the store needs no validation, and a list may have 50,000 of them
+    session = _TEMPLATE.model_copy(
+        update={
+            "app_name": record.name.app_name,
+            "user_id": record.name.user_id,
+            "id": record.name.id,
+            "state": dict(record.state),
+            "events": events,
+            "last_update_time": record.updated_at,
+        }
     )
-    session.events = events
     session.see(record.key, record.revision)
     return session
 
