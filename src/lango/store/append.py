@@ -3,6 +3,7 @@
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
 from lango.messages import Message
 from lango.store.database import Operation, Undo
+from lango.store.ids import call_key
 from lango.store.jsontext import dumps, loads
 from lango.store.records import Appended, Columns, Entry, SessionId, to_columns, without_temp
 from lango.store.sessions import apply_delta, first_of_invocation
@@ -118,9 +119,9 @@ def _track_calls(key: int, seq: int, message: Message, long_running: frozenset[s
     farthest: int | None = None
     for call in message.tool_calls:
         if call.output is None and message.role != "tool":
-            yield _OPEN_CALL, (key, call.id, seq, 1 if call.id in long_running else 0)
+            yield _OPEN_CALL, (key, call_key(call.id), seq, 1 if call.id in long_running else 0)
         else:
-            rows = yield _CLOSE_CALL, (key, call.id)
+            rows = yield _CLOSE_CALL, (key, call_key(call.id))
             for [made_at] in rows:
                 farthest = made_at if farthest is None else min(farthest, made_at)
     return farthest if farthest != seq - 1 else None

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from lango.errors import FencedWrite
 from lango.store.database import Operation
+from lango.store.ids import call_key
 from lango.store.jsontext import dumps, loads, readable
 
 Effect = Literal["none", "idempotent", "once"]
@@ -59,25 +60,25 @@ def intend(
 ) -> Operation[None]:
     """Note that a call is about to be made."""
     yield from _fence(key, epoch)
-    yield _INTEND, (key, call_id, epoch, name, effect, arguments, now)
+    yield _INTEND, (key, call_key(call_id), epoch, name, effect, arguments, now)
 
 
 def start(key: int, epoch: int, call_id: str, now: float) -> Operation[bool]:
     """Note that the tool begins; False: this call began before, and must not begin again."""
     yield from _fence(key, epoch)
-    return bool((yield _START, (now, key, call_id, epoch)))
+    return bool((yield _START, (now, key, call_key(call_id), epoch)))
 
 
 def finish(
     key: int, epoch: int, call_id: str, status: EffectStatus, result: Mapping[str, Any] | None, now: float
 ) -> Operation[None]:
     """Note how the tool ended, and its result, before the result becomes a message."""
-    yield _FINISH, (status, now, None if result is None else dumps(result), key, call_id, epoch)
+    yield _FINISH, (status, now, None if result is None else dumps(result), key, call_key(call_id), epoch)
 
 
 def of_call(key: int, call_id: str, since_epoch: int = 0) -> Operation[EffectRecord | None]:
     """Read what the journal says of a call, by turns from an epoch on."""
-    rows = yield _OF_CALL, (key, call_id, since_epoch)
+    rows = yield _OF_CALL, (key, call_key(call_id), since_epoch)
     if not rows:
         return None
     *told, result = rows[0]
@@ -86,12 +87,12 @@ def of_call(key: int, call_id: str, since_epoch: int = 0) -> Operation[EffectRec
 
 def keep_whole(key: int, epoch: int, call_id: str, text: str) -> Operation[None]:
     """Keep the whole text of a result that the model is shown clipped."""
-    yield _KEEP, (readable(text), key, call_id, epoch)
+    yield _KEEP, (readable(text), key, call_key(call_id), epoch)
 
 
 def read_whole(key: int, call_id: str, offset: int, limit: int) -> Operation[str | None]:
     """Read a piece of a result that was clipped."""
-    rows = yield _READ, (offset + 1, limit, key, call_id)
+    rows = yield _READ, (offset + 1, limit, key, call_key(call_id))
     return rows[0][0] if rows else None
 
 

@@ -5,7 +5,10 @@ event takes on disk. They are stored as `~` and 22 characters. Any other id is s
 """
 
 import binascii
+import hashlib
 import re
+
+from lango.store.jsontext import readable
 
 _UUID = re.compile(r"(e-)?([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})")
 _INVOCATION = "e-"  # what ADK puts before the UUID of an invocation
@@ -39,3 +42,14 @@ def lengthen(stored: str) -> str:
 def _uuid(packed: str) -> str:
     text = binascii.a2b_base64(packed.translate(_FROM_URL) + "==").hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+_LONGEST_CALL_ID = 128
+
+
+def call_key(call_id: str) -> str:
+    """Return a call's id as a key that both databases can index, whatever a model or a foreign event put there."""
+    shown = readable(call_id)
+    if shown == call_id and len(call_id) <= _LONGEST_CALL_ID:
+        return call_id
+    return "sha256:" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()

@@ -12,6 +12,7 @@ from lango.messages import Message, ToolCall
 from lango.store.append import append
 from lango.store.database import Operation
 from lango.store.effects import EffectRecord, of_call
+from lango.store.ids import call_key
 from lango.store.jsontext import dumps
 from lango.store.records import MESSAGE_COLUMNS, Entry, SessionId, Stored, from_message_row
 
@@ -48,7 +49,7 @@ def close_calls(key: int, name: SessionId, revision: int, now: float, epoch: int
 def _results(key: int, stored: Stored, waiting: set[str], epoch: int) -> Operation[tuple[ToolCall, ...]]:
     results: list[ToolCall] = []
     for call in stored.message.tool_calls if stored.message else ():
-        if call.id in waiting:
+        if call_key(call.id) in waiting:
             record = yield from of_call(key, call.id, epoch)
             results.append(ToolCall(call.id, call.name, output=_outcome(record)))
     return tuple(results)
