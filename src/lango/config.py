@@ -126,7 +126,19 @@ class ServerSettings(Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8787
     auth: Literal["none", "keys"] = "none"
+    """`none`: one user, and this machine only."""
     allowed_origins: list[str] = []
+    """Web pages of other origins that may call."""
+    allowed_hosts: list[str] = []
+    """Names that the server is reached by, beside those of this machine."""
+    shutdown_s: Annotated[float, Field(ge=0)] = 20.0
+    """How long running turns may go on once the server is told to stop."""
+    heartbeat_s: Seconds = 15.0
+    """A silent stream says this often that it is still there."""
+    write_timeout_s: Seconds = 30.0
+    """A client that takes nothing for this long is cut off; it can come back."""
+    max_body_bytes: Annotated[int, Field(gt=0)] = 1_000_000
+    log_format: Literal["text", "json"] = "text"
 
 
 class Settings(BaseSettings):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lango import __version__
-from lango.cli import db, doctor, init, models, sessions, talk
+from lango.cli import db, doctor, init, keys, models, serve, sessions, talk
 from lango.errors import LangoError, StoreError, UsageError
 
 app = typer.Typer(
@@ -20,11 +20,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(serve.serve)
 app.command()(talk.chat)
 app.command()(talk.run)
 app.command()(init.init)
 app.command()(doctor.doctor)
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(keys.app, name="keys")
 app.add_typer(models.app, name="models")
 app.add_typer(db.app, name="db")
 

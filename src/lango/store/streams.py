@@ -10,6 +10,7 @@ from typing import Any
 
 from lango.store import turns
 from lango.store.database import Operation
+from lango.store.ids import lengthen
 from lango.store.jsontext import dumps, loads
 
 IDS_PER_TURN = 1_000_000
@@ -33,7 +34,7 @@ SELECT id, turn, type, data, final FROM turn_events WHERE session_key = $1 AND i
 _NEXT_TURN = "SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn > $2"
 _NEWEST_TURN = "SELECT MAX(turn) FROM turns WHERE session_key = $1"
 _SAID = """
-SELECT content, author, invocation_id FROM messages WHERE session_key = $1 AND role = 'assistant' AND content <> ''
+SELECT content, invocation_id FROM messages WHERE session_key = $1 AND role = 'assistant' AND content <> ''
 ORDER BY seq DESC LIMIT 1000
 """
 
@@ -131,7 +132,7 @@ def _rest(key: int, record: turns.TurnRecord, already: str) -> Operation[str]:
     """Return what the turn said and nobody was told; nothing where the two do not fit together."""
     rows = yield _SAID, (key,)
     invocations = {record.invocation_id, *record.extra.get("invocations", ())}
-    said = "".join(content for content, _, invocation in reversed(rows) if invocation in invocations)
+    said = "".join(content for content, invocation in reversed(rows) if lengthen(invocation) in invocations)
     return said.removeprefix(already) if said.startswith(already) else ""
 
 

@@ -1,0 +1,106 @@
+"""`lango keys`: who may talk to the server."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from lango.cli.options import Config, Json, StoreUrl, store_url
+from lango.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lango.store import Store
+    from lango.store.keys import ApiKey
+
+T = TypeVar("T")
+
+app = typer.Typer(help="API keys of the server: add, list, revoke.", no_args_is_help=True)
+
+User = Annotated[str, typer.Option("--user", help="Whose key it is: the key's sessions are this user's.")]
+Requests = Annotated[int | None, typer.Option("--requests-per-minute", min=1, help="How often it may be used.")]
+Tokens = Annotated[int | None, typer.Option("--tokens-per-day", min=1, help="How many tokens it may use.")]
+
+
+@app.command()
+def add(
+    user: User = "user",
+    requests_per_minute: Requests = None,
+    tokens_per_day: Tokens = None,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Make a key and print it: it is shown once, and kept only as a hash."""
+
+    async def make(opened: "Store") -> str:
+        _, secret = await opened.add_key(user, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
+        return secret
+
+    print(_run(store_url(config, store), make))
+
+
+@app.command("list")
+def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = None) -> None:
+    """List keys by their id, the revoked ones too."""
+
+    async def read(opened: "Store") -> "list[ApiKey]":
+        return await opened.api_keys()
+
+    found = _run(store_url(config, store), read)
+    if not found and not as_json:
+        print("no keys")
+    for key in found:
+        print(json.dumps(_shown(key)) if as_json else _line(key))
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="The key's id, as `lango keys list` shows it.")],
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Revoke a key: from now on it opens nothing."""
+
+    async def remove(opened: "Store") -> bool:
+        return await opened.revoke_key(key_id)
+
+    if not _run(store_url(config, store), remove):
+        raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` shows what there is")
+    print(f"revoked {key_id}")
+
+
+def _run(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:
+    from lango.store import Store
+
+    async def run() -> T:
+        async with Store(url) as opened:
+            return await work(opened)
+
+    return asyncio.run(run())
+
+
+def _shown(key: "ApiKey") -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "user": key.user_id,
+        "created_at": _time(key.created_at),
+        "revoked_at": _time(key.revoked_at) if key.revoked_at else None,
+        "requests_per_minute": key.requests_per_minute,
+        "tokens_per_day": key.tokens_per_day,
+    }
+
+
+def _line(key: "ApiKey") -> str:
+    limits = [
+        f"{key.requests_per_minute} requests a minute" if key.requests_per_minute else "",
+        f"{key.tokens_per_day} tokens a day" if key.tokens_per_day else "",
+        f"revoked {_time(key.revoked_at)}" if key.revoked_at else "",
+    ]
+    return "  ".join([key.id, key.user_id, _time(key.created_at), ", ".join(filter(None, limits))]).rstrip()
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

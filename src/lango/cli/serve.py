@@ -1,0 +1,33 @@
+"""`lango serve`: the agent over HTTP."""
+
+import asyncio
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from lango.cli.options import Config, StoreUrl, settings
+
+Host = Annotated[str | None, typer.Option("--host", help="The address to listen on, instead of server.host.")]
+Port = Annotated[
+    int | None, typer.Option("--port", min=0, max=65_535, help="The port, instead of server.port; 0: any that is free.")
+]
+
+
+def serve(host: Host = None, port: Port = None, config: Config = None, store: StoreUrl = None) -> None:
+    """Serve the agent over HTTP until Ctrl-C. Without keys, to this machine only."""
+    chosen = settings(config)
+    update: dict[str, Any] = {}
+    given = {name: value for name, value in {"host": host, "port": port}.items() if value is not None}
+    if given:
+        update["server"] = chosen.server.model_copy(update=given)
+    if store:
+        update["store"] = chosen.store.model_copy(update={"url": store})
+    # by name: the rule of imports has the server beside this room
+    import_module("lango.server.logs").configure(chosen.server.log_format)
+    run = import_module("lango.server.serve").serve
+    asyncio.run(run(chosen.model_copy(update=update), _say_where))
+
+
+def _say_where(address: str) -> None:
+    print(f"listening on {address}", flush=True)

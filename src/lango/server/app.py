@@ -1,0 +1,60 @@
+"""The app: its routes, what guards them, and the runtime behind."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from lango import __version__
+from lango.config import Settings
+from lango.runtime import Runtime, open_runtime
+from lango.server import errors, health, sessions, ws
+from lango.server.guards import Guards
+from lango.server.served import Served
+
+_DESCRIPTION = """\
+A durable agent over HTTP. A message is stored before it is answered; its turn goes on whoever listens, and its events
+can be read again from any point, from any process on the same store.
+"""
+
+
+def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
+    """Make the app. Without a runtime it opens one when it starts, and closes it when it stops."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        if runtime is not None:
+            yield
+            return
+        async with open_runtime(settings) as opened:
+            served = app.state.served = Served(settings, opened)
+            try:
+                yield
+            finally:
+                await served.turns.drain(settings.server.shutdown_s)
+
+    app = FastAPI(
+        title="Lango",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+    )
+    if runtime is not None:
+        app.state.served = Served(settings, runtime)
+    app.include_router(health.router)
+    app.include_router(sessions.router)
+    app.include_router(ws.router)
+    errors.install(app)
+    if settings.server.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.server.allowed_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Session-Id"],
+            expose_headers=["Retry-After", "X-Session-Id"],
+        )
+    app.add_middleware(Guards, settings=settings.server)
+    return app

@@ -1,0 +1,114 @@
+"""Errors become answers in one place: a status, and `{"error": {"type", "message"}}`."""
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from lango.errors import (
+    ApprovalExpired,
+    Conflict,
+    LangoError,
+    ProviderUnavailable,
+    SessionExists,
+    SessionNotFound,
+    StoreUnavailable,
+    TurnCancelled,
+    TurnTimeout,
+    Unstorable,
+)
+
+_log = logging.getLogger("lango.server")
+
+# the first that fits
+_STATUS: tuple[tuple[type[LangoError], int], ...] = (
+    (SessionNotFound, 404),
+    (SessionExists, 409),
+    (Conflict, 409),
+    (ApprovalExpired, 409),
+    (TurnCancelled, 409),
+    (Unstorable, 400),
+    (StoreUnavailable, 503),
+    (ProviderUnavailable, 503),
+    (TurnTimeout, 504),
+    (LangoError, 500),
+)
+_NAMES = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}
+_RETRY_AFTER_S = 1.0
+
+
+class Refused(Exception):
+    """The server will not do what it was asked."""
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error = error
+        self.headers = dict(headers or {})
+        if retry_after_s is not None:
+            self.headers["Retry-After"] = str(math.ceil(retry_after_s))
+
+
+def no_session(session_id: str) -> SessionNotFound:
+    """Make the one answer for a session that is not there, and for one that is somebody else's."""
+    return SessionNotFound(f"there is no session {session_id!r}")
+
+
+def told(error: Exception) -> Refused:
+    """Say what an error means to a client."""
+    match error:
+        case Refused():
+            return error
+        case LangoError():
+            status = next(status for kind, status in _STATUS if isinstance(error, kind))
+            wait_s = (getattr(error, "retry_after_s", None) or _RETRY_AFTER_S) if status == 503 else None
+            return Refused(status, type(error).__name__, str(error), retry_after_s=wait_s)
+        case RequestValidationError():
+            return Refused(400, "BadRequest", "; ".join(_problem(one) for one in error.errors()))
+        case HTTPException():
+            name = _NAMES.get(error.status_code, "Refused")
+            return Refused(error.status_code, name, str(error.detail), headers=error.headers)
+        case _:
+            return Refused(500, "InternalError", "something went wrong here; the server's log says what")
+
+
+def _problem(problem: Mapping[str, object]) -> str:
+    """Say what is wrong with a request, without repeating what was sent."""
+    place = cast("tuple[object, ...]", problem.get("loc") or ())
+    path = [str(part) for part in place[1:]]
+    if problem.get("type") == "json_invalid":
+        return "the body is not valid JSON"
+    where = ".".join(path) or "the body"
+    return f"{where}: {'is not allowed here' if problem.get('type') == 'extra_forbidden' else problem.get('msg')}"
+
+
+def as_response(error: Exception) -> Response:
+    """Return the answer to an error."""
+    refused = told(error)
+    body = {"error": {"type": refused.error, "message": str(refused)}}
+    return JSONResponse(body, refused.status, refused.headers)
+
+
+async def _handle(request: Request, error: Exception) -> Response:
+    if told(error).status == 500:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return as_response(error)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of an app this way."""
+    for kind in (Refused, LangoError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _handle)

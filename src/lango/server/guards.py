@@ -1,0 +1,118 @@
+"""What is refused before anything reads it: wrong hosts, foreign origins, bodies that are no JSON or too large.
+
+A page of another site can make a browser send requests here. It cannot choose their Host, hide their Origin, or send
+JSON without being asked for permission first.
+"""
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lango.config import ServerSettings
+from lango.server.errors import Refused, as_response
+from lango.server.hosts import host_of, is_loopback, place_of_origin
+
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+}
+
+
+class Guards:
+    """ASGI middleware around everything."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+        self._app = app
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
+        self._max_body_bytes = settings.max_body_bytes
+        named = {host.lower() for host in settings.allowed_hosts}
+        # a key is needed there: the name that it is reached by grants nothing
+        self._any_host = not is_loopback(settings.host) and not named
+        self._hosts = named | {settings.host.lower()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, then pass it on."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check(scope, Headers(scope=scope))
+        except Refused as refused:
+            await _refuse(refused, scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await self._app(scope, receive, send)
+        else:
+            await self._app(scope, _Bounded(receive, self._max_body_bytes), _Hardened(send))
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if not (self._any_host or is_loopback(host_of(host)) or host_of(host) in self._hosts):
+            raise Refused(403, "WrongHost", "this server is not reached by that name (setting server.allowed_hosts)")
+        unsafe = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS
+        if unsafe and not self._is_ours(headers.getlist("origin"), host):
+            message = "pages of that origin may not call this server (setting server.allowed_origins)"
+            raise Refused(403, "ForeignOrigin", message)
+        if scope["type"] == "http" and unsafe:
+            self._check_body(headers)
+
+    def _is_ours(self, origins: list[str], host: str) -> bool:
+        """Whether no page sent it, or one of this server, or one that may."""
+        return all(
+            "*" in self._origins or origin.lower() in self._origins or place_of_origin(origin) == host.lower()
+            for origin in origins
+        )
+
+    def _check_body(self, headers: Headers) -> None:
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > self._max_body_bytes:
+            raise _too_large(self._max_body_bytes)
+        has_body = length != "0" or "transfer-encoding" in headers
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if (has_body or kind) and kind != "application/json":
+            raise Refused(415, "NotJson", "send Content-Type: application/json")
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused(413, "TooLarge", f"the body is larger than {limit} bytes (setting server.max_body_bytes)")
+
+
+class _Bounded:
+    """Reads a body that does not say how long it is, up to the limit."""
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._read = 0
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._read += len(message.get("body", b""))
+        if self._read > self._limit:
+            raise _too_large(self._limit)
+        return message
+
+
+class _Hardened:
+    """Adds the headers that tell a browser to take nothing for more than it is."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        await self._send(message)
+
+
+async def _refuse(refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": str(refused)[:120]})  # before accept: HTTP 403
+    else:
+        await as_response(refused)(scope, receive, _Hardened(send))

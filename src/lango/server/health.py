@@ -1,0 +1,63 @@
+"""`/healthz`, `/readyz`, `/metrics`, and a page at `/`."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+
+from lango.errors import StoreError
+from lango.server.auth import entered
+from lango.server.metrics import CONTENT_TYPE
+from lango.server.served import Here, Served
+from lango.store import SessionId
+
+router = APIRouter(tags=["operating"])
+
+_PATIENCE_S = 5.0
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Lango</title>
+<h1>Lango</h1>
+<p>The agent answers at <code>POST /v1/sessions/{id}/messages</code>:
+<a href="/openapi.json">openapi.json</a> says how.</p>
+</html>
+"""
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Say that the process lives."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", responses={503: {"description": "Not ready; the body says what is not."}})
+async def readyz(here: Here) -> JSONResponse:
+    """Say whether messages can be answered: the agent is built and the database can be read."""
+    checks = {"agent": "ok", "database": await _database(here), "accepting": "no" if here.turns.closing else "ok"}
+    ready = set(checks.values()) == {"ok"}
+    return JSONResponse({"status": "ok" if ready else "unavailable", "checks": checks}, 200 if ready else 503)
+
+
+async def _database(here: Served) -> str:
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await here.store.session(SessionId(here.runtime.app_name, "", ""))
+    except (StoreError, TimeoutError) as error:
+        return type(error).__name__
+    return "ok"
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(here: Here, user: Annotated[object, Depends(entered)]) -> Response:
+    """Tell Prometheus what was counted. Where keys are needed, one is needed here too."""
+    del user
+    return Response(here.metrics.text(here.turns.running), media_type=CONTENT_TYPE)
+
+
+@router.get("/", response_class=HTMLResponse, include_in_schema=False)
+async def page() -> str:
+    """Show a page."""
+    return _PAGE

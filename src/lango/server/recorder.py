@@ -1,0 +1,137 @@
+"""Writes down what a turn tells, grouped, before any client is told: the same events with the same ids for everyone."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
+from dataclasses import replace
+
+from lango.errors import StoreError
+from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent, to_json
+from lango.running import RunningTurn
+from lango.store import Store
+from lango.store.jsontext import dumps
+from lango.store.streams import ToldEvent
+
+_log = logging.getLogger("lango.server")
+
+GROUP_S = 0.1
+_RETRY_S = 0.1
+_GIVE_UP_S = 60.0
+
+
+class Recorder:
+    """Follows one running turn to its end.
+
+    Readers hold nothing but their place in `told`: one that is slow keeps nobody waiting and nothing in memory.
+    """
+
+    def __init__(self, store: Store, running: RunningTurn) -> None:
+        self.running = running
+        self.told: list[ToldEvent] = []
+        self.closed = False
+        """Nothing comes from here any more; what is missing at the end is in the store."""
+        self._store = store
+        self._pending: list[TurnEvent] = []
+        self._over = False
+        self._arrived = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Record the turn; return when its end is stored."""
+        reading = asyncio.create_task(self._read())
+        try:
+            await self._write()
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+            self.closed = True
+            self._wake()
+
+    async def _read(self) -> None:
+        try:
+            async for event in self.running.follow():
+                self._pending.append(event)
+                self._arrived.set()
+                if not isinstance(event, TextDelta | ThoughtDelta):
+                    self._urgent.set()
+        finally:
+            self._over = True
+            self._arrived.set()
+            self._urgent.set()
+
+    async def _write(self) -> None:
+        said_at = float("-inf")  # the first text goes out at once
+        while True:
+            await self._arrived.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(said_at + GROUP_S):
+                    await self._urgent.wait()
+            self._arrived.clear()
+            self._urgent.clear()
+            batch, self._pending = self._pending, []
+            told = [_told(self.running.turn.turn, event) for event in grouped(batch)]
+            if not await self._keep(told):
+                return
+            self.told += told
+            self._wake()
+            if (told and told[-1].final) or (self._over and not self._pending):
+                return
+            if told and isinstance(batch[-1], TextDelta | ThoughtDelta):
+                said_at = asyncio.get_running_loop().time()
+
+    async def _keep(self, told: list[ToldEvent]) -> bool:
+        """Store events, however long the store is away; False: there is no use."""
+        loop = asyncio.get_running_loop()
+        deadline, wait_s = loop.time() + _GIVE_UP_S, _RETRY_S
+        while True:
+            try:
+                return await self._store.add_told(self.running.session.key, self.running.turn.turn, told)
+            except StoreError as error:
+                if loop.time() > deadline:
+                    _log.error("the stream of turn %s could not be stored: %s", self.running.turn.turn, error)
+                    return False
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, 2.0)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def follow(self, after_id: int, beat_s: float) -> AsyncGenerator[ToldEvent | None, None]:
+        """Read what was told after an id and what is told from now on; None whenever nothing came for `beat_s`."""
+        read = 0
+        while True:
+            changed = self._changed
+            while read < len(self.told):
+                told = self.told[read]
+                read += 1
+                if told.id > after_id:
+                    yield told
+            if self.closed:
+                return
+            try:
+                async with asyncio.timeout(beat_s):
+                    await changed.wait()
+            except TimeoutError:
+                yield None
+
+
+def grouped(events: Iterable[TurnEvent]) -> list[TurnEvent]:
+    """Join pieces of text that follow each other into one, under the id of the last."""
+    joined: list[TurnEvent] = []
+    for event in events:
+        match joined[-1] if joined else None, event:
+            case (TextDelta() as last, TextDelta()) | (ThoughtDelta() as last, ThoughtDelta()) if (
+                last.author == event.author
+            ):
+                joined[-1] = replace(event, text=last.text + event.text)
+            case _:
+                joined.append(event)
+    return joined
+
+
+def _told(turn: int, event: TurnEvent) -> ToldEvent:
+    final = isinstance(event, TurnDone) or (isinstance(event, TurnError) and event.fatal)
+    return ToldEvent(event.id, turn, event.type, dumps(to_json(event)), final)

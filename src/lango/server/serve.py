@@ -1,0 +1,85 @@
+"""Runs the app under uvicorn: an address or a sentence at the start, an honest end."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import uvicorn
+
+from lango.config import ServerSettings, Settings
+from lango.errors import ConfigError
+from lango.runtime import open_runtime
+from lango.server.app import create_app
+from lango.server.auth import check_open_to
+from lango.server.served import Served
+from lango.store import Store
+
+_TIDY_S = 15.0
+
+
+async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
+    """Serve until a signal comes. Everything that can be wrong is known before anything is served."""
+    place = _bind(settings.server)
+    try:
+        async with Store(settings.store.url) as store:
+            await check_open_to(settings.server, store)
+        async with open_runtime(settings) as runtime:
+            app = create_app(settings, runtime)
+            config = uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                ws_max_size=settings.server.max_body_bytes,
+                timeout_graceful_shutdown=int(settings.server.shutdown_s + _TIDY_S),
+            )
+            address = _address(settings.server.host, place.getsockname()[1])
+            await _Server(config, app.state.served, lambda: ready(address)).serve([place])
+    finally:
+        place.close()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, served: Served, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._served = served
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the door, and let those inside finish: streams end with their turns, then the connections do."""
+        draining = asyncio.create_task(self._served.turns.drain(self._served.settings.server.shutdown_s))
+        await super().shutdown(sockets)
+        await draining
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Take a signal as the wish to stop, and not raise it again: the runtime is still to be closed."""
+        with super().capture_signals():
+            try:
+                yield
+            finally:
+                self._captured_signals.clear()
+
+
+def _bind(settings: ServerSettings) -> socket.socket:
+    """Take the port now: one that is taken should be known before a model is loaded."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    place = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.bind((settings.host, settings.port))
+    except OSError as error:
+        place.close()
+        where = f"{settings.host}:{settings.port}"
+        raise ConfigError(f"cannot listen on {where} ({error.strerror}): choose another with --port") from error
+    return place
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

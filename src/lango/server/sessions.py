@@ -1,0 +1,156 @@
+"""`/v1/sessions`: make, list, read, delete; send a message and follow its turn."""
+
+import base64
+import json
+import uuid
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Response
+
+from lango.server.auth import User
+from lango.server.errors import Refused, no_session
+from lango.server.schemas import (
+    EXAMPLE_ID,
+    SESSION_ID,
+    STREAM_EXAMPLE,
+    Answer,
+    Cancelled,
+    Error,
+    Message,
+    MessagePage,
+    NewMessage,
+    NewSession,
+    Session,
+    SessionPage,
+    SessionWithState,
+)
+from lango.server.served import Here
+from lango.server.sse import EventStream
+from lango.store import SessionId
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Error, "description": why}
+    for status, why in {
+        400: "The request is wrong; the message says how.",
+        401: "A valid key is missing.",
+        404: "There is no such session.",
+        429: "The key's limit is reached; see Retry-After.",
+        503: "Not now; see Retry-After.",
+    }.items()
+}
+_BUSY: dict[int | str, dict[str, Any]] = {409: {"model": Error, "description": "Somebody was faster."}}
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events: accepted, text_delta, thought_delta, tool_start, tool_end, approval, "
+        "error, done. The last is done, or an error that is fatal. A lost stream goes on at GET .../stream.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": STREAM_EXAMPLE}},
+    }
+}
+_NOTHING: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes after that event, and nothing runs."}}
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=_ERRORS)
+
+Id = Annotated[str, Path(pattern=SESSION_ID, examples=[EXAMPLE_ID])]
+CallId = Annotated[str, Path(max_length=512, examples=["call_1"])]
+Limit = Annotated[int, Query(ge=1, le=200)]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
+LastId = Annotated[str | None, Header(alias="Last-Event-ID")]
+
+
+@router.post("", status_code=201, responses=_BUSY)
+async def create_session(new: NewSession, user: User, here: Here) -> SessionWithState:
+    """Make a session."""
+    name = SessionId(here.runtime.app_name, user.user_id, new.id or uuid.uuid4().hex)
+    return SessionWithState.of(await here.store.create_session(name, new.state))
+
+
+@router.get("")
+async def list_sessions(
+    user: User, here: Here, cursor: Annotated[str | None, Query(max_length=200)] = None, limit: Limit = 50
+) -> SessionPage:
+    """List the caller's sessions, the newest first."""
+    after = _read_cursor(cursor) if cursor else None
+    found = await here.store.sessions_page(here.runtime.app_name, user.user_id, after=after, limit=limit + 1)
+    page = found[:limit]
+    more = _cursor(page[-1].updated_at, page[-1].key) if len(found) > limit else None
+    return SessionPage(sessions=[Session.of(record) for record in page], next_cursor=more)
+
+
+@router.get("/{session_id}")
+async def read_session(session_id: Id, user: User, here: Here) -> SessionWithState:
+    """Read a session and its state."""
+    return SessionWithState.of(await here.session(user, session_id))
+
+
+@router.delete("/{session_id}", status_code=204)
+async def delete_session(session_id: Id, user: User, here: Here) -> None:
+    """Stop what runs in a session, and delete it with everything that belongs to it."""
+    session = await here.session(user, session_id)
+    await here.runtime.cancel(session_id, user_id=user.user_id)
+    if not await here.store.delete_session(session.name):
+        raise no_session(session_id)
+
+
+@router.get("/{session_id}/messages")
+async def read_messages(
+    session_id: Id,
+    user: User,
+    here: Here,
+    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+    limit: Limit = 50,
+) -> MessagePage:
+    """Read messages in order: the newest, or those before a sequence number."""
+    session = await here.session(user, session_id)
+    found = await here.store.messages_page(session, before=before, limit=limit + 1)
+    page = found[-limit:]
+    return MessagePage(
+        messages=[Message.of(stored) for stored in page], before=page[0].seq if len(found) > limit else None
+    )
+
+
+@router.post("/{session_id}/messages", response_class=EventStream, responses=_STREAM | _BUSY)
+async def send_message(session_id: Id, new: NewMessage, user: User, here: Here, key: Key = None) -> EventStream:
+    """Send a message and follow its turn. The same Idempotency-Key again gives the same turn."""
+    await here.may_write(user, session_id)
+    turn = await here.turns.submit(user, session_id, new.text, key)
+    return here.stream(here.turns.follow(turn))
+
+
+@router.get("/{session_id}/stream", response_class=EventStream, responses=_STREAM | _NOTHING)
+async def go_on(session_id: Id, user: User, here: Here, last_id: LastId = None) -> Response:
+    """Go on after Last-Event-ID until nothing runs any more; without one, tell the newest turn whole."""
+    if last_id is not None and not (last_id.isascii() and last_id.isdigit() and len(last_id) < 19):
+        raise Refused(400, "BadRequest", "Last-Event-ID: send the id of the last event that was read")
+    after_id = int(last_id) if last_id else None
+    session = await here.session(user, session_id)
+    if not await here.turns.has_more(session, after_id):
+        return Response(status_code=204)
+    return here.stream(here.turns.follow_session(session, after_id))
+
+
+@router.post("/{session_id}/cancel")
+async def cancel(session_id: Id, user: User, here: Here) -> Cancelled:
+    """Stop the running turn; what is stored stays."""
+    await here.session(user, session_id)
+    return Cancelled(cancelled=await here.runtime.cancel(session_id, user_id=user.user_id))
+
+
+@router.post("/{session_id}/approvals/{call_id}", response_class=EventStream, responses=_STREAM | _BUSY)
+async def approve(session_id: Id, call_id: CallId, answer: Answer, user: User, here: Here) -> EventStream:
+    """Answer a tool that asked, and follow what comes of it. The answer holds for the arguments that were shown."""
+    await here.door.check_tokens(user)
+    await here.session(user, session_id)
+    turn = await here.turns.approve(user, session_id, call_id, approved=answer.approved)
+    return here.stream(here.turns.follow(turn))
+
+
+def _cursor(updated_at: float, key: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([updated_at, key]).encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str) -> tuple[float, int]:
+    try:
+        updated_at, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        return float(updated_at), min(max(int(key), 0), 2**62)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise Refused(400, "BadRequest", "cursor: send the next_cursor of the page before") from error

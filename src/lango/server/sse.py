@@ -1,0 +1,75 @@
+"""A stream of events as a response: heartbeats when it is silent, and a bound on how long a client may not read."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from lango.errors import LangoError
+from lango.server.streams import cut
+from lango.store.streams import ToldEvent
+
+_log = logging.getLogger("lango.server")
+
+_HEARTBEAT = b": still here\n\n"
+# many clients cut lines where Unicode does; JSON may hold these as they are
+_LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
+
+
+class EventStream(Response):
+    """Server-sent events. The response ends when the events do, or when the client goes: they are not its own."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[ToldEvent | None, None], write_timeout_s: float) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(headers=headers)
+        del self.headers["content-length"]
+        self._events = events
+        self._write_timeout_s = write_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the end or until the client is gone."""
+        sending = asyncio.create_task(self._send_all(send))
+        leaving = asyncio.create_task(_left(receive))
+        try:
+            await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sending.cancel()
+            leaving.cancel()
+            await asyncio.wait([sending, leaving])
+        if not sending.cancelled():
+            sending.result()
+
+    async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        try:
+            async with aclosing(self._events) as events:
+                async for told in events:
+                    await self._send(send, _HEARTBEAT if told is None else sse(told))
+        except LangoError as error:
+            _log.warning("a stream was cut off: %s", error)
+            await self._send(send, sse(cut(type(error).__name__, f"{error}; come back with Last-Event-ID")))
+        except TimeoutError:
+            _log.warning("a client that read nothing for %g s was cut off", self._write_timeout_s)
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send(self, send: Send, body: bytes) -> None:
+        async with asyncio.timeout(self._write_timeout_s):
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def sse(told: ToldEvent) -> bytes:
+    """Return an event as it goes over the wire."""
+    id_ = f"id: {told.id}\n" if told.id else ""
+    data = told.data if told.data.isascii() else told.data.translate(_LINE_ENDS)
+    return f"{id_}event: {told.type}\ndata: {data}\n\n".encode()
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

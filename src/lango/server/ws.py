@@ -1,0 +1,176 @@
+"""`WS /v1/ws`: the same events both ways, for any of the caller's sessions at once.
+
+A client sends JSON: `{"type": "message", "session", "text", "idempotency_key"?}`, `{"type": "cancel", "session"}`,
+`{"type": "approval", "session", "call_id", "approved"}` or `{"type": "resume", "session", "after"?}`. It is sent the
+events of those turns, each with its `session`. What it asked wrongly is answered by an `error` that has no `id`.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from pydantic import Field, TypeAdapter, ValidationError
+
+from lango.errors import LangoError
+from lango.server.auth import Caller
+from lango.server.errors import Refused, told
+from lango.server.schemas import SESSION_ID, Body
+from lango.server.served import Here, Served
+from lango.store.streams import ToldEvent
+
+router = APIRouter()
+
+_MOST_STREAMS = 32
+_PROTOCOL, _BEARER = "lango", "bearer."
+
+SessionName = Annotated[str, Field(pattern=SESSION_ID)]
+
+
+class SendMessage(Body):
+    """Send a message."""
+
+    type: Literal["message"]
+    session: SessionName
+    text: Annotated[str, Field(min_length=1)]
+    idempotency_key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")] | None = None
+
+
+class Cancel(Body):
+    """Stop a turn."""
+
+    type: Literal["cancel"]
+    session: SessionName
+
+
+class Approval(Body):
+    """Answer a tool that asked."""
+
+    type: Literal["approval"]
+    session: SessionName
+    call_id: Annotated[str, Field(max_length=512)]
+    approved: bool
+
+
+class Resume(Body):
+    """Go on after an event."""
+
+    type: Literal["resume"]
+    session: SessionName
+    after: Annotated[int, Field(ge=0, lt=2**62)] | None = None
+
+
+Asked = Annotated[SendMessage | Cancel | Approval | Resume, Field(discriminator="type")]
+_ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
+
+
+@router.websocket("/v1/ws")
+async def talk(socket: WebSocket, here: Here) -> None:
+    """Hear what the client asks and tell it what happens, until it goes."""
+    try:
+        authorization = _authorization(socket)
+        await here.door.enter(authorization)
+    except Refused as refused:
+        await socket.close(1008, str(refused)[:120])
+        return
+    await socket.accept(_PROTOCOL if _PROTOCOL in socket.scope["subprotocols"] else None)
+    conversation = _Conversation(socket, here, authorization)
+    try:
+        await conversation.hear()
+    except WebSocketDisconnect:
+        pass
+    finally:
+        await conversation.leave()
+
+
+def _authorization(socket: WebSocket) -> str | None:
+    """Return the key: as a header, or, since a browser cannot send one, as the subprotocol `bearer.<key>`."""
+    offered = [name for name in socket.scope["subprotocols"] if name.startswith(_BEARER)]
+    return f"Bearer {offered[0].removeprefix(_BEARER)}" if offered else socket.headers.get("authorization")
+
+
+class _Conversation:
+    """One socket. Every stream waits for the socket, and the socket for its client: nothing is kept in between."""
+
+    def __init__(self, socket: WebSocket, here: Served, authorization: str | None) -> None:
+        self._socket = socket
+        self._here = here
+        self._authorization = authorization
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def hear(self) -> None:
+        while True:
+            text = await self._socket.receive_text()
+            try:
+                await self._answer(text)
+            except (LangoError, Refused) as error:
+                await self._refuse(error)
+            except ValidationError as error:
+                problems = {".".join(str(part) for part in one["loc"][1:]) or "type" for one in error.errors()}
+                await self._refuse(Refused(400, "BadRequest", f"not understood: {', '.join(sorted(problems))}"))
+            except KeyError:  # receive_text of a binary frame
+                await self._refuse(Refused(400, "BadRequest", "send JSON as text"))
+
+    async def _answer(self, text: str) -> None:
+        asked = _ASKED.validate_json(text)
+        caller = await self._here.door.enter(self._authorization)  # again: the key may be revoked by now
+        if len(self._telling) >= _MOST_STREAMS:
+            raise Refused(429, "TooManyStreams", f"at most {_MOST_STREAMS} streams on one socket")
+        match asked:
+            case SendMessage():
+                await self._here.may_write(caller, asked.session)
+                turn = await self._here.turns.submit(caller, asked.session, asked.text, asked.idempotency_key)
+                self._tell(asked.session, self._here.turns.follow(turn))
+            case Approval():
+                await self._approve(caller, asked)
+            case Resume():
+                session = await self._here.session(caller, asked.session)
+                self._tell(asked.session, self._here.turns.follow_session(session, asked.after))
+            case Cancel():
+                await self._here.session(caller, asked.session)
+                await self._here.runtime.cancel(asked.session, user_id=caller.user_id)
+
+    async def _approve(self, caller: Caller, asked: Approval) -> None:
+        await self._here.door.check_tokens(caller)
+        await self._here.session(caller, asked.session)
+        turn = await self._here.turns.approve(caller, asked.session, asked.call_id, approved=asked.approved)
+        self._tell(asked.session, self._here.turns.follow(turn))
+
+    def _tell(self, session_id: str, events: AsyncGenerator[ToldEvent | None, None]) -> None:
+        task = asyncio.create_task(self._tell_all(session_id, events))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell_all(self, session_id: str, events: AsyncGenerator[ToldEvent | None, None]) -> None:
+        named = f',"session":{json.dumps(session_id)}}}'
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    if event:  # the protocol has pings of its own
+                        await self._send(event.data.removesuffix("}") + named)
+        except (LangoError, Refused) as error:
+            await self._refuse(error)
+        except (TimeoutError, RuntimeError, WebSocketDisconnect):  # a client that does not read, or is gone
+            await self._close()
+
+    async def _refuse(self, error: Exception) -> None:
+        refused = told(error)
+        said = {"type": "error", "error": refused.error, "message": str(refused), "fatal": False}
+        await self._send(json.dumps(said))
+
+    async def _send(self, text: str) -> None:
+        async with asyncio.timeout(self._here.settings.server.write_timeout_s):
+            await self._socket.send_text(text)
+
+    async def _close(self) -> None:
+        with suppress(RuntimeError):  # it is closed already
+            await self._socket.close(1013)
+
+    async def leave(self) -> None:
+        telling = list(self._telling)
+        for task in telling:
+            task.cancel()
+        if telling:
+            await asyncio.wait(telling)

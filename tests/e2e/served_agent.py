@@ -1,0 +1,79 @@
+"""The agent of the servers under test: it does what the user's message says, in a language of a few words.
+
+- `words N S`: N words, one every S seconds
+- `much N`: N times 100,000 characters
+- `hold FILE`: a first word, then silence until the file is there
+- `note`: a call of a safe tool; `ask`: a call of a tool that needs approval
+- `fail`: the provider is not there
+- anything else comes back as it is
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+from google.adk.agents import LlmAgent
+
+from lango.adk import AdkTool, ProviderLlm
+from lango.errors import ProviderRejected
+from lango.messages import ToolCall
+from lango.providers import Request
+from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
+from lango.testing import deltas_of
+from lango.tools import Tool
+
+
+class Obedient:
+    name = "obedient"
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        last = request.messages[-1]
+        if last.role == "tool":
+            yield TextDelta(f"the tool said {dict(last.tool_calls[0].output or {})}")
+        else:
+            async for delta in self._obey(last.content.split()):
+                yield delta
+            if last.content in ("note", "ask"):
+                return
+        yield UsageDelta(10, 5)
+        yield Finish("stop")
+
+    async def _obey(self, words: list[str]) -> AsyncGenerator[Delta, None]:
+        match words:
+            case ["words", count, delay]:
+                for number in range(int(count)):
+                    await asyncio.sleep(float(delay))
+                    yield TextDelta(f"w{number} ")
+            case ["much", count]:
+                for _ in range(int(count)):
+                    await asyncio.sleep(0.001)
+                    yield TextDelta("x" * 100_000)
+            case ["hold", file]:
+                yield TextDelta("begun ")
+                while not Path(file).exists():
+                    await asyncio.sleep(0.01)
+                yield TextDelta("ended")
+            case ["note"] | ["ask"]:
+                name = {"note": "note", "ask": "wipe"}[words[0]]
+                for delta in deltas_of([ToolCall("call_1", name, {"text": "this"}), UsageDelta(10, 5)]):
+                    yield delta
+            case ["fail"]:
+                raise ProviderRejected("the provider does not want to", provider="obedient", status=400)
+            case _:
+                yield TextDelta(" ".join(words))
+
+
+def _noted(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"noted": arguments["text"]}
+
+
+_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+_note = Tool("note", "Note something.", _SCHEMA, _noted)
+_wipe = Tool("wipe", "Wipe something.", _SCHEMA, _noted, level="dangerous")
+
+root_agent = LlmAgent(
+    name="obedient",
+    model=ProviderLlm(provider=Obedient(), model="obedient"),
+    tools=[AdkTool(_note), AdkTool(_wipe)],
+)
