@@ -38,7 +38,6 @@ _QUICK_S = 0.001  # an event loop can wait as long as this; waking a thread and 
 _QUICK_ENOUGH = 5  # so many quick commits in a row, and the disk is taken for a quick one
 _CHECKPOINT_PAGES = 1000
 _REOPEN_S = 0.02
-_PAGE_BYTES = 8192  # less room is left over at the end of each page than with SQLite's 4096: 30 bytes an event
 
 
 class _Connection(Protocol):
@@ -269,7 +268,6 @@ class SqliteDatabase:
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         try:
             _refuse_foreign(connection, self._path)
-            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file; an older one keeps its own
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.set_wal_hook(self._note_wal)

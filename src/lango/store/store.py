@@ -177,9 +177,9 @@ class Store:
         """Read what became of a turn."""
         return await self._database.read(lambda: turns.read(turn.session_key, turn.turn))
 
-    async def cancel_turn(self, session: SessionRecord) -> bool:
-        """Ask the running turn of a session to stop, wherever it runs; False: none runs."""
-        return await self._database.write(lambda: turns.cancel(session.key))
+    async def cancel_turn(self, session: SessionRecord, *, before: int | None = None) -> bool:
+        """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
+        return await self._database.write(lambda: turns.cancel(session.key, before))
 
     # -- the journal of effects -------------------------------------------------------------------------------------
 

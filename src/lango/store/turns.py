@@ -53,7 +53,7 @@ WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'ru
 """
 _READ = "SELECT status, invocation_id, extra, owner, beat FROM turns WHERE session_key = $1 AND turn = $2"
 _BEAT_WAITING = "UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
-_CANCEL = "UPDATE turns SET cancelled = 1 WHERE session_key = $1 AND status = 'running' RETURNING turn"
+_CANCEL = "UPDATE turns SET cancelled = 1 WHERE session_key = $1 AND status = 'running' AND turn < $2 RETURNING turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +178,9 @@ def read(key: int, turn: int) -> Operation[TurnRecord | None]:
     return None
 
 
-def cancel(key: int) -> Operation[bool]:
-    """Ask the running turn of a session to stop, wherever it runs; False: none runs."""
-    return bool((yield _CANCEL, (key,)))
+def cancel(key: int, before: int | None = None) -> Operation[bool]:
+    """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
+    return bool((yield _CANCEL, (key, 2**62 if before is None else before)))
 
 
 def _dump(entry: Entry) -> str:

@@ -1,7 +1,7 @@
 """Operations that read messages: all of them, the newest few, or the window that fits a token budget.
 
-The window is one range of the index on running totals, whatever the session's length. Rewinds cut a session into live
-ranges; a session that was never rewound has one.
+The window is one query that finds its start by the running totals, whatever the session's length. Rewinds cut a session
+into live ranges; a session that was never rewound has one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,10 +27,20 @@ _STATE_EVENTS = f"""
 SELECT {STATE_COLUMNS} FROM state_events WHERE session_key = $1 AND revision > 0 AND revision <= $2 AND created_at >= $3
 ORDER BY revision DESC LIMIT $4
 """  # noqa: S608
+# Running totals only grow, so where the window begins is found by halving: some twenty steps of the primary key,
+# whatever the session's length, and no index on the totals that every append would have to keep.
 _WINDOW = f"""
+WITH RECURSIVE half (low, high) AS (
+    SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT)
+    UNION ALL
+    SELECT CASE WHEN m.total_tokens < $3 THEN m.seq + 1 ELSE half.low END,
+           CASE WHEN m.total_tokens < $3 THEN half.high ELSE m.seq END
+    FROM half JOIN messages m ON m.session_key = $4 AND m.seq = (half.low + half.high) / 2
+    WHERE half.low < half.high
+)
 SELECT {MESSAGE_COLUMNS} FROM messages
-WHERE session_key = $1 AND total_tokens >= $2 AND +seq >= $3 AND +seq <= $4 ORDER BY total_tokens, seq
-"""  # noqa: S608 - +seq: the index on totals is the one to use
+WHERE session_key = $4 AND seq >= (SELECT MAX(low) FROM half) AND seq <= $2 ORDER BY seq
+"""  # noqa: S608
 _ONE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq = $2"  # noqa: S608
 _RANGE = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 ORDER BY seq
@@ -108,7 +118,7 @@ def _tail_of_range(session: SessionRecord, first: int, last: int, budget: int) -
         [[total]] = yield _TOTAL_AT, (session.key, last)
     bound = total - budget
     # >= and not >: an event without tokens stands on the bound itself
-    rows = yield _WINDOW, (session.key, max(bound, 0), first, last)
+    rows = yield _WINDOW, (first, last, max(bound, 0), session.key)
     fitting = [row for row in rows if row[_TOTAL] - row[_TOKENS] >= bound]
     return fitting, total - (fitting[0][_TOTAL] - fitting[0][_TOKENS]) if fitting else 0
 

@@ -38,8 +38,6 @@ CREATE TABLE messages (
 );
 
 CREATE UNIQUE INDEX messages_event ON messages (session_key, event_id);
-CREATE INDEX messages_window ON messages (session_key, total_tokens, seq);
-CREATE INDEX messages_state ON messages (session_key, seq) WHERE state_delta IS NOT NULL;
 
 -- Events that only change state: no messages, so they stand apart and take no sequence number.
 CREATE TABLE state_events (

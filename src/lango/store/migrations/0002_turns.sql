@@ -20,4 +20,4 @@ CREATE TABLE effects (
     result      TEXT,                                     -- JSON of the result, should it not become a message any more
     whole       TEXT,                                     -- the text of a result that the model was shown clipped
     PRIMARY KEY (session_key, call_id, epoch)
-) /*sqlite WITHOUT ROWID*/;
+);
