@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from lango.config import AgentSettings
-from lango.errors import LangoError, TurnFailed
+from lango.errors import LangoError, SessionExists, TurnFailed
 from lango.events import TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent
-from lango.store import Ahead, SessionRecord, Store, Turn
+from lango.store import Ahead, SessionId, SessionRecord, Store, Turn
 
 POLL_S = 0.5
 _IDS_PER_TURN = 1_000_000
@@ -31,6 +31,8 @@ class RunningTurn:
     """The whole text: parallel agents are told mixed, and each is whole here."""
     stopped: LangoError | None = None
     """Why it was stopped."""
+    superseded: bool = False
+    """A newer message came before its turn did: it ends where it would begin."""
     begun: bool = False
     """The task runs: one that is cancelled before would end without a word."""
     readers: int = 0
@@ -115,6 +117,25 @@ class Patience:
         if not self._idle.expired():
             now = asyncio.get_running_loop().time()
             self._idle.reschedule(None if None in limits else now + (longest or self._agent.idle_timeout_s))
+
+
+async def made_session(store: Store, name: SessionId) -> SessionRecord:
+    """Return a session, made now where there was none."""
+    session = await store.session(name)
+    while session is None:
+        try:
+            session = await store.create_session(name)
+        except SessionExists:  # somebody else made it just now
+            session = await store.session(name)
+    return session
+
+
+async def give_up(store: Store, session: SessionRecord, turn: Turn) -> None:
+    """End a turn that nobody runs: it was stored while whoever sent it went away."""
+    if turn.epoch is None:
+        await store.withdraw_turn(turn)
+    else:
+        await store.end_turn(session.name, turn, "cancelled")
 
 
 async def replay(running: RunningTurn, store: Store, is_gone: Callable[[int, int, str, int], bool]) -> None:

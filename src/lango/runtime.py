@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from lango.adk.agent import read_clipped
 from lango.adk.engine import AdkEngine, Asked, TurnRun
@@ -13,7 +14,6 @@ from lango.errors import (
     ApprovalExpired,
     FencedWrite,
     LangoError,
-    SessionExists,
     StoreError,
     TurnCancelled,
     TurnTimeout,
@@ -22,7 +22,7 @@ from lango.events import Accepted, TextDelta, TurnDone, TurnEvent, Usage
 from lango.history import warm_up
 from lango.liveness import Owner, Watch
 from lango.prices import cost_usd
-from lango.running import POLL_S, Patience, RunningTurn, as_error, replay, uninterrupted
+from lango.running import POLL_S, Patience, RunningTurn, as_error, give_up, made_session, replay, uninterrupted
 from lango.store import SessionId, SessionRecord, Store, Turn
 from lango.store.turns import Outcome
 from lango.tools import Tool, builtin_tools
@@ -46,6 +46,7 @@ class Runtime:
         self._owner = Owner()
         self._watch = Watch()
         self._running: dict[int, list[RunningTurn]] = {}
+        self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def store(self) -> Store:
@@ -125,52 +126,42 @@ class Runtime:
         return turn
 
     async def _accept(self, name: SessionId, asked: Asked, idempotency_key: str | None) -> RunningTurn:
-        session = await self._session(name)
         mode = self._settings.agent.when_busy
-        turn, left = await uninterrupted(
-            self._store.submit_turn(
-                session, asked.entry, self._owner.name, idempotency_key=idempotency_key, wait=mode != "refuse"
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        async with lock:  # in the order in which they were sent
+            session = await made_session(self._store, name)
+            turn, left = await uninterrupted(
+                self._store.submit_turn(
+                    session, asked.entry, self._owner.name, idempotency_key=idempotency_key, wait=mode != "refuse"
+                )
             )
-        )
         if left:
             if not turn.repeated:
-                await uninterrupted(self._give_up(session, turn))
+                await uninterrupted(give_up(self._store, session, turn))
             raise asyncio.CancelledError
         for known in self._running.get(session.key, []):
             if turn.repeated and known.turn.turn == turn.turn:
                 return known
         running = RunningTurn(session, turn)
-        if mode == "interrupt" and turn.status == "waiting" and not turn.repeated:
-            await self._interrupt(session)
         self._running.setdefault(session.key, []).append(running)
         running.tell(Accepted(running.next_id(), turn.turn, waiting=turn.status == "waiting"))
         running.task = self._spawn(self._drive(running, asked))
+        if mode == "interrupt" and turn.status == "waiting" and not turn.repeated:
+            await self._interrupt(running)
         return running
 
-    async def _interrupt(self, session: SessionRecord) -> None:
+    async def _interrupt(self, newest: RunningTurn) -> None:
         """Stop what is ahead of a new message, here and elsewhere. Those that wait keep their place, and end there."""
-        for one in self._running.get(session.key, []):
-            if one.turn.epoch is None:
-                one.stopped = one.stopped or TurnCancelled("a newer message came")
-            else:
-                one.stop(TurnCancelled("a newer message came"))
-        await self._store.cancel_turn(session)
-
-    async def _give_up(self, session: SessionRecord, turn: Turn) -> None:
-        """End a turn that nobody runs: it was stored while whoever sent it went away."""
-        if turn.epoch is None:
-            await self._store.withdraw_turn(turn)
-        else:
-            await self._store.end_turn(session.name, turn, "cancelled")
-
-    async def _session(self, name: SessionId) -> SessionRecord:
-        session = await self._store.session(name)
-        while session is None:
-            try:
-                session = await self._store.create_session(name)
-            except SessionExists:  # somebody else made it just now
-                session = await self._store.session(name)
-        return session
+        for one in self._running.get(newest.session.key, []):
+            if one.turn.turn < newest.turn.turn:
+                one.superseded = True
+                if one.turn.epoch is not None:
+                    one.stop(TurnCancelled("a newer message came"))
+        try:
+            await self._store.cancel_turn(newest.session, before=newest.turn.turn)
+        except BaseException:  # whoever sent the message will not read its answer
+            newest.stop(TurnCancelled("the turn was stopped"))
+            raise
 
     async def _followed(self, turn: RunningTurn) -> AsyncGenerator[TurnEvent, None]:
         turn.readers += 1
@@ -222,7 +213,7 @@ class Runtime:
         """A turn that did not begin is taken back; one that is only told again goes on elsewhere."""
         try:
             if not running.turn.repeated:
-                await uninterrupted(self._give_up(running.session, running.turn))
+                await uninterrupted(give_up(self._store, running.session, running.turn))
         except StoreError as error:
             _log.warning("turn %s could not be taken back: %s", running.turn.turn, error)
         running.fail(running.stopped or TurnCancelled("the message was taken back before its turn came"))
@@ -274,14 +265,14 @@ class Runtime:
         except asyncio.CancelledError:
             outcome, error = "cancelled", running.stopped or TurnCancelled("the turn was stopped")
         except Exception as failed:  # noqa: BLE001 - it belongs to whoever follows the turn
-            outcome, error = "cancelled" if running.stopped else "failed", as_error(failed)
+            outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", as_error(failed)
         finally:
             beat.cancel()
         await uninterrupted(self._end(running, run, outcome, error))
 
     async def _tell_all(self, running: RunningTurn, asked: Asked, run: TurnRun) -> None:
-        if running.stopped is not None:  # before it began
-            raise running.stopped
+        if running.superseded:
+            raise TurnCancelled("a newer message came")
         agent = self._settings.agent
         try:
             async with (

@@ -54,15 +54,18 @@ async def by_asking_the_runtime(runtime: Runtime, gate: Gate) -> None:
     assert last_error(events).error == "TurnCancelled"
 
 
-async def by_a_timeout_of_the_caller(runtime: Runtime, gate: Gate) -> None:
+async def by_a_failure_beside_it(runtime: Runtime, gate: Gate) -> None:
     async def stop_it_inside() -> None:
         await gate.wait()
         raise TimeoutError
 
-    with pytest.raises(ExceptionGroup) as raised:
+    async def both() -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(runtime.run("s", "go"))
             tasks.create_task(stop_it_inside())
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await both()
     assert raised.group_contains(TimeoutError)
 
 
@@ -77,7 +80,7 @@ STOPS = [
     by_cancelling_the_task,
     by_leaving_the_stream,
     by_asking_the_runtime,
-    by_a_timeout_of_the_caller,
+    by_a_failure_beside_it,
     by_closing_the_runtime,
 ]
 

@@ -40,7 +40,7 @@ WRAP_UP = (
     "This is the last step of this turn and no tool can be used any more. Say in plain words what was done, what was "
     "found, and what is still open."
 )
-WAITING = "waiting for approval"
+WAITING = "not run: it waits for a person's approval, which lapses when the conversation goes on without it"
 REFUSED = "not run: a person refused this call"
 DENIED = "not run: this tool is not allowed here"
 CHANGED = "not run: these are not the arguments that were approved"
