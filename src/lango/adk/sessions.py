@@ -3,11 +3,9 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Generator
-from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Self
-from weakref import WeakValueDictionary
 
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -19,7 +17,7 @@ from pydantic import PrivateAttr
 from typing_extensions import override
 
 from lango.adk.convert import DEFAULT_AGENT_NAME, complete_event, event_to_entry, stored_to_events
-from lango.errors import SessionExists, SessionNotFound, StaleSession
+from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.store import SessionId, SessionRecord, Store, Stored
 from lango.store.records import TEMP_PREFIX, without_temp
 from lango.store.sessions import split_scopes
@@ -57,6 +55,14 @@ class StoredSession(Session):
         self._seen = (key, revision)
 
 
+@dataclass(slots=True)
+class _Turnstile:
+    """One at a time through here; gone when nobody is left."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
 _TEMPLATE = StoredSession(id="", app_name="", user_id="")
 
 
@@ -81,7 +87,7 @@ class SqlSessionService(BaseSessionService):
         self._store = store or Store(url)
         self._budget_tokens = budget_tokens or None
         self._root_agent_name = root_agent_name
-        self._locks: WeakValueDictionary[tuple[object, SessionId], asyncio.Lock] = WeakValueDictionary()
+        self._turnstiles: dict[tuple[int, SessionId], _Turnstile] = {}
 
     @property
     def store(self) -> Store:
@@ -112,8 +118,10 @@ class SqlSessionService(BaseSessionService):
     ) -> Session:
         """Make a session; ids are taken without surrounding spaces."""
         name = SessionId(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
-        with _adk_errors():
+        try:
             return _session(await self._store.create_session(name, state, now=time.time()), [])
+        except StoreError as error:
+            raise _as_adk_knows_it(error) from error
 
     @override
     async def get_session(
@@ -161,21 +169,37 @@ class SqlSessionService(BaseSessionService):
         if event.partial or _is_stored_already(session, event):
             return event
         name = SessionId(session.app_name, session.user_id, session.id)
-        async with self._lock(name):
-            complete_event(event, self._root_agent_name)
-            key, revision = await self._seen(session, name)
-            if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
-                await self._complete_rewind(key, session, event)
-            entry = event_to_entry(event)
-            with _adk_errors():
-                appended = await self._store.append(key, name, revision, entry, epoch=writing_epoch.get())
-            if isinstance(session, StoredSession):
-                session.see(key, appended.revision)
-            as_event = entry.message is not None or self._budget_tokens is None
-            if appended.repeated:
-                as_event = as_event and all(shown.id != event.id for shown in session.events)
-            _show(session, event, as_event=as_event)
+        # tasks that share a session object append one after the other, not against each other
+        place = (id(asyncio.get_running_loop()), name)
+        turnstile = self._turnstiles.get(place)
+        if turnstile is None:
+            turnstile = self._turnstiles[place] = _Turnstile()
+        turnstile.users += 1
+        try:
+            async with turnstile.lock:
+                await self._append(session, name, event)
+        finally:
+            turnstile.users -= 1
+            if not turnstile.users:
+                del self._turnstiles[place]
         return event
+
+    async def _append(self, session: Session, name: SessionId, event: Event) -> None:
+        complete_event(event, self._root_agent_name)
+        key, revision = await self._seen(session, name)
+        if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
+            await self._complete_rewind(key, session, event)
+        entry = event_to_entry(event)
+        try:
+            appended = await self._store.append(key, name, revision, entry, epoch=writing_epoch.get())
+        except StoreError as error:
+            raise _as_adk_knows_it(error) from error
+        if isinstance(session, StoredSession):
+            session.see(key, appended.revision)
+        as_event = entry.message is not None or self._budget_tokens is None
+        if appended.repeated:
+            as_event = as_event and all(shown.id != event.id for shown in session.events)
+        _show(session, event, as_event=as_event)
 
     async def _complete_rewind(self, key: int, session: Session, event: Event) -> None:
         """ADK works out the state to return to from the events it sees; a window does not show them all."""
@@ -184,14 +208,6 @@ class SqlSessionService(BaseSessionService):
         event.actions.state_delta = {name: None for name in own if name not in target} | {
             name: value for name, value in target.items() if name not in own or own[name] != value
         }
-
-    def _lock(self, name: SessionId) -> asyncio.Lock:
-        """Tasks that share a session object append one after the other, not against each other."""
-        key = (asyncio.get_running_loop(), name)
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        return lock
 
     async def _seen(self, session: Session, name: SessionId) -> tuple[int, int]:
         """Return the session's key and the revision that this object has seen."""
@@ -249,14 +265,14 @@ def _filtered(stored: list[Stored], newest: int | None, since: float | None) -> 
     return stored if newest is None else stored[len(stored) - min(newest, len(stored)) :]
 
 
-@contextmanager
-def _adk_errors() -> Generator[None]:
-    """Raise ADK's own error types for what ADK has a type for."""
-    try:
-        yield
-    except StaleSession as error:
-        raise StaleStoredSession(str(error)) from error
-    except SessionNotFound as error:
-        raise StoredSessionNotFound(str(error)) from error
-    except SessionExists as error:
-        raise StoredSessionExists(str(error)) from error
+def _as_adk_knows_it(error: StoreError) -> StoreError:
+    """Return the error in ADK's own type, where ADK has one for it."""
+    match error:
+        case StaleSession():
+            return StaleStoredSession(str(error))
+        case SessionNotFound():
+            return StoredSessionNotFound(str(error))
+        case SessionExists():
+            return StoredSessionExists(str(error))
+        case _:
+            return error
