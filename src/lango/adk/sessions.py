@@ -120,7 +120,7 @@ class SqlSessionService(BaseSessionService):
         name = SessionId(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
         try:
             return _session(await self._store.create_session(name, state, now=time.time()), [])
-        except StoreError as error:
+        except (StaleSession, SessionNotFound, SessionExists) as error:
             raise _as_adk_knows_it(error) from error
 
     @override
@@ -192,7 +192,7 @@ class SqlSessionService(BaseSessionService):
         entry = event_to_entry(event)
         try:
             appended = await self._store.append(key, name, revision, entry, epoch=writing_epoch.get())
-        except StoreError as error:
+        except (StaleSession, SessionNotFound, SessionExists) as error:
             raise _as_adk_knows_it(error) from error
         if isinstance(session, StoredSession):
             session.see(key, appended.revision)
@@ -265,8 +265,8 @@ def _filtered(stored: list[Stored], newest: int | None, since: float | None) -> 
     return stored if newest is None else stored[len(stored) - min(newest, len(stored)) :]
 
 
-def _as_adk_knows_it(error: StoreError) -> StoreError:
-    """Return the error in ADK's own type, where ADK has one for it."""
+def _as_adk_knows_it(error: StaleSession | SessionNotFound | SessionExists) -> StoreError:
+    """Return the error in ADK's own type for it."""
     match error:
         case StaleSession():
             return StaleStoredSession(str(error))
@@ -274,5 +274,3 @@ def _as_adk_knows_it(error: StoreError) -> StoreError:
             return StoredSessionNotFound(str(error))
         case SessionExists():
             return StoredSessionExists(str(error))
-        case _:
-            return error
