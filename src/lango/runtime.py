@@ -23,7 +23,7 @@ from lango.history import warm_up
 from lango.liveness import Owner, Watch
 from lango.prices import cost_usd
 from lango.running import POLL_S, Patience, RunningTurn, as_error, give_up, made_session, replay, uninterrupted
-from lango.store import SessionId, SessionRecord, Store, Turn
+from lango.store import SessionId, Store, Turn
 from lango.store.turns import Outcome
 from lango.tools import Tool, builtin_tools
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from google.adk.agents import LlmAgent
@@ -12,7 +12,6 @@ from lango import open_runtime
 from lango.errors import ApprovalExpired
 from lango.events import ApprovalNeeded, ToolEnd, ToolStart, TurnDone
 from lango.messages import ToolCall
-from lango.running import RunningTurn
 from lango.runtime import Runtime
 from lango.store import SessionId
 from lango.testing import ScriptedProvider
@@ -30,6 +29,9 @@ from tests.agents.parts import (
     statuses,
     text_of,
 )
+
+if TYPE_CHECKING:
+    from lango.running import RunningTurn
 
 
 class Sent:
