@@ -33,6 +33,7 @@ async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
                 server_header=False,
                 proxy_headers=False,
                 ws_max_size=settings.server.max_body_bytes,
+                ws_per_message_deflate=False,  # small messages, and hundreds of kilobytes for each socket
                 timeout_graceful_shutdown=int(settings.server.shutdown_s + _TIDY_S),
             )
             address = _address(settings.server.host, place.getsockname()[1])

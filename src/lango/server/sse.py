@@ -24,9 +24,11 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[ToldEvent | None, None], write_timeout_s: float) -> None:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(headers=headers)
+    def __init__(
+        self, events: AsyncGenerator[ToldEvent | None, None], write_timeout_s: float, status_code: int = 200
+    ) -> None:
+        """`status_code` is where FastAPI looks for it when it writes the OpenAPI page."""
+        super().__init__(status_code=status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._write_timeout_s = write_timeout_s

@@ -7,8 +7,9 @@ events of those turns, each with its `session`. What it asked wrongly is answere
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
@@ -20,6 +21,8 @@ from lango.server.errors import Refused, told
 from lango.server.schemas import SESSION_ID, Body
 from lango.server.served import Here, Served
 from lango.store.streams import ToldEvent
+
+_log = logging.getLogger("lango.server")
 
 router = APIRouter()
 
@@ -78,9 +81,7 @@ async def talk(socket: WebSocket, here: Here) -> None:
     await socket.accept(_PROTOCOL if _PROTOCOL in socket.scope["subprotocols"] else None)
     conversation = _Conversation(socket, here, authorization)
     try:
-        await conversation.hear()
-    except WebSocketDisconnect:
-        pass
+        await conversation.last()
     finally:
         await conversation.leave()
 
@@ -99,19 +100,24 @@ class _Conversation:
         self._here = here
         self._authorization = authorization
         self._telling: set[asyncio.Task[None]] = set()
+        self._hearing = asyncio.create_task(self._hear())
 
-    async def hear(self) -> None:
-        while True:
-            text = await self._socket.receive_text()
+    async def last(self) -> None:
+        """Wait until the client goes, or is cut off."""
+        await asyncio.wait([self._hearing])
+        if not self._hearing.cancelled():
+            self._hearing.result()
+
+    async def _hear(self) -> None:
+        while (heard := await self._socket.receive())["type"] != "websocket.disconnect":
             try:
-                await self._answer(text)
+                await self._answer(heard.get("text") or "")
             except (LangoError, Refused) as error:
                 await self._refuse(error)
             except ValidationError as error:
                 problems = {".".join(str(part) for part in one["loc"][1:]) or "type" for one in error.errors()}
-                await self._refuse(Refused(400, "BadRequest", f"not understood: {', '.join(sorted(problems))}"))
-            except KeyError:  # receive_text of a binary frame
-                await self._refuse(Refused(400, "BadRequest", "send JSON as text"))
+                message = f"send JSON as text; not understood: {', '.join(sorted(problems))}"
+                await self._refuse(Refused(400, "BadRequest", message))
 
     async def _answer(self, text: str) -> None:
         asked = _ASKED.validate_json(text)
@@ -153,7 +159,8 @@ class _Conversation:
         except (LangoError, Refused) as error:
             await self._refuse(error)
         except (TimeoutError, RuntimeError, WebSocketDisconnect):  # a client that does not read, or is gone
-            await self._close()
+            _log.warning("a client that does not read, or is gone, was cut off")
+            self._hearing.cancel()
 
     async def _refuse(self, error: Exception) -> None:
         refused = told(error)
@@ -164,13 +171,9 @@ class _Conversation:
         async with asyncio.timeout(self._here.settings.server.write_timeout_s):
             await self._socket.send_text(text)
 
-    async def _close(self) -> None:
-        with suppress(RuntimeError):  # it is closed already
-            await self._socket.close(1013)
-
     async def leave(self) -> None:
-        telling = list(self._telling)
-        for task in telling:
+        """Stop telling; the turns go on."""
+        tasks = [self._hearing, *self._telling]
+        for task in tasks:
             task.cancel()
-        if telling:
-            await asyncio.wait(telling)
+        await asyncio.wait(tasks)
