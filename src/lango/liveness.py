@@ -4,6 +4,7 @@ Somebody on this machine is asked for directly: does that process, started at th
 known only by the beat of its turn: one that does not grow for long enough, by our own steady clock, is gone.
 """
 
+import functools
 import os
 import socket
 import time
@@ -57,9 +58,16 @@ def _is_gone_here(owner: str) -> bool | None:
     return not _exists(int(pid)) or _started(int(pid)) != started
 
 
+@functools.cache
 def _machine() -> str:
+    """Where this process's number means something: two containers may have the same name and other processes."""
     boot = Path("/proc/sys/kernel/random/boot_id")
-    return f"{socket.gethostname()}/{boot.read_text().strip() if boot.exists() else ''}"
+    started = boot.read_text().strip() if boot.exists() else ""
+    try:
+        numbers = Path("/proc/self/ns/pid").readlink().name
+    except OSError:
+        numbers = ""
+    return f"{socket.gethostname()}/{started}/{numbers}"
 
 
 def _exists(pid: int) -> bool:

@@ -39,7 +39,7 @@ _SAME_MESSAGE = """
 SELECT seq, role, content, tool_calls, state_delta, extra FROM messages WHERE session_key = $1 AND event_id = $2
 """
 _SAME_STATE_EVENT = "SELECT seq, state_delta FROM state_events WHERE session_key = $1 AND event_id = $2"
-_REVISION = "SELECT revision FROM sessions WHERE session_key = $1"
+_REVISION = "SELECT revision, epoch FROM sessions WHERE session_key = $1"
 
 _REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
 _SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"
@@ -65,7 +65,7 @@ def append(key: int, name: SessionId, revision: int, entry: Entry, epoch: int | 
         ),
     )
     if not rows:
-        return (yield from _repeated_or_late(key, name, revision, row, message is None))
+        return (yield from _repeated_or_late(key, name, revision, row, message is None, epoch))
     [[seq, total_tokens, newest_epoch]] = rows
     if epoch is not None and epoch != newest_epoch:
         raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {newest_epoch}, this one has {epoch})")
@@ -127,7 +127,9 @@ def _track_calls(key: int, seq: int, message: Message, long_running: frozenset[s
     return farthest if farthest != seq - 1 else None
 
 
-def _repeated_or_late(key: int, name: SessionId, revision: int, row: Columns, only_state: bool) -> Operation[Appended]:
+def _repeated_or_late(
+    key: int, name: SessionId, revision: int, row: Columns, only_state: bool, epoch: int | None
+) -> Operation[Appended]:
     """The session is not where the writer saw it: because this event is what moved it, or because of somebody else."""
     rows = yield _REVISION, (key,)
     if not rows:
@@ -135,6 +137,8 @@ def _repeated_or_late(key: int, name: SessionId, revision: int, row: Columns, on
     seq = yield from _seq_of_same(key, name, row, only_state)
     if seq is not None:
         return Appended(seq, revision + 1, repeated=True)
+    if epoch is not None and epoch != rows[0][1]:
+        raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {rows[0][1]}, this one has {epoch})")
     raise StaleSession(
         f"session {name.id!r} was written by somebody else (revision {rows[0][0]}, this writer saw {revision}): "
         "load it again"
