@@ -5,6 +5,7 @@ JSON without being asked for permission first.
 """
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lango.config import ServerSettings
@@ -92,7 +93,8 @@ class _Bounded:
         message = await self._receive()
         self._read += len(message.get("body", b""))
         if self._read > self._limit:
-            raise _too_large(self._limit)
+            refused = _too_large(self._limit)
+            raise HTTPException(refused.status, str(refused))  # of what is raised here FastAPI lets only this through
         return message
 
 

@@ -1,0 +1,333 @@
+"""OpenAI's chat completions on this agent: `POST /v1/chat/completions`, `GET /v1/models`.
+
+The last message is the turn; it must be the user's. The agent has its own model, instruction and tools: whatever model
+a client names, the agent answers under its own name, system messages and sampling settings are read past, and `tools`
+or tool messages are refused, since nobody would run them.
+
+Which session a turn belongs to:
+
+- With `X-Session-Id`, that one. What the client resends before the last message is not read.
+- Without it, the newest session whose conversation is exactly what the client resends: the same system messages and
+  the same texts in the same order, white space around them aside, and nothing after them. It must have begun here, and
+  be among the user's 200 newest. The store is asked, so any process on it finds the same session.
+- Else a new session, which begins with this message alone: what a client says the assistant said is never stored.
+
+Every answer names its session in `X-Session-Id`.
+"""
+
+import hashlib
+import json
+import logging
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Request
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field
+from starlette.responses import JSONResponse, Response
+from typing_extensions import override
+
+from lango.server.auth import Caller, User
+from lango.server.errors import Refused, told
+from lango.server.frames import FrameStream, read
+from lango.server.schemas import SESSION_ID
+from lango.server.served import Here, Served
+from lango.server.streams import TurnOf
+from lango.store import SessionId, Stored
+
+_log = logging.getLogger("lango.server")
+
+_NEWEST_SESSIONS = 200
+_MOST_MESSAGES = 10_000
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_STATUS = {"StoreUnavailable": 503, "ProviderUnavailable": 503, "TurnTimeout": 504, "TurnCancelled": 409}
+_FINISH = {"max_tokens": "length", "length": "length", "safety": "content_filter", "content_filter": "content_filter"}
+_ASKING = "\n\n[This needs approval: "
+# a turn is stored once it is accepted: a client that repeats the request would send the message twice
+_ONCE = {"x-should-retry": "false"}
+
+
+# -- what a client sends ------------------------------------------------------------------------------------------
+
+
+class ContentPart(BaseModel):
+    """A part of a message."""
+
+    type: str
+    text: str = ""
+
+
+class ChatMessage(BaseModel):
+    """A message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[ContentPart] | None = None
+    tool_calls: list[Any] | None = None
+    function_call: Any = None
+
+    @property
+    def text(self) -> str:
+        """The text of all parts."""
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class StreamOptions(BaseModel):
+    """What a stream tells beside the text."""
+
+    include_usage: bool | None = None
+
+
+class ChatRequest(BaseModel):
+    """A request for a completion; settings that belong to the agent are taken and not read."""
+
+    model: str = ""
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=_MOST_MESSAGES)]
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    n: int | None = 1
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+
+    def check(self) -> None:
+        """Raise `Refused` for what this agent cannot do."""
+        if self.tools or self.functions:
+            raise _wrong("tools: the agent has tools of its own and runs them here; send none")
+        if any(one.role in ("tool", "function") or one.tool_calls or one.function_call for one in self.messages):
+            raise _wrong("messages: the agent runs its own tools; send no tool calls and no tool messages")
+        if any(part.type != "text" for one in self.messages if isinstance(one.content, list) for part in one.content):
+            raise _wrong("messages: only text is understood here")
+        if self.messages[-1].role != "user" or not self.messages[-1].text:
+            raise _wrong("messages: the last message must be the user's, with a text")
+        if (self.n or 1) != 1:
+            raise _wrong("n: there is one answer to a message")
+        if (self.response_format or {}).get("type", "text") != "text":
+            raise _wrong("response_format: the agent answers in text")
+
+
+def _wrong(message: str) -> Refused:
+    return Refused(400, "BadRequest", message)
+
+
+# -- errors in OpenAI's shape -------------------------------------------------------------------------------------
+
+
+def error_body(status: int, code: str, message: str) -> dict[str, Any]:
+    """Say what went wrong as OpenAI does."""
+    kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+class OpenAiRoute(APIRoute):
+    """A route whose errors are OpenAI's."""
+
+    @override
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_errors(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Exception as error:  # noqa: BLE001 - every error has an answer
+                refused = told(error)
+                if refused.status == 500:
+                    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+                body = error_body(refused.status, refused.error, str(refused))
+                return JSONResponse(body, refused.status, refused.headers)
+
+        return handle_errors
+
+
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAiRoute)
+
+SessionHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
+
+
+@router.get("/models")
+async def list_models(user: User, here: Here) -> dict[str, Any]:  # noqa: ARG001 - only for those who may enter
+    """List the one model there is: the agent."""
+    return {"object": "list", "data": [_model(here)]}
+
+
+@router.get("/models/{model}")
+async def read_model(model: str, user: User, here: Here) -> dict[str, Any]:  # noqa: ARG001
+    """Show the agent as a model."""
+    if model != here.runtime.app_name:
+        raise Refused(404, "model_not_found", f"there is no model {model!r}; there is {here.runtime.app_name!r}")
+    return _model(here)
+
+
+def _model(here: Served) -> dict[str, Any]:
+    return {"id": here.runtime.app_name, "object": "model", "created": 0, "owned_by": "lango"}
+
+
+@router.post("/chat/completions", response_model=None)
+async def complete(
+    asked: ChatRequest, user: User, here: Here, session_id: SessionHeader = None, key: Key = None
+) -> Response:
+    """Answer the last message of a conversation. `Idempotency-Key` holds within `X-Session-Id`."""
+    asked.check()
+    if session_id is not None:
+        await here.may_write(user, session_id)
+    else:
+        await here.door.check_tokens(user)
+        session_id = await _find_session(here, user, asked.messages) or await _new_session(here, user, asked.messages)
+    turn = await here.turns.submit(user, session_id, asked.messages[-1].text, key)
+    # a header is Latin-1; an id that is not was sent as raw bytes, and is known to whoever sent it
+    headers = {"X-Session-Id": session_id} | _ONCE if session_id.isascii() else _ONCE
+    completion = _Completion(here, turn)
+    if asked.stream:
+        usage = bool(asked.stream_options and asked.stream_options.include_usage)
+        chunks = completion.chunks(include_usage=usage)
+        return FrameStream(chunks, here.settings.server.write_timeout_s, _failed, headers)
+    return await completion.whole(headers)
+
+
+# -- which session ------------------------------------------------------------------------------------------------
+
+
+def _beginning(messages: Sequence[ChatMessage]) -> str:
+    """Return how the ids of sessions begin that began with these messages."""
+    rules = [one.text.strip() for one in messages if one.role in ("system", "developer")]
+    first = next(one.text.strip() for one in messages if one.role == "user")
+    digest = hashlib.sha256(json.dumps([rules, first]).encode()).hexdigest()
+    return f"chat-{digest[:24]}-"
+
+
+async def _new_session(here: Served, user: Caller, messages: Sequence[ChatMessage]) -> str:
+    last = [one for one in messages if one.role in ("system", "developer")] + [messages[-1]]
+    name = SessionId(here.runtime.app_name, user.user_id, _beginning(last) + uuid.uuid4().hex[:12])
+    await here.store.create_session(name)
+    return name.id
+
+
+async def _find_session(here: Served, user: Caller, messages: Sequence[ChatMessage]) -> str | None:
+    """Return the newest session that says what the messages before the last one say, and no more."""
+    earlier = [(one.role, _said(one.text)) for one in messages[:-1] if one.role in ("user", "assistant")]
+    if not any(role == "assistant" for role, _ in earlier):
+        return None
+    beginning = _beginning(messages)
+    newest = await here.store.sessions_page(here.runtime.app_name, user.user_id, limit=_NEWEST_SESSIONS)
+    for listed in newest:
+        if listed.name.id.startswith(beginning) and listed.last_seq >= len(earlier):
+            session = await here.store.session(listed.name)
+            stored = await here.store.messages_page(session, limit=_MOST_MESSAGES) if session else []
+            if _conversation(stored) == earlier:
+                return listed.name.id
+    return None
+
+
+def _conversation(stored: Sequence[Stored]) -> list[tuple[str, str]]:
+    """Return a session as a client was told it: what the assistant said between two messages is one answer."""
+    turns: list[tuple[str, list[str]]] = []
+    for one in stored:
+        if one.message and one.message.role == "user":
+            turns.append((one.message.content, []))
+        elif one.message and one.message.role == "assistant" and turns:
+            turns[-1][1].append(one.message.content)
+    pairs = [(("user", asked.strip()), ("assistant", "".join(answer).strip())) for asked, answer in turns]
+    return [said for pair in pairs for said in pair]
+
+
+def _said(text: str) -> str:
+    """Return a text without what was added for the client's eyes."""
+    return text.partition(_ASKING)[0].strip()
+
+
+# -- answering ----------------------------------------------------------------------------------------------------
+
+
+class _Completion:
+    """One turn as a completion."""
+
+    def __init__(self, here: Served, turn: TurnOf) -> None:
+        self._here = here
+        self._turn = turn
+        self._session_id = turn.session.name.id
+        self._about: dict[str, Any] = {
+            "id": f"chatcmpl-{turn.session.key}-{turn.turn}",
+            "created": int(time.time()),
+            "model": here.runtime.app_name,
+        }
+
+    async def whole(self, headers: Mapping[str, str]) -> Response:
+        """Wait for the answer."""
+        text: list[str] = []
+        async with aclosing(read(self._here.turns.follow(self._turn))) as events:
+            async for event in events:
+                match event:
+                    case {"type": "text_delta" | "approval"}:
+                        text.append(self._text_of(event))
+                    case {"type": "error", "fatal": True}:
+                        status = _STATUS.get(event["error"], 500)
+                        return JSONResponse(error_body(status, event["error"], event["message"]), status, headers)
+                    case {"type": "done"}:
+                        message = {"role": "assistant", "content": "".join(text), "refusal": None}
+                        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(event)}
+                        kind = {"object": "chat.completion"}
+                        body = self._about | kind | {"choices": [choice], "usage": _usage(event)}
+                        return JSONResponse(body, headers=headers)
+                    case _:
+                        pass
+        raise AssertionError("a turn was told without an end")
+
+    async def chunks(self, *, include_usage: bool) -> AsyncGenerator[str | None, None]:
+        """Tell the answer as it comes."""
+        no_usage = {"usage": None} if include_usage else {}
+        yield self._chunk({"role": "assistant", "content": ""}, None, no_usage)
+        async with aclosing(read(self._here.turns.follow(self._turn))) as events:
+            async for event in events:
+                match event:
+                    case None:
+                        yield None
+                    case {"type": "text_delta" | "approval"}:
+                        yield self._chunk({"content": self._text_of(event)}, None, no_usage)
+                    case {"type": "error", "fatal": True}:
+                        yield _failed(event["error"], event["message"])
+                    case {"type": "done"}:
+                        yield self._chunk({}, _finish(event), no_usage)
+                        if include_usage:
+                            kind = {"object": "chat.completion.chunk"}
+                            yield _frame(self._about | kind | {"choices": [], "usage": _usage(event)})
+                        yield "data: [DONE]\n\n"
+                    case _:
+                        pass
+
+    def _text_of(self, event: Mapping[str, Any]) -> str:
+        if event["type"] == "text_delta":
+            return event["text"]
+        where = f"POST /v1/sessions/{self._session_id}/approvals/{event['call_id']}"
+        return f"{_ASKING}{event['name']}({json.dumps(event['arguments'])}); answer with {where}]"
+
+    def _chunk(self, delta: Mapping[str, Any], finish: str | None, more: Mapping[str, Any]) -> str:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return _frame(self._about | {"object": "chat.completion.chunk", "choices": [choice], **more})
+
+
+def _frame(data: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps(data)}\n\n"
+
+
+def _failed(error: str, message: str) -> str:
+    return _frame(error_body(_STATUS.get(error, 500), error, message))
+
+
+def _finish(done: Mapping[str, Any]) -> str:
+    return _FINISH.get(done["finish_reason"], "stop")
+
+
+def _usage(done: Mapping[str, Any]) -> dict[str, Any]:
+    used = done["usage"]
+    prompt, completion = used["input_tokens"], used["output_tokens"]
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": used.get("cached_tokens", 0)},
+    }
