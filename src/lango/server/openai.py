@@ -7,9 +7,9 @@ or tool messages are refused, since nobody would run them.
 Which session a turn belongs to:
 
 - With `X-Session-Id`, that one. What the client resends before the last message is not read.
-- Without it, the newest session whose conversation is exactly what the client resends: the same system messages and
-  the same texts in the same order, white space around them aside, and nothing after them. It must have begun here, and
-  be among the user's 200 newest. The store is asked, so any process on it finds the same session.
+- Without it, the newest session that was told exactly what the client resends: the same messages when it began, the
+  same answered messages and their answers since, white space around them aside, and no answer after them. Looked for
+  among the user's 200 newest sessions, in the store, so that any process on it finds the same one.
 - Else a new session, which begins with this message alone: what a client says the assistant said is never stored.
 
 Every answer names its session in `X-Session-Id`.
@@ -20,13 +20,13 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Request
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 from typing_extensions import override
 
@@ -36,7 +36,7 @@ from lango.server.frames import FrameStream, read
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
 from lango.server.streams import TurnOf
-from lango.store import SessionId, Stored
+from lango.store import SessionId
 
 _log = logging.getLogger("lango.server")
 
@@ -84,6 +84,10 @@ class StreamOptions(BaseModel):
 
 class ChatRequest(BaseModel):
     """A request for a completion; settings that belong to the agent are taken and not read."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"model": "lango", "messages": [{"role": "user", "content": "Hello!"}]}]}
+    )
 
     model: str = ""
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=_MOST_MESSAGES)]
@@ -150,13 +154,13 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_le
 
 
 @router.get("/models")
-async def list_models(user: User, here: Here) -> dict[str, Any]:  # noqa: ARG001 - only for those who may enter
+async def list_models(user: User, here: Here) -> dict[str, Any]:
     """List the one model there is: the agent."""
     return {"object": "list", "data": [_model(here)]}
 
 
-@router.get("/models/{model}")
-async def read_model(model: str, user: User, here: Here) -> dict[str, Any]:  # noqa: ARG001
+@router.get("/models/{model}", include_in_schema=False)
+async def read_model(model: str, user: User, here: Here) -> dict[str, Any]:
     """Show the agent as a model."""
     if model != here.runtime.app_name:
         raise Refused(404, "model_not_found", f"there is no model {model!r}; there is {here.runtime.app_name!r}")
@@ -192,47 +196,55 @@ async def complete(
 # -- which session ------------------------------------------------------------------------------------------------
 
 
-def _beginning(messages: Sequence[ChatMessage]) -> str:
-    """Return how the ids of sessions begin that began with these messages."""
-    rules = [one.text.strip() for one in messages if one.role in ("system", "developer")]
-    first = next(one.text.strip() for one in messages if one.role == "user")
-    digest = hashlib.sha256(json.dumps([rules, first]).encode()).hexdigest()
-    return f"chat-{digest[:24]}-"
+def _beginnings(messages: Sequence[ChatMessage]) -> dict[int, str]:
+    """Return how the id begins of a session that began with a message, by the place of the message."""
+    digest = hashlib.sha256()
+    found: dict[int, str] = {}
+    for place, one in enumerate(messages):
+        digest.update(json.dumps([one.role, _said(one.text)]).encode())
+        if one.role == "user":
+            found[place] = f"chat-{digest.hexdigest()[:24]}-"
+    return found
 
 
 async def _new_session(here: Served, user: Caller, messages: Sequence[ChatMessage]) -> str:
-    last = [one for one in messages if one.role in ("system", "developer")] + [messages[-1]]
-    name = SessionId(here.runtime.app_name, user.user_id, _beginning(last) + uuid.uuid4().hex[:12])
-    await here.store.create_session(name)
-    return name.id
+    session_id = _beginnings(messages)[len(messages) - 1] + uuid.uuid4().hex[:12]
+    await here.store.create_session(SessionId(here.runtime.app_name, user.user_id, session_id))
+    return session_id
 
 
 async def _find_session(here: Served, user: Caller, messages: Sequence[ChatMessage]) -> str | None:
-    """Return the newest session that says what the messages before the last one say, and no more."""
-    earlier = [(one.role, _said(one.text)) for one in messages[:-1] if one.role in ("user", "assistant")]
-    if not any(role == "assistant" for role, _ in earlier):
+    """Return the newest session that was told what the messages before the last one say, and no more."""
+    began = {beginning: place for place, beginning in _beginnings(messages[:-1]).items()}
+    if not any(one.role == "assistant" for one in messages):
         return None
-    beginning = _beginning(messages)
     newest = await here.store.sessions_page(here.runtime.app_name, user.user_id, limit=_NEWEST_SESSIONS)
     for listed in newest:
-        if listed.name.id.startswith(beginning) and listed.last_seq >= len(earlier):
-            session = await here.store.session(listed.name)
-            stored = await here.store.messages_page(session, limit=_MOST_MESSAGES) if session else []
-            if _conversation(stored) == earlier:
-                return listed.name.id
+        place = began.get(f"{listed.name.id.rpartition('-')[0]}-")
+        session = await here.store.session(listed.name) if place is not None else None
+        if session is None:
+            continue
+        resent = _answered((one.role, _said(one.text)) for one in messages[place:-1])
+        stored = await here.store.messages_page(session, limit=_MOST_MESSAGES)
+        told_here = _answered((one.message.role, one.message.content) for one in stored if one.message)
+        if resent and resent == told_here:
+            return listed.name.id
     return None
 
 
-def _conversation(stored: Sequence[Stored]) -> list[tuple[str, str]]:
-    """Return a session as a client was told it: what the assistant said between two messages is one answer."""
+def _answered(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the messages that were answered, with their answers; one that failed may be sent again.
+
+    What the assistant said between two messages is one answer: a client is told it as one.
+    """
     turns: list[tuple[str, list[str]]] = []
-    for one in stored:
-        if one.message and one.message.role == "user":
-            turns.append((one.message.content, []))
-        elif one.message and one.message.role == "assistant" and turns:
-            turns[-1][1].append(one.message.content)
-    pairs = [(("user", asked.strip()), ("assistant", "".join(answer).strip())) for asked, answer in turns]
-    return [said for pair in pairs for said in pair]
+    for role, text in said:
+        if role == "user":
+            turns.append((text, []))
+        elif role == "assistant" and turns:
+            turns[-1][1].append(text)
+    pairs = [(asked.strip(), "".join(answer).strip()) for asked, answer in turns]
+    return [pair for pair in pairs if pair[1]]
 
 
 def _said(text: str) -> str:

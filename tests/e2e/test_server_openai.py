@@ -1,0 +1,230 @@
+"""The `openai` SDK, unchanged, against a real server."""
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
+
+from tests.e2e.served import Server, configure, lango, serving
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("openai")
+    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.2") as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=30) as made:
+        yield made
+
+
+def user(text: str) -> ChatCompletionMessageParam:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str | None) -> ChatCompletionMessageParam:
+    return {"role": "assistant", "content": text}
+
+
+async def ask(client: AsyncOpenAI, *messages: ChatCompletionMessageParam, **headers: str) -> tuple[str, str]:
+    """Return the answer and the session that it belongs to."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    raw = await client.chat.completions.with_raw_response.create(
+        model="obedient", messages=list(messages), extra_headers=named
+    )
+    return raw.parse().choices[0].message.content or "", raw.headers["x-session-id"]
+
+
+async def stored(server: Server, session: str) -> list[tuple[str, str]]:
+    async with server.client() as client:
+        page = (await client.get(f"/v1/sessions/{session}/messages")).json()
+    return [(one["role"], one["content"]) for one in page["messages"]]
+
+
+async def test_the_agent_is_the_model(client: AsyncOpenAI) -> None:
+    assert [model.id async for model in client.models.list()] == ["obedient"]
+    assert (await client.models.retrieve("obedient")).owned_by == "lango"
+    with pytest.raises(openai.NotFoundError) as raised:
+        await client.models.retrieve("gpt-unknown")
+    assert raised.value.code == "model_not_found"
+
+
+async def test_an_answer_with_its_usage(client: AsyncOpenAI) -> None:
+    answer = await client.chat.completions.create(model="any", messages=[user("hello there")], temperature=0.5)
+    assert answer.model == "obedient"
+    assert answer.object == "chat.completion"
+    assert answer.choices[0].message.content == "hello there"
+    assert answer.choices[0].message.role == "assistant"
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (10, 5, 15)
+
+
+async def test_a_stream_gives_the_same_and_usage_when_asked(client: AsyncOpenAI) -> None:
+    async def chunks_of(**options: Any) -> list[ChatCompletionChunk]:
+        stream = await client.chat.completions.create(
+            model="obedient", messages=[user("words 5 0.3")], stream=True, **options
+        )
+        return [chunk async for chunk in stream]
+
+    plain = await chunks_of()
+    assert all(chunk.choices and chunk.usage is None for chunk in plain)
+    assert plain[0].choices[0].delta.role == "assistant"
+    texts = [text for chunk in plain if (text := chunk.choices[0].delta.content)]
+    assert "".join(texts) == "w0 w1 w2 w3 w4 "
+    assert len(texts) > 1, "told as it comes"
+    assert [chunk.choices[0].finish_reason for chunk in plain[-2:]] == [None, "stop"]
+    assert len({chunk.id for chunk in plain}) == 1
+
+    last = (await chunks_of(stream_options={"include_usage": True}))[-1]
+    assert last.choices == []
+    assert last.usage
+    assert last.usage.total_tokens == 15
+
+
+async def test_the_agent_runs_its_own_tools(client: AsyncOpenAI, server: Server) -> None:
+    answer, session = await ask(client, user("note"))
+    assert answer == "the tool said {'noted': 'this'}"
+    assert [role for role, _ in await stored(server, session)] == ["user", "assistant", "tool", "assistant"]
+    _, again = await ask(client, user("note"), assistant(answer), user("and now?"))
+    assert again == session, "found again across the tool's messages"
+
+
+async def test_a_tool_that_needs_approval_says_how(client: AsyncOpenAI, server: Server) -> None:
+    answer, session = await ask(client, user("ask"))
+    path = f"/v1/sessions/{session}/approvals/call_1"
+    assert path in answer
+    async with server.client() as http:
+        approved = await http.post(path, json={"approved": True})
+    assert "the tool said {'noted': 'this'}" in approved.text
+
+
+async def test_a_named_session_keeps_the_history(client: AsyncOpenAI, server: Server) -> None:
+    session = f"s-{uuid.uuid4().hex[:8]}"
+    assert await ask(client, user("one"), X_Session_Id=session) == ("one", session)
+    assert await ask(client, user("two"), X_Session_Id=session) == ("two", session)
+    said = await stored(server, session)
+    assert said == [("user", "one"), ("assistant", "one"), ("user", "two"), ("assistant", "two")]
+    headers = {"X_Session_Id": session, "Idempotency_Key": "k1"}
+    assert await ask(client, user("three"), **headers) == await ask(client, user("three"), **headers)
+    assert len(await stored(server, session)) == 6, "the same key is the same turn"
+
+
+async def test_a_conversation_is_found_by_what_is_resent(client: AsyncOpenAI, server: Server) -> None:
+    start = user(f"hello {uuid.uuid4().hex}")
+    rules: ChatCompletionMessageParam = {"role": "system", "content": "be kind"}
+    first, session = await ask(client, rules, start)
+    _, other = await ask(client, rules, start)
+    assert other != session, "the same first message begins another conversation"
+
+    two: list[ChatCompletionMessageParam] = [rules, start, assistant(first), user("two")]
+    second, found = await ask(client, *two)
+    assert found == other, "the newest of those that fit"
+    parts: ChatCompletionMessageParam = {"role": "user", "content": [{"type": "text", "text": "three"}]}
+    _, found = await ask(client, *two, assistant(second + "\n"), parts)
+    assert found == other
+    assert [text for role, text in await stored(server, other) if role == "user"][1:] == ["two", "three"]
+
+    _, found = await ask(client, *two)
+    assert found == session, "the other one that was told just that"
+    _, found = await ask(client, rules, start, assistant("no such answer"), user("two"))
+    assert found not in (session, other)
+    _, found = await ask(client, start, assistant(first), user("two"))
+    assert found not in (session, other), "another system message is another conversation"
+
+
+async def test_a_conversation_that_was_edited_goes_on(client: AsyncOpenAI, server: Server) -> None:
+    start = user(f"hello {uuid.uuid4().hex}")
+    edited: list[ChatCompletionMessageParam] = [start, assistant("not said here"), user("two")]
+    answer, session = await ask(client, *edited)
+    _, found = await ask(client, *edited, assistant(answer), user("three"))
+    assert found == session
+    assert ("assistant", "not said here") not in await stored(server, session)
+
+
+async def test_a_failed_message_is_sent_again_in_its_conversation(client: AsyncOpenAI) -> None:
+    start = user(f"hello {uuid.uuid4().hex}")
+    first, session = await ask(client, start)
+    with pytest.raises(openai.APIStatusError):
+        await ask(client, start, assistant(first), user("fail"))
+    assert await ask(client, start, assistant(first), user("better")) == ("better", session)
+
+
+async def test_a_failed_turn_is_an_error_and_is_not_repeated(client: AsyncOpenAI, server: Server) -> None:
+    session = f"s-{uuid.uuid4().hex[:8]}"
+    with pytest.raises(openai.InternalServerError) as raised:
+        await ask(client, user("fail"), X_Session_Id=session)
+    assert raised.value.code == "ProviderRejected"
+    assert raised.value.type == "server_error"
+    assert "the provider does not want to" in raised.value.message
+    assert [role for role, _ in await stored(server, session)].count("user") == 1, "the SDK did not send it again"
+
+    stream = await client.chat.completions.create(model="obedient", messages=[user("fail")], stream=True)
+    with pytest.raises(openai.APIError, match="the provider does not want to"):
+        async for _ in stream:
+            pass
+
+
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "mine", "parameters": {}}}
+CALL: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "mine", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"tools": [TOOL]}, "tools"),
+        ({"messages": [user("a"), {"role": "assistant", "tool_calls": [CALL]}, user("b")]}, "tool"),
+        ({"messages": [user("a"), {"role": "tool", "tool_call_id": "c", "content": "x"}]}, "tool"),
+        ({"messages": [user("a"), assistant("b")]}, "last message"),
+        ({"messages": [user("")]}, "last message"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "text"),
+        ({"n": 2}, "n"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"extra_headers": {"X-Session-Id": "a/b"}}, "X-Session-Id"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused(client: AsyncOpenAI, wrong: dict[str, Any], says: str) -> None:
+    asked: dict[str, Any] = {"model": "obedient", "messages": [user("hi")]} | wrong
+    with pytest.raises(openai.BadRequestError) as raised:
+        await client.chat.completions.create(**asked)
+    assert raised.value.type == "invalid_request_error"
+    assert raised.value.code == "BadRequest"
+    assert says in raised.value.message
+
+
+async def test_a_key_is_a_user_and_conversations_are_its_own(tmp_path: Path, sqlite_url: str) -> None:
+    configure(tmp_path, sqlite_url)
+    alice, bob = (lango("keys", "add", "--user", name, cwd=tmp_path).stdout.strip() for name in ("alice", "bob"))
+    with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
+        base = f"{server.url}/v1"
+        async with (
+            AsyncOpenAI(base_url=base, api_key=alice, timeout=30) as one,
+            AsyncOpenAI(base_url=base, api_key=bob, timeout=30) as other,
+            AsyncOpenAI(base_url=base, api_key="wrong", timeout=30) as nobody,
+        ):
+            for call in (nobody.models.list(), nobody.chat.completions.create(model="m", messages=[user("hi")])):
+                with pytest.raises(openai.AuthenticationError) as raised:
+                    await call
+                assert raised.value.type == "authentication_error"
+                assert raised.value.code == "Unauthorized"
+            answer, session = await ask(one, user("hi"))
+            talk = [user("hi"), assistant(answer), user("again")]
+            _, theirs = await ask(other, *talk)
+            assert theirs != session
+            assert (await ask(one, *talk))[1] == session
+            said: set[str] = set()
+            for name in (session, "not-there"):
+                with pytest.raises(openai.NotFoundError) as missing:
+                    await ask(other, user("hi"), X_Session_Id=name)
+                assert missing.value.code == "SessionNotFound"
+                said.add(missing.value.message.replace(name, "..."))
+            assert len(said) == 1, "somebody else's and nobody's answer alike"
