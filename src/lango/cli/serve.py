@@ -1,7 +1,6 @@
 """`lango serve`: the agent over HTTP."""
 
 import asyncio
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -23,9 +22,10 @@ def serve(host: Host = None, port: Port = None, config: Config = None, store: St
         update["server"] = chosen.server.model_copy(update=given)
     if store:
         update["store"] = chosen.store.model_copy(update={"url": store})
-    # by name: the rule of imports has the server beside this room
-    import_module("lango.server.logs").configure(chosen.server.log_format)
-    run = import_module("lango.server.serve").serve
+    from lango.server.logs import configure
+    from lango.server.serve import serve as run
+
+    configure(chosen.server.log_format)
     asyncio.run(run(chosen.model_copy(update=update), _say_where))
 
 
