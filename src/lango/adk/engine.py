@@ -1,5 +1,7 @@
 """ADK behind a small face: what the runtime asks of it, in Lango's words."""
 
+import asyncio
+import importlib
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -47,6 +49,11 @@ class TurnRun:
     state: TurnState
 
 
+def import_adk() -> None:
+    """Import what ADK imports in its first run, a second and a half in which nothing else of the process would run."""
+    importlib.import_module("google.adk.workflow").Workflow  # noqa: B018 - an attribute that imports
+
+
 class AdkEngine:
     """Runs turns of one app with ADK's Runner."""
 
@@ -79,6 +86,7 @@ class AdkEngine:
 
     async def load(self) -> None:
         """Load what takes long to load before anybody waits for it."""
+        await asyncio.to_thread(import_adk)
         await self._models.load()
 
     async def close(self) -> None:

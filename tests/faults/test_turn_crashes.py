@@ -1,0 +1,49 @@
+"""kill -9 at every boundary of a turn, and at random moments: F1 to F7 hold, and the next turn works."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from lango.providers import Request
+from tests.faults.turn_worker import BOUNDARIES, Kill, check, kill_at, retry_and_go_on
+
+RANDOM_KILLS = 8
+
+
+@pytest.mark.parametrize("where", BOUNDARIES)
+async def test_f1_to_f7_after_kill_9_at_a_boundary(store_url: str, tmp_path: Path, where: str) -> None:
+    kill = kill_at(store_url, tmp_path, Kill("s", f"killed at {where}", "k", where))
+    if where != "message stored":
+        assert kill.heard == ["accepted"], "the client was told that its message is kept"
+    provider, outcome = await retry_and_go_on(store_url, tmp_path, kill)
+    assert outcome == ("I pay. it is done" if where == "turn ended" else "TurnFailed")
+    await check(store_url, tmp_path, [kill], provider.requests)
+    [told] = [str(result) for result in _payments(provider.requests[-1]) if "error" in result] or [""]
+    effects = (tmp_path / "effects").read_text().split()
+    match where:
+        case "effect begun" | "tool running":
+            assert "outcome is unknown" in told, "it had begun, and nobody knows"
+            assert len(effects) == 1, "only the later turn's"
+        case "tool finished":
+            assert "outcome is unknown" in told
+            assert len(effects) == 2
+        case "call stored":
+            assert len(effects) == 1
+        case _:
+            pass
+
+
+def _payments(request: Request) -> list[dict[str, object]]:
+    results = [call for one in request.messages if one.role == "tool" for call in one.tool_calls]
+    return [dict(call.output or {}) for call in results if call.name == "pay"]
+
+
+async def test_f1_to_f7_after_kill_9_at_many_random_moments(store_url: str, tmp_path: Path) -> None:
+    dice = random.Random(store_url)
+    kills: list[Kill] = []
+    for number in range(RANDOM_KILLS):
+        kill = Kill("s", f"message {number}", f"k{number}", "somewhere")
+        kills.append(kill_at(store_url, tmp_path, kill, dice))
+        provider, _ = await retry_and_go_on(store_url, tmp_path, kill)
+        await check(store_url, tmp_path, kills, provider.requests)
