@@ -1,0 +1,226 @@
+"""A turn told in AG-UI's events. Imports `ag_ui`, which not everybody has: only `lango.server.agui` imports this."""
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from ag_ui.core import (
+    PROTOCOL_VERSION,
+    BaseEvent,
+    Interrupt,
+    ReasoningEndEvent,
+    ReasoningMessageContentEvent,
+    ReasoningMessageEndEvent,
+    ReasoningMessageStartEvent,
+    ReasoningStartEvent,
+    RunAgentInput,
+    RunErrorEvent,
+    RunFinishedCancelledOutcome,
+    RunFinishedEvent,
+    RunFinishedInterruptOutcome,
+    RunStartedEvent,
+    StateSnapshotEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    TokenUsage,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+    UserMessage,
+)
+from ag_ui.encoder import EventEncoder
+from pydantic import ValidationError
+
+from lango.server.auth import Caller
+from lango.server.errors import Refused
+from lango.server.frames import read
+from lango.server.schemas import SessionWithState
+from lango.server.served import Served
+from lango.server.streams import TurnOf
+
+_encoder = EventEncoder()
+_ANSWER = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
+
+
+def read_input(body: Mapping[str, Any]) -> RunAgentInput:
+    """Read what a client sent; raise `Refused` where it is not AG-UI."""
+    try:
+        return RunAgentInput.model_validate(body)
+    except ValidationError as error:
+        problems = {".".join(str(part) for part in one["loc"][:3]) for one in error.errors()}
+        raise Refused(400, "BadRequest", f"this is not AG-UI's RunAgentInput: {', '.join(sorted(problems))}") from error
+
+
+async def begin(here: Served, user: Caller, asked: RunAgentInput) -> list[TurnOf]:
+    """Accept what a run asks for: the last message, or answers to what an earlier run asked."""
+    await here.door.check_tokens(user)
+    if asked.resume:
+        await here.session(user, asked.thread_id)
+        return [
+            await here.turns.approve(
+                user,
+                asked.thread_id,
+                one.interrupt_id,
+                approved=one.status == "resolved" and _is_yes(one.payload),
+            )
+            for one in asked.resume
+        ]
+    last = asked.messages[-1] if asked.messages else None
+    text = _text(last) if isinstance(last, UserMessage) else ""
+    if not isinstance(last, UserMessage) or not text:
+        raise Refused(400, "BadRequest", "messages: the last message must be the user's, with a text")
+    # a run that is sent again is the same turn, as long as it says the same
+    key = hashlib.sha256(json.dumps([asked.run_id, last.id, text]).encode()).hexdigest()
+    return [await here.turns.submit(user, asked.thread_id, text, f"agui-{key}")]
+
+
+def _is_yes(payload: Any) -> bool:
+    match payload:
+        case True | {"approved": True}:
+            return True
+        case _:
+            return False
+
+
+def _text(message: UserMessage) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    texts = [part.text for part in message.content if part.type == "text"]
+    if len(texts) < len(message.content):
+        raise Refused(400, "BadRequest", "messages: only text is understood here")
+    return "".join(texts)
+
+
+def failed(error: str, message: str) -> str:
+    """Say that a run failed."""
+    return _encoder.encode(RunErrorEvent(message=message, code=error))
+
+
+class Run:
+    """One run: the turns that it began, told as events that open and close in order."""
+
+    def __init__(self, here: Served, user: Caller, asked: RunAgentInput, turns: Sequence[TurnOf]) -> None:
+        self._here = here
+        self._user = user
+        self._asked = asked
+        self._turns = turns
+        self._open: tuple[str, str] | None = None
+        # the calls that were asked about have been told by the run that asked
+        self._known = {one.interrupt_id for one in asked.resume or ()}
+        self._interrupts: list[Interrupt] = []
+        self._usage: list[TokenUsage] = []
+        self._over = False
+
+    async def frames(self) -> AsyncGenerator[str | None, None]:
+        """Tell the run; None whenever nothing came for a while."""
+        thread, run = self._asked.thread_id, self._asked.run_id
+        yield _encoder.encode(RunStartedEvent(thread_id=thread, run_id=run, protocol_version=PROTOCOL_VERSION))
+        for turn in self._turns:
+            async with aclosing(read(self._here.turns.follow(turn))) as events:
+                async for event in events:
+                    if event is None:
+                        yield None
+                        continue
+                    for said in self._told(event):
+                        yield _encoder.encode(said)
+            if self._over:
+                return
+        session = await self._here.session(self._user, self._asked.thread_id)
+        yield _encoder.encode(StateSnapshotEvent(snapshot=SessionWithState.of(session).state))
+        outcome = RunFinishedInterruptOutcome(interrupts=self._interrupts) if self._interrupts else None
+        finished = RunFinishedEvent(thread_id=thread, run_id=run, outcome=outcome, usage=self._usage)
+        yield _encoder.encode(finished)
+
+    def _told(self, event: Mapping[str, Any]) -> Iterator[BaseEvent]:
+        match event["type"]:
+            case "text_delta" | "thought_delta":
+                yield from self._say(event)
+            case "tool_start":
+                yield from self._close()
+                yield from self._call(event)
+            case "tool_end":
+                yield from self._close()
+                result = json.dumps(event["result"])
+                yield ToolCallResultEvent(
+                    message_id=self._id(event), tool_call_id=event["call_id"], content=result, role="tool"
+                )
+            case "approval":
+                yield from self._close()
+                yield from self._call(event)
+                self._interrupts.append(_interrupt(event))
+            case "error" if event["fatal"]:
+                yield from self._close()
+                yield self._failure(event)
+                self._over = True
+            case "done":
+                yield from self._close()
+                self._usage.append(_usage(event["usage"]))
+            case _:
+                pass
+
+    def _say(self, event: Mapping[str, Any]) -> Iterator[BaseEvent]:
+        kind, text = event["type"], event["text"]
+        if not text:
+            return
+        if self._open is None or self._open[0] != kind:
+            yield from self._close()
+            self._open = (kind, self._id(event))
+            id_ = self._open[1]
+            if kind == "text_delta":
+                yield TextMessageStartEvent(message_id=id_, role="assistant")
+            else:
+                yield ReasoningStartEvent(message_id=id_)
+                yield ReasoningMessageStartEvent(message_id=id_)
+        id_ = self._open[1]
+        if kind == "text_delta":
+            yield TextMessageContentEvent(message_id=id_, delta=text)
+        else:
+            yield ReasoningMessageContentEvent(message_id=id_, delta=text)
+
+    def _close(self) -> Iterator[BaseEvent]:
+        """End the message that is open."""
+        match self._open:
+            case ("text_delta", id_):
+                yield TextMessageEndEvent(message_id=id_)
+            case (_, id_):
+                yield ReasoningMessageEndEvent(message_id=id_)
+                yield ReasoningEndEvent(message_id=id_)
+            case None:
+                pass
+        self._open = None
+
+    def _call(self, event: Mapping[str, Any]) -> Iterator[BaseEvent]:
+        id_ = event["call_id"]
+        if id_ in self._known:
+            return
+        self._known.add(id_)
+        yield ToolCallStartEvent(tool_call_id=id_, tool_call_name=event["name"])
+        yield ToolCallArgsEvent(tool_call_id=id_, delta=json.dumps(event["arguments"]))
+        yield ToolCallEndEvent(tool_call_id=id_)
+
+    def _failure(self, event: Mapping[str, Any]) -> BaseEvent:
+        if event["error"] == "TurnCancelled":
+            thread, run = self._asked.thread_id, self._asked.run_id
+            return RunFinishedEvent(thread_id=thread, run_id=run, outcome=RunFinishedCancelledOutcome())
+        return RunErrorEvent(message=event["message"], code=event["error"])
+
+    def _id(self, event: Mapping[str, Any]) -> str:
+        return f"{self._asked.thread_id}-{event['id']}"
+
+
+def _interrupt(event: Mapping[str, Any]) -> Interrupt:
+    question = f"May {event['name']} run with {json.dumps(event['arguments'])}?"
+    call_id = event["call_id"]
+    return Interrupt(
+        id=call_id, reason="tool_approval", message=question, tool_call_id=call_id, response_schema=_ANSWER
+    )
+
+
+def _usage(used: Mapping[str, int]) -> TokenUsage:
+    given, made = used["input_tokens"], used["output_tokens"]
+    cached = used.get("cached_tokens", 0)
+    return TokenUsage(input_tokens=given, output_tokens=made, total_tokens=given + made, cached_input_tokens=cached)
