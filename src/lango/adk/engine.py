@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import sys
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -52,6 +53,11 @@ class TurnRun:
 def import_adk() -> None:
     """Import what ADK imports in its first run, a second and a half in which nothing else of the process would run."""
     importlib.import_module("google.adk.workflow").Workflow  # noqa: B018 - an attribute that imports
+    optional = "google.adk.agents.remote_a2a_agent"
+    try:
+        importlib.import_module(optional)
+    except ImportError:
+        vars(sys)["modules"][optional] = None  # it needs another package; ADK would try it again in every turn
 
 
 class AdkEngine:
@@ -70,8 +76,15 @@ class AdkEngine:
         self._models = Models(settings, provider)
         self._app = build_app(settings, self._models, tools, RuntimePlugin(), root_agent)
         self._root: Any = self._app.root_agent  # an agent, or any node of a workflow
-        budget = settings.history.max_message_token_budget or DEFAULT_BUDGET_TOKENS
-        self._service = SqlSessionService("", store=store, budget_tokens=budget, root_agent_name=self._root.name)
+        history = settings.history
+        self._service = SqlSessionService(
+            "",
+            store=store,
+            budget_tokens=history.max_message_token_budget or DEFAULT_BUDGET_TOKENS,
+            # some events become no message of a request
+            max_messages=None if settings.memory.enabled else history.max_messages * 5 // 4,
+            root_agent_name=self._root.name,
+        )
         self._runner = Runner(app=self._app, session_service=self._service)
 
     @property

@@ -71,7 +71,7 @@ class SqlSessionService(BaseSessionService):
 
     Without `budget_tokens`, a session comes with every event, as ADK's contract says. With it, `get_session` returns
     the newest messages that fit the budget, however long the session is, and events that only change state are applied
-    but not shown.
+    but not shown. `max_messages` bounds it besides.
 
     `root_agent_name` is the author of stored messages that name none.
     """
@@ -81,11 +81,13 @@ class SqlSessionService(BaseSessionService):
         url: str,
         *,
         budget_tokens: int | None = None,
+        max_messages: int | None = None,
         root_agent_name: str = DEFAULT_AGENT_NAME,
         store: Store | None = None,
     ) -> None:
         self._store = store or Store(url)
         self._budget_tokens = budget_tokens or None
+        self._max_messages = max_messages
         self._root_agent_name = root_agent_name
         self._turnstiles: dict[tuple[int, SessionId], _Turnstile] = {}
 
@@ -139,7 +141,7 @@ class SqlSessionService(BaseSessionService):
         if self._budget_tokens is None:
             found = await self._store.events(name, newest, since)
         else:
-            found = await self._store.window(name, self._budget_tokens)
+            found = await self._store.window(name, self._budget_tokens, self._max_messages)
         if found is None:
             return None
         record, stored = found

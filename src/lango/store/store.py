@@ -124,11 +124,15 @@ class Store:
             return None
         return await self._database.read(lambda: _with_session(name, lambda s: window.events(s, newest, since)))
 
-    async def window(self, name: SessionId, budget_tokens: int) -> tuple[SessionRecord, list[Stored]] | None:
-        """Read a session with the newest messages that fit a token budget."""
+    async def window(
+        self, name: SessionId, budget_tokens: int, max_messages: int | None = None
+    ) -> tuple[SessionRecord, list[Stored]] | None:
+        """Read a session with the newest messages that fit a token budget, and at most so many."""
         if not _storable(name):
             return None
-        return await self._database.read(lambda: _with_session(name, lambda s: window.window(s, budget_tokens)))
+        return await self._database.read(
+            lambda: _with_session(name, lambda s: window.window(s, budget_tokens, max_messages))
+        )
 
     # -- turns ----------------------------------------------------------------------------------------------------
 

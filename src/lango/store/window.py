@@ -77,15 +77,15 @@ def events(session: SessionRecord, newest: int | None = None, since: float | Non
     return found[-limit:] if newest else found
 
 
-def window(session: SessionRecord, budget_tokens: int) -> Operation[list[Stored]]:
+def window(session: SessionRecord, budget_tokens: int, max_messages: int | None = None) -> Operation[list[Stored]]:
     """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand."""
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     rows: list[Row] = []
-    left = budget_tokens
+    left, room = budget_tokens, max_messages or _EVERYTHING
     for first, last in ranges:
-        fitting, spent = yield from _tail_of_range(session, first, last, left)
+        fitting, spent = yield from _tail_of_range(session, max(first, last - room + 1), last, left)
         rows[:0] = fitting
-        left -= spent
+        left, room = left - spent, room - len(fitting)
         if not fitting or fitting[0][_SEQ] > first:  # cut here
             rows = _start_well(rows) or (yield from _newest_unit(session, ranges))
             break
