@@ -187,7 +187,11 @@ async def test_health_readiness_and_metrics(server: Server, session: str, tmp_pa
         assert during["lango_turns_running"] == 1
         gate.touch()
         await resume(client, session, seen[-1].id)
-        after = await measured(client)
+        async with asyncio.timeout(30):  # a turn is counted just after its end is told
+            while (after := await measured(client))["lango_turn_seconds_count"] < before[
+                "lango_turn_seconds_count"
+            ] + 3:
+                await asyncio.sleep(0.01)
         assert after['lango_turns_total{status="done"}'] - before.get('lango_turns_total{status="done"}', 0) == 2
         assert after['lango_turns_total{status="failed"}'] - before.get('lango_turns_total{status="failed"}', 0) == 1
         assert after['lango_tokens_total{direction="input"}'] > before.get('lango_tokens_total{direction="input"}', 0)

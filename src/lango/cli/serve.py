@@ -1,6 +1,7 @@
 """`lango serve`: the agent over HTTP."""
 
 import asyncio
+import gc
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ def serve(host: Host = None, port: Port = None, config: Config = None, store: St
         update["server"] = chosen.server.model_copy(update=given)
     if store:
         update["store"] = chosen.store.model_copy(update={"url": store})
+    gc.disable()  # nothing of what is imported now is ever garbage; the server turns it on again
     from lango.server.logs import configure
     from lango.server.serve import serve as run
 

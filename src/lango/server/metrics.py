@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lango.events import TextDelta, TurnDone
+from lango.events import TurnDone
 from lango.server.recorder import Recorder
 from lango.store.turns import TurnRecord
 
@@ -57,18 +57,12 @@ class Metrics:
         finally:
             self._streams -= 1
 
-    async def watch(self, recorder: Recorder) -> None:
-        """Time a turn as it is told."""
-        began_at, silent = time.monotonic(), True
-        async for event in recorder.running.follow():
-            if silent and isinstance(event, TextDelta):
-                silent = False
-                self._first_text_s.add(time.monotonic() - began_at)
-        self._turn_s.add(time.monotonic() - began_at)
-
     def ended(self, recorder: Recorder, record: TurnRecord | None) -> None:
         """Count a turn that is over."""
         self._turns[record.status if record else "lost"] += 1
+        self._turn_s.add(time.monotonic() - recorder.began_at)
+        if recorder.first_text_at is not None:
+            self._first_text_s.add(recorder.first_text_at - recorder.began_at)
         usage: dict[str, Any] = (record.extra.get("usage") if record else None) or {}
         self._tokens.update({"input": usage.get("input", 0), "output": usage.get("output", 0)})
         last = recorder.running.events[-1] if recorder.running.events else None

@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
+from typing import cast
 
 from lango.errors import StoreError
 from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent, to_json
@@ -31,6 +34,8 @@ class Recorder:
         self.told: list[ToldEvent] = []
         self.closed = False
         """Nothing comes from here any more; what is missing at the end is in the store."""
+        self.began_at = time.monotonic()
+        self.first_text_at: float | None = None
         self._store = store
         self._pending: list[TurnEvent] = []
         self._over = False
@@ -56,6 +61,8 @@ class Recorder:
                 self._arrived.set()
                 if not isinstance(event, TextDelta | ThoughtDelta):
                     self._urgent.set()
+                elif self.first_text_at is None and isinstance(event, TextDelta):
+                    self.first_text_at = time.monotonic()
         finally:
             self._over = True
             self._arrived.set()
@@ -121,17 +128,24 @@ class Recorder:
 def grouped(events: Iterable[TurnEvent]) -> list[TurnEvent]:
     """Join pieces of text that follow each other into one, under the id of the last."""
     joined: list[TurnEvent] = []
-    for event in events:
-        match joined[-1] if joined else None, event:
-            case (TextDelta() as last, TextDelta()) | (ThoughtDelta() as last, ThoughtDelta()) if (
-                last.author == event.author
-            ):
-                joined[-1] = replace(event, text=last.text + event.text)
-            case _:
-                joined.append(event)
+    for _, alike in groupby(events, _kind):
+        group = list(alike)
+        last = group[-1]
+        if len(group) > 1 and isinstance(last, TextDelta | ThoughtDelta):
+            joined.append(replace(last, text="".join(event.text for event in cast("list[TextDelta]", group))))
+        else:
+            joined += group
     return joined
 
 
+def _kind(event: TurnEvent) -> tuple[object, str]:
+    """What pieces must have in common to be one; no two other events have it."""
+    return (type(event), event.author) if isinstance(event, TextDelta | ThoughtDelta) else (event.id, "")
+
+
 def _told(turn: int, event: TurnEvent) -> ToldEvent:
+    if isinstance(event, TextDelta | ThoughtDelta):  # most are: without the way through asdict
+        data = {"type": event.type, "id": event.id, "text": event.text, "author": event.author}
+        return ToldEvent(event.id, turn, event.type, dumps(data))
     final = isinstance(event, TurnDone) or (isinstance(event, TurnError) and event.fatal)
     return ToldEvent(event.id, turn, event.type, dumps(to_json(event)), final)

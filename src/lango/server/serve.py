@@ -1,6 +1,7 @@
 """Runs the app under uvicorn: an address or a sentence at the start, an honest end."""
 
 import asyncio
+import gc
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -50,6 +51,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        gc.freeze()  # what is there now stays: no collection goes through it again, in the middle of a stream
+        gc.enable()
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -82,12 +82,10 @@ class TurnStreams:
         session, turn = recorder.running.session, recorder.running.turn.turn
         about = {"session": session.name.id, "turn": turn}
         _log.info("turn %s of session %s accepted", turn, session.name.id, extra=about)
-        watching = asyncio.create_task(self._metrics.watch(recorder))
         try:
             await recorder.run()
         finally:
             self._recorders.pop((session.key, turn), None)
-            await watching
         record = await self._ended(recorder, caller)
         status = record.status if record else "lost"
         error = recorder.running.error
