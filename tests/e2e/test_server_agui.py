@@ -27,7 +27,8 @@ from ag_ui.core import (
 )
 from pydantic import TypeAdapter
 
-from tests.e2e.served import PATIENCE_S, Server, configure, lango, serving
+from lango.store import Store
+from tests.e2e.served import PATIENCE_S, Server, serving
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 CALL = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
@@ -179,8 +180,8 @@ async def test_what_is_wrong_is_refused(server: Server, wrong: dict[str, Any], s
 
 
 async def test_threads_are_their_users_own_and_a_missing_package_is_named(tmp_path: Path, sqlite_url: str) -> None:
-    configure(tmp_path, sqlite_url)
-    alice, bob = (lango("keys", "add", "--user", name, cwd=tmp_path).stdout.strip() for name in ("alice", "bob"))
+    async with Store(sqlite_url) as store:
+        alice, bob = [(await store.add_key(name))[1] for name in ("alice", "bob")]
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         async with server.client() as client:
             body = asking("t", "hi").model_dump(by_alias=True, mode="json")

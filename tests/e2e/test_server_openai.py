@@ -10,7 +10,8 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
-from tests.e2e.served import Server, configure, lango, serving
+from lango.store import Store
+from tests.e2e.served import Server, serving
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +203,8 @@ async def test_what_cannot_be_done_is_refused(client: AsyncOpenAI, wrong: dict[s
 
 
 async def test_a_key_is_a_user_and_conversations_are_its_own(tmp_path: Path, sqlite_url: str) -> None:
-    configure(tmp_path, sqlite_url)
-    alice, bob = (lango("keys", "add", "--user", name, cwd=tmp_path).stdout.strip() for name in ("alice", "bob"))
+    async with Store(sqlite_url) as store:
+        alice, bob = [(await store.add_key(name))[1] for name in ("alice", "bob")]
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         base = f"{server.url}/v1"
         async with (

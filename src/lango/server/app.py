@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from lango import __version__
 from lango.config import Settings
 from lango.runtime import Runtime, open_runtime
-from lango.server import agui, errors, health, openai, sessions, ws
+from lango.server import adk_rest, agui, errors, health, openai, sessions, ws
 from lango.server.guards import Guards
 from lango.server.served import Served
 
@@ -49,6 +49,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
     app.include_router(ws.router)
     app.include_router(openai.router)
     app.include_router(agui.router)
+    app.include_router(adk_rest.router)
     errors.install(app)
     if settings.server.allowed_origins:
         app.add_middleware(

@@ -18,6 +18,12 @@ _log = logging.getLogger("lango.server")
 _HEARTBEAT = ": still here\n\n"
 # many clients cut lines where Unicode does; JSON may hold these as they are
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
+_STATUS = {"StoreUnavailable": 503, "ProviderUnavailable": 503, "TurnTimeout": 504, "TurnCancelled": 409}
+
+
+def status_of(error: str) -> int:
+    """Return the status for an error that a turn ended with, by its name."""
+    return _STATUS.get(error, 500)
 
 
 class FrameStream(EventStream):

@@ -32,7 +32,7 @@ from typing_extensions import override
 
 from lango.server.auth import Caller, User
 from lango.server.errors import Refused, told
-from lango.server.frames import FrameStream, read
+from lango.server.frames import FrameStream, read, status_of
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
 from lango.server.streams import TurnOf
@@ -43,7 +43,6 @@ _log = logging.getLogger("lango.server")
 _NEWEST_SESSIONS = 200
 _MOST_MESSAGES = 10_000
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-_STATUS = {"StoreUnavailable": 503, "ProviderUnavailable": 503, "TurnTimeout": 504, "TurnCancelled": 409}
 _FINISH = {"max_tokens": "length", "length": "length", "safety": "content_filter", "content_filter": "content_filter"}
 _ASKING = "\n\n[This needs approval: "
 # a turn is stored once it is accepted: a client that repeats the request would send the message twice
@@ -277,7 +276,7 @@ class _Completion:
                     case {"type": "text_delta" | "approval"}:
                         text.append(self._text_of(event))
                     case {"type": "error", "fatal": True}:
-                        status = _STATUS.get(event["error"], 500)
+                        status = status_of(event["error"])
                         return JSONResponse(error_body(status, event["error"], event["message"]), status, headers)
                     case {"type": "done"}:
                         message = {"role": "assistant", "content": "".join(text), "refusal": None}
@@ -327,7 +326,7 @@ def _frame(data: Mapping[str, Any]) -> str:
 
 
 def _failed(error: str, message: str) -> str:
-    return _frame(error_body(_STATUS.get(error, 500), error, message))
+    return _frame(error_body(status_of(error), error, message))
 
 
 def _finish(done: Mapping[str, Any]) -> str:

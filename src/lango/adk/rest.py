@@ -1,0 +1,111 @@
+"""What ADK's own server sends and is sent, as JSON: sessions, events, messages."""
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, cast
+
+from google.adk.auth.auth_credential import AuthCredentialTypes
+from google.adk.events import Event
+from google.adk.sessions import Session
+from google.genai import types
+from pydantic import BaseModel, ValidationError
+
+from lango.adk.convert import stored_to_events
+from lango.adk.turn import CONFIRMATION
+from lango.errors import UsageError
+from lango.store import SessionRecord, Stored
+
+ADK_VERSION = version("google-adk")
+
+_INTERNAL = "__adk_internal_"
+_CREDENTIALS = {"rawAuthCredential", "raw_auth_credential", "exchangedAuthCredential", "exchanged_auth_credential"}
+_AUTH_TYPES = {name for kind in AuthCredentialTypes for name in (kind.value, kind.name, kind.name.lower())}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a client's message says: a text, or answers to questions for approval, by the ids of the questions."""
+
+    text: str = ""
+    answers: tuple[tuple[str, bool], ...] = ()
+
+
+def read_message(message: Mapping[str, Any]) -> Said:
+    """Read genai's `Content`; raise `UsageError` where it is none, or says more than a turn can be asked."""
+    try:
+        parts = types.Content.model_validate(message).parts or []
+    except ValidationError as error:
+        raise UsageError("newMessage: this is not a Content of genai") from error
+    responses = [part.function_response for part in parts if part.function_response]
+    if responses and len(responses) == len(parts) and all(one.name == CONFIRMATION for one in responses):
+        return Said(answers=tuple((one.id or "", (one.response or {}).get("confirmed") is True) for one in responses))
+    text = "".join(part.text or "" for part in parts)
+    if not text or any(part.text is None for part in parts):
+        raise UsageError("newMessage: send text, or answers to adk_request_confirmation")
+    return Said(text)
+
+
+def asked_about(stored: Iterable[Stored], question_id: str) -> str | None:
+    """Return the id of the call that a question for approval is about."""
+    for one in stored:
+        for call in one.message.tool_calls if one.message else ():
+            if call.id == question_id and call.name == CONFIRMATION and call.input:
+                original: dict[str, Any] = call.input.get("originalFunctionCall") or {}
+                return original.get("id")
+    return None
+
+
+def session_to_json(record: SessionRecord, stored: Iterable[Stored], root_agent_name: str) -> dict[str, Any]:
+    """Show a session as ADK does; state of the whole app is nobody's to read."""
+    own = {name: value for name, value in record.state.items() if not name.startswith("app:")}
+    session = Session(
+        id=record.name.id,
+        app_name=record.name.app_name,
+        user_id=record.name.user_id,
+        state=own,
+        last_update_time=record.updated_at,
+    )
+    return _shown(session) | {"events": stored_to_json(stored, root_agent_name)}
+
+
+def stored_to_json(stored: Iterable[Stored], root_agent_name: str) -> list[dict[str, Any]]:
+    """Show stored events as ADK does."""
+    return [_shown(event) for event in stored_to_events(stored, root_agent_name)]
+
+
+def partial_event(text: str, author: str, invocation_id: str, *, thought: bool) -> dict[str, Any]:
+    """Show a piece of an answer that is under way."""
+    part = types.Part(text=text, thought=True if thought else None)
+    return _shown(
+        Event(
+            id=str(uuid.uuid4()),
+            invocation_id=invocation_id,
+            author=author,
+            content=types.Content(role="model", parts=[part]),
+            partial=True,
+            timestamp=time.time(),
+        )
+    )
+
+
+def _shown(model: BaseModel) -> dict[str, Any]:
+    return _public(model.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def _public(value: Any) -> Any:
+    """Leave out credentials, and what ADK notes for itself."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        if any(str(fields.get(name)) in _AUTH_TYPES for name in ("authType", "auth_type")):
+            return {}
+        return {
+            name: _public(inner)
+            for name, inner in fields.items()
+            if name not in _CREDENTIALS and not name.startswith(_INTERNAL)
+        }
+    if isinstance(value, list):
+        return [_public(inner) for inner in cast("list[Any]", value)]
+    return value
