@@ -23,12 +23,16 @@ def serve(host: Host = None, port: Port = None, config: Config = None, store: St
         update["server"] = chosen.server.model_copy(update=given)
     if store:
         update["store"] = chosen.store.model_copy(update={"url": store})
+    chosen = chosen.model_copy(update=update)
+    from lango.server.opening import opened
+
+    place = asyncio.run(opened(chosen))
     gc.disable()  # nothing of what is imported now is ever garbage; the server turns it on again
     from lango.server.logs import configure
     from lango.server.serve import serve as run
 
     configure(chosen.server.log_format)
-    asyncio.run(run(chosen.model_copy(update=update), _say_where))
+    asyncio.run(run(chosen, place, _say_where))
 
 
 def _say_where(address: str) -> None:

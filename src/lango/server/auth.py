@@ -13,9 +13,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from lango.config import ServerSettings
-from lango.errors import ConfigError
 from lango.server.errors import Refused
-from lango.server.hosts import is_loopback
 from lango.store import Store
 from lango.store.keys import ApiKey, until_tomorrow_s
 
@@ -92,18 +90,3 @@ async def entered(request: Request) -> Caller:
 
 
 User = Annotated[Caller, Depends(entered)]
-
-
-async def check_open_to(settings: ServerSettings, store: Store) -> None:
-    """Raise `ConfigError` for a server that would be open to others without a key."""
-    if "*" in settings.allowed_origins and settings.auth == "none":
-        raise ConfigError('every origin may call only with server.auth = "keys": name the origins that may call')
-    if is_loopback(settings.host):
-        return
-    if settings.auth == "none":
-        raise ConfigError(
-            f"without keys the server listens on this machine only, and {settings.host} is not: "
-            'make a key with `lango keys add` and set server.auth = "keys", or use --host 127.0.0.1'
-        )
-    if not any(key.revoked_at is None for key in await store.api_keys()):
-        raise ConfigError(f"there is no key yet to let anybody in at {settings.host}: make one with `lango keys add`")

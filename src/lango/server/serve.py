@@ -8,23 +8,17 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from lango.config import ServerSettings, Settings
-from lango.errors import ConfigError
+from lango.config import Settings
 from lango.runtime import open_runtime
 from lango.server.app import create_app
-from lango.server.auth import check_open_to
 from lango.server.served import Served
-from lango.store import Store
 
 _TIDY_S = 15.0
 
 
-async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
-    """Serve until a signal comes. Everything that can be wrong is known before anything is served."""
-    place = _bind(settings.server)
+async def serve(settings: Settings, place: socket.socket, ready: Callable[[str], None]) -> None:
+    """Serve at a place until a signal comes. Everything that can be wrong is known before anything is served."""
     try:
-        async with Store(settings.store.url) as store:
-            await check_open_to(settings.server, store)
         async with open_runtime(settings) as runtime:
             app = create_app(settings, runtime)
             config = uvicorn.Config(
@@ -69,20 +63,6 @@ class _Server(uvicorn.Server):
                 yield
             finally:
                 self._captured_signals.clear()
-
-
-def _bind(settings: ServerSettings) -> socket.socket:
-    """Take the port now: one that is taken should be known before a model is loaded."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    place = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        place.bind((settings.host, settings.port))
-    except OSError as error:
-        place.close()
-        where = f"{settings.host}:{settings.port}"
-        raise ConfigError(f"cannot listen on {where} ({error.strerror}): choose another with --port") from error
-    return place
 
 
 def _address(host: str, port: int) -> str:
