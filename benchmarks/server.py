@@ -1,0 +1,293 @@
+"""The server: many streams at once, memory over many turns, and its start beside `adk api_server`, from one run."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from benchmarks.table import bar, quick, say, table
+
+STREAMS = 200
+CHUNKS, CHUNK_S, RAMP_S = 200, 0.05, 4.0
+TURNS = 10_000
+BIN = Path(sys.executable).parent
+
+AGENT = """
+import asyncio
+
+from google.adk.agents import LlmAgent
+
+from lango.adk import ProviderLlm
+from lango.providers.protocol import Finish, TextDelta, UsageDelta
+
+
+class Ticking:
+    name = "ticking"
+
+    async def stream(self, request):
+        count, delay = request.messages[-1].content.split()[-2:]
+        due = asyncio.get_running_loop().time()
+        for number in range(int(count)):
+            due += float(delay)
+            await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
+            yield TextDelta(f"word{number} ")
+        yield UsageDelta(10, int(count))
+        yield Finish("stop")
+
+
+root_agent = LlmAgent(name="ticking", model=ProviderLlm(provider=Ticking(), model="ticking"))
+"""
+
+PLAIN = """
+from google.adk.agents import LlmAgent
+from google.adk.models import BaseLlm, LlmResponse
+from google.genai import types
+
+
+class Brief(BaseLlm):
+    async def generate_content_async(self, llm_request, stream=False):
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="hello there")]))
+
+
+root_agent = LlmAgent(name="plain", model=Brief(model="brief"))
+"""
+
+
+@dataclass
+class Gaps:
+    """What one client saw."""
+
+    gaps_s: list[float] = field(default_factory=list)
+    first_s: float = 0.0
+    error: str = ""
+
+
+@contextlib.contextmanager
+def started(command: list[str], folder: Path, path: str) -> Iterator[tuple[str, int, float]]:
+    """Start a server; yield its address, its process and how long it took until it answered a request."""
+    port = free_port()
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [*command, "--port", str(port)],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        while not answers(url + path):
+            if process.poll() is not None or time.perf_counter() - began > 120:
+                raise RuntimeError(f"{command} did not start")
+            time.sleep(0.005)
+        yield url, process.pid, time.perf_counter() - began
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return ours, with compiled modules kept: an installed program is compiled once, not at every start."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def rss_mb(pid: int) -> float:
+    """Return the memory of a process and of those that it started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    fields = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
+    return int(fields[0].split()[1]) / 1024 + sum(rss_mb(int(child)) for child in children)
+
+
+# -- streams ---------------------------------------------------------------------------------------------------------
+
+
+async def one_stream(port: int, number: int, wait_s: float, seen: Gaps) -> None:
+    """Read a stream with as little work as there can be: the client must not be what is measured."""
+    await asyncio.sleep(wait_s)
+    body = json.dumps({"text": f"{CHUNKS} {CHUNK_S}"}).encode()
+    head = f"POST /v1/sessions/stream-{number}/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    began, last, tail = time.perf_counter(), 0.0, b""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write((head + length).encode() + body)
+        while data := await reader.read(65_536):
+            now, tail = time.perf_counter(), tail[-200:] + data
+            if b"event: text_delta" in data:
+                if last:
+                    seen.gaps_s.append(now - last)
+                else:
+                    seen.first_s = now - began
+                last = now
+        seen.error = "" if b"event: done" in tail else tail.decode("utf-8", "replace")
+    except OSError as error:
+        seen.error = repr(error)
+    finally:
+        writer.close()
+
+
+async def many_streams(url: str, count: int) -> list[Gaps]:
+    """Begin streams one after the other until so many run at once."""
+    seen = [Gaps() for _ in range(count)]
+    port = int(url.rpartition(":")[2])
+    places = enumerate(seen)
+    await asyncio.gather(*(one_stream(port, number, RAMP_S * number / count, gaps) for number, gaps in places))
+    return seen
+
+
+def streams(url: str, pid: int) -> None:
+    """Measure the time between two chunks at many clients at once."""
+    rows: list[list[object]] = []
+    worst = errors = 0.0
+    for count in (1, 50, STREAMS):
+        cpu = cpu_s(pid)
+        seen = asyncio.run(many_streams(url, count))
+        spent = cpu_s(pid) - cpu
+        gaps = [gap * 1e3 for one in seen for gap in one.gaps_s]
+        failed = [one.error for one in seen if one.error]
+        worst, errors = statistics.quantiles(gaps, n=100)[98], errors + len(failed)
+        first = statistics.median(one.first_s * 1e3 for one in seen)
+        rows.append(
+            [count, len(failed), statistics.median(gaps), worst, max(gaps), first, spent * 1e3 / count / CHUNKS]
+        )
+        for error in failed[:3]:
+            say(f"  {error}")
+    table(
+        f"streams at once, begun over {RAMP_S:g} s; the provider sends {CHUNKS} chunks, one every {CHUNK_S * 1e3:g} ms",
+        ["streams", "errors", "gap p50 ms", "gap p99 ms", "gap max ms", "first text ms", "CPU ms/chunk"],
+        rows,
+        bar(f"errors of {STREAMS} streams", errors, at_most=0),
+        bar(f"gap between chunks at {STREAMS} streams, p99 (ms)", worst, at_most=250),
+    )
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+async def many_turns(url: str, count: int, run: str) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+
+        async def worker(number: int) -> None:
+            for turn in range(count // 20):
+                path = f"/v1/sessions/{run}-{number}-{turn // 10}/messages"
+                answer = await client.post(path, json={"text": "5 0"})
+                assert "event: done" in answer.text, answer.text
+
+        await asyncio.gather(*(worker(number) for number in range(20)))
+
+
+def memory(url: str, pid: int) -> None:
+    """Measure memory before and after many turns."""
+    turns = 1_000 if quick() else TURNS
+    asyncio.run(many_turns(url, max(200, turns // 5), "warm"))
+    before = rss_mb(pid)
+    began = time.perf_counter()
+    asyncio.run(many_turns(url, turns, "many"))
+    took = time.perf_counter() - began
+    after = rss_mb(pid)
+    table(
+        "memory of the server over many turns, 10 in each session, 20 at once",
+        ["turns", "turns/s", "MB before", "MB after", "bytes/turn"],
+        [[turns, turns / took, before, after, (after - before) * 2**20 / turns]],
+        bar("memory after / before", after / before, at_most=1.1),
+    )
+
+
+# -- start -----------------------------------------------------------------------------------------------------------
+
+
+def ask_ours(url: str) -> str:
+    """Ask the agent once, the session included."""
+    return httpx.post(f"{url}/v1/sessions/s/messages", json={"text": "hi"}, timeout=60).text
+
+
+def ask_adk(url: str) -> str:
+    """Ask the agent once, the session included."""
+    httpx.post(f"{url}/apps/plain/users/user/sessions/s", json={}, timeout=60)
+    message = {"role": "user", "parts": [{"text": "hi"}]}
+    body = {"app_name": "plain", "user_id": "user", "session_id": "s", "new_message": message}
+    return httpx.post(f"{url}/run_sse", json=body, timeout=60).text
+
+
+def starts(folder: Path) -> None:
+    """Measure the time until a server answers and until its agent does, ours and ADK's server in turns."""
+    ours, adk = "lango serve", "adk api_server"
+    commands = {
+        ours: ([str(BIN / "lango"), "serve", "--config", str(folder / "lango.toml")], "/readyz", ask_ours),
+        adk: ([str(BIN / "adk"), "api_server", str(folder / "agents")], "/list-apps", ask_adk),
+    }
+    seen: dict[str, list[list[float]]] = {name: [] for name in commands}
+    for number in range(4 if quick() else 8):
+        for name, (command, path, ask) in commands.items():
+            (folder / "lango.db").unlink(missing_ok=True)
+            with started(command, folder, path) as (url, pid, ready_s):
+                size, began = rss_mb(pid), time.perf_counter()
+                if "hello there" not in (said := ask(url)):
+                    raise RuntimeError(f"{name} did not answer: {said}")
+                answered_s = ready_s + time.perf_counter() - began
+                if number:  # the first start compiles
+                    seen[name].append([ready_s, size, answered_s, rss_mb(pid)])
+    middle = {name: [statistics.median(values) for values in zip(*rows, strict=True)] for name, rows in seen.items()}
+    ratios = [mine / theirs for mine, theirs in zip(middle[ours], middle[adk], strict=True)]
+    table(
+        "from the command to the first answer of the server, and of its agent (ADK loads agents when they are asked)",
+        ["server", "ready s", "MB", "agent answered s", "MB then"],
+        [[name, *middle[name]] for name in commands],
+        bar("time to readiness / ADK's", ratios[0], at_most=0.8),
+        bar("memory when ready / ADK's", ratios[1], at_most=1),
+        bar("time to the agent's first answer / ADK's", ratios[2], at_most=0.8),
+        bar("memory then / ADK's", ratios[3], at_most=1),
+    )
+
+
+def main() -> None:
+    """Run all."""
+    with tempfile.TemporaryDirectory(prefix="lango-bench-") as name:
+        folder = Path(name)
+        for agent, code in (("ticking", AGENT), ("agents/plain", PLAIN)):
+            (folder / agent).mkdir(parents=True)
+            (folder / agent / "__init__.py").write_text("from . import agent\n")
+            (folder / agent / "agent.py").write_text(textwrap.dedent(code))
+        config = folder / "lango.toml"
+        config.write_text(f"[agent]\nmodule = {json.dumps(str(folder / 'agents/plain'))}\n")
+        starts(folder)
+        config.write_text(f"[agent]\nmodule = {json.dumps(str(folder / 'ticking'))}\n")
+        command = [str(BIN / "lango"), "serve", "--config", str(config)]
+        with started(command, folder, "/readyz") as (url, pid, _):
+            streams(url, pid)
+            memory(url, pid)
+
+
+if __name__ == "__main__":
+    main()
