@@ -7,6 +7,7 @@ the provider and the tools, in its own process alone.
 import asyncio
 import functools
 import itertools
+import logging
 import os
 import random
 import sys
@@ -79,6 +80,7 @@ def run_a_turn(pipe: Connection, url: str, folder: str, session: str, text: str,
                 if isinstance(event, Accepted | TurnDone):
                     pipe.send(event.type)
 
+    logging.disable(logging.WARNING)  # ADK's own, on somebody else's terminal
     asyncio.run(run())
 
 
