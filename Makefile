@@ -24,7 +24,8 @@ setup: $(UV)
 weights: setup
 	@LANGO_UV=$(abspath $(UV)) $(LANGO) models pull smollm2 > /dev/null
 
-run: chat  ## start the agent
+run: weights  ## start the agent: server and page on http://127.0.0.1:8787
+	@$(LANGO) serve
 
 chat: weights  ## the agent in the terminal
 	@$(LANGO) chat

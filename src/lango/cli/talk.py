@@ -196,8 +196,6 @@ async def _session_id(runtime: "Runtime", resume: str | None, go_on: bool) -> st
 
 
 def _label(chosen: "Settings") -> str:
-    if not chosen.model.startswith("local/"):
-        return chosen.model
-    from lango.providers.local import LocalProvider
+    from lango.providers import label
 
-    return f"{chosen.model}: {LocalProvider().label(chosen.model.removeprefix('local/'))}"
+    return label(chosen.model)

@@ -1,6 +1,6 @@
 """Models behind one small protocol. Each vendor's SDK is imported when its provider is first used."""
 
-from lango.providers.catalog import ProviderSettings, resolve
+from lango.providers.catalog import ProviderSettings, label, resolve
 from lango.providers.clients import Timeouts
 from lango.providers.protocol import (
     CallDelta,
@@ -32,5 +32,6 @@ __all__ = [
     "Timeouts",
     "ToolSpec",
     "UsageDelta",
+    "label",
     "resolve",
 ]

@@ -65,6 +65,14 @@ def resolve(
     return make(name, key, settings, timeouts or Timeouts()), model_name
 
 
+def label(model: str) -> str:
+    """Say what a model is, for a page or a terminal; a model of this process is labelled as what it is."""
+    if not model.startswith("local/"):
+        return model
+    provider = importlib.import_module("lango.providers.local").LocalProvider()
+    return f"{model}: {provider.label(model.removeprefix('local/'))}"
+
+
 def _known(configured: Mapping[str, ProviderSettings]) -> str:
     return ", ".join(sorted({*_BUILT_IN, *configured}))
 

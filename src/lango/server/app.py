@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from lango import __version__
 from lango.config import Settings
 from lango.runtime import Runtime, open_runtime
-from lango.server import adk_rest, agui, errors, health, openai, sessions, ws
+from lango.server import adk_rest, agui, errors, health, openai, page, sessions, ws
 from lango.server.guards import Guards
 from lango.server.served import Served
 
@@ -44,6 +44,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
     )
     if runtime is not None:
         app.state.served = Served(settings, runtime)
+    app.include_router(page.router)
     app.include_router(health.router)
     app.include_router(sessions.router)
     app.include_router(ws.router)

@@ -1,10 +1,10 @@
-"""`/healthz`, `/readyz`, `/metrics`, and a page at `/`."""
+"""`/healthz`, `/readyz` and `/metrics`."""
 
 import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from lango.errors import StoreError
 from lango.server.auth import entered
@@ -15,16 +15,6 @@ from lango.store import SessionId
 router = APIRouter(tags=["operating"])
 
 _PATIENCE_S = 5.0
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<title>Lango</title>
-<h1>Lango</h1>
-<p>The agent answers at <code>POST /v1/sessions/{id}/messages</code>:
-<a href="/openapi.json">openapi.json</a> says how.</p>
-</html>
-"""
 
 
 @router.get("/healthz")
@@ -55,9 +45,3 @@ async def metrics(here: Here, user: Annotated[object, Depends(entered)]) -> Resp
     """Tell Prometheus what was counted. Where keys are needed, one is needed here too."""
     del user
     return Response(here.metrics.text(here.turns.running), media_type=CONTENT_TYPE)
-
-
-@router.get("/", response_class=HTMLResponse, include_in_schema=False)
-async def page() -> str:
-    """Show a page."""
-    return _PAGE
