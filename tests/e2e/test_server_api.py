@@ -220,12 +220,22 @@ async def test_the_log_has_a_line_for_every_turn_as_json(server: Server, session
     assert "hello" not in "".join(found), "what is said stays out of the log"
 
 
-async def test_the_page_at_the_root_is_inert(server: Server) -> None:
+async def test_the_page_at_the_root_runs_nothing_but_its_own_files(server: Server) -> None:
     async with server.client() as client:
         page = await client.get("/")
         assert page.headers["content-type"].startswith("text/html")
-        assert "default-src 'none'" in page.headers["content-security-policy"]
-        assert "<script" not in page.text
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self';" in policy
+        assert "unsafe" not in policy
+        for part in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+            assert part.startswith("/page/"), "nothing from elsewhere"
+            assert (await client.get(part)).status_code == 200
+        assert not re.search(r"<script>|<style>|\son\w+=|javascript:", page.text), "nothing in line"
+        script = (await client.get("/page/page.js")).text
+        assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(", script), "text, never markup"
+        assert (await client.get("/page/about")).json()["model"]
+        assert (await client.get("/page/../app.py")).status_code == 404
 
 
 # -- the OpenAPI page is true: what it shows as examples is sent, and what comes back is as it says --------------------
