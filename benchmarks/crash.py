@@ -317,7 +317,7 @@ def show(tallies: dict[str, Tally]) -> None:
     """Print what was found."""
     names = [one.name for one in fields(Tally) if one.name != "where"]
     table(
-        f"kill -9 in a turn, at {len(set(WHERE)) - 1} boundaries and at random; then the same message again, and another",
+        f"kill -9 in a turn, at {len(set(WHERE)) - 1} boundaries and at random; it is sent again, then another",
         ["", *(name.replace("_", " ") for name in names)],
         [[label, *(getattr(tally, name) for name in names)] for label, tally in tallies.items()],
         "lost: acknowledged and not stored; paid twice: one message, two payments; unanswered: calls without a result;",
@@ -333,6 +333,7 @@ def main() -> None:
     """Print the table."""
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
+    os.environ["PYTHONWARNINGS"] = "ignore"  # for the processes that are killed
     multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.faults.turn_worker", "benchmarks.crash"])
     with postgres_server() as postgres:
         asyncio.run(run(postgres))

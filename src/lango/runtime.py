@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lango.runtime")
 
 BEAT_S = 2.0
+_FIRST_POLL_S = 0.05
 
 
 class Runtime:
@@ -127,8 +128,7 @@ class Runtime:
 
     async def _accept(self, name: SessionId, asked: Asked, idempotency_key: str | None) -> RunningTurn:
         mode = self._settings.agent.when_busy
-        lock = self._locks.setdefault(name, asyncio.Lock())
-        async with lock:  # in the order in which they were sent
+        async with self._locks.setdefault(name, asyncio.Lock()):  # in the order in which they were sent
             session = await made_session(self._store, name)
             turn, left = await uninterrupted(
                 self._store.submit_turn(
@@ -227,7 +227,7 @@ class Runtime:
 
     async def _claim(self, running: RunningTurn) -> None:
         """Wait for those ahead; take the place of those that are gone."""
-        session = running.session
+        session, pause_s = running.session, _FIRST_POLL_S
         while running.turn.epoch is None:
             claimed, left = await uninterrupted(self._store.claim_turn(session.name, running.turn))
             if isinstance(claimed, Turn):
@@ -243,16 +243,17 @@ class Runtime:
                 _log.warning("turn %s of session %s was left by a process that is gone", one.turn, session.name.id)
                 await self._store.interrupt_turn(session, one)
             if not gone:
-                await self._wait_for_others(running)
+                await self._wait_for_others(running, pause_s)
+                pause_s = min(POLL_S, pause_s * 2)
 
-    async def _wait_for_others(self, running: RunningTurn) -> None:
+    async def _wait_for_others(self, running: RunningTurn, pause_s: float) -> None:
         """Wait for the turn before this one: for its end, where it runs here, else for a while."""
         ahead = [one.task for one in self._running.get(running.session.key, []) if one.turn.turn < running.turn.turn]
         tasks = [task for task in ahead if task is not None and not task.done()]
         if tasks:
             await asyncio.wait(tasks, timeout=POLL_S)
         else:
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(pause_s)
 
     async def _run(self, running: RunningTurn, asked: Asked) -> None:
         run = self._engine.begin(running.turn, asked, running.next_id, running.tell)
@@ -310,7 +311,7 @@ class Runtime:
                 running.stop(FencedWrite("another process took this turn over"))
 
     async def _end(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
-        usage = _usage(run)
+        usage = await asyncio.to_thread(_usage, run)  # prices take half a second to load, once
         extra: dict[str, Any] = {
             "usage": {"input": usage.input_tokens, "output": usage.output_tokens},
             "invocations": run.told.invocations,

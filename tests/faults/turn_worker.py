@@ -84,6 +84,21 @@ def run_a_turn(pipe: Connection, url: str, folder: str, session: str, text: str,
     asyncio.run(run())
 
 
+def run_many_turns(pipe: Connection, url: str, folder: str, session: str, name: str, count: int) -> None:
+    """Run turn after turn beside other processes, all on one session."""
+
+    async def run() -> None:
+        provider = ScriptedProvider(itertools.repeat(answer))
+        async with teller(url, Path(folder), provider) as runtime:
+            pipe.send("ready")
+            pipe.recv()
+            said = [await runtime.run(session, f"{name} {number}") for number in range(count)]
+            pipe.send((said, [problem for request in provider.requests for problem in broken_for(request)]))
+
+    logging.disable(logging.WARNING)
+    asyncio.run(run())
+
+
 def announce(point: Point) -> None:
     """Say it when the store has done something that a turn asks of it."""
 
