@@ -343,3 +343,23 @@ async def test_t3_adks_own_confirmation_of_somebodys_tool_is_asked_the_same_way(
         assert await runtime.run("s", "bye") == "bye"
         assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
+
+
+async def test_t3_a_question_after_a_very_long_turn_is_answered_all_the_same(sqlite_url: str) -> None:
+    """The message that the turn began with has left the window by then."""
+
+    @tool(effect="none")
+    def look(page: int) -> str:
+        """Look at a page."""
+        return f"page {page}"
+
+    sent = Sent()
+    looks = [[ToolCall(f"l{n}_{m}", "look", {"page": n * 10 + m}) for m in range(2)] for n in range(70)]
+    provider = ScriptedProvider([*looks, send("bob"), "sent", "bye"])
+    settings = settings_for(sqlite_url, max_turns=200)
+    async with open_runtime(settings, provider=provider, tools=[sent.tool, look]) as runtime:
+        await ask(runtime)
+        assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
+        assert sent.to == ["bob"]
+        assert await runtime.run("s", "bye") == "bye"
+    assert [broken_for(request) for request in provider.requests[-3:]] == [[], [], []]

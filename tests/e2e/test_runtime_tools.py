@@ -15,7 +15,7 @@ from google.genai import types
 from pydantic import Field
 
 from lango import open_runtime
-from lango.errors import AgentFailed, ProviderProtocolError, ProviderTimeout, ProviderUnavailable
+from lango.errors import AgentFailed, ProviderProtocolError, ProviderTimeout, ProviderUnavailable, TurnCancelled
 from lango.events import ToolEnd
 from lango.messages import ToolCall
 from lango.providers.protocol import CallDelta, Finish, TextDelta
@@ -127,6 +127,37 @@ async def test_t2_a_blocking_function_of_somebody_does_not_stop_the_process(sqli
         assert await runtime.run("other", "hi") == "other"
         go.set()
         assert await blocked == "done"
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_t2_a_tool_that_will_not_stop_is_left_alone(sqlite_url: str, cancelled: bool) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> str:
+        """Do not stop."""
+        began.set()
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(stubborn)])
+    provider = ScriptedProvider([ToolCall("c1", "stubborn", {}), "I see", "fine"])
+    settings = settings_for(sqlite_url, tool_timeout_s=30 if cancelled else 0.2)
+    async with open_runtime(settings, provider=provider, root_agent=root) as runtime, asyncio.timeout(15):
+        task = asyncio.create_task(runtime.run("s", "try"))
+        await began.wait()
+        if cancelled:
+            assert await runtime.cancel("s")
+            with pytest.raises(TurnCancelled):
+                await task
+        else:
+            assert await task == "I see"
+        assert "outcome is unknown" in str((await messages(runtime))[2].tool_calls)
+        assert (await runtime.run("s", "and?")) in ("I see", "fine")
+        go.set()
 
 
 async def test_t1_an_own_agents_callbacks_see_their_tools_results(sqlite_url: str) -> None:

@@ -40,6 +40,7 @@ WRAP_UP = (
     "This is the last step of this turn and no tool can be used any more. Say in plain words what was done, what was "
     "found, and what is still open."
 )
+_GRACE_S = 2.0
 WAITING = "not run: it waits for a person's approval, which lapses when the conversation goes on without it"
 REFUSED = "not run: a person refused this call"
 DENIED = "not run: this tool is not allowed here"
@@ -275,14 +276,18 @@ def _limit_time(tool: BaseTool) -> None:
 
     async def limited(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
         state = current_turn.get()
-        limit = asyncio.timeout(state.tool_timeout_s if state else None)
+        if state is None:
+            return await run(args=args, tool_context=tool_context)
+        task = asyncio.ensure_future(run(args=args, tool_context=tool_context))
         try:
-            async with limit:
-                return await run(args=args, tool_context=tool_context)
-        except TimeoutError:
-            if not limit.expired() or state is None:
-                raise
-            return {"error": f"timed out after {state.tool_timeout_s:g} s, and its outcome is unknown"}
+            await asyncio.wait({task}, timeout=state.tool_timeout_s)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=_GRACE_S)  # one that will not stop is left alone
+        if task.done() and not task.cancelled():
+            return task.result()
+        return {"error": f"timed out after {state.tool_timeout_s:g} s, and its outcome is unknown"}
 
     vars(tool)["run_async"] = limited
 
