@@ -3,11 +3,6 @@
 from collections.abc import Mapping
 
 
-def warm_up() -> None:
-    """Load the prices, before the end of the first turn waits for them."""
-    cost_usd({"gpt-5-mini": (1, 1, 0)})
-
-
 def cost_usd(tokens_by_model: Mapping[str, tuple[int, int, int]]) -> float | None:
     """Return the cost of (input, output, cached) tokens per model in US dollars; None where a price is not known."""
     if not any(sum(spent) for spent in tokens_by_model.values()):

@@ -7,7 +7,6 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from lango import prices
 from lango.adk.agent import read_clipped
 from lango.adk.engine import AdkEngine, Asked, TurnRun
 from lango.config import Settings
@@ -22,6 +21,7 @@ from lango.errors import (
 from lango.events import Accepted, TextDelta, TurnDone, TurnEvent, Usage
 from lango.history import warm_up
 from lango.liveness import Owner, Watch
+from lango.prices import cost_usd
 from lango.running import POLL_S, Patience, RunningTurn, as_error, give_up, made_session, replay, uninterrupted
 from lango.store import SessionId, Store, Turn
 from lango.store.turns import Outcome
@@ -368,9 +368,7 @@ def _usage(run: TurnRun) -> Usage:
         output_tokens=told.output_tokens,
         cached_tokens=told.cached_tokens,
         model_calls=run.state.model_calls,
-        cost_usd=prices.cost_usd(
-            {model: (spent[0], spent[1], spent[2]) for model, spent in told.tokens_by_model.items()}
-        ),
+        cost_usd=cost_usd({model: (spent[0], spent[1], spent[2]) for model, spent in told.tokens_by_model.items()}),
     )
 
 
@@ -393,7 +391,6 @@ async def open_runtime(
         built_in = builtin_tools(settings.tools, read_result=read_clipped if some else None)
         engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
         await asyncio.to_thread(warm_up)
-        await asyncio.to_thread(prices.warm_up)
         await engine.load()
         runtime = Runtime(settings, store, engine)
         try:
