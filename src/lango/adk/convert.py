@@ -16,6 +16,7 @@ from google.adk.events import Event, EventActions
 from google.genai import types
 from pydantic import BaseModel, TypeAdapter
 
+from lango.adk.templates import like
 from lango.history import count_tokens
 from lango.messages import Media, Message, Role, Thought, ToolCall, fresh_call_id
 from lango.store import Entry, Stored
@@ -241,7 +242,7 @@ def _stored_to_event(one: Stored, root_agent_name: str, waiting: list[ToolCall])
         "timestamp": one.created_at,
         "invocation_id": one.invocation_id,
         "actions": _actions(extra.pop("actions", None), one.state_delta),
-        "node_info": _NODE_INFO.model_copy(),
+        "node_info": like(_NODE_INFO, {}),
     }
     if message is None:
         update["author"] = extra.pop("author", root_agent_name)
@@ -251,12 +252,12 @@ def _stored_to_event(one: Stored, root_agent_name: str, waiting: list[ToolCall])
     for name, value in extra.items():
         if name in Event.model_fields:  # a newer ADK may have known more
             update[name] = _field(name, value)
-    return _EVENT.model_copy(update=update)
+    return like(_EVENT, update)
 
 
 def _field(name: str, value: Any) -> Any:
     if name == "usage_metadata" and all(type(count) is int for count in value.values()):
-        return _USAGE.model_copy(update=value)  # every answer of a model has one, and counts need no validation
+        return like(_USAGE, value)  # every answer of a model has one, and counts need no validation
     return _adapter(name).validate_python(value)
 
 
@@ -268,7 +269,7 @@ _CONTENT = types.Content()
 _CALL = types.FunctionCall()
 _RESULT = types.FunctionResponse()
 _USAGE = types.GenerateContentResponseUsageMetadata()
-# copying a template and setting what differs is several times faster than validating what was validated before
+# a copy of a template with what differs is many times faster than validating what was validated before
 
 
 @cache
@@ -281,7 +282,7 @@ def _actions(stored: Mapping[str, Any] | None, delta: Mapping[str, Any] | None) 
     if stored:
         return EventActions.model_validate({**stored, "state_delta": state_delta})
     fresh: dict[str, Any] = {name: {} for name in _EMPTY_ACTIONS}
-    return _ACTIONS.model_copy(update=fresh | {"state_delta": state_delta})
+    return like(_ACTIONS, fresh | {"state_delta": state_delta})
 
 
 def _author(role: str, root_agent_name: str) -> str:
@@ -311,8 +312,8 @@ def _content(message: Message, extra: dict[str, Any], waiting: list[ToolCall]) -
         parts = _results(message, waiting)
     else:
         parts = [_text(message.content)] if message.content else []
-        parts += [_PART.model_copy(update={"function_call": _call(call)}) for call in _with_ids(message.tool_calls)]
-    return _CONTENT.model_copy(update={"role": role, "parts": parts})
+        parts += [like(_PART, {"function_call": _call(call)}) for call in _with_ids(message.tool_calls)]
+    return like(_CONTENT, {"role": role, "parts": parts})
 
 
 _PLAIN: Layout = []
@@ -320,13 +321,13 @@ _PLAIN: Layout = []
 
 def _results(message: Message, waiting: list[ToolCall]) -> list[types.Part]:
     if message.tool_calls:
-        return [_PART.model_copy(update={"function_response": _result(call)}) for call in _with_ids(message.tool_calls)]
+        return [like(_PART, {"function_response": _result(call)}) for call in _with_ids(message.tool_calls)]
     # an older writer kept only the content: it answers the next call that was made, by position
     if not waiting:
         return [_text(message.content)]
     call = waiting.pop(0)
     answer = ToolCall(call.id, call.name, output=object_or_result(message.content))
-    return [_PART.model_copy(update={"function_response": _result(answer)})]
+    return [like(_PART, {"function_response": _result(answer)})]
 
 
 @dataclass(slots=True)
@@ -345,9 +346,9 @@ class _Reading:
             case int():
                 return _text(self._slice(item))
             case "call":
-                return _PART.model_copy(update={"function_call": self._next_call({})})
+                return like(_PART, {"function_call": self._next_call({})})
             case "result":
-                return _PART.model_copy(update={"function_response": self._next_result({})})
+                return like(_PART, {"function_response": self._next_result({})})
             case _:
                 return self._told(dict(item))
 
@@ -381,15 +382,15 @@ class _Reading:
 
 
 def _text(text: str) -> types.Part:
-    return _PART.model_copy(update={"text": text})
+    return like(_PART, {"text": text})
 
 
 def _call(call: ToolCall) -> types.FunctionCall:
-    return _CALL.model_copy(update={"id": call.id, "name": call.name, "args": call.input})
+    return like(_CALL, {"id": call.id, "name": call.name, "args": call.input})
 
 
 def _result(call: ToolCall) -> types.FunctionResponse:
-    return _RESULT.model_copy(update={"id": call.id, "name": call.name, "response": call.output})
+    return like(_RESULT, {"id": call.id, "name": call.name, "response": call.output})
 
 
 def _with_ids(calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
