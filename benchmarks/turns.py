@@ -128,7 +128,7 @@ def show(measured: dict[int, dict[str, Times]]) -> None:
         "one turn, instant model, SQLite: p50 ms by messages in the session",
         ["", *(f"{size:,}" for size in measured)],
         rows,
-        f"skipped: ADK's services read every event of the session in every turn, so beyond {ADK_MOST:,} they are left out",
+        f"skipped: ADK's services read every event of the session in every turn; beyond {ADK_MOST:,} they are left out",
         bar(f"ours at {full[-1]:,} / at {full[0]:,}", flat, at_most=1.2),
         bar("DatabaseSessionService / ours at 5,000", at_5000[ADK_DATABASE].p50_us / at_5000[OURS].p50_us, at_least=25),
     )
