@@ -21,7 +21,7 @@ ANSWER = "".join(f"w{number} " for number in range(WORDS))
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
-    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.5\nwrite_timeout_s = 2") as running:
+    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.5\nwrite_timeout_s = 8") as running:
         yield running
 
 

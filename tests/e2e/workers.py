@@ -57,7 +57,7 @@ class Worker:
         try:
             while self.pipe.poll(0):
                 said.append(self.pipe.recv())
-        except EOFError:
+        except (EOFError, OSError):  # it died while it spoke
             pass
         return said
 
