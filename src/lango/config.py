@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lango.errors import ConfigError
@@ -120,13 +120,37 @@ class McpSettings(Section):
     tools: list[str] | None = None
 
 
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]  # those with a public key only: what verifies a token must not be able to make one
+
+
+class OidcSettings(Section):
+    """`[server.oidc]`: whose tokens are taken, where `server.auth` is `oidc`."""
+
+    issuer: Annotated[str, Field(min_length=1)]
+    """Its address, as its tokens say it in `iss`."""
+    audience: Annotated[list[str], Field(min_length=1)]
+    """Who a token must be for: one of these is in its `aud`."""
+    user_claim: Annotated[str, Field(min_length=1)] = "sub"
+    """What of a token says who comes."""
+    user_prefix: str = "oidc:"
+    """Goes before it in the name of the user, so that nobody is taken for the user of a key."""
+    jwks_url: str = ""
+    """Where the issuer's keys are; empty: where the issuer says."""
+    algorithms: Annotated[list[Algorithm], Field(min_length=1)] = ["RS256", "PS256", "ES256", "EdDSA"]
+    leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0
+    """How far the clocks of the issuer and of this machine may be apart."""
+
+
 class ServerSettings(Section):
     """`[server]`: where the server listens, and for whom."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8787
-    auth: Literal["none", "keys"] = "none"
-    """`none`: one user, and this machine only."""
+    auth: Literal["none", "keys", "oidc"] = "none"
+    """`none`: one user, and this machine only. `oidc`: tokens of `[server.oidc]`, and keys beside them."""
+    oidc: OidcSettings | None = None
     allowed_origins: list[str] = []
     """Web pages of other origins that may call."""
     allowed_hosts: list[str] = []
@@ -139,6 +163,14 @@ class ServerSettings(Section):
     """A client that takes nothing for this long is cut off; it can come back."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 1_000_000
     log_format: Literal["text", "json"] = "text"
+
+    @model_validator(mode="after")
+    def _has_issuer(self) -> Self:
+        if self.auth == "oidc" and self.oidc is None:
+            raise ValueError('server.auth = "oidc" needs [server.oidc] with issuer and audience')
+        if self.auth != "oidc" and self.oidc is not None:
+            raise ValueError('[server.oidc] has an effect only with server.auth = "oidc"')
+        return self
 
 
 class Settings(BaseSettings):
@@ -228,7 +260,13 @@ def _told(problem: Any, file: Path | None) -> str:
     """Say where a wrong setting stands and what is wrong with it."""
     path = [str(part) for part in problem["loc"]]
     key = ".".join(path)
-    message = "is not a setting" if problem["type"] == "extra_forbidden" else problem["msg"].lower()
+    match problem:
+        case {"type": "extra_forbidden"}:
+            message = "is not a setting"
+        case {"type": "value_error", "ctx": {"error": error}}:
+            message = str(error)
+        case _:
+            message = problem["msg"].lower()
     variable = "LANGO_" + "__".join(part.upper() for part in path)
     if variable in os.environ:
         return f"the environment variable {variable}: {message}"

@@ -36,6 +36,7 @@ LangoError
 │   ├── InvalidArguments       they do not follow the tool's schema; the handler was not run
 │   ├── NotJson                the handler returned what JSON cannot say
 │   └── BlockedAddress         the address is not on the public internet
+├── IssuerUnavailable          who gives out tokens does not answer: they cannot be verified now
 ├── ApprovalExpired            there is nothing to approve (any more)
 └── BudgetTooSmall             what must be sent is larger than the token budget
 ```
@@ -191,6 +192,14 @@ class TurnCancelled(TurnFailed):
 
 class EmptyAnswer(TurnFailed):
     """The model said nothing, or was not allowed to; the message holds the provider's reason."""
+
+
+class IssuerUnavailable(LangoError):
+    """The issuer of tokens does not give its keys: no token can be verified now."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class ApprovalExpired(LangoError):

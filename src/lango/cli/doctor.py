@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 Offline = Annotated[bool, typer.Option("--offline", help="Send nothing to a provider.")]
 
-_EXTRAS = {"asyncpg": "postgres", "openai": "openai", "anthropic": "anthropic", "xllamacpp": "local", "mcp": "mcp"}
+_EXTRAS = {
+    "asyncpg": "postgres",
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "xllamacpp": "local",
+    "mcp": "mcp",
+    "jwt": "oidc",
+}
 _ASK_TIMEOUT_S = 30.0
 
 
@@ -61,6 +68,8 @@ def _findings(config: str | None, offline: bool) -> Iterator[Finding]:
     for model in _models(chosen):
         yield _checked(f"model {model}", lambda model=model: asyncio.run(_model(chosen, model, offline)))
     yield _checked("agent", lambda: _agent(chosen))
+    if chosen.server.oidc:
+        yield _checked("tokens", lambda: asyncio.run(_issuer(chosen, offline)))
     yield from _packages()
     yield _sandbox(chosen)
     yield _port(chosen)
@@ -124,6 +133,18 @@ def _agent(chosen: "Settings") -> str:
     from lango.adk.agent import load_module
 
     return f"{chosen.agent.module}: {load_module(chosen.agent.module).name}"
+
+
+async def _issuer(chosen: "Settings", offline: bool) -> str:
+    """Say whether the issuer's tokens could be verified."""
+    from lango.server.oidc import Issuer, check
+
+    oidc = chosen.server.oidc
+    assert oidc
+    check(oidc)
+    if offline:
+        return f"{oidc.issuer} is set; not asked"
+    return f"{oidc.issuer} answers with {await Issuer(oidc).load()} keys"
 
 
 def _packages() -> Iterator[Finding]:

@@ -1,14 +1,13 @@
-"""Who calls: the user of an API key, or, without keys, the one user of this machine.
+"""Who calls: the user of an API key or of an issuer's token, or, without keys, the one user of this machine.
 
-A user is only ever the key's: what a request says about users is not read. Tokens of other issuers (OIDC) would be
-another way to make a `Caller`, in `Door.enter`.
+A user is only ever the key's or the token's: what a request says about users is not read.
 """
 
 import math
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
@@ -16,6 +15,9 @@ from lango.config import ServerSettings
 from lango.server.errors import Refused
 from lango.store import Store
 from lango.store.keys import ApiKey, until_tomorrow_s
+
+if TYPE_CHECKING:
+    from lango.server.oidc import Issuer
 
 USER = "user"
 _MINUTE_S = 60.0
@@ -30,11 +32,12 @@ class Caller:
 
 
 class Door:
-    """Lets in whoever has a key, as often as the key allows."""
+    """Lets in whoever has a key, as often as the key allows, or, where an issuer is set, its token."""
 
     def __init__(self, settings: ServerSettings, store: Store) -> None:
         self._open = settings.auth == "none"
         self._store = store
+        self._issuer = _issuer(settings)
         self._asked: dict[str, deque[float]] = {}
 
     @property
@@ -43,18 +46,18 @@ class Door:
         return self._open
 
     async def enter(self, authorization: str | None) -> Caller:
-        """Return the caller; raise `Refused` for a key that is missing, wrong, revoked or used too often."""
+        """Return the caller; raise `Refused` for a key or token that is missing, wrong, or used too often."""
         if self._open:
             return Caller()
         scheme, _, secret = (authorization or "").partition(" ")
-        key = await self._store.find_key(secret.strip()) if scheme.lower() == "bearer" else None
+        secret = secret.strip() if scheme.lower() == "bearer" else ""
+        if self._issuer and secret.count(".") == 2:  # a token; keys have no dots
+            return Caller(await self._issuer.user_of(secret))
+        key = await self._store.find_key(secret) if secret else None
         if key is None:
-            raise Refused(
-                401,
-                "Unauthorized",
-                "a valid API key is needed: Authorization: Bearer <key>",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
+            needed = "a valid API key or token" if self._issuer else "a valid API key"
+            message = f"{needed} is needed: Authorization: Bearer <key>"
+            raise Refused(401, "Unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
         self._count(key)
         return Caller(key.user_id, key)
 
@@ -81,6 +84,14 @@ class Door:
             wait_s = until_tomorrow_s(time.time())
             limit = f"{key.tokens_per_day} tokens a day"
             raise Refused(429, "TokensUsedUp", f"this key may use {limit}", retry_after_s=wait_s)
+
+
+def _issuer(settings: ServerSettings) -> "Issuer | None":
+    if settings.auth != "oidc" or settings.oidc is None:
+        return None
+    from lango.server import oidc
+
+    return oidc.Issuer(settings.oidc)
 
 
 async def entered(request: Request) -> Caller:

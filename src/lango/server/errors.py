@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from lango.errors import (
     ApprovalExpired,
     Conflict,
+    IssuerUnavailable,
     LangoError,
     ProviderUnavailable,
     SessionExists,
@@ -35,6 +36,7 @@ _STATUS: tuple[tuple[type[LangoError], int], ...] = (
     (Unstorable, 400),
     (StoreUnavailable, 503),
     (ProviderUnavailable, 503),
+    (IssuerUnavailable, 503),
     (TurnTimeout, 504),
     (LangoError, 500),
 )

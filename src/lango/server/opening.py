@@ -35,9 +35,14 @@ def bind(settings: ServerSettings) -> socket.socket:
 
 
 async def check_open_to(settings: ServerSettings, store: Store) -> None:
-    """Raise `ConfigError` for a server that would be open to others without a key."""
+    """Raise `ConfigError` for a server that would be open to others without a key or token."""
     if "*" in settings.allowed_origins and settings.auth == "none":
         raise ConfigError('every origin may call only with server.auth = "keys": name the origins that may call')
+    if settings.oidc:
+        from lango.server import oidc  # raises where its package is missing
+
+        oidc.check(settings.oidc)
+        return
     if is_loopback(settings.host):
         return
     if settings.auth == "none":

@@ -75,7 +75,7 @@ async def talk(socket: WebSocket, here: Here) -> None:
     try:
         authorization = _authorization(socket)
         await here.door.enter(authorization)
-    except Refused as refused:
+    except (Refused, LangoError) as refused:
         await socket.close(1008, str(refused)[:120])
         return
     await socket.accept(_PROTOCOL if _PROTOCOL in socket.scope["subprotocols"] else None)
