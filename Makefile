@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox test bench check dist format clean
+.PHONY: help setup weights run chat model sandbox browser test bench check dist format clean
 
 PYTHON ?= python3
 TOOLS := .tools
@@ -38,7 +38,11 @@ sandbox:
 	@command -v bwrap > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq bubblewrap; } > /dev/null 2>&1 \
 		|| echo "no bubblewrap here: the tests of the sandbox are skipped (apt install bubblewrap)"
 
-test: setup sandbox check  ## every test
+# a Chromium for the tests of the page: the machine's own, else one that is brought; none at all is a failure
+browser: setup
+	@$(UV) run --frozen python -m tests.browser.bring > /dev/null
+
+test: setup sandbox browser check  ## every test
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
 
 check: setup  ## formatting, lint, types, import directions

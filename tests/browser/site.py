@@ -1,0 +1,92 @@
+"""A server of the page in the test's own process: its agent answers from the test's script."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from lango import Settings, Tool, open_runtime
+from lango.config import ServerSettings, StoreSettings
+from lango.runtime import Runtime
+from lango.server.app import create_app
+from lango.server.opening import bind
+from lango.testing import Entry, ScriptedProvider
+
+PATIENCE_S = 30
+
+
+class Script:
+    """What the model will say: a test adds to it as it goes."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._entries = list(entries)
+
+    def add(self, *entries: Entry) -> None:
+        self._entries += entries
+
+    def __iter__(self) -> "Script":
+        return self
+
+    def __next__(self) -> Entry:
+        if not self._entries:
+            raise StopIteration
+        return self._entries.pop(0)
+
+
+@dataclass
+class Site:
+    """A running server, what its model will say, and what it was asked."""
+
+    url: str
+    script: Script
+    provider: ScriptedProvider
+    runtime: Runtime
+
+
+@asynccontextmanager
+async def serving_script(
+    folder: Path,
+    script: Iterable[Entry] = (),
+    *,
+    tools: Sequence[Tool] = (),
+    chunk_delay_s: float = 0.0,
+    **settings: Any,
+) -> AsyncGenerator[Site]:
+    """Serve the page, the API and an agent that answers from a script, until the block ends."""
+    entries = Script(script)
+    provider = ScriptedProvider(entries, chunk_delay_s=chunk_delay_s)
+    store = StoreSettings(url=f"sqlite:///{folder}/page.db")
+    chosen = Settings(store=store, server=ServerSettings(port=0, shutdown_s=0.1), **settings)
+    place = bind(chosen.server)
+    async with open_runtime(chosen, tools=tools, provider=provider) as runtime:
+        app = create_app(chosen, runtime)
+        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=PATIENCE_S)
+        server = _Server(config)
+        running = asyncio.create_task(server.serve([place]))
+        try:
+            await server.ready.wait()
+            yield Site(f"http://127.0.0.1:{place.getsockname()[1]}", entries, provider, runtime)
+        finally:
+            server.should_exit = True
+            await app.state.served.turns.drain(chosen.server.shutdown_s)
+            await running
+            place.close()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextmanager
+    def capture_signals(self):
+        """Signals are pytest's."""
+        yield
