@@ -30,6 +30,8 @@ class Accepted:
     turn: int
     waiting: bool = False
     """Another turn of the session runs; this one comes after it."""
+    invocation_id: str = ""
+    """What the messages of this turn have in common in the store."""
 
 
 @dataclass(frozen=True, slots=True)

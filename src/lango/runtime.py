@@ -144,7 +144,8 @@ class Runtime:
                 return known
         running = RunningTurn(session, turn)
         self._running.setdefault(session.key, []).append(running)
-        running.tell(Accepted(running.next_id(), turn.turn, waiting=turn.status == "waiting"))
+        waiting = turn.status == "waiting"
+        running.tell(Accepted(running.next_id(), turn.turn, waiting=waiting, invocation_id=asked.entry.invocation_id))
         running.task = self._spawn(self._drive(running, asked))
         if mode == "interrupt" and turn.status == "waiting" and not turn.repeated:
             await self._interrupt(running)

@@ -115,6 +115,8 @@ class Message(BaseModel):
     content: str
     tool_calls: list[Call] = []
     created_at: datetime
+    invocation_id: str = ""
+    """Which turn it belongs to: the same as of the turn's `accepted`."""
 
     @classmethod
     def of(cls, stored: Stored) -> Self:
@@ -130,6 +132,7 @@ class Message(BaseModel):
             content=message.content,
             tool_calls=calls,
             created_at=datetime.fromtimestamp(stored.created_at, UTC),
+            invocation_id=stored.invocation_id,
         )
 
 
@@ -163,7 +166,7 @@ class Error(BaseModel):
 STREAM_EXAMPLE = """\
 id: 1000001
 event: accepted
-data: {"type":"accepted","id":1000001,"turn":1,"waiting":false}
+data: {"type":"accepted","id":1000001,"turn":1,"waiting":false,"invocation_id":"e-5c2f"}
 
 id: 1000004
 event: text_delta

@@ -114,7 +114,9 @@ def close(key: int, turn: int) -> Operation[None]:
     told: list[Any] = yield _AFTER, (key, first, first + IDS_PER_TURN, IDS_PER_TURN)
     if told and told[-1][4]:
         return
-    events: list[tuple[str, dict[str, Any]]] = [] if told else [("accepted", {"turn": turn, "waiting": False})]
+    events: list[tuple[str, dict[str, Any]]] = (
+        [] if told else [("accepted", {"turn": turn, "waiting": False, "invocation_id": record.invocation_id})]
+    )
     already = "".join(loads(row[3])["text"] for row in told if row[2] == "text_delta")
     rest = yield from _rest(key, record, already)
     if rest:

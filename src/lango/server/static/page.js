@@ -1,209 +1,215 @@
-// Whatever a model, a tool or a user said is shown as text, never as markup: `textContent` and nothing else.
-"use strict";
+/** The page: what is where, which session the address names, the keyboard, light and dark. */
 
-const log = document.getElementById("log");
-const form = document.getElementById("form");
-const text = document.getElementById("text");
-const stop = document.getElementById("stop");
-const send = document.getElementById("send");
-const sessions = document.getElementById("sessions");
+import * as acts from "./acts.js";
+import { api, whenKeyIsNeeded, hasKey } from "./api.js";
+import { draft, setUpComposer } from "./composer.js";
+import { Conversation } from "./conversation.js";
+import { askKey, isOpen, showHelp } from "./dialogs.js";
+import { blink, byId, copy, el, icon } from "./dom.js";
+import { isPanelOpen, openPanel, setUpPanel } from "./panel.js";
+import { known, refresh, setUpSessions, titleOf } from "./sessions.js";
+import { on, state } from "./state.js";
+import { readCardsWith } from "./timeline.js";
+import { Said } from "./transcript.js";
 
-let session = location.hash.slice(1) || fresh();
-let answer = null; // the paragraph that the answer grows in
-let tools = new Map(); // calls that were begun, by their id
-let following = 0; // who follows is who was asked last
+const EXAMPLES = [
+  "Explain what makes a good commit message, with an example.",
+  "What time is it, and which tools can you use?",
+  "Write a table of three European rivers with their length.",
+];
+const NEW = "New conversation";
 
-function fresh() {
-  return crypto.randomUUID().replaceAll("-", "").slice(0, 12);
-}
+const scroller = byId("main");
+let stuck = true; // to the newest message, until the user scrolls up
 
-function path(rest) {
-  return `/v1/sessions/${encodeURIComponent(session)}${rest}`;
-}
-
-function show(kind, words, where = log) {
-  const shown = document.createElement(kind === "note" ? "p" : "div");
-  shown.className = kind === "note" || kind === "error" ? `note ${kind}` : `said ${kind}`;
-  shown.textContent = words;
-  where.append(shown);
-  log.scrollTop = log.scrollHeight;
-  return shown;
-}
-
-function showTool(id, name, input) {
-  const box = document.createElement("details");
-  const title = document.createElement("summary");
-  title.textContent = `${name} …`;
-  const body = document.createElement("pre");
-  body.textContent = JSON.stringify(input, null, 2);
-  box.append(title, body);
-  log.append(box);
-  tools.set(id, { title, body, name });
-  answer = null;
-}
-
-function endTool(id, name, ok, result) {
-  if (!tools.has(id)) showTool(id, name, {});
-  const { title, body } = tools.get(id);
-  title.textContent = `${name} ${ok ? "done" : "failed"}`;
-  body.textContent += `\n→ ${JSON.stringify(result, null, 2)}`;
-}
-
-function ask(event) {
-  const box = document.createElement("div");
-  box.className = "said";
-  show("note", `May ${event.name} run with exactly these arguments?`, box);
-  const shown = document.createElement("pre");
-  shown.textContent = JSON.stringify(event.arguments, null, 2);
-  box.append(shown);
-  for (const [label, approved] of [["Approve", true], ["Refuse", false]]) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = label;
-    button.onclick = () => {
-      box.querySelectorAll("button").forEach((one) => one.remove());
-      show("note", approved ? "approved" : "refused", box);
-      follow(path(`/approvals/${encodeURIComponent(event.call_id)}`), { approved });
-    };
-    box.append(button, " ");
-  }
-  log.append(box);
-}
-
-function tell(event) {
-  switch (event.type) {
-    case "text_delta":
-      answer ??= show("assistant", "");
-      answer.textContent += event.text;
-      log.scrollTop = log.scrollHeight;
-      break;
-    case "tool_start": showTool(event.call_id, event.name, event.arguments); break;
-    case "tool_end": endTool(event.call_id, event.name, event.ok, event.result); break;
-    case "approval": ask(event); break;
-    case "error": if (event.fatal) show("error", event.message); break;
-    case "done": {
-      const used = event.usage;
-      show("note", `${used.input_tokens} tokens in, ${used.output_tokens} out`
-        + (used.cost_usd == null ? "" : `, $${used.cost_usd.toFixed(4)}`));
-    }
-  }
-}
-
-// Follow a stream to its end; a connection that breaks is taken up again after the last event that came.
-async function follow(url, body) {
-  const me = ++following;
-  busy(true);
-  answer = null;
-  let last = null;
-  let again = false;
-  let over = false;
-  while (!over && me === following) {
-    try {
-      const headers = last === null ? {} : { "Last-Event-ID": last };
-      const request = again || body === undefined
-        ? { headers }
-        : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-      const response = await fetch(again ? path("/stream") : url, request);
-      if (response.status === 204) break;
-      if (!response.ok) {
-        const told = await response.json().catch(() => null);
-        show("error", told?.error?.message ?? `the server answered ${response.status}`);
-        break;
-      }
-      for await (const frame of frames(response)) {
-        if (me !== following) return;
-        last = frame.id;
-        const event = JSON.parse(frame.data);
-        tell(event);
-        over = event.type === "done" || (event.type === "error" && event.fatal);
-      }
-      if (last === null) break;
-    } catch {
-      if (last === null && !again && body !== undefined) {
-        show("error", "the server cannot be reached");
-        break;
-      }
-      await new Promise((done) => setTimeout(done, 1000));
-    }
-    again = true;
-  }
-  if (me === following) busy(false);
-  list();
-}
-
-async function* frames(response) {
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    rest += value;
-    for (let end; (end = rest.indexOf("\n\n")) >= 0; rest = rest.slice(end + 2)) {
-      const fields = {};
-      for (const line of rest.slice(0, end).split("\n")) {
-        const [, name, words] = line.match(/^(\w+): ?(.*)$/) ?? [];
-        if (name) fields[name] = words;
-      }
-      if (fields.data) yield fields;
-    }
-  }
-}
-
-function busy(is) {
-  stop.hidden = !is;
-  send.disabled = is;
-}
-
-async function list() {
-  const response = await fetch("/v1/sessions?limit=50");
-  if (!response.ok) return;
-  const found = (await response.json()).sessions.map((one) => one.id);
-  if (!found.includes(session)) found.unshift(session);
-  sessions.replaceChildren(...found.map((id) => new Option(id, id, false, id === session)));
-}
-
-async function open(id) {
-  session = id;
-  location.hash = id;
-  following += 1;
-  tools = new Map();
-  log.replaceChildren();
-  list();
-  const response = await fetch(path("/messages?limit=50"));
-  if (!response.ok) return busy(false);
-  const { messages } = await response.json();
-  // what the newest turn said is told by its stream, from its beginning
-  const newest = messages.map((one) => one.role).lastIndexOf("user");
-  for (const one of messages.slice(0, newest + 1)) {
-    if (one.role === "tool") one.tool_calls.forEach((call) => endTool(call.id, call.name, !call.output?.error, call.output));
-    else {
-      if (one.content) show(one.role, one.content);
-      one.tool_calls.forEach((call) => showTool(call.id, call.name, call.input));
-    }
-  }
-  if (messages.length) follow(path("/stream"));
-}
-
-form.onsubmit = (event) => {
-  event.preventDefault();
-  const words = text.value.trim();
-  if (!words || send.disabled) return;
-  text.value = "";
-  show("user", words);
-  location.hash = session;
-  follow(path("/messages"), { text: words });
-};
-text.onkeydown = (event) => {
-  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-    event.preventDefault();
-    form.requestSubmit();
-  }
-};
-stop.onclick = () => fetch(path("/cancel"), { method: "POST" });
-sessions.onchange = () => open(sessions.value);
-document.getElementById("new").onclick = () => open(fresh());
-
-fetch("/page/about").then((response) => response.json()).then((about) => {
-  document.getElementById("model").textContent = about.model;
+const talk = new Conversation({
+  welcome,
+  bottom(force = false) {
+    if (force) stuck = true;
+    if (stuck) scroller.scrollTop = scroller.scrollHeight;
+  },
+  retry: () => void acts.retry(talk),
+  edit: (said) => acts.edit(talk, said),
+  rewind: (said) => void acts.rewind(talk, said, draft),
+  fork: (answer) => state.session && void acts.fork(state.session, answer.lastSeq),
 });
-open(session);
+
+function welcome() {
+  return el("div", { class: "welcome" },
+    el("img", { src: "/page/icon.svg", alt: "", width: 48, height: 48 }),
+    el("h2", { text: "What can I do for you?" }),
+    el("p", { class: "note", text: "Ask something, or begin with one of these." }),
+    el("ul", { class: "examples" }, ...EXAMPLES.map((words) =>
+      el("li", {}, el("button", { type: "button", click: () => draft(words) }, words)))));
+}
+
+// -- the address --------------------------------------------------------------------------------------------------------
+
+function route() {
+  if (location.hash && !location.hash.startsWith("#/")) return; // a place in the page
+  const [, id, seq] = location.hash.match(/^#\/s\/([^/]+)(?:\/(\d+))?$/) ?? [];
+  let name = null;
+  try {
+    name = id === undefined ? null : decodeURIComponent(id);
+  } catch {
+    // an address that somebody broke
+  }
+  drawer(false);
+  void talk.open(name, seq ? Number(seq) : null);
+}
+
+function begin() {
+  history.pushState(null, "", "#/");
+  route();
+  byId("text").focus();
+}
+
+/** @param {string} words */
+function title(words) {
+  state.title = words;
+  byId("title").textContent = words;
+  document.title = words === NEW ? "Lango" : `${words} · Lango`;
+}
+
+on("session", (id) => {
+  const session = id && known(id);
+  title(session ? titleOf(session) : NEW);
+  byId("session-menu").hidden = byId("panel-open").hidden = id === null;
+  if (id === null && isPanelOpen()) openPanel(false);
+});
+on("title", ({ id, title: words }) => id === state.session && title(words));
+
+// -- scrolling ----------------------------------------------------------------------------------------------------------
+
+function setUpScrolling() {
+  byId("down").append(icon("down"));
+  byId("down").addEventListener("click", () => {
+    stuck = true;
+    scroller.scrollTop = scroller.scrollHeight;
+  });
+  scroller.addEventListener("scroll", async () => {
+    const rest = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
+    stuck = rest < 60;
+    byId("down").hidden = rest < 300;
+    if (scroller.scrollTop > 200 || talk.before === null) return;
+    const height = scroller.scrollHeight;
+    if (await talk.older().catch(() => false)) scroller.scrollTop += scroller.scrollHeight - height;
+  });
+  new ResizeObserver(() => stuck && (scroller.scrollTop = scroller.scrollHeight)).observe(byId("log"));
+}
+
+// -- light and dark, the drawer -----------------------------------------------------------------------------------------
+
+const THEMES = ["auto", "light", "dark"];
+
+/** @param {string} name */
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  byId("theme").replaceChildren(icon("theme"), { auto: "Auto", light: "Light", dark: "Dark" }[name] ?? "");
+  byId("theme").setAttribute("aria-label", `Theme: ${name}. Change it`);
+}
+
+function setUpTheme() {
+  const stored = localStorage.getItem("lango-theme") ?? "auto";
+  theme(THEMES.includes(stored) ? stored : "auto");
+  byId("theme").addEventListener("click", () => {
+    const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % THEMES.length];
+    localStorage.setItem("lango-theme", next);
+    theme(next);
+  });
+}
+
+const narrow = matchMedia("(max-width: 50rem)");
+
+/** @param {boolean} is */
+function drawer(is) {
+  const was = document.body.classList.contains("with-drawer");
+  document.body.classList.toggle("with-drawer", is);
+  byId("shade").hidden = !is;
+  byId("side").inert = narrow.matches && !is;
+  byId("side-open").setAttribute("aria-expanded", String(is));
+  if (is) byId("side-close").focus();
+  else if (was) byId("side-open").focus();
+}
+
+function setUpDrawer() {
+  byId("side-open").append(icon("menu"));
+  byId("side-close").append(icon("close"));
+  byId("panel-open").append(icon("panel"));
+  byId("panel-close").append(icon("close"));
+  byId("side-open").addEventListener("click", () => drawer(true));
+  byId("side-close").addEventListener("click", () => drawer(false));
+  byId("shade").addEventListener("click", () => drawer(false));
+  narrow.addEventListener("change", () => drawer(false));
+}
+
+// -- the keyboard -------------------------------------------------------------------------------------------------------
+
+function editLast() {
+  const said = talk.log.items.findLast((one) => one instanceof Said);
+  if (said instanceof Said) acts.edit(talk, said);
+}
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  if (isOpen() || event.isComposing) return;
+  const writing = event.target instanceof HTMLElement && event.target.matches("input, textarea");
+  if (event.key === "Escape") {
+    if (document.body.classList.contains("with-drawer")) drawer(false);
+    else void acts.stop();
+    return;
+  }
+  const plain = !writing && !event.ctrlKey && !event.metaKey && !event.altKey;
+  const alt = event.altKey && !event.ctrlKey && !event.metaKey;
+  const act = (alt && { KeyN: begin, KeyK: goSearch, KeyD: () => openPanel(!isPanelOpen()), KeyL: goList }[event.code])
+    || (plain && /** @type {Record<string, () => void>} */ ({ "/": goSearch, "?": help })[event.key]);
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
+function goSearch() {
+  if (narrow.matches) drawer(true);
+  byId("search").focus();
+}
+
+function goList() {
+  if (narrow.matches) drawer(true);
+  (byId("list").querySelector("a[aria-current], a") ?? byId("list")).focus();
+}
+
+function help() {
+  void showHelp(state.about);
+}
+
+// -- begin --------------------------------------------------------------------------------------------------------------
+
+function setUp() {
+  whenKeyIsNeeded(() => askKey(hasKey()));
+  setUpTheme();
+  setUpDrawer();
+  setUpScrolling();
+  setUpPanel();
+  setUpSessions(begin);
+  setUpComposer({ send: (text, files) => acts.send(talk, text, files), stop: () => void acts.stop(), editLast });
+  readCardsWith(() => [...talk.log.tools.values()]);
+  byId("help").prepend(icon("help"));
+  byId("help").addEventListener("click", help);
+  byId("log").addEventListener("click", async (/** @type {any} */ event) => {
+    const button = event.target.closest("[data-copy]");
+    if (button && (await copy(button.closest(".code").querySelector("pre").textContent))) blink(button);
+  });
+  addEventListener("keydown", pressed);
+  addEventListener("hashchange", route);
+  document.addEventListener("visibilitychange", () => document.hidden || void refresh());
+  byId("session-menu").hidden = byId("panel-open").hidden = true;
+  drawer(false);
+  route();
+  void refresh();
+  api("/page/about").then((about) => {
+    state.about = about;
+    byId("model").textContent = about.model;
+  }).catch(() => {});
+}
+
+setUp();

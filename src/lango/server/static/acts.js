@@ -1,0 +1,155 @@
+/** What a user does in a conversation: send, stop, try again, edit and send again, rewind, fork. */
+
+import { api, ApiError, explain, sessionPath } from "./api.js";
+import { confirm } from "./dialogs.js";
+import { el, icon, toast } from "./dom.js";
+import { state, tell } from "./state.js";
+import { Said } from "./transcript.js";
+
+/** @typedef {import("./conversation.js").Conversation} Conversation */
+/** A file that is sent or was sent. @typedef {{name: string, mime_type: string, bytes: number, open?: () => Promise<Blob>}} File_ */
+
+/**
+ * Send a message. A new conversation is stored first, and gets its place in the address.
+ * @param {Conversation} talk @param {string} text @param {File_[]} files @returns {Promise<boolean>} whether it was sent
+ */
+export async function send(talk, text, files) {
+  try {
+    const attachments = await Promise.all(files.map(encoded));
+    const id = state.session ?? (await made());
+    talk.log.session = id;
+    talk.log.log.querySelector(".welcome, .failed")?.remove();
+    talk.log.say({ text, files, at: new Date().toISOString() });
+    const body = attachments.length ? { text, attachments } : { text };
+    void talk.begin(id, { path: sessionPath(id, "/messages"), body, key: crypto.randomUUID?.() ?? String(Math.random()) });
+    return true;
+  } catch (error) {
+    toast(explain(error), "error");
+    return false;
+  }
+}
+
+async function made() {
+  const { id } = await api("/v1/sessions", { method: "POST", body: {} });
+  state.session = id;
+  history.pushState(null, "", `#/s/${encodeURIComponent(id)}`);
+  tell("session", id);
+  return id;
+}
+
+/** @param {File_} file */
+async function encoded(file) {
+  const blob = await file.open?.();
+  if (!blob) throw new Error(`${file.name} cannot be read`);
+  const data = await new Promise((done, fail) => {
+    const reader = new FileReader();
+    reader.onload = () => done(String(reader.result).replace(/^[^,]*,/, ""));
+    reader.onerror = () => fail(new Error(`${file.name} cannot be read`));
+    reader.readAsDataURL(blob);
+  });
+  return { name: file.name, mime_type: file.mime_type, data };
+}
+
+/** Stop the answer; what came so far stays. */
+export async function stop() {
+  if (!state.session || !state.running) return;
+  try {
+    await api(sessionPath(state.session, "/cancel"), { method: "POST" });
+  } catch (error) {
+    toast(explain(error), "error");
+  }
+}
+
+/** The newest message of the user is sent again in the place of its answer. @param {Conversation} talk */
+export async function retry(talk) {
+  const said = talk.log.items.findLast((one) => one instanceof Said);
+  if (!(said instanceof Said) || state.running) return;
+  const { text, files } = said;
+  try {
+    const id = state.session;
+    if (id !== null && said.seq !== null) {
+      await api(sessionPath(id, "/rewind"), { method: "POST", body: { before: said.seq } });
+      await talk.open(id);
+    } else {
+      said.element.remove(); // it never reached the server
+      talk.log.items.pop()?.element.remove();
+    }
+    await send(talk, text, files);
+  } catch (error) {
+    toast(explain(error), "error");
+  }
+}
+
+/** Take a message and all after it back. @param {Conversation} talk @param {Said} said @param {(text: string, files: File_[]) => void} draft */
+export async function rewind(talk, said, draft) {
+  const id = state.session;
+  if (id === null || said.seq === null || state.running) return;
+  const words = "This message and everything after it leave the conversation. Your message comes back into the box, so that you can change it.";
+  if (!(await confirm("Rewind to here?", words, "Rewind"))) return;
+  try {
+    await api(sessionPath(id, "/rewind"), { method: "POST", body: { before: said.seq } });
+    await talk.open(id);
+    draft(said.text, said.files);
+  } catch (error) {
+    toast(explain(error), "error");
+  }
+}
+
+/**
+ * Make a new conversation of what came up to a message, and open it.
+ * @param {string} id @param {number | null} at the last message that is kept; null: all of them
+ */
+export async function fork(id, at) {
+  try {
+    const made = await api(sessionPath(id, "/fork"), { method: "POST", body: { at } });
+    location.hash = `#/s/${encodeURIComponent(made.id)}`;
+    toast("A new conversation, with everything up to here. The old one stays as it is.");
+  } catch (error) {
+    toast(explain(error), "error");
+  }
+}
+
+/** Let the user change a message where it stands, and send it again in a fork. @param {Conversation} talk @param {Said} said */
+export function edit(talk, said) {
+  if (said.element.querySelector(".editing") || state.running) return;
+  const box = el("textarea", { rows: 3, "aria-label": "Change your message" });
+  box.value = said.text;
+  const leave = () => {
+    form.remove();
+    said.element.classList.remove("is-editing");
+    said.element.querySelector("button")?.focus();
+  };
+  const form = el("form", { class: "editing" }, box,
+    el("div", { class: "editing-end" },
+      el("span", { class: "note", text: "It goes on in a new conversation; this one stays as it is." }),
+      el("button", { type: "button", click: leave }, "Cancel"),
+      el("button", { type: "submit", class: "primary" }, icon("up"), "Send")));
+  form.addEventListener("submit", (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const text = box.value.trim();
+    if (text || said.files.length) resend(talk, said, text).catch((error) => toast(explain(error), "error"));
+  });
+  box.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      leave();
+    } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      form.requestSubmit();
+    }
+  });
+  said.element.classList.add("is-editing");
+  said.element.append(form);
+  box.focus();
+  box.setSelectionRange(box.value.length, box.value.length);
+}
+
+/** @param {Conversation} talk @param {Said} said @param {string} text */
+async function resend(talk, said, text) {
+  const id = state.session;
+  if (id === null || said.seq === null) throw new ApiError(0, "Unreachable", "This message has not reached the server yet.");
+  const made = await api(sessionPath(id, "/fork"), { method: "POST", body: { at: said.seq - 1 } });
+  history.pushState(null, "", `#/s/${encodeURIComponent(made.id)}`);
+  await talk.open(made.id);
+  await send(talk, text, said.files);
+}

@@ -1,0 +1,160 @@
+/**
+ * Markdown to elements. What a model, a tool or a user wrote is never trusted: raw HTML is shown as the text that it
+ * is, pictures from elsewhere become links, and what is left goes through DOMPurify with a short list.
+ */
+
+import DOMPurify from "./vendor/purify.js";
+import { Marked } from "./vendor/marked.js";
+import { el, icon } from "./dom.js";
+
+const ALLOWED = {
+  ALLOWED_TAGS: [
+    "p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li",
+    "a", "table", "thead", "tbody", "tr", "th", "td",
+  ],
+  ALLOWED_ATTR: ["href", "class", "align", "start"],
+  ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
+  ADD_URI_SAFE_ATTR: ["align", "start"],
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
+  RETURN_DOM_FRAGMENT: /** @type {true} */ (true),
+};
+
+const ESCAPES = /** @type {Record<string, string>} */ ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" });
+
+/** @param {string} words */
+function escape(words) {
+  return words.replace(/[&<>"']/g, (one) => ESCAPES[one]);
+}
+
+/** @param {string} href */
+function safe(href) {
+  return /^(?:https?:\/\/|mailto:)/i.test(href.trim());
+}
+
+const marked = new Marked({
+  gfm: true,
+  breaks: false,
+  renderer: {
+    html: ({ text }) => (/^<br\s*\/?>$/i.test(text.trim()) ? "<br>" : escape(text)),
+    image({ href, text }) {
+      const words = `${text || "picture"} (${href})`;
+      return safe(href) ? `<a href="${escape(href)}">${escape(words)}</a>` : escape(words);
+    },
+    link({ href, tokens }) {
+      const words = this.parser.parseInline(tokens);
+      return safe(href) ? `<a href="${escape(href)}">${words}</a>` : words;
+    },
+    checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
+  },
+});
+
+DOMPurify.addHook("afterSanitizeAttributes", (node) => {
+  if (node.tagName === "A") {
+    node.setAttribute("target", "_blank");
+    node.setAttribute("rel", "noopener noreferrer nofollow");
+  }
+  const named = node.getAttribute("class");
+  if (named !== null && !(node.tagName === "CODE" && /^language-[\w+#.-]{1,30}$/.test(named))) node.removeAttribute("class");
+});
+
+/** @param {import("./vendor/marked.js").Token[]} tokens @returns {DocumentFragment} */
+function made(tokens) {
+  const fragment = DOMPurify.sanitize(marked.parser(tokens), ALLOWED);
+  for (const pre of fragment.querySelectorAll("pre")) dress(pre);
+  for (const table of fragment.querySelectorAll("table")) {
+    const frame = el("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" });
+    table.replaceWith(frame);
+    frame.append(table);
+  }
+  return fragment;
+}
+
+/** Put a code block into a frame with its language and a button that copies it. @param {HTMLPreElement} pre */
+function dress(pre) {
+  const language = pre.querySelector("code")?.className.replace("language-", "") ?? "";
+  pre.setAttribute("tabindex", "0");
+  const button = el("button", { type: "button", class: "icon small", "data-copy": "code", "aria-label": "Copy the code", title: "Copy the code" }, icon("copy"));
+  const frame = el("div", { class: "code" }, el("div", { class: "code-top" }, el("span", { text: language || "text" }), button));
+  pre.replaceWith(frame);
+  frame.append(pre);
+}
+
+/** Render a whole text. @param {string} text @returns {DocumentFragment} */
+export function render(text) {
+  return made(marked.lexer(text.replace(/\r\n?/g, "\n")));
+}
+
+/**
+ * Make the children of one element those of another, touching only what is different: no flicker, and what is
+ * selected or scrolled stays so.
+ * @param {Node} to @param {Node} from
+ */
+export function morph(to, from) {
+  const wanted = [...from.childNodes];
+  wanted.forEach((next, at) => {
+    const now = to.childNodes[at];
+    if (!now) to.appendChild(next);
+    else if (now.isEqualNode(next)) return;
+    else if (now.nodeType === Node.TEXT_NODE && next.nodeType === Node.TEXT_NODE) now.nodeValue = next.nodeValue;
+    else if (now instanceof Element && next instanceof Element && sameShell(now, next)) morph(now, next);
+    else to.replaceChild(next, now);
+  });
+  while (to.childNodes.length > wanted.length) to.lastChild?.remove();
+}
+
+/** @param {Element} one @param {Element} other */
+function sameShell(one, other) {
+  return one.cloneNode(false).isEqualNode(other.cloneNode(false));
+}
+
+/** An answer that grows. Blocks that are complete are drawn once; only the last ones are drawn again. */
+export class Growing {
+  #settled = 0;
+  #frame = 0;
+  #head = el("div", { class: "md" });
+  #tail = el("div", { class: "md" });
+
+  /** @param {HTMLElement} host @param {(block: string) => void} [spoken] is told each block that is complete, as plain text */
+  constructor(host, spoken = () => {}) {
+    this.host = host;
+    this.text = "";
+    this.spoken = spoken;
+    host.append(this.#head, this.#tail);
+  }
+
+  /** @param {string} more */
+  add(more) {
+    this.text += more;
+    // not requestAnimationFrame: a tab in the background would show nothing until it is looked at
+    this.#frame ||= setTimeout(() => this.#draw(), 40);
+  }
+
+  #draw() {
+    this.#frame = 0;
+    const rest = this.text.slice(this.#settled).replace(/\r\n?/g, "\n");
+    const tokens = marked.lexer(rest);
+    const open = tokens.findLastIndex((one) => one.type !== "space"); // the last block may still grow
+    const cut = Math.max(0, open - 1);
+    const whole = tokens.slice(0, cut);
+    const length = whole.reduce((sum, one) => sum + one.raw.length, 0);
+    if (length && !rest.includes("\r") && rest.length === this.text.length - this.#settled) {
+      const fragment = made(Object.assign(whole, { links: tokens.links }));
+      this.spoken(fragment.textContent?.trim() ?? "");
+      this.#head.append(fragment);
+      this.#settled += length;
+      morph(this.#tail, made(Object.assign(tokens.slice(cut), { links: tokens.links })));
+    } else {
+      morph(this.#tail, made(tokens));
+    }
+  }
+
+  /** Draw the whole once more, when nothing comes any more: what refers to a later line finds it now. */
+  end() {
+    clearTimeout(this.#frame);
+    const said = this.text.slice(this.#settled).trim();
+    if (said) this.spoken(render(said).textContent?.trim() ?? "");
+    this.#tail.remove();
+    morph(this.#head, render(this.text));
+  }
+}

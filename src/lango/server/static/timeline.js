@@ -1,0 +1,40 @@
+/** The calls of tools of this conversation, in their order; each leads to its place. */
+
+import { el, lasted } from "./dom.js";
+
+const WORDS = /** @type {Record<string, string>} */ ({
+  running: "running", done: "done", failed: "failed", asked: "waits for you", refused: "refused", lapsed: "not run",
+});
+
+/** @type {() => import("./tools.js").ToolCard[]} */
+let cards = () => [];
+
+/** @param {() => import("./tools.js").ToolCard[]} read */
+export function readCardsWith(read) {
+  cards = read;
+}
+
+/** @param {HTMLElement} host */
+export function show(host) {
+  const found = cards();
+  if (!found.length) {
+    host.replaceChildren(el("p", { class: "note", text: "No tool was called in this conversation. Calls are listed here as they happen." }));
+    return;
+  }
+  const longest = Math.max(...found.map((one) => one.duration_s ?? 0), 0.001);
+  host.replaceChildren(el("ol", { class: "timeline" }, ...found.map((card) => {
+    const bar = el("span", { class: "bar", "aria-hidden": "true" });
+    bar.style.width = `${Math.max(2, (100 * (card.duration_s ?? 0)) / longest)}%`;
+    const line = [WORDS[card.status], lasted(card.duration_s), card.approvedBy && `approved by ${card.approvedBy}`];
+    return el("li", { "data-status": card.status }, el("button", { type: "button", click: () => goTo(card) },
+      el("span", { class: "tool-name", text: card.name }),
+      el("span", { class: "timeline-facts", text: line.filter(Boolean).join(" · ") }), bar));
+  })));
+}
+
+/** @param {import("./tools.js").ToolCard} card */
+function goTo(card) {
+  card.box.open = true;
+  card.element.scrollIntoView({ block: "center" });
+  card.box.querySelector("summary")?.focus();
+}
