@@ -10,14 +10,13 @@ from tests.browser.site import serving_script
 from tests.browser.watch import Watch, check_accessibility
 
 
-async def test_the_page_loads_and_talks_without_a_complaint(page: Page, watch: Watch, tmp_path: Path) -> None:
-    watch.expect("404.*(favicon|messages)")
+async def test_the_page_loads_and_talks_without_a_complaint(page: Page, tmp_path: Path) -> None:
     async with serving_script(tmp_path, ["Good morning to you."]) as site:
         await page.goto(site.url)
         await expect(page).to_have_title("Lango")
         await page.get_by_role("textbox", name="Message").fill("good morning")
         await page.keyboard.press("Enter")
-        await expect(page.get_by_text("Good morning to you.")).to_be_visible()
+        await expect(page.get_by_role("article", name="Answer").get_by_text("Good morning to you.")).to_be_visible()
         assert site.provider.requests[0].messages[-1].content == "good morning"
 
 
