@@ -20,6 +20,7 @@ import httpx
 from benchmarks.table import bar, quick, say, table
 
 STREAMS = 200
+COUNTS = (1, 50, STREAMS)
 CHUNKS, CHUNK_S, RAMP_S = 200, 0.05, 4.0
 TURNS = 10_000
 BIN = Path(sys.executable).parent
@@ -164,7 +165,7 @@ def streams(url: str, pid: int) -> None:
     """Measure the time between two chunks at many clients at once."""
     rows: list[list[object]] = []
     worst = errors = 0.0
-    for count in (1, 50, STREAMS):
+    for count in COUNTS:
         cpu = cpu_s(pid)
         seen = asyncio.run(many_streams(url, count))
         spent = cpu_s(pid) - cpu

@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 
 from lango.config import AgentSettings
 from lango.errors import LangoError, SessionExists, TurnFailed
-from lango.events import TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent
+from lango.events import TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent
+from lango.news import News
 from lango.store import Ahead, SessionId, SessionRecord, Store, Turn
 
 POLL_S = 0.5
 _IDS_PER_TURN = 1_000_000
 _TOOL_GRACE_S = 10.0
+_SELDOM_S = 1.0  # pieces of text come often: their timer is set anew this seldom
 
 T = TypeVar("T")
 
@@ -39,8 +41,11 @@ class RunningTurn:
     """How many must leave before the turn is stopped."""
     kept: bool = False
     """Somebody submitted it to run on, whoever reads."""
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    news: News = field(default_factory=News)
+    urgent: News = field(default_factory=News)
+    """News that are more than a piece of text."""
     _count: int = 0
+    _last_urgent: int = 0
 
     def next_id(self) -> int:
         """Return an id larger than every one before it in this session."""
@@ -50,12 +55,20 @@ class RunningTurn:
     def tell(self, event: TurnEvent) -> None:
         """Add an event for every reader."""
         self.events.append(event)
-        self._wake()
+        if not isinstance(event, TextDelta | ThoughtDelta):
+            self._last_urgent = len(self.events)
+            self.urgent.tell()
+        self.news.tell()
+
+    def is_urgent(self, read: int) -> bool:
+        """Whether more than pieces of text were told after the first `read` events."""
+        return self.finished or self._last_urgent > read
 
     def finish(self) -> None:
         """Say that nothing comes any more."""
         self.finished = True
-        self._wake()
+        self.urgent.tell()
+        self.news.tell()
 
     def fail(self, error: Exception) -> None:
         """Tell the error that the turn ends with."""
@@ -69,15 +82,10 @@ class RunningTurn:
             if self.task is not None and self.begun:
                 self.task.cancel()
 
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
     async def follow(self, after_id: int = 0) -> AsyncGenerator[TurnEvent, None]:
         """Read what was told after an id, and what is told from now on, to the end."""
         read = 0
         while True:
-            changed = self._changed
             while read < len(self.events):
                 event = self.events[read]
                 read += 1
@@ -85,12 +93,12 @@ class RunningTurn:
                     yield event
             if self.finished:
                 return
-            await changed.wait()
+            await self.news.wait()
 
     async def wait(self) -> None:
         """Wait for the end."""
         while not self.finished:
-            await self._changed.wait()
+            await self.news.wait()
 
 
 class Patience:
@@ -102,9 +110,15 @@ class Patience:
         self._agent = agent
         self._limits_s = limits_s
         self._busy: set[str] = set()
+        self._renewed_at = 0.0
+        self._seldom_s = min(_SELDOM_S, agent.idle_timeout_s / 10)
 
     def renew(self, event: TurnEvent) -> None:
         """Something was told: wait for the next thing from now on."""
+        now = asyncio.get_running_loop().time()
+        if isinstance(event, TextDelta | ThoughtDelta) and now - self._renewed_at < self._seldom_s:
+            return
+        self._renewed_at = now
         match event:
             case ToolStart():
                 self._busy.add(event.call_id)
@@ -115,7 +129,6 @@ class Patience:
         limits = [self._limits_s.get(call_id, self._agent.tool_timeout_s) for call_id in self._busy]
         longest = max([limit_s + _TOOL_GRACE_S for limit_s in limits if limit_s is not None], default=0.0)
         if not self._idle.expired():
-            now = asyncio.get_running_loop().time()
             self._idle.reschedule(None if None in limits else now + (longest or self._agent.idle_timeout_s))
 
 

@@ -19,7 +19,6 @@ from lango.errors import (
     TurnTimeout,
 )
 from lango.events import Accepted, TextDelta, TurnDone, TurnEvent, Usage
-from lango.history import warm_up
 from lango.liveness import Owner, Watch
 from lango.prices import cost_usd
 from lango.running import POLL_S, Patience, RunningTurn, as_error, give_up, made_session, replay, uninterrupted
@@ -95,6 +94,10 @@ class Runtime:
         turn = await self._answer(session_id, call_id, approved, user_id)
         turn.kept = True
         return turn
+
+    async def prepare(self) -> None:
+        """Do now what the first turn would have to wait for."""
+        await self._engine.prepare()
 
     async def cancel(self, session_id: str, *, user_id: str = "user") -> bool:
         """Stop the session's running turn, wherever it runs; what is stored stays. False: none runs."""
@@ -327,7 +330,7 @@ class Runtime:
         if error is not None:
             running.fail(error)
         else:
-            running.answer = "".join([*run.told.answer, *run.told.streamed.values()])
+            running.answer = run.told.text
             status = "waiting_for_approval" if run.told.waiting else "done"
             running.tell(TurnDone(running.next_id(), running.turn.turn, status, usage, run.told.finish_reason))
 
@@ -391,7 +394,6 @@ async def open_runtime(
         some = tools or settings.tools.enabled or settings.mcp
         built_in = builtin_tools(settings.tools, read_result=read_clipped if some else None)
         engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
-        await asyncio.to_thread(warm_up)
         await engine.load()
         runtime = Runtime(settings, store, engine)
         try:

@@ -19,11 +19,13 @@ from lango.adk.plugin import RuntimePlugin, TurnState, current_turn
 from lango.adk.sessions import SqlSessionService, stored_message, writing_epoch
 from lango.adk.transfers import correction, missing_agent
 from lango.adk.turn import CONFIRMATION, NextId, Told, run_adk
+from lango.adk.voice import Say, plain_speakers
 from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, EmptyAnswer, LangoError
 from lango.events import TurnEvent
 from lango.history import DEFAULT_BUDGET_TOKENS
 from lango.providers import Provider
+from lango.providers.protocol import ThoughtDelta
 from lango.store import Entry, SessionId, Store, Turn
 from lango.tools import Tool
 
@@ -86,6 +88,8 @@ class AdkEngine:
             root_agent_name=self._root.name,
         )
         self._runner = Runner(app=self._app, session_service=self._service)
+        self._imported: asyncio.Future[None] | None = None
+        self._plain = plain_speakers(tree(self._root)) if len(self._app.plugins) == 1 else frozenset[str]()
 
     @property
     def app_name(self) -> str:
@@ -99,8 +103,13 @@ class AdkEngine:
 
     async def load(self) -> None:
         """Load what takes long to load before anybody waits for it."""
-        await asyncio.to_thread(import_adk)
         await self._models.load()
+
+    async def prepare(self) -> None:
+        """Import what ADK needs for its first run, once: done by the first turn, unless somebody has time before."""
+        if self._imported is None:
+            self._imported = asyncio.ensure_future(asyncio.to_thread(import_adk))
+        await asyncio.shield(self._imported)
 
     async def close(self) -> None:
         """Close toolsets, plugins and connections."""
@@ -166,15 +175,25 @@ class AdkEngine:
             asked=told.asked,
             more_approvals=asked.more_approvals,
         )
+        state.say = lambda agent, branch: self._voice(agent, branch, told, state)
         current_turn.set(state)
         writing_epoch.set(turn.epoch)
         stored_message.set(asked.event)
         return TurnRun(told, state)
 
+    def _voice(self, agent: str, branch: str, told: Told, state: TurnState) -> Say | None:
+        """Return what tells the text of an agent past ADK; None where somebody of ADK's may still change it."""
+        who = agent, branch
+        if agent not in self._plain:
+            return None
+        return lambda delta: state.tell(told.say(who, delta.text, thought=isinstance(delta, ThoughtDelta)))
+
     async def run(self, name: SessionId, asked: Asked, run: TurnRun) -> AsyncGenerator[TurnEvent, None]:
         """Run a turn. A transfer to an agent that does not exist is corrected once."""
         if asked.approves and asked.approves not in await self._waiting(name, asked.event.id):
             raise ApprovalExpired(f"the conversation went on before call {asked.approves!r} was approved")
+        await self.prepare()
+        run.state.session_id = name.id
         message = asked.event.content or types.Content()
         invocation_id = None if asked.approves else asked.event.invocation_id
         first: AgentNotFound | None = None
@@ -227,7 +246,7 @@ def _check_answer(run: TurnRun) -> None:
     told = run.told
     if told.error is not None:
         raise EmptyAnswer(f"the model gave no answer: {': '.join(part for part in told.error if part)}")
-    if not (told.waiting or told.ended_by_tool or told.text_since_tool.strip()):
+    if not (told.waiting or told.ended_by_tool or told.said_since_tool):
         why = f" (finish reason: {told.finish_reason})" if told.finish_reason else ""
         raise EmptyAnswer(f"the model gave an empty answer{why}")
 

@@ -4,8 +4,9 @@ One loop for streaming and not: deltas are assembled, shown as partial responses
 response. Whatever the history, the request that goes out is valid and fits the budget.
 """
 
+import asyncio
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Literal, cast
@@ -17,6 +18,7 @@ from google.genai import types
 from pydantic import PrivateAttr, TypeAdapter
 
 from lango.adk.content import contents_to_messages, reply_to_content, usage_to_metadata
+from lango.adk.voice import Say, speaker_of
 from lango.errors import ProviderProtocolError
 from lango.history import (
     DEFAULT_BUDGET_TOKENS,
@@ -102,15 +104,19 @@ class ProviderLlm(BaseLlm):
         messages = contents_to_messages(llm_request.contents)
         request = self._request(llm_request, messages)
         taken = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
+        say = speaker_of(llm_request) if stream else None
         said: Reply | None = None
         problem = ""
         for _ in range(MAX_REASKS + 1):
             assembler = Assembler(self._provider.name)
-            async with _closing(self._provider.stream(request)) as deltas:
-                async for delta in deltas:
-                    assembler.add(delta)
-                    if stream and (partial := _partial(delta)):
-                        yield partial
+            if say is not None:
+                await _in_task(self._listen(request, assembler, say))
+            else:
+                async with _closing(self._provider.stream(request)) as deltas:
+                    async for delta in deltas:
+                        assembler.add(delta)
+                        if stream and (partial := _partial(delta)):
+                            yield partial
             reply = _with_live_ids(assembler.reply(), taken)
             self._learn(request, reply)
             said = reply if said is None else _joined(said, reply)
@@ -123,6 +129,13 @@ class ProviderLlm(BaseLlm):
             f"{request.model} made malformed calls {MAX_REASKS + 1} times in a row, at last: {problem}",
             provider=self._provider.name,
         )
+
+    async def _listen(self, request: Request, assembler: Assembler, say: Say) -> None:
+        async with _closing(self._provider.stream(request)) as deltas:
+            async for delta in deltas:
+                assembler.add(delta)
+                if isinstance(delta, TextDelta | ThoughtDelta) and delta.text:
+                    say(delta)
 
     # The request.
 
@@ -182,6 +195,17 @@ async def _closing(deltas: AsyncIterator[Delta]) -> AsyncGenerator[AsyncIterator
         close = getattr(deltas, "aclose", None)
         if close is not None:
             await close()
+
+
+async def _in_task(work: Coroutine[Any, Any, None]) -> None:
+    """Await work in a task of its own: a piece of text then wakes that task, and not the forty frames of ADK above."""
+    task = asyncio.create_task(work)
+    try:
+        await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
 
 
 def _system_text(instruction: Any) -> str:

@@ -24,6 +24,7 @@ from typing_extensions import override
 
 from lango.adk.tools import AdkTool
 from lango.adk.transfers import TRANSFER_TOOL, correction
+from lango.adk.voice import Say, speak
 from lango.errors import InvalidArguments, LangoError, NotJson, TurnLimit
 from lango.events import ToolStart, TurnEvent
 from lango.store import Store, Turn
@@ -75,6 +76,9 @@ class TurnState:
     limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])
     """How long a call may take; None: an agent that is a tool takes as long as the turn may."""
     calls: Counter[str] = field(default_factory=Counter[str])
+    session_id: str = ""
+    say: Callable[[str, str], Say | None] = field(default=lambda agent, branch: None)
+    """Who tells the text of an agent in a branch; None: ADK does."""
 
 
 current_turn: ContextVar[TurnState | None] = ContextVar("lango_turn", default=None)
@@ -94,6 +98,9 @@ class RuntimePlugin(BasePlugin):
         state = current_turn.get()
         if state is None:
             return None
+        # an agent that is a tool has a session of its own, and what it says is only a result
+        inside = callback_context.session.id != state.session_id
+        speak(llm_request, None if inside else state.say(callback_context.agent_name, callback_context.branch or ""))
         state.model_calls += 1
         limit = state.max_model_calls
         if state.model_calls > limit:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from google.adk.agents.run_config import RunConfig
@@ -20,6 +21,8 @@ _TOOL_THREADS = 32
 _ASKS_USER = "adk_request_"  # ADK's own questions to the user are calls, too
 
 NextId = Callable[[], int]
+Speaker = tuple[str, str]
+"""An agent, and the branch it speaks in."""
 
 
 @dataclass(slots=True)
@@ -27,7 +30,7 @@ class Told:
     """What a run has said so far."""
 
     next_id: NextId
-    text_since_tool: str = ""
+    said_since_tool: bool = False
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
@@ -37,13 +40,28 @@ class Told:
     error: tuple[str, str] | None = None
     answer: list[str] = field(default_factory=list[str])
     """The texts of all answers, whole, in the order of their ends."""
-    streamed: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """What is being told piece by piece, by author and branch: the final event repeats it."""
+    streamed: dict[Speaker, list[str]] = field(default_factory=dict[Speaker, list[str]])
+    """What is being told piece by piece: the final event repeats it."""
     asked: set[str] = field(default_factory=set[str])
     """Ids of the calls that were made."""
     ended_by_tool: bool = False
     """A tool's own result is the end: nothing more is to be said."""
     invocations: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        """All that was said."""
+        return "".join(chain(self.answer, *self.streamed.values()))
+
+    def say(self, who: Speaker, text: str, *, thought: bool = False) -> TextDelta | ThoughtDelta:
+        """Make the event that tells a piece of text, and remember it: the final event says it once more."""
+        said = self.streamed.setdefault(who, [])
+        if thought:
+            return ThoughtDelta(self.next_id(), text, who[0])
+        said.append(text)
+        self.said_since_tool = self.said_since_tool or not text.isspace()
+        self.error = None  # an earlier one was overcome
+        return TextDelta(self.next_id(), text, who[0])
 
 
 async def run_adk(
@@ -72,11 +90,11 @@ def _tell(event: Event, told: Told) -> Iterator[TurnEvent]:
     _count(event, told)
     if event.invocation_id and event.invocation_id not in told.invocations:
         told.invocations.append(event.invocation_id)
-    if event.error_code and not event.partial:
-        told.error = (str(event.error_code), event.error_message or "")
     yield from _tell_text(event, told)
     if event.partial:
         return
+    if event.error_code:
+        told.error = (str(event.error_code), event.error_message or "")
     for call in event.get_function_calls():
         yield from _tell_call(call, told)
     for result in event.get_function_responses():
@@ -88,26 +106,13 @@ def _tell_text(event: Event, told: Told) -> Iterator[TurnEvent]:
     if event.author == "user":
         return
     who = (event.author, event.branch or "")  # parallel agents speak at the same time
-    was_streamed = who in told.streamed and not event.partial
-    whole = ""
+    streamed = who in told.streamed and not event.partial
+    only_thoughts = streamed and not told.streamed[who]
     for part in (event.content and event.content.parts) or []:
-        if not part.text:
-            continue
-        if event.partial:
-            told.streamed.setdefault(who, "")
-        if part.thought:
-            if not was_streamed:
-                yield ThoughtDelta(told.next_id(), part.text, event.author)
-            continue
-        whole += part.text
-        if not was_streamed:
-            told.text_since_tool += part.text
-            told.error = told.error if event.error_code else None  # an earlier one was overcome
-            yield TextDelta(told.next_id(), part.text, event.author)
-    if event.partial and who in told.streamed:
-        told.streamed[who] += whole
-    elif not event.partial:
-        told.answer.append(told.streamed.pop(who, "") or whole)
+        if part.text and (not streamed or (only_thoughts and not part.thought)):
+            yield told.say(who, part.text, thought=bool(part.thought))
+    if not event.partial:
+        told.answer.append("".join(told.streamed.pop(who, [])))
 
 
 def _tell_call(call: types.FunctionCall, told: Told) -> Iterator[TurnEvent]:
@@ -128,7 +133,7 @@ def _tell_result(event: Event, result: types.FunctionResponse, told: Told) -> It
     if name == TRANSFER_TOOL or name.startswith(_ASKS_USER) or id_ in event.actions.requested_tool_confirmations:
         return
     ok = not response.get("error")
-    told.text_since_tool = ""
+    told.said_since_tool = False
     told.ended_by_tool = ok and bool(event.actions.skip_summarization)
     yield ToolEnd(told.next_id(), id_, name, ok, response)
     if not ok:

@@ -16,6 +16,7 @@ Port = Annotated[
 
 def serve(host: Host = None, port: Port = None, config: Config = None, store: StoreUrl = None) -> None:
     """Serve the agent over HTTP until Ctrl-C. Without keys, to this machine only."""
+    gc.disable()  # nothing of what is imported now is ever garbage; the server turns it on again
     chosen = settings(config)
     update: dict[str, Any] = {}
     given = {name: value for name, value in {"host": host, "port": port}.items() if value is not None}
@@ -27,7 +28,6 @@ def serve(host: Host = None, port: Port = None, config: Config = None, store: St
     from lango.server.opening import opened
 
     place = asyncio.run(opened(chosen))
-    gc.disable()  # nothing of what is imported now is ever garbage; the server turns it on again
     from lango.server.logs import configure
     from lango.server.serve import serve as run
 

@@ -4,13 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import cast
 
 from lango.errors import StoreError
 from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent, to_json
+from lango.news import News
 from lango.running import RunningTurn
 from lango.store import Store
 from lango.store.jsontext import dumps
@@ -37,56 +37,41 @@ class Recorder:
         self.began_at = time.monotonic()
         self.first_text_at: float | None = None
         self._store = store
-        self._pending: list[TurnEvent] = []
-        self._over = False
-        self._arrived = asyncio.Event()
-        self._urgent = asyncio.Event()
-        self._changed = asyncio.Event()
+        self._news = News()
 
     async def run(self) -> None:
         """Record the turn; return when its end is stored."""
-        reading = asyncio.create_task(self._read())
         try:
             await self._write()
         finally:
-            reading.cancel()
-            await asyncio.wait([reading])
             self.closed = True
-            self._wake()
-
-    async def _read(self) -> None:
-        try:
-            async for event in self.running.follow():
-                self._pending.append(event)
-                self._arrived.set()
-                if not isinstance(event, TextDelta | ThoughtDelta):
-                    self._urgent.set()
-                elif self.first_text_at is None and isinstance(event, TextDelta):
-                    self.first_text_at = time.monotonic()
-        finally:
-            self._over = True
-            self._arrived.set()
-            self._urgent.set()
+            self._news.tell()
 
     async def _write(self) -> None:
-        said_at = float("-inf")  # the first text goes out at once
+        running, loop = self.running, asyncio.get_running_loop()
+        read, said_at = 0, 0.0  # the first text goes out at once
         while True:
-            await self._arrived.wait()
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(said_at + GROUP_S):
-                    await self._urgent.wait()
-            self._arrived.clear()
-            self._urgent.clear()
-            batch, self._pending = self._pending, []
-            told = [_told(self.running.turn.turn, event) for event in grouped(batch)]
+            while read == len(running.events) and not running.finished:
+                await running.news.wait()
+            while (pause_s := _due(said_at) - loop.time()) > 0 and not running.is_urgent(read):
+                await running.urgent.wait(pause_s)
+            over = running.finished
+            batch = running.events[read:]
+            read += len(batch)
+            self._note_first_text(batch)
+            told = [_told(running.turn.turn, event) for event in grouped(batch)]
             if not await self._keep(told):
                 return
             self.told += told
-            self._wake()
-            if (told and told[-1].final) or (self._over and not self._pending):
+            self._news.tell()
+            if over or (told and told[-1].final):
                 return
-            if told and isinstance(batch[-1], TextDelta | ThoughtDelta):
-                said_at = asyncio.get_running_loop().time()
+            if isinstance(batch[-1], TextDelta | ThoughtDelta):
+                said_at = loop.time()
+
+    def _note_first_text(self, batch: list[TurnEvent]) -> None:
+        if self.first_text_at is None and any(isinstance(event, TextDelta) for event in batch):
+            self.first_text_at = time.monotonic()
 
     async def _keep(self, told: list[ToldEvent]) -> bool:
         """Store events, however long the store is away; False: there is no use."""
@@ -102,15 +87,10 @@ class Recorder:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, 2.0)
 
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
     async def follow(self, after_id: int, beat_s: float) -> AsyncGenerator[ToldEvent | None, None]:
         """Read what was told after an id and what is told from now on; None whenever nothing came for `beat_s`."""
         read = 0
         while True:
-            changed = self._changed
             while read < len(self.told):
                 told = self.told[read]
                 read += 1
@@ -118,11 +98,13 @@ class Recorder:
                     yield told
             if self.closed:
                 return
-            try:
-                async with asyncio.timeout(beat_s):
-                    await changed.wait()
-            except TimeoutError:
+            if not await self._news.wait(beat_s):
                 yield None
+
+
+def _due(said_at: float) -> float:
+    """When the next text goes out after one: at the same moments for all turns, so that one commit serves many."""
+    return (said_at // GROUP_S + 1) * GROUP_S
 
 
 def grouped(events: Iterable[TurnEvent]) -> list[TurnEvent]:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import socket
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -14,10 +15,12 @@ from lango.server.app import create_app
 from lango.server.served import Served
 
 _TIDY_S = 15.0
+_SWITCH_S = 0.001  # a thread that imports or reads must not keep every stream waiting for 5 ms at a time
 
 
 async def serve(settings: Settings, place: socket.socket, ready: Callable[[str], None]) -> None:
     """Serve at a place until a signal comes. Everything that can be wrong is known before anything is served."""
+    sys.setswitchinterval(_SWITCH_S)
     try:
         async with open_runtime(settings) as runtime:
             app = create_app(settings, runtime)
@@ -42,9 +45,11 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._served = served
         self._ready = ready
+        self._preparing: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._preparing = asyncio.create_task(self._served.runtime.prepare())
         gc.freeze()  # what is there now stays: no collection goes through it again, in the middle of a stream
         gc.enable()
         self._ready()
@@ -54,6 +59,8 @@ class _Server(uvicorn.Server):
         draining = asyncio.create_task(self._served.turns.drain(self._served.settings.server.shutdown_s))
         await super().shutdown(sockets)
         await draining
+        if self._preparing is not None:
+            await self._preparing
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

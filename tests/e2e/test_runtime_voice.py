@@ -1,0 +1,113 @@
+"""Text goes past ADK where nobody could change it on the way, and through ADK where somebody could."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.apps import App
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins import BasePlugin
+from google.genai import types
+
+from lango import open_runtime
+from lango.errors import LangoError, ProviderUnavailable
+from lango.events import TextDelta, ThoughtDelta
+from lango.providers.protocol import Finish
+from lango.providers.protocol import TextDelta as TextPiece
+from lango.providers.protocol import ThoughtDelta as ThoughtPiece
+from lango.testing import ScriptedProvider
+from tests.agents.parts import collect, last_error, messages, settings_for, text_of
+
+SECRET = "the code is 1234"
+
+
+def hide(callback_context: CallbackContext, llm_response: LlmResponse) -> LlmResponse | None:
+    """What somebody's own callback does to every answer, piece by piece."""
+    del callback_context
+    for part in (llm_response.content and llm_response.content.parts) or []:
+        if part.text:
+            part.text = "".join("*" if letter.isdigit() else letter for letter in part.text)
+    return llm_response
+
+
+class Hides(BasePlugin):
+    def __init__(self) -> None:
+        super().__init__(name="hides")
+
+    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> Any:
+        return hide(callback_context, llm_response)
+
+
+def with_callback() -> Any:
+    return LlmAgent(name="mine", model="openai/x", after_model_callback=hide)
+
+
+def with_plugin() -> Any:
+    return App(name="mine", root_agent=LlmAgent(name="mine", model="openai/x"), plugins=[Hides()])
+
+
+def plain() -> Any:
+    return LlmAgent(name="mine", model="openai/x")
+
+
+@pytest.mark.parametrize("make", [with_callback, with_plugin])
+async def test_text_that_somebody_changes_is_told_as_changed(sqlite_url: str, make: Callable[[], Any]) -> None:
+    provider = ScriptedProvider([SECRET])
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=make()) as runtime:
+        events = await collect(runtime.stream("s", "hi"))
+        assert text_of(events) == "the code is ****"
+        assert [one.content for one in await messages(runtime)] == ["hi", "the code is ****"]
+
+
+async def test_text_that_nobody_changes_is_told_in_its_pieces_and_stored_once(sqlite_url: str) -> None:
+    pieces = [ThoughtPiece("let me "), ThoughtPiece("see"), TextPiece("one "), TextPiece("two"), Finish("stop")]
+    async with open_runtime(
+        settings_for(sqlite_url), provider=ScriptedProvider([pieces]), root_agent=plain()
+    ) as runtime:
+        events = await collect(runtime.stream("s", "hi"))
+        assert [event.text for event in events if isinstance(event, TextDelta)] == ["one ", "two"]
+        assert [event.text for event in events if isinstance(event, ThoughtDelta)] == ["let me ", "see"]
+        assert [event.id for event in events] == sorted({event.id for event in events})
+        assert [one.content for one in await messages(runtime)] == ["hi", "one two"]
+
+
+async def test_a_model_that_breaks_off_leaves_its_pieces_told_and_nothing_stored_as_final(sqlite_url: str) -> None:
+    async def broken(_: Any) -> Any:
+        return [TextPiece("half an ans")]
+
+    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([broken, "whole"])) as runtime:
+        events = await collect(runtime.stream("s", "hi"))
+        assert text_of(events) == "half an ans"
+        assert last_error(events).error == "ProviderProtocolError"
+        assert not any("half" in one.content for one in await messages(runtime))
+        assert await runtime.run("s", "again") == "whole"
+
+
+async def test_an_error_before_the_first_piece_is_the_turns_error(sqlite_url: str) -> None:
+    provider = ScriptedProvider([ProviderUnavailable("down", provider="scripted")])
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
+        with pytest.raises(LangoError, match="down"):
+            await runtime.run("s", "hi")
+
+
+async def test_only_thoughts_are_streamed_and_the_text_comes_whole(sqlite_url: str) -> None:
+    """A model of ADK's own may stream its thoughts alone: its text is then told from the final event."""
+    from google.adk.models import BaseLlm
+
+    class Thinker(BaseLlm):
+        async def generate_content_async(
+            self, llm_request: Any, stream: bool = False
+        ) -> AsyncGenerator[LlmResponse, None]:
+            del llm_request, stream
+            thought = types.Part(text="hm", thought=True)
+            yield LlmResponse(content=types.Content(role="model", parts=[thought]), partial=True)
+            parts = [thought, types.Part(text="a"), types.Part(text="b")]
+            yield LlmResponse(content=types.Content(role="model", parts=parts))
+
+    agent = LlmAgent(name="mine", model=Thinker(model="thinker"))
+    async with open_runtime(settings_for(sqlite_url), root_agent=agent) as runtime:
+        events = await collect(runtime.stream("s", "hi"))
+        assert [event.text for event in events if isinstance(event, TextDelta)] == ["a", "b"]
+        assert [event.text for event in events if isinstance(event, ThoughtDelta)] == ["hm"]
