@@ -12,6 +12,7 @@ LangoError
 │   ├── SchemaError            no database of ours, or one that a newer version made
 │   ├── SessionNotFound
 │   ├── SessionExists
+│   ├── MessageNotFound        no such message in the session, or one that was taken back
 │   ├── Unstorable             a value that neither database can keep
 │   └── Conflict
 │       ├── StaleSession       somebody else wrote to the session first
@@ -92,6 +93,10 @@ class SessionNotFound(StoreError):
 
 class SessionExists(StoreError):
     """A session of that id is already there."""
+
+
+class MessageNotFound(StoreError):
+    """There is no such message in the session, or it was taken back."""
 
 
 class Unstorable(StoreError):

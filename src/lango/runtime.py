@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from lango.adk.agent import read_clipped
 from lango.adk.engine import AdkEngine, Asked, TurnRun
 from lango.config import Settings
+from lango.conversations import Sessions
 from lango.errors import (
     ApprovalExpired,
     FencedWrite,
@@ -47,11 +48,17 @@ class Runtime:
         self._watch = Watch()
         self._running: dict[int, list[RunningTurn]] = {}
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
+        self._sessions = Sessions(store, engine.app_name)
 
     @property
     def store(self) -> Store:
         """The store below."""
         return self._store
+
+    @property
+    def sessions(self) -> Sessions:
+        """The conversations of this agent: list, read, rename, fork, rewind, delete."""
+        return self._sessions
 
     @property
     def app_name(self) -> str:

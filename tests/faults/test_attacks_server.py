@@ -178,6 +178,10 @@ EVERYTHING: list[tuple[str, str, Any]] = [
     ("POST", "/messages", {"text": "hi"}),
     ("POST", "/cancel", None),
     ("POST", "/approvals/call_1", {"approved": True}),
+    ("PATCH", "", {"title": "mine"}),
+    ("POST", "/fork", {}),
+    ("POST", "/fork", {"at": 1, "id": "stolen"}),
+    ("POST", "/rewind", {"before": 1}),
     ("DELETE", "", None),
 ]
 

@@ -1,10 +1,11 @@
-"""100,000 messages in one session: H6. The window costs what the window costs."""
+"""100,000 messages in one session: H6. The window costs what the window costs, and so does a fork of it."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from lango.store import SessionId, SessionRecord, Stored, sessions, window
+from lango.store import SessionId, SessionRecord, Stored, forks, sessions, window
 from lango.store.database import Database, Operation, Row, Statement
 from lango.store.store import open_database
 
@@ -62,6 +63,17 @@ def statements_of_window(record: SessionRecord) -> Operation[list[Statement]]:
         return asked
 
 
+def counted(operation: Operation[Any], asked: list[Statement]) -> Operation[Any]:
+    """Run an operation, and note what was asked of the database."""
+    try:
+        statement = next(operation)
+        while True:
+            asked.append(statement)
+            statement = operation.send((yield statement))
+    except StopIteration as end:
+        return end.value
+
+
 def explain(statement: Statement, explain: str) -> Operation[list[Row]]:
     return (yield f"{explain} {statement[0]}", statement[1])
 
@@ -71,8 +83,14 @@ async def test_h6_the_window_is_found_by_the_primary_key(database: Database) -> 
     assert record
     asked = await database.read(lambda: statements_of_window(record))
     assert any("RECURSIVE" in statement[0] for statement in asked)
+    await check_plans(database, asked)
+
+
+async def check_plans(database: Database, asked: list[Statement]) -> None:
     sqlite = type(database).__name__ == "SqliteDatabase"
     for statement in asked:
+        if not statement[0].lstrip().startswith(("SELECT", "WITH")):
+            continue
         how = "EXPLAIN QUERY PLAN" if sqlite else "EXPLAIN"
         plan = " ".join(str(row[-1]) for row in await database.read(lambda: explain(statement, how)))  # noqa: B023
         assert "SCAN messages" not in plan, "every row of the table would be read"
@@ -84,3 +102,21 @@ async def test_h6_the_window_is_found_by_the_primary_key(database: Database) -> 
 async def test_h6_the_window_is_the_same_whatever_lies_before_it(database: Database, name: str) -> None:
     stored = await database.read(lambda: load(name))
     assert [one.seq for one in stored] == list(range(SIZES[name] - BUDGET // TOKENS + 1, SIZES[name] + 1))
+
+
+@pytest.mark.parametrize("at", [None, 50_001])
+async def test_a_fork_of_100_000_messages_asks_as_little_as_one_of_1_000(database: Database, at: int | None) -> None:
+    asked: dict[str, list[Statement]] = {name: [] for name in SIZES}
+    for name, statements in asked.items():
+        source, new = SessionId("app", "user", name), SessionId("app", "user", f"fork of {name}")
+        point = at and at * SIZES[name] // SIZES["long"]
+        made = await database.write(lambda: counted(forks.fork(source, new, point, None, 1.0), statements))  # noqa: B023
+        count = point or SIZES[name]
+        assert (made.last_seq, made.total_tokens) == (count, count * TOKENS)
+        stored = await database.read(lambda: window.window(made, BUDGET))  # noqa: B023
+        assert [one.seq for one in stored] == list(range(count - BUDGET // TOKENS + 1, count + 1))
+    assert len(asked["long"]) == len(asked["short"]) < 25
+    await check_plans(database, asked["long"])
+    record = await database.read(lambda: sessions.get(SessionId("app", "user", "fork of long")))
+    assert record
+    await check_plans(database, await database.read(lambda: statements_of_window(record)))

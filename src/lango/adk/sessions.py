@@ -20,7 +20,7 @@ from lango.adk.convert import DEFAULT_AGENT_NAME, complete_event, event_to_entry
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.store import SessionId, SessionRecord, Store, Stored
 from lango.store.records import TEMP_PREFIX, without_temp
-from lango.store.sessions import split_scopes
+from lango.store.sessions import delta_back_to, split_scopes
 
 writing_epoch: ContextVar[int | None] = ContextVar("lango_epoch", default=None)
 """The epoch of the turn that writes, where a turn does: a turn that lost its claim can write no more."""
@@ -207,9 +207,7 @@ class SqlSessionService(BaseSessionService):
         """ADK works out the state to return to from the events it sees; a window does not show them all."""
         target = await self._store.state_before(key, event.actions.rewind_before_invocation_id or "")
         own, _, _ = split_scopes(without_temp(session.state))
-        event.actions.state_delta = {name: None for name in own if name not in target} | {
-            name: value for name, value in target.items() if name not in own or own[name] != value
-        }
+        event.actions.state_delta = delta_back_to(own, target)
 
     async def _seen(self, session: Session, name: SessionId) -> tuple[int, int]:
         """Return the session's key and the revision that this object has seen."""

@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from lango import __version__
 from lango.config import Settings
 from lango.runtime import Runtime, open_runtime
-from lango.server import adk_rest, agui, errors, health, openai, page, sessions, ws
+from lango.server import adk_rest, agui, conversations, errors, health, openai, page, sessions, ws
 from lango.server.guards import Guards
 from lango.server.served import Served
 
@@ -46,6 +46,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
         app.state.served = Served(settings, runtime)
     app.include_router(page.router)
     app.include_router(health.router)
+    app.include_router(conversations.router)
     app.include_router(sessions.router)
     app.include_router(ws.router)
     app.include_router(openai.router)
@@ -56,7 +57,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.server.allowed_origins,
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Session-Id"],
             expose_headers=["Retry-After", "X-Session-Id"],
         )

@@ -15,6 +15,7 @@ from lango.errors import (
     Conflict,
     IssuerUnavailable,
     LangoError,
+    MessageNotFound,
     ProviderUnavailable,
     SessionExists,
     SessionNotFound,
@@ -29,6 +30,7 @@ _log = logging.getLogger("lango.server")
 # the first that fits
 _STATUS: tuple[tuple[type[LangoError], int], ...] = (
     (SessionNotFound, 404),
+    (MessageNotFound, 404),
     (SessionExists, 409),
     (Conflict, 409),
     (ApprovalExpired, 409),

@@ -44,6 +44,37 @@ class NewMessage(Body):
     text: Annotated[str, Field(min_length=1)]
 
 
+class NewTitle(Body):
+    """What a session is to be called."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"title": "The weather in Bern"}]})
+
+    title: Annotated[str, Field(max_length=1000)]
+    """Empty: it is called by its first words again."""
+
+
+class NewFork(Body):
+    """A fork to be made."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"at": 0}]})
+
+    at: Annotated[int, Field(ge=0, le=2**62)] | None = None
+    """The last message that is kept; null: all, 0: none, only the first state."""
+    id: Annotated[str, Field(pattern=SESSION_ID)] | None = None
+    """Without one, a random id."""
+    title: Annotated[str, Field(max_length=1000)] | None = None
+    """Without one, that of the session with a mark."""
+
+
+class Rewind(Body):
+    """What is to be taken back."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"before": 1}]})
+
+    before: Annotated[int, Field(ge=1, le=2**62)]
+    """A message: its turn is taken back, and all after it."""
+
+
 class Answer(Body):
     """Yes or no to a tool that asked."""
 
@@ -52,10 +83,21 @@ class Answer(Body):
     approved: bool
 
 
+class Origin(BaseModel):
+    """Where a fork comes from."""
+
+    id: str
+    seq: int
+    """The last message that was kept."""
+
+
 class Session(BaseModel):
     """A session without its messages."""
 
     id: str
+    title: str
+    """As somebody named it, or how the user began."""
+    forked_from: Origin | None = None
     created_at: datetime
     updated_at: datetime
     messages: int
@@ -82,6 +124,8 @@ class SessionWithState(Session):
 def _session(record: SessionRecord) -> dict[str, Any]:
     return {
         "id": record.name.id,
+        "title": record.shown_title,
+        "forked_from": record.forked_from and Origin(id=record.forked_from.id, seq=record.forked_from.seq),
         "created_at": datetime.fromtimestamp(record.created_at, UTC),
         "updated_at": datetime.fromtimestamp(record.updated_at, UTC),
         "messages": record.last_seq,

@@ -24,6 +24,7 @@ class Served:
         self.settings = settings
         self.runtime = runtime
         self.store = runtime.store
+        self.sessions = runtime.sessions
         self.metrics = Metrics()
         self.turns = TurnStreams(runtime, self.metrics, settings.server.heartbeat_s)
         self.door = Door(settings.server, runtime.store)

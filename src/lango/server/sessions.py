@@ -2,7 +2,6 @@
 
 import base64
 import json
-import uuid
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
@@ -26,9 +25,8 @@ from lango.server.schemas import (
 )
 from lango.server.served import Here
 from lango.server.sse import EventStream
-from lango.store import SessionId
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
+ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Error, "description": why}
     for status, why in {
         400: "The request is wrong; the message says how.",
@@ -38,7 +36,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         503: "Not now; see Retry-After.",
     }.items()
 }
-_BUSY: dict[int | str, dict[str, Any]] = {409: {"model": Error, "description": "Somebody was faster."}}
+BUSY: dict[int | str, dict[str, Any]] = {409: {"model": Error, "description": "Somebody was faster."}}
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events: accepted, text_delta, thought_delta, tool_start, tool_end, approval, "
@@ -48,7 +46,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }
 _NOTHING: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes after that event, and nothing runs."}}
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=_ERRORS)
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS)
 
 Id = Annotated[str, Path(pattern=SESSION_ID, examples=[EXAMPLE_ID])]
 CallId = Annotated[str, Path(max_length=512, examples=["call_1"])]
@@ -57,11 +55,10 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_le
 LastId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 
-@router.post("", status_code=201, responses=_BUSY)
+@router.post("", status_code=201, responses=BUSY)
 async def create_session(new: NewSession, user: User, here: Here) -> SessionWithState:
     """Make a session."""
-    name = SessionId(here.runtime.app_name, user.user_id, new.id or uuid.uuid4().hex)
-    return SessionWithState.of(await here.store.create_session(name, new.state))
+    return SessionWithState.of(await here.sessions.create(new.id, user_id=user.user_id, state=new.state))
 
 
 @router.get("")
@@ -79,7 +76,7 @@ async def list_sessions(
 @router.get("/{session_id}")
 async def read_session(session_id: Id, user: User, here: Here) -> SessionWithState:
     """Read a session and its state."""
-    return SessionWithState.of(await here.session(user, session_id))
+    return SessionWithState.of(await here.sessions.read(session_id, user_id=user.user_id))
 
 
 @router.delete("/{session_id}", status_code=204)
@@ -108,7 +105,7 @@ async def read_messages(
     )
 
 
-@router.post("/{session_id}/messages", response_class=EventStream, responses=_STREAM | _BUSY)
+@router.post("/{session_id}/messages", response_class=EventStream, responses=_STREAM | BUSY)
 async def send_message(session_id: Id, new: NewMessage, user: User, here: Here, key: Key = None) -> EventStream:
     """Send a message and follow its turn. The same Idempotency-Key again gives the same turn."""
     await here.may_write(user, session_id)
@@ -135,7 +132,7 @@ async def cancel(session_id: Id, user: User, here: Here) -> Cancelled:
     return Cancelled(cancelled=await here.runtime.cancel(session_id, user_id=user.user_id))
 
 
-@router.post("/{session_id}/approvals/{call_id}", response_class=EventStream, responses=_STREAM | _BUSY)
+@router.post("/{session_id}/approvals/{call_id}", response_class=EventStream, responses=_STREAM | BUSY)
 async def approve(session_id: Id, call_id: CallId, answer: Answer, user: User, here: Here) -> EventStream:
     """Answer a tool that asked, and follow what comes of it. The answer holds for the arguments that were shown."""
     await here.door.check_tokens(user)

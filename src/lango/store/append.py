@@ -13,7 +13,7 @@ _ADVANCE = """
 UPDATE sessions SET revision = revision + 1, last_seq = last_seq + $1, total_tokens = total_tokens + $2,
     updated_at = $3, user_seq = CASE WHEN $4 = 1 THEN last_seq + 1 ELSE user_seq END
 WHERE session_key = $5 AND revision = $6
-RETURNING last_seq, total_tokens, epoch
+RETURNING last_seq, total_tokens, epoch, forked_from
 """
 
 _INSERT_MESSAGE = """
@@ -36,9 +36,9 @@ ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_runnin
 _CLOSE_CALL = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2 RETURNING seq"
 
 _SAME_MESSAGE = """
-SELECT seq, role, content, tool_calls, state_delta, extra FROM messages WHERE session_key = $1 AND event_id = $2
+SELECT seq, role, content, tool_calls, state_delta, extra FROM history WHERE session_key = $1 AND event_id = $2
 """
-_SAME_STATE_EVENT = "SELECT seq, state_delta FROM state_events WHERE session_key = $1 AND event_id = $2"
+_SAME_STATE_EVENT = "SELECT seq, state_delta FROM history_states WHERE session_key = $1 AND event_id = $2"
 _REVISION = "SELECT revision, epoch FROM sessions WHERE session_key = $1"
 
 _REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
@@ -66,9 +66,13 @@ def append(key: int, name: SessionId, revision: int, entry: Entry, epoch: int | 
     )
     if not rows:
         return (yield from _repeated_or_late(key, name, revision, row, message is None, epoch))
-    [[seq, total_tokens, newest_epoch]] = rows
+    [[seq, total_tokens, newest_epoch, forked_from]] = rows
     if epoch is not None and epoch != newest_epoch:
         raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {newest_epoch}, this one has {epoch})")
+    if forked_from is not None:  # the index that keeps ids unique knows nothing of the past that a fork shares
+        same = yield from _seq_of_same(key, name, row, message is None)
+        if same is not None:
+            raise Undo(Appended(same, revision, repeated=True))
     if message is None:
         written = yield (
             _INSERT_STATE_EVENT,

@@ -32,11 +32,11 @@ WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started'
 """
 _KEEP = "UPDATE effects SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4"
 _READ = """
-SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM effects
+SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM history_effects
 WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
 """
 _OF_CALL = """
-SELECT call_id, name, effect, status, arguments, started_at, finished_at, result FROM effects
+SELECT call_id, name, effect, status, arguments, started_at, finished_at, result FROM history_effects
 WHERE session_key = $1 AND call_id = $2 AND epoch >= $3 ORDER BY epoch DESC LIMIT 1
 """
 

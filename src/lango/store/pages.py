@@ -3,14 +3,26 @@
 from collections.abc import Sequence
 
 from lango.store.database import Operation, Row
-from lango.store.records import MESSAGE_COLUMNS, SessionId, SessionRecord, Stored, from_message_row
+from lango.store.pasts import all_places
+from lango.store.records import (
+    MESSAGE_COLUMNS,
+    SessionId,
+    SessionRecord,
+    Stored,
+    from_message_row,
+    origin_from_json,
+    rewinds_from_json,
+)
+from lango.store.sessions import with_pasts
+from lango.store.titles import FIRST_WORDS, shown, with_first_words
 from lango.store.window import live_ranges
 
-_SESSIONS = """
-SELECT session_key, id, revision, last_seq, user_seq, total_tokens, epoch, created_at, updated_at FROM sessions
-WHERE app_name = $1 AND user_id = $2 AND (updated_at < $3 OR (updated_at = $3 AND session_key < $4))
+_SESSIONS = f"""
+SELECT session_key, id, revision, last_seq, user_seq, total_tokens, epoch, created_at, updated_at, rewinds, title,
+    forked_from, {FIRST_WORDS}
+FROM sessions s WHERE app_name = $1 AND user_id = $2 AND (updated_at < $3 OR (updated_at = $3 AND session_key < $4))
 ORDER BY updated_at DESC, session_key DESC LIMIT $5
-"""
+"""  # noqa: S608 - constants
 _MESSAGES = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role <> 'event'
 ORDER BY seq DESC LIMIT $4
@@ -25,20 +37,37 @@ def sessions(
     """Read sessions without their state, the newest update first, after one's (updated_at, key)."""
     updated_at, key = after or _FIRST
     rows = yield _SESSIONS, (app_name, user_id, updated_at, key, limit)
-    return [_record(app_name, user_id, row) for row in rows]
+    records = yield from with_pasts([_record(app_name, user_id, row) for row in rows])
+    for place, record in enumerate(records):
+        if record.forked_from or record.rewinds:
+            records[place] = yield from with_first_words(record)
+    return records
 
 
 def _record(app_name: str, user_id: str, row: Row) -> SessionRecord:
-    key, id_, revision, last_seq, user_seq, total, epoch, created_at, updated_at = row
-    name = SessionId(app_name, user_id, id_)
-    return SessionRecord(key, name, revision, last_seq, user_seq, total, epoch, created_at, updated_at)
+    key, id_, revision, last_seq, user_seq, total, epoch, created_at, updated_at, rewinds, title, origin, words = row
+    return SessionRecord(
+        key=key,
+        name=SessionId(app_name, user_id, id_),
+        revision=revision,
+        last_seq=last_seq,
+        user_seq=user_seq,
+        total_tokens=total,
+        epoch=epoch,
+        created_at=created_at,
+        updated_at=updated_at,
+        rewinds=rewinds_from_json(rewinds),
+        title=title,
+        first_words=shown(words),
+        forked_from=origin_from_json(origin),
+    )
 
 
 def messages(session: SessionRecord, before: int | None, limit: int) -> Operation[list[Stored]]:
     """Read the newest messages before a sequence number, in order; what a rewind took back is left out."""
     end = session.last_seq if before is None else min(before - 1, session.last_seq)
     rows: list[Row] = []
-    for first, last in live_ranges(session.last_seq, session.rewinds):
+    for key, first, last in all_places(session, live_ranges(session.last_seq, session.rewinds)):
         if len(rows) < limit and first <= end:
-            rows += yield _MESSAGES, (session.key, first, min(last, end), limit - len(rows))
+            rows += yield _MESSAGES, (key, first, min(last, end), limit - len(rows))
     return [from_message_row(row) for row in reversed(rows)]

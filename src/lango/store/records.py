@@ -41,6 +41,26 @@ def check_id(name: str, value: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """Rows of another session that a fork shares."""
+
+    first_seq: int
+    last_seq: int
+    last_revision: int
+    """What the source had come to when it was forked: what it did later is its own."""
+    last_epoch: int
+    source_key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a fork comes from: the session, and the last message that was kept."""
+
+    id: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
 class SessionRecord:
     """A session without its messages."""
 
@@ -56,6 +76,28 @@ class SessionRecord:
     rewinds: tuple[tuple[int, int], ...] = ()
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Session, user and app state in one, with ADK's prefixes."""
+    title: str | None = None
+    """As somebody named it."""
+    first_words: str = ""
+    """How the user began, where it was asked for."""
+    forked_from: Origin | None = None
+    pasts: tuple[Past, ...] = ()
+    """Where the messages stand that a fork shares, the oldest first."""
+
+    @property
+    def shown_title(self) -> str:
+        """The title, or how the user began."""
+        return self.title or self.first_words
+
+
+def rewinds_from_json(text: str | None) -> tuple[tuple[int, int], ...]:
+    """Decode the column `rewinds`."""
+    return tuple((at, first) for at, first in loads(text)) if text else ()
+
+
+def origin_from_json(text: str | None) -> Origin | None:
+    """Decode the column `forked_from`."""
+    return Origin(**loads(text)) if text else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +225,12 @@ def from_message_row(row: Row) -> Stored:
         state_delta=loads(delta) if delta else None,
         extra=beside,
     )
+
+
+def long_running(extra: str | None) -> frozenset[str]:
+    """Return the ids of a message's calls whose results may come much later, from the column `extra`."""
+    told: dict[str, Any] = loads(extra) if extra else {}
+    return frozenset(told.get("long_running_tool_ids") or ())
 
 
 STATE_COLUMNS = "seq, event_id, created_at, state_delta, extra"

@@ -14,7 +14,8 @@ from lango.store.database import Operation
 from lango.store.effects import EffectRecord, of_call
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps
-from lango.store.records import MESSAGE_COLUMNS, Entry, SessionId, Stored, from_message_row
+from lango.store.records import MESSAGE_COLUMNS, Entry, SessionId, Stored, from_message_row, rewinds_from_json
+from lango.store.window import live_ranges
 
 NOT_RUN = "not run: the turn ended before this call was made"
 SAFE_TO_REPEAT = "interrupted: the turn ended while the tool ran, its result is lost; it is safe to call it again"
@@ -22,49 +23,64 @@ UNKNOWN = (
     "interrupted: the turn ended while the tool ran, and its outcome is unknown. It may or may not have taken effect: "
     "find out before you call it again"
 )
+FORKED = (
+    "the conversation was forked before this call had a result, and its outcome is unknown here. It may or may not "
+    "have taken effect: find out before you call it again"
+)
 
 _OPEN = "SELECT DISTINCT seq FROM open_calls WHERE session_key = $1 AND long_running = 0 ORDER BY seq"
 _WAITING_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = $2 AND long_running = 0"
-_CALLS = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
+_RANGES = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
+_CALLS = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
-def close_calls(key: int, name: SessionId, revision: int, now: float, epoch: int) -> Operation[int]:
+def close_calls(
+    key: int, name: SessionId, revision: int, now: float, epoch: int, *, forked: bool = False
+) -> Operation[int]:
     """Give every call that still waits a result that says what became of it; return the new revision.
 
     `epoch` is of the turn that made them: the journal may know an older call of the same id. Long-running calls are
-    left alone: their results may yet come.
+    left alone: their results may yet come. `forked`: the calls were made elsewhere, where they may still be under way.
     """
     rows = yield _OPEN, (key,)
+    ranges = (yield from _live(key)) if rows else []
     for [seq] in rows:
+        if not any(first <= seq <= last for first, last in ranges):
+            continue  # taken back: nobody reads the call, and nobody would know what the result belongs to
         waiting = {call_id for [call_id] in (yield _WAITING_IDS, (key, seq))}
         made = yield _CALLS, (key, seq)
         for row in made:
             stored = from_message_row(row)
-            results = yield from _results(key, stored, waiting, epoch)
+            results = yield from _results(key, stored, waiting, epoch, forked)
             entry = _closing(stored, results, revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
     return revision
 
 
-def _results(key: int, stored: Stored, waiting: set[str], epoch: int) -> Operation[tuple[ToolCall, ...]]:
+def _live(key: int) -> Operation[list[tuple[int, int]]]:
+    [[last_seq, rewinds]] = yield _RANGES, (key,)
+    return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
+
+
+def _results(key: int, stored: Stored, waiting: set[str], epoch: int, forked: bool) -> Operation[tuple[ToolCall, ...]]:
     results: list[ToolCall] = []
     for call in stored.message.tool_calls if stored.message else ():
         if call_key(call.id) in waiting:
             record = yield from of_call(key, call.id, epoch)
-            results.append(ToolCall(call.id, call.name, output=_outcome(record)))
+            results.append(ToolCall(call.id, call.name, output=_outcome(record, forked)))
     return tuple(results)
 
 
-def _outcome(record: EffectRecord | None) -> Mapping[str, Any]:
+def _outcome(record: EffectRecord | None, forked: bool) -> Mapping[str, Any]:
     match record:
         case EffectRecord(status="finished", result=result) if result is not None:
             return result
-        case EffectRecord(status="intended"):
+        case EffectRecord(status="intended") if not forked:
             return {"error": NOT_RUN, "outcome": "not run"}
         case EffectRecord(effect="none" | "idempotent"):
             return {"error": SAFE_TO_REPEAT, "outcome": "unknown"}
         case _:
-            return {"error": UNKNOWN, "outcome": "unknown"}
+            return {"error": FORKED if forked else UNKNOWN, "outcome": "unknown"}
 
 
 def _closing(stored: Stored, results: tuple[ToolCall, ...], revision: int, now: float) -> Entry:

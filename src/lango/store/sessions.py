@@ -1,19 +1,24 @@
 """Operations on sessions and on the state of sessions, users and apps."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from lango.errors import SessionExists
+from lango.store import pasts
 from lango.store.database import Operation, Row, new_session_keys
 from lango.store.ids import shorten
 from lango.store.jsontext import dumps, loads
-from lango.store.records import SessionId, SessionRecord, without_temp
+from lango.store.records import SessionId, SessionRecord, origin_from_json, rewinds_from_json, without_temp
 
 USER_PREFIX = "user:"
 APP_PREFIX = "app:"
 
 _INSERT = """
-INSERT INTO sessions (session_key, app_name, user_id, id, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)
+INSERT INTO sessions (session_key, app_name, user_id, id, created_at, updated_at)
+SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS DOUBLE PRECISION),
+    CAST($5 AS DOUBLE PRECISION)
+WHERE NOT EXISTS (SELECT 1 FROM shared_sessions WHERE session_key = $1)
 ON CONFLICT DO NOTHING RETURNING session_key
 """
 
@@ -23,7 +28,7 @@ INSERT INTO state_events (session_key, seq, revision, event_id, created_at, stat
 
 _COLUMNS = """
 s.session_key, s.app_name, s.user_id, s.id, s.revision, s.last_seq, s.user_seq, s.total_tokens, s.epoch, s.created_at,
-s.updated_at, s.rewinds, ss.state, us.state, ap.state
+s.updated_at, s.rewinds, s.title, s.forked_from, ss.state, us.state, ap.state
 FROM sessions s
 LEFT JOIN session_states ss ON ss.session_key = s.session_key
 LEFT JOIN user_states us ON us.app_name = s.app_name AND us.user_id = s.user_id
@@ -34,12 +39,6 @@ _GET = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2 AND s.id = $
 _LIST_EVERY = f"SELECT {_COLUMNS}"
 _LIST = f"SELECT {_COLUMNS} WHERE s.app_name = $1"
 _LIST_OF_USER = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2"
-
-_DELETE = "DELETE FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
-_DELETE_PARTS = [
-    f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608
-    for table in ("messages", "state_events", "open_calls", "session_states", "turns", "effects", "turn_events")
-]
 
 _SESSION_STATE = "SELECT state FROM session_states WHERE session_key = $1"
 _SET_SESSION_STATE = """
@@ -60,10 +59,10 @@ ON CONFLICT (app_name) DO UPDATE SET state = app_states.state RETURNING state
 _SET_APP_STATE = "UPDATE app_states SET state = $1 WHERE app_name = $2"
 _USER_STATE = "SELECT state FROM user_states WHERE app_name = $1 AND user_id = $2"
 
-_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM messages WHERE session_key = $1 AND invocation_id = $2"
+_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM history WHERE session_key = $1 AND invocation_id = $2"
 _DELTAS_UP_TO = """
-SELECT state_delta, seq, 0, 0 FROM messages WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
-UNION ALL SELECT state_delta, seq, 1, revision FROM state_events WHERE session_key = $1 AND seq <= $2
+SELECT state_delta, seq, 0, 0 FROM history WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
+UNION ALL SELECT state_delta, seq, 1, revision FROM history_states WHERE session_key = $1 AND seq <= $2
 ORDER BY 2, 3, 4
 """
 
@@ -71,14 +70,7 @@ ORDER BY 2, 3, 4
 def create(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[SessionRecord]:
     """Make a session with its first state."""
     name.check()
-    keys = new_session_keys()
-    key = next(keys)
-    while not (yield _INSERT, (key, name.app_name, name.user_id, name.id, now)):
-        if (yield from get(name)) is not None:
-            raise SessionExists(
-                f"a session {name.id!r} already exists for user {name.user_id!r} of app {name.app_name!r}"
-            )
-        key = next(keys)  # not the name was taken, but the key
+    key = yield from insert(name, now)
     kept = without_temp(state)
     if kept:
         yield _FIRST_STATE, (key, now, dumps(kept))
@@ -88,10 +80,28 @@ def create(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[S
     return record
 
 
+def insert(name: SessionId, now: float) -> Operation[int]:
+    """Make the row of a session and return its key. Raise `SessionExists` where the name is taken."""
+    keys = new_session_keys()
+    key = next(keys)
+    while not (yield _INSERT, (key, name.app_name, name.user_id, name.id, now)):
+        if (yield from get(name)) is not None:
+            raise SessionExists(
+                f"a session {name.id!r} already exists for user {name.user_id!r} of app {name.app_name!r}"
+            )
+        key = next(keys)  # not the name was taken, but the key
+    return key
+
+
 def get(name: SessionId) -> Operation[SessionRecord | None]:
     """Read a session and its state."""
     rows = yield _GET, (name.app_name, name.user_id, name.id)
-    return _record(rows[0], {}) if rows else None
+    if not rows:
+        return None
+    record = _record(rows[0], {})
+    if record.forked_from is None:
+        return record
+    return replace(record, pasts=(yield from pasts.of_session(record.key)))
 
 
 def list_all(app_name: str | None, user_id: str | None) -> Operation[list[SessionRecord]]:
@@ -101,18 +111,18 @@ def list_all(app_name: str | None, user_id: str | None) -> Operation[list[Sessio
     else:
         rows = yield (_LIST, (app_name,)) if user_id is None else (_LIST_OF_USER, (app_name, user_id))
     parsed: dict[str, dict[str, Any]] = {}
-    records = [_record(row, parsed) for row in rows]
+    records = yield from with_pasts([_record(row, parsed) for row in rows])
     # sorted here: the two databases do not agree on the order of texts
     return sorted(records, key=lambda record: (record.updated_at, record.name.user_id, record.name.id))
 
 
-def delete(name: SessionId) -> Operation[bool]:
-    """Delete a session and all that belongs to it; say whether there was one."""
-    rows = yield _DELETE, (name.app_name, name.user_id, name.id)
-    for [key] in rows:
-        for statement in _DELETE_PARTS:
-            yield statement, (key,)
-    return bool(rows)
+def with_pasts(records: list[SessionRecord]) -> Operation[list[SessionRecord]]:
+    """Give the forks among some sessions their pasts."""
+    forks = [record.key for record in records if record.forked_from]
+    if not forks:
+        return records
+    found = yield from pasts.of_sessions(forks)
+    return [replace(record, pasts=found.get(record.key, ())) for record in records]
 
 
 def user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
@@ -157,6 +167,14 @@ def state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
     return (yield from state_at(key, (first or 1) - 1))
 
 
+def delta_back_to(own: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the delta that makes a session's own state what it was, as ADK's rewind works it out."""
+    kept = {name: value for name, value in target.items() if value is not None}
+    return {name: value for name, value in kept.items() if name not in own or own[name] != value} | {
+        name: None for name in own if name not in kept
+    }
+
+
 def split_scopes(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Part a delta into what belongs to the session, to the user and to the app, without their prefixes."""
     own: dict[str, Any] = {}
@@ -186,9 +204,12 @@ def _record(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecord:
         created_at,
         updated_at,
         rewinds,
-        *states,
+        title,
+        forked_from,
+        own,
+        of_user,
+        of_app,
     ) = row
-    own, of_user, of_app = states
     state: dict[str, Any] = loads(own) if own else {}
     state.update((APP_PREFIX + name, value) for name, value in _shared(of_app, parsed).items())
     state.update((USER_PREFIX + name, value) for name, value in _shared(of_user, parsed).items())
@@ -202,8 +223,10 @@ def _record(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecord:
         epoch=epoch,
         created_at=created_at,
         updated_at=updated_at,
-        rewinds=tuple((taken_back[0], taken_back[1]) for taken_back in loads(rewinds)) if rewinds else (),
+        rewinds=rewinds_from_json(rewinds),
         state=state,
+        title=title,
+        forked_from=origin_from_json(forked_from),
     )
 
 

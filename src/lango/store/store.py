@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lango.errors import StoreUrlError, Unstorable
-from lango.store import effects, keys, pages, sessions, streams, turns, window
+from lango.store import deletes, effects, keys, pages, sessions, streams, turns, window
 from lango.store.append import append
 from lango.store.database import Database, Operation
 from lango.store.postgres import PostgresDatabase
 from lango.store.records import Appended, Entry, SessionId, SessionRecord, Stored
 from lango.store.sqlite import MEMORY, SqliteDatabase
+
+T = TypeVar("T")
 
 SCHEMES = "sqlite:///file.db or postgresql://user@host/database"
 
@@ -71,6 +73,14 @@ class Store:
         """Return the version of the schema."""
         return await self._database.write(_version)
 
+    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation of this package in one transaction."""
+        return await self._database.write(operation)
+
+    async def read(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation of this package that only reads, on one snapshot."""
+        return await self._database.read(operation)
+
     async def create_session(
         self, name: SessionId, state: Mapping[str, Any] | None = None, *, now: float | None = None
     ) -> SessionRecord:
@@ -94,7 +104,7 @@ class Store:
         """Delete a session and all that belongs to it; say whether there was one."""
         if not _storable(name):
             return False
-        return await self._database.write(lambda: sessions.delete(name))
+        return await self._database.write(lambda: deletes.delete(name))
 
     async def user_state(self, app_name: str, user_id: str) -> dict[str, Any]:
         """Read the state of a user, without prefixes."""

@@ -1,13 +1,14 @@
 """Operations that read messages: all of them, the newest few, or the window that fits a token budget.
 
 The window is one query that finds its start by the running totals, whatever the session's length. Rewinds cut a session
-into live ranges; a session that was never rewound has one.
+into live ranges; a session that was never rewound has one. A fork cuts it, too, by where its rows stand.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from lango.store.database import Operation, Row
+from lango.store.pasts import Place, all_places, key_of, places
 from lango.store.records import (
     MESSAGE_COLUMNS,
     STATE_COLUMNS,
@@ -18,14 +19,13 @@ from lango.store.records import (
     from_state_row,
 )
 
-_ALL = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq <= $2 ORDER BY seq"  # noqa: S608 - constants
 _RECENT = f"""
-SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq <= $2 AND created_at >= $3
-ORDER BY seq DESC LIMIT $4
-"""  # noqa: S608
+SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND created_at >= $4
+ORDER BY seq DESC LIMIT $5
+"""  # noqa: S608 - constants
 _STATE_EVENTS = f"""
-SELECT {STATE_COLUMNS} FROM state_events WHERE session_key = $1 AND revision > 0 AND revision <= $2 AND created_at >= $3
-ORDER BY revision DESC LIMIT $4
+SELECT {STATE_COLUMNS} FROM history_states
+WHERE session_key = $1 AND revision > 0 AND revision <= $2 AND created_at >= $3 ORDER BY revision DESC LIMIT $4
 """  # noqa: S608
 # Running totals only grow, so where the window begins is found by halving: some twenty steps of the primary key,
 # whatever the session's length, and no index on the totals that every append would have to keep.
@@ -61,10 +61,9 @@ def events(session: SessionRecord, newest: int | None = None, since: float | Non
     limit = _EVERYTHING if newest is None else newest
     start = float("-inf") if since is None else since
     if newest is None and since is None:
-        messages = yield _ALL, (session.key, session.last_seq)
+        messages = yield from rows_of(session, 1, session.last_seq)
     else:
-        messages = yield _RECENT, (session.key, session.last_seq, start, limit)
-        messages = messages[::-1]
+        messages = yield from _recent(session, start, limit)
     changes = (yield _STATE_EVENTS, (session.key, session.revision, start, limit))[::-1]
     if not changes:
         return [from_message_row(row) for row in messages]
@@ -77,13 +76,29 @@ def events(session: SessionRecord, newest: int | None = None, since: float | Non
     return found[-limit:] if newest else found
 
 
+def rows_of(session: SessionRecord, first: int, last: int) -> Operation[list[Row]]:
+    """Read a range of messages in order, wherever they stand."""
+    rows: list[Row] = []
+    for place in places(session, first, last):
+        rows[:0] = yield _RANGE, place
+    return rows
+
+
+def _recent(session: SessionRecord, since: float, limit: int) -> Operation[list[Row]]:
+    rows: list[Row] = []
+    for place in places(session, 1, session.last_seq):
+        if len(rows) < limit:
+            rows += yield _RECENT, (*place, since, limit - len(rows))
+    return rows[::-1]
+
+
 def window(session: SessionRecord, budget_tokens: int, max_messages: int | None = None) -> Operation[list[Stored]]:
     """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand."""
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     rows: list[Row] = []
     left, room = budget_tokens, max_messages or _EVERYTHING
-    for first, last in ranges:
-        fitting, spent = yield from _tail_of_range(session, max(first, last - room + 1), last, left)
+    for key, first, last in all_places(session, ranges):
+        fitting, spent = yield from _tail_of_range(session, (key, max(first, last - room + 1), last), left)
         rows[:0] = fitting
         left, room = left - spent, room - len(fitting)
         if not fitting or fitting[0][_SEQ] > first:  # cut here
@@ -110,15 +125,16 @@ def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
         yield 1, end
 
 
-def _tail_of_range(session: SessionRecord, first: int, last: int, budget: int) -> Operation[tuple[list[Row], int]]:
+def _tail_of_range(session: SessionRecord, place: Place, budget: int) -> Operation[tuple[list[Row], int]]:
     """Read the end of one live range that fits the budget, and say how many tokens it has."""
+    key, first, last = place
     if last == session.last_seq:
         total = session.total_tokens
     else:
-        [[total]] = yield _TOTAL_AT, (session.key, last)
+        [[total]] = yield _TOTAL_AT, (key, last)
     bound = total - budget
     # >= and not >: an event without tokens stands on the bound itself
-    rows = yield _WINDOW, (first, last, max(bound, 0), session.key)
+    rows = yield _WINDOW, (first, last, max(bound, 0), key)
     fitting = [row for row in rows if row[_TOTAL] - row[_TOKENS] >= bound]
     return fitting, total - (fitting[0][_TOTAL] - fitting[0][_TOKENS]) if fitting else 0
 
@@ -148,9 +164,9 @@ def _all_answered(row: Row, later: list[Row]) -> bool:
 def _newest_unit(session: SessionRecord, ranges: Sequence[Range]) -> Operation[list[Row]]:
     """Where not even the newest message fits, it stays all the same, a result with its call: clipping is for later."""
     first, last = ranges[0]
-    [newest] = yield _ONE, (session.key, last)
+    [newest] = yield _ONE, (key_of(session, last), last)
     start = max(_call_of(newest), first) if newest[_ROLE] == "tool" else last
-    return (yield _RANGE, (session.key, start, last))
+    return (yield from rows_of(session, start, last))
 
 
 def _call_of(result: Row) -> int:
@@ -173,5 +189,5 @@ def _with_needed(session: SessionRecord, ranges: Sequence[Range], rows: list[Row
     earlier: list[Row] = []
     for seq in sorted(wanted - {row[_SEQ] for row in rows}):
         if any(first <= seq <= last for first, last in ranges):
-            earlier += yield _ONE, (session.key, seq)
+            earlier += yield _ONE, (key_of(session, seq), seq)
     return sorted([*earlier, *rows], key=lambda row: row[_SEQ]) if earlier else rows

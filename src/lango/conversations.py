@@ -1,0 +1,130 @@
+"""Conversations as a whole: list, read, name, fork, take back, delete. `runtime.sessions` in Python.
+
+One app's sessions; each belongs to a user, and what is another user's is not there.
+"""
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lango.errors import SessionNotFound, TurnRunning, Unstorable
+from lango.liveness import Watch
+from lango.store import SessionId, SessionRecord, Store, Stored, forks, rewinds, titles
+from lango.store.database import Operation
+from lango.store.sessions import get
+
+
+class Sessions:
+    """The sessions of one app."""
+
+    def __init__(self, store: Store, app_name: str) -> None:
+        self._store = store
+        self._app_name = app_name
+        self._watch = Watch()
+
+    async def list(
+        self, *, user_id: str = "user", after: SessionRecord | None = None, limit: int = 50
+    ) -> Sequence[SessionRecord]:
+        """Read some sessions without their state, the newest first, after one."""
+        place = (after.updated_at, after.key) if after else None
+        return await self._store.sessions_page(self._app_name, user_id, after=place, limit=limit)
+
+    async def read(self, session_id: str, *, user_id: str = "user") -> SessionRecord:
+        """Read a session with its state and what it is called. Raise `SessionNotFound`."""
+        name = self._name(session_id, user_id)
+        record = await self._store.read(lambda: _titled(name))
+        if record is None:
+            raise _not_there(session_id)
+        return record
+
+    async def messages(
+        self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = 50
+    ) -> Sequence[Stored]:
+        """Read the newest messages, or the newest before a sequence number, in order."""
+        session = await self.read(session_id, user_id=user_id)
+        return await self._store.messages_page(session, before=before, limit=limit)
+
+    async def create(
+        self,
+        session_id: str | None = None,
+        *,
+        user_id: str = "user",
+        state: Mapping[str, Any] | None = None,
+        title: str | None = None,
+    ) -> SessionRecord:
+        """Make a session. Raise `SessionExists` where there is one of that id."""
+        name = self._new(session_id, user_id)
+        kept = titles.cleaned(title)
+        record = await self._store.create_session(name, state)
+        return await self.rename(record.name.id, kept, user_id=user_id) if kept else record
+
+    async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionRecord:
+        """Name a session; without a title it is called by its first words again."""
+        name = self._name(session_id, user_id)
+        await self._store.write(lambda: titles.rename(name, title))
+        return await self.read(session_id, user_id=user_id)
+
+    async def fork(
+        self,
+        session_id: str,
+        *,
+        user_id: str = "user",
+        at: int | None = None,
+        new_id: str | None = None,
+        title: str | None = None,
+    ) -> SessionRecord:
+        """Make a session with the same past up to message `at`, and the state as it was then.
+
+        None is all of it, 0 only the first state. It takes as long for 100,000 messages as for ten: the past is shared.
+        """
+        name, new, now = self._name(session_id, user_id), self._new(new_id, user_id), time.time()
+        return await self._store.write(lambda: forks.fork(name, new, at, title, now))
+
+    async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionRecord:
+        """Take back the turn that holds message `before`, and all after it; the state is as it was before that turn.
+
+        Nothing is deleted, as with ADK's own rewind. Raise `TurnRunning` while a turn runs or waits.
+        """
+        name, now = self._name(session_id, user_id), time.time()
+        try:
+            return await self._store.write(lambda: rewinds.rewind(name, before, now))
+        except TurnRunning:
+            if not await self._interrupt_gone(name):
+                raise
+        return await self._store.write(lambda: rewinds.rewind(name, before, now))
+
+    async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
+        """Delete a session and all that belongs to it; False: there is none. Forks of it keep what they share."""
+        return await self._store.delete_session(SessionId(self._app_name, user_id, session_id))
+
+    async def _interrupt_gone(self, name: SessionId) -> bool:
+        """Mark the turns whose process is gone; False: one of them lives."""
+        session, ahead = await self._store.read(lambda: rewinds.busy(name))
+        if session is None:
+            return False
+        if not all(self._watch.is_gone(session.key, one.turn, one.owner, one.beat) for one in ahead):
+            return False
+        for one in ahead:
+            await self._store.interrupt_turn(session, one)
+        return True
+
+    def _name(self, session_id: str, user_id: str) -> SessionId:
+        name = SessionId(self._app_name, user_id, session_id)
+        try:
+            name.check()
+        except Unstorable as error:
+            raise _not_there(session_id) from error
+        return name
+
+    def _new(self, session_id: str | None, user_id: str) -> SessionId:
+        return SessionId(self._app_name, user_id, session_id or uuid.uuid4().hex)
+
+
+def _titled(name: SessionId) -> Operation[SessionRecord | None]:
+    record = yield from get(name)
+    return None if record is None else (yield from titles.with_first_words(record))
+
+
+def _not_there(session_id: str) -> SessionNotFound:
+    return SessionNotFound(f"there is no session {session_id!r}")
