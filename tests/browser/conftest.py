@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.browser.bring import FLAGS, bring
 from tests.browser.watch import Watch
+
+expect.set_options(timeout=30_000)  # a busy machine is slow
 
 # Playwright belongs to the loop that it was started in: these tests share one
 _ONE_LOOP = pytest.mark.asyncio(loop_scope="session")

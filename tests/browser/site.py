@@ -11,12 +11,14 @@ import uvicorn
 
 from lango import Settings, Tool, open_runtime
 from lango.config import ServerSettings, StoreSettings
+from lango.providers import Delta, Request, TextDelta
 from lango.runtime import Runtime
 from lango.server.app import create_app
 from lango.server.opening import bind
 from lango.testing import Entry, ScriptedProvider
 
 PATIENCE_S = 30
+PAUSE = "\N{DOUBLE VERTICAL BAR}"
 
 
 class Script:
@@ -37,13 +39,32 @@ class Script:
         return self._entries.pop(0)
 
 
+class Pausing(ScriptedProvider):
+    """A scripted model that stops where its text says `PAUSE`, until the test lets it go on."""
+
+    def __init__(self, script: Iterable[Entry], *, chunk_delay_s: float = 0.0) -> None:
+        super().__init__(script, chunk_delay_s=chunk_delay_s)
+        self.go_on = asyncio.Event()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        async for delta in super().stream(request):
+            parts = delta.text.split(PAUSE) if isinstance(delta, TextDelta) else []
+            for number, part in enumerate(parts):
+                if number:
+                    await self.go_on.wait()
+                    self.go_on.clear()
+                yield TextDelta(part)
+            if not parts:
+                yield delta
+
+
 @dataclass
 class Site:
     """A running server, what its model will say, and what it was asked."""
 
     url: str
     script: Script
-    provider: ScriptedProvider
+    provider: Pausing
     runtime: Runtime
 
 
@@ -54,24 +75,25 @@ async def serving_script(
     *,
     tools: Sequence[Tool] = (),
     chunk_delay_s: float = 0.0,
+    server: ServerSettings | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the page, the API and an agent that answers from a script, until the block ends."""
     entries = Script(script)
-    provider = ScriptedProvider(entries, chunk_delay_s=chunk_delay_s)
+    provider = Pausing(entries, chunk_delay_s=chunk_delay_s)
     store = StoreSettings(url=f"sqlite:///{folder}/page.db")
-    chosen = Settings(store=store, server=ServerSettings(port=0, shutdown_s=0.1), **settings)
+    chosen = Settings(store=store, server=server or ServerSettings(port=0, shutdown_s=0.1), **settings)
     place = bind(chosen.server)
     async with open_runtime(chosen, tools=tools, provider=provider) as runtime:
         app = create_app(chosen, runtime)
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=PATIENCE_S)
-        server = _Server(config)
-        running = asyncio.create_task(server.serve([place]))
+        serving = _Server(config)
+        running = asyncio.create_task(serving.serve([place]))
         try:
-            await server.ready.wait()
+            await serving.ready.wait()
             yield Site(f"http://127.0.0.1:{place.getsockname()[1]}", entries, provider, runtime)
         finally:
-            server.should_exit = True
+            serving.should_exit = True
             await app.state.served.turns.drain(chosen.server.shutdown_s)
             await running
             place.close()

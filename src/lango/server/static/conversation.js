@@ -259,7 +259,8 @@ export class Conversation {
       answer.fails(event.message.charAt(0).toUpperCase() + event.message.slice(1), this.#retryButton());
       byId("alarm").replaceChildren(el("p", { text: event.message }));
     }
-    this.log.seal(answer, stopped && this.#retryTool());
+    if (answer.words.length) this.log.seal(answer, stopped && this.#retryTool());
+    else answer.finish(stopped && this.#retryTool());
     this.running(false, "failed");
   }
 

@@ -23,7 +23,7 @@ const SHAPES = {
   load: "M12 15V5M7.5 9L12 4.5 16.5 9M5 19.5h14",
   trash: "M5 7h14M10 7V4.5h4V7M7 7l.8 12.5h8.4L17 7M10.5 10.5v6M13.5 10.5v6",
   panel: "M4 5h16v14H4zM14.5 5v14",
-  tool: "M14.6 6.2a4.2 4.2 0 0 1 5 5.6l-2.7-.6-1.7-1.7-.6-2.7a4 4 0 0 0 0-.6zM14.4 11.2L6.6 19a1.7 1.7 0 0 1-2.4-2.4L12 8.8",
+  tool: "M13 3.5L5.5 13.5H11L10 20.5l8-10.5h-6z",
   theme: "M12 4a8 8 0 1 0 0 16zM12 4a8 8 0 0 1 0 16",
   help: "M9.2 9.3a2.9 2.9 0 1 1 4.2 2.6c-.9.5-1.4 1-1.4 2.1M12 17.3h.01M12 3.5a8.5 8.5 0 1 1 0 17 8.5 8.5 0 0 1 0-17",
   file: "M6.5 3.5h7l4 4v13h-11zM13.5 3.5v4h4",
@@ -38,7 +38,7 @@ export function icon(shape) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("aria-hidden", "true");
-  svg.classList.add("i");
+  svg.classList.add("i", `i-${shape}`);
   const path = document.createElementNS(SVG, "path");
   path.setAttribute("d", SHAPES[shape]);
   svg.append(path);
@@ -98,6 +98,12 @@ export function blink(button, shape = /** @type {Shape} */ ("check")) {
   const shown = icon(shape);
   drawn.replaceWith(shown);
   setTimeout(() => shown.replaceWith(drawn), 1400);
+}
+
+/** A button that copies some words. @param {string} name @param {() => string} words */
+export function copier(name, words) {
+  const button = tool("copy", name, async () => (await copy(words())) && blink(button));
+  return button;
 }
 
 /** A sentence that goes away by itself. @param {string} words */

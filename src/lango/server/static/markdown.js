@@ -36,7 +36,10 @@ const marked = new Marked({
   gfm: true,
   breaks: false,
   renderer: {
-    html: ({ text }) => (/^<br\s*\/?>$/i.test(text.trim()) ? "<br>" : escape(text)),
+    html({ text, block }) {
+      if (/^<br\s*\/?>$/i.test(text.trim())) return "<br>";
+      return block ? `<p>${escape(text.trim())}</p>\n` : escape(text);
+    },
     image({ href, text }) {
       const words = `${text || "picture"} (${href})`;
       return safe(href) ? `<a href="${escape(href)}">${escape(words)}</a>` : escape(words);
@@ -111,7 +114,7 @@ function sameShell(one, other) {
 /** An answer that grows. Blocks that are complete are drawn once; only the last ones are drawn again. */
 export class Growing {
   #settled = 0;
-  #frame = 0;
+  #timer = 0;
   #head = el("div", { class: "md" });
   #tail = el("div", { class: "md" });
 
@@ -127,33 +130,30 @@ export class Growing {
   add(more) {
     this.text += more;
     // not requestAnimationFrame: a tab in the background would show nothing until it is looked at
-    this.#frame ||= setTimeout(() => this.#draw(), 40);
+    this.#timer ||= setTimeout(() => this.#draw(), 40);
   }
 
   #draw() {
-    this.#frame = 0;
-    const rest = this.text.slice(this.#settled).replace(/\r\n?/g, "\n");
+    this.#timer = 0;
+    const rest = this.text.slice(this.#settled);
     const tokens = marked.lexer(rest);
-    const open = tokens.findLastIndex((one) => one.type !== "space"); // the last block may still grow
-    const cut = Math.max(0, open - 1);
-    const whole = tokens.slice(0, cut);
+    morph(this.#tail, made(tokens));
+    const open = tokens.findLastIndex((one) => one.type !== "space"); // it may still grow, and the one before it be joined
+    const whole = tokens.slice(0, Math.max(0, open - 1));
     const length = whole.reduce((sum, one) => sum + one.raw.length, 0);
-    if (length && !rest.includes("\r") && rest.length === this.text.length - this.#settled) {
-      const fragment = made(Object.assign(whole, { links: tokens.links }));
-      this.spoken(fragment.textContent?.trim() ?? "");
-      this.#head.append(fragment);
-      this.#settled += length;
-      morph(this.#tail, made(Object.assign(tokens.slice(cut), { links: tokens.links })));
-    } else {
-      morph(this.#tail, made(tokens));
-    }
+    if (!length || rest.includes("\r") || !rest.startsWith(whole.map((one) => one.raw).join(""))) return;
+    const fragment = made(Object.assign(whole, { links: tokens.links }));
+    this.spoken(fragment.textContent?.trim() ?? "");
+    for (let count = fragment.childNodes.length; count > 0 && this.#tail.firstChild; count--) this.#head.append(this.#tail.firstChild);
+    this.#settled += length;
   }
 
   /** Draw the whole once more, when nothing comes any more: what refers to a later line finds it now. */
   end() {
-    clearTimeout(this.#frame);
+    clearTimeout(this.#timer);
     const said = this.text.slice(this.#settled).trim();
     if (said) this.spoken(render(said).textContent?.trim() ?? "");
+    this.#head.append(...this.#tail.childNodes);
     this.#tail.remove();
     morph(this.#head, render(this.text));
   }

@@ -2,7 +2,7 @@
 
 import { request, sessionPath } from "./api.js";
 import { download } from "./dialogs.js";
-import { blink, byId, copy, el, icon, moment, size, tool } from "./dom.js";
+import { byId, copier, el, icon, moment, size, tool } from "./dom.js";
 import { Growing, render } from "./markdown.js";
 import { ToolCard, waits } from "./tools.js";
 
@@ -36,7 +36,7 @@ export class Said {
       text && this.bubble,
       el("div", { class: "acts" },
         at && el("time", { class: "when", datetime: at, text: moment(at) }),
-        tool("copy", "Copy", async (event) => (await copy(text)) && blink(/** @type {any} */ (event.currentTarget))),
+        copier("Copy", () => text),
         tool("edit", "Edit and send again", () => acts.edit(this)),
         tool("back", "Rewind to here", () => acts.rewind(this))));
     this.seq = seq;
@@ -300,8 +300,8 @@ export class Transcript {
   seal(answer, ...more) {
     const words = () => answer.words.join("\n\n").trim();
     answer.finish(
-      answer.words.length > 0 && tool("copy", "Copy the answer", async (event) => (await copy(words())) && blink(/** @type {any} */ (event.currentTarget))),
-      tool("fork", "Go on from here in a new conversation", () => this.acts.fork(answer)),
+      answer.words.length > 0 && copier("Copy the answer", words),
+      tool("fork", "Fork from here", () => this.acts.fork(answer)),
       ...more);
   }
 
