@@ -114,7 +114,7 @@ export function showMenu(button, items) {
     if (menu.contains(document.activeElement) || document.activeElement === document.body) button.focus();
     menu.remove();
   });
-  document.body.append(menu);
+  button.after(menu); // within the same landmark
   menu.showPopover();
   const place = button.getBoundingClientRect();
   const left = Math.max(8, Math.min(place.right - menu.offsetWidth, innerWidth - menu.offsetWidth - 8));

@@ -66,7 +66,7 @@ function made(tokens) {
   const fragment = DOMPurify.sanitize(marked.parser(tokens), ALLOWED);
   for (const pre of fragment.querySelectorAll("pre")) dress(pre);
   for (const table of fragment.querySelectorAll("table")) {
-    const frame = el("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" });
+    const frame = el("div", { class: "table", tabindex: "0", role: "group", "aria-label": "Table" });
     table.replaceWith(frame);
     frame.append(table);
   }

