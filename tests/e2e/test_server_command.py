@@ -79,7 +79,8 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path, sqlite_url: str) -> No
     configure(tmp_path, sqlite_url)
     assert lango("keys", "list", cwd=tmp_path).stdout == "no keys\n"
     key_id = added(tmp_path, "--user", "alice", "--requests-per-minute", "60", "--tokens-per-day", "1000")
-    [line] = lango("keys", "list", cwd=tmp_path).stdout.splitlines()
+    [names, line] = lango("keys", "list", cwd=tmp_path).stdout.splitlines()
+    assert names.split() == ["id", "user", "created", "limits"]
     assert line.startswith(f"{key_id}  alice")
     assert "60 requests a minute, 1000 tokens a day" in line
     assert lango("keys", "revoke", key_id, cwd=tmp_path).stdout == f"revoked {key_id}\n"

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from lango import __version__
-from lango.cli import db, doctor, init, keys, models, serve, sessions, talk
+from lango.cli import db, doctor, init, keys, models, run, serve, sessions
+from lango.cli.chat import chat
 from lango.errors import LangoError, StoreError, UsageError
 
 app = typer.Typer(
@@ -21,8 +22,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(serve.serve)
-app.command()(talk.chat)
-app.command()(talk.run)
+app.command()(chat)
+app.command()(run.run)
 app.command()(init.init)
 app.command()(doctor.doctor)
 app.add_typer(sessions.app, name="sessions")

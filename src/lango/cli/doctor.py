@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lango.cli.options import Config, settings
+from lango.cli.visible import visible
 from lango.errors import LangoError, ProviderError
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ class Finding:
 
 def doctor(config: Config = None, offline: Offline = False) -> None:
     """Check configuration, store, models, sandbox and port; say how to mend what is wrong."""
-    from lango.cli.talk import quiet
+    from lango.cli.talking import quiet
 
     quiet()
     bad = 0
     for finding in _findings(config, offline):
         mark = {True: "ok  ", False: "FAIL", None: "note"}[finding.good]
-        print(f"{mark} {finding.what}: {finding.said}")
+        print(visible(f"{mark} {finding.what}: {finding.said}"))
         bad += finding.good is False
     if bad:
         print(f"lango: {bad} of these must be mended", file=sys.stderr)

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from lango.cli.options import Config, Json, StoreUrl, store_url
+from lango.cli.tables import moment, print_table
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,10 +50,11 @@ def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = No
         return await opened.api_keys()
 
     found = _run(store_url(config, store), read)
-    if not found and not as_json:
-        print("no keys")
-    for key in found:
-        print(json.dumps(_shown(key)) if as_json else _line(key))
+    if as_json:
+        for key in found:
+            print(json.dumps(_shown(key)))
+    else:
+        print_table([_row(key) for key in found], empty="no keys")
 
 
 @app.command()
@@ -86,21 +87,18 @@ def _shown(key: "ApiKey") -> dict[str, Any]:
     return {
         "id": key.id,
         "user": key.user_id,
-        "created_at": _time(key.created_at),
-        "revoked_at": _time(key.revoked_at) if key.revoked_at else None,
+        "created_at": moment(key.created_at),
+        "revoked_at": moment(key.revoked_at) if key.revoked_at else None,
         "requests_per_minute": key.requests_per_minute,
         "tokens_per_day": key.tokens_per_day,
     }
 
 
-def _line(key: "ApiKey") -> str:
+def _row(key: "ApiKey") -> dict[str, Any]:
     limits = [
         f"{key.requests_per_minute} requests a minute" if key.requests_per_minute else "",
         f"{key.tokens_per_day} tokens a day" if key.tokens_per_day else "",
-        f"revoked {_time(key.revoked_at)}" if key.revoked_at else "",
+        f"revoked {moment(key.revoked_at)}" if key.revoked_at else "",
     ]
-    return "  ".join([key.id, key.user_id, _time(key.created_at), ", ".join(filter(None, limits))]).rstrip()
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    created = moment(key.created_at)
+    return {"id": key.id, "user": key.user_id, "created": created, "limits": ", ".join(filter(None, limits))}

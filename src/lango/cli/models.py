@@ -1,16 +1,17 @@
 """`lango models`: bring the weights of local models, and say what is there."""
 
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lango.cli.progress import progress_bar
+from lango.cli.tables import print_table
 from lango.errors import LangoError, UsageError
 
 if TYPE_CHECKING:
-    from lango.providers.local.weights import Progress, Source
+    from lango.providers.local.weights import Source
 
 # What a command needs is imported inside it: `--help` must not wait for it.
 
@@ -26,7 +27,7 @@ def pull(
     from lango.providers.local.models import named
     from lango.providers.local.weights import pull as bring
 
-    with _plain_errors(), _progress_bar(name) as progress:
+    with _plain_errors(), progress_bar(name) as progress:
         path = bring(named(name), source=_source(source), progress=progress)
     typer.echo(path)
 
@@ -36,12 +37,18 @@ def list_models() -> None:
     """List the models that Lango knows, and which are there."""
     from lango.providers.local.models import MODELS, weights_path
 
-    for model in MODELS:
-        if model.weights:
-            there = "there" if weights_path(model.weights).is_file() else "not there"
-            typer.echo(f"local/{model.name}  {model.weights.size_bytes / 1e6:,.0f} MB  {there}")
-            typer.echo(f"    {model.label}")
-    typer.echo("local/<path of a .gguf file>\n    a model file of your own")
+    rows = [
+        {
+            "model": f"local/{model.name}",
+            "size": f"{model.weights.size_bytes / 1e6:,.0f} MB",
+            "there": weights_path(model.weights).is_file(),
+            "what": model.label,
+        }
+        for model in MODELS
+        if model.weights
+    ]
+    own = {"model": "local/PATH", "size": "", "there": None, "what": "a .gguf file of your own"}
+    print_table([*rows, own], empty="")
 
 
 @app.command()
@@ -71,22 +78,3 @@ def _plain_errors() -> Generator[None]:
     except LangoError as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
-
-
-@contextmanager
-def _progress_bar(name: str) -> Generator["Progress | None"]:
-    """Show how far a download is, on a terminal; anywhere else a bar is only noise."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress("{task.description}", *columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=None)
-
-        def show(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield show

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lango.cli.options import Config, Json, StoreUrl, store_url
+from lango.cli.tables import moment, print_table
+from lango.cli.visible import visible
 from lango.errors import SessionNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def list_sessions(
         for record in records:
             print(json.dumps(_summary(record)))
     else:
-        _table([_summary(record) for record in records])
+        print_table([_summary(record) for record in records], empty="no sessions")
 
 
 @app.command()
@@ -60,7 +61,8 @@ def show(
             print(json.dumps(_message(one)))
         else:
             calls = "".join(f" {call.name}({call.id})" for call in one.message.tool_calls)
-            print(f"{one.seq:>4} {one.message.author or one.message.role}:{calls} {one.message.content}".rstrip())
+            who = one.message.author or one.message.role
+            print(visible(f"{one.seq:>4} {who}:{calls} {one.message.content}").rstrip())
 
 
 @app.command()
@@ -111,7 +113,7 @@ def _summary(record: "SessionRecord") -> dict[str, Any]:
         "user": record.name.user_id,
         "messages": record.last_seq,
         "tokens": record.total_tokens,
-        "updated_at": datetime.fromtimestamp(record.updated_at, UTC).isoformat(timespec="seconds"),
+        "updated_at": moment(record.updated_at),
     }
 
 
@@ -121,18 +123,3 @@ def _message(one: "Stored") -> dict[str, Any]:
     told["content"] = one.message.content
     calls = [{"id": c.id, "name": c.name, "input": c.input, "output": c.output} for c in one.message.tool_calls]
     return told | ({"tool_calls": calls} if calls else {})
-
-
-def _table(rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        print("no sessions")
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in rows[0]:
-        table.add_column(name, justify="right" if name in ("messages", "tokens") else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    Console().print(table)

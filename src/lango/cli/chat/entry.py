@@ -1,0 +1,129 @@
+"""Where messages come from: a keyboard, or lines of a pipe, a file or a dumb terminal."""
+
+import asyncio
+import codecs
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Protocol
+
+_YES, _NO = ("y", "yes"), ("n", "no")
+
+
+class Interrupted(Exception):
+    """Ctrl-C while somebody was asked for a message; the message holds what stood there."""
+
+
+class Entry(Protocol):
+    """Where messages and answers come from."""
+
+    async def message(self, default: str = "") -> str | None:
+        """Read a message; None at the end. Raise `Interrupted` for Ctrl-C."""
+        ...
+
+    async def yes_or_no(self, question: str) -> bool | None:
+        """Ask; None: there was no answer."""
+        ...
+
+    def interrupt(self) -> None:
+        """Take a SIGINT for Ctrl-C."""
+        ...
+
+    @contextmanager
+    def silent(self) -> Generator[None]:
+        """Leave the terminal to an answer."""
+        ...
+
+
+class Lines:
+    """Reads lines. A thread of its own does it, with nothing to clean up: a read cannot be cancelled."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lines: deque[str] = deque()
+        self._ended = False
+        self._waiting: asyncio.Future[None] | None = None
+        self._asks = sys.stdin.isatty()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    async def message(self, default: str = "") -> str | None:
+        """Read a message: a line, or several of which all but the last end with a backslash."""
+        del default
+        told: list[str] = []
+        self._prompt("> ")
+        while (line := await self._line()) is not None:
+            if not line.endswith("\\"):
+                return "\n".join([*told, line])
+            told.append(line[:-1])
+            self._prompt(". ")
+        return "\n".join(told) if told else None
+
+    async def yes_or_no(self, question: str) -> bool | None:
+        """Read y or n. A terminal is asked again; of a pipe, any other line is the next message and no answer."""
+        if self._asks:
+            self._lines.clear()  # what was typed before the question was there is no answer to it
+        while True:
+            self._prompt(f"{question} ")
+            try:
+                line = await self._line()
+            except Interrupted:
+                return None
+            if line is None:
+                return None
+            if line.strip().lower() in (*_YES, *_NO):
+                return line.strip().lower() in _YES
+            if not self._asks:
+                self._lines.appendleft(line)
+                return None
+
+    def interrupt(self) -> None:
+        """Give up the line that is waited for."""
+        if self._waiting and not self._waiting.done():
+            self._waiting.set_exception(Interrupted(""))
+
+    @contextmanager
+    def silent(self) -> Generator[None]:
+        """Nothing to do: lines are echoed by the terminal itself."""
+        yield
+
+    async def _line(self) -> str | None:
+        while not self._lines:
+            if self._ended:
+                return None
+            self._waiting = self._loop.create_future()
+            await self._waiting
+        return self._lines.popleft()
+
+    def _prompt(self, prompt: str) -> None:
+        if self._asks:
+            stream = sys.stdout if sys.stdout.isatty() else sys.stderr
+            stream.write(prompt)
+            stream.flush()
+
+    def _read(self) -> None:
+        # not sys.stdin: a thread that holds its lock would keep the interpreter from ending
+        decoder = codecs.getincrementaldecoder(sys.stdin.encoding or "utf-8")("replace")
+        rest = ""
+        while True:
+            try:
+                data = os.read(0, 65_536)
+            except OSError:
+                data = b""
+            *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
+            if not data and rest:
+                lines.append(rest)
+            try:
+                self._loop.call_soon_threadsafe(self._take, lines, not data)
+            except RuntimeError:  # the loop is closed
+                return
+            if not data:
+                return
+
+    def _take(self, lines: list[str], ended: bool) -> None:
+        self._lines.extend(line.removesuffix("\r") for line in lines)
+        self._ended = self._ended or ended
+        if self._waiting and not self._waiting.done():
+            self._waiting.set_result(None)

@@ -1,0 +1,81 @@
+"""What was typed before: a file of the user's own, without what looks like a secret."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from platformdirs import user_state_path
+from prompt_toolkit.history import History
+
+_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_SECRET_LENGTH = 8
+_SECRET_STARTS = ("sk-", "AIza", "lango_", "ghp_", "github_pat_", "xoxb-", "AKIA", "Bearer ")
+_MOST_BYTES = 1_000_000
+_KEPT = 1_000
+
+
+def history_file() -> Path:
+    """Return where the history is: in the user's state folder."""
+    return user_state_path("lango") / "chat_history"
+
+
+class Past(History):
+    """Messages in a file that only its user may read: one JSON text a line, the newest last.
+
+    A message that begins with a space, holds a secret of the environment or what looks like a key is not kept. Where
+    the file cannot be used, history lasts as long as the program.
+    """
+
+    def __init__(self, file: Path, environ: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._file = file
+        self._environ = os.environ if environ is None else environ
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Read what is kept, the newest first."""
+        try:
+            if self._file.stat().st_size > _MOST_BYTES:
+                self._shorten()
+            lines = self._file.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return []
+        return [text for line in reversed(lines) if (text := _text(line)) is not None]
+
+    def append_string(self, string: str) -> None:
+        """Remember a message; the same one twice in a row once."""
+        if self.get_strings()[-1:] != [string] and not self._is_private(string):
+            super().append_string(string)
+
+    def store_string(self, string: str) -> None:
+        """Add a message to the file."""
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with self._open(os.O_APPEND) as file:
+                os.write(file.fileno(), (json.dumps(string) + "\n").encode())
+        except OSError:
+            return
+
+    def _is_private(self, text: str) -> bool:
+        if text.startswith(" ") or any(start in text for start in _SECRET_STARTS):
+            return True
+        named = (value for name, value in self._environ.items() if name.upper().endswith(_SECRET_NAMES))
+        return any(len(value) >= _SECRET_LENGTH and value in text for value in named)
+
+    def _shorten(self) -> None:
+        lines = self._file.read_bytes().splitlines(keepends=True)[-_KEPT:]
+        with self._open(os.O_TRUNC) as file:
+            file.write(b"".join(lines))
+
+    def _open(self, flags: int):  # noqa: ANN202 - whatever open() gives
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | flags, 0o600)
+        os.chmod(self._file, 0o600)  # noqa: PTH101 - it may have been made by an older program
+        return os.fdopen(descriptor, "ab")
+
+
+def _text(line: str) -> str | None:
+    try:
+        text = json.loads(line)
+    except ValueError:
+        return None
+    return text if isinstance(text, str) else None

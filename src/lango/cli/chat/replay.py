@@ -1,0 +1,109 @@
+"""Coming back to a conversation: its end, what became of its last turn, and what it still asks."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lango.adk.turn import CONFIRMATION
+from lango.cli.chat.blocks import split
+from lango.cli.chat.folds import call_fold
+from lango.cli.chat.view import markdown_lines, show_fold
+from lango.cli.visible import visible
+from lango.events import ApprovalNeeded
+from lango.liveness import Watch
+from lango.store import Turn
+
+if TYPE_CHECKING:
+    from lango.cli.chat.folds import Folds
+    from lango.cli.chat.screen import Screen
+    from lango.messages import Message
+    from lango.runtime import Runtime
+    from lango.store import SessionRecord, Stored
+
+SHOWN_MESSAGES = 60
+_SHOWN_TURNS = 2
+_QUESTIONS = "adk_request_"
+
+
+def show_end(screen: "Screen", folds: "Folds", session: "SessionRecord", messages: "Sequence[Stored]") -> None:
+    """Show the last turns of a conversation as they were shown when they happened."""
+    asked = [at for at, one in enumerate(messages) if _is_asked(one)]
+    first = asked[-_SHOWN_TURNS] if len(asked) >= _SHOWN_TURNS else 0
+    shown = messages[first:]
+    before = session.last_seq - len(shown)
+    if before > 0:
+        screen.say(f"... {before} messages before", "dim")
+    arguments: dict[str, Mapping[str, Any]] = {}
+    for one in shown:
+        if one.message:
+            _show_message(screen, folds, one.message, arguments)
+
+
+def _is_asked(one: "Stored") -> bool:
+    return bool(one.message and one.message.role == "user" and not one.message.tool_calls)
+
+
+def _show_message(
+    screen: "Screen", folds: "Folds", message: "Message", arguments: dict[str, Mapping[str, Any]]
+) -> None:
+    match message.role:
+        case "user" if message.content and not message.tool_calls:
+            screen.say(f"> {message.content}", "bold")
+        case "assistant":
+            if message.content.strip():
+                _show_text(screen, message.content)
+            arguments.update({call.id: call.input or {} for call in message.tool_calls})
+        case "tool":
+            for call in message.tool_calls:
+                if not call.name.startswith(_QUESTIONS):
+                    ok = "error" not in (call.output or {})
+                    show_fold(screen, folds, call_fold(call.name, arguments.get(call.id, {}), call.output, ok, None))
+        case _:
+            pass
+
+
+def _show_text(screen: "Screen", text: str) -> None:
+    if not screen.live:
+        screen.say(text.rstrip("\n"))
+        return
+    screen.draw(["", *markdown_lines(screen, split(visible(text))), ""], [])
+
+
+async def left_behind(runtime: "Runtime", session: "SessionRecord") -> str:
+    """Say what became of the last turn, where it did not end well; empty: it did."""
+    newest = await runtime.store.newest_turn(session.key)
+    record = await runtime.store.turn(Turn(session.key, newest)) if newest else None
+    if not newest or record is None:
+        return ""
+    if record.status in ("running", "waiting"):
+        if Watch().is_gone(session.key, newest, record.owner, record.beat):
+            return (
+                "the last turn was cut off: the process that ran it is gone. What it had stored is here; "
+                "send the message again for a new answer"
+            )
+        return "a turn of this session runs in another process: a message from here waits for it"
+    failed: Mapping[str, str] = record.extra.get("error") or {}
+    match record.status:
+        case "interrupted":
+            return "the last turn was cut off: the process that ran it is gone. What it had stored is here"
+        case "cancelled":
+            return "the last turn was stopped before its end"
+        case "failed":
+            return f"the last turn failed: {failed.get('message', 'nobody knows why')}"
+        case _:
+            return ""
+
+
+def open_questions(messages: "Sequence[Stored]") -> list[ApprovalNeeded]:
+    """Return the questions for approval that nobody answered; a message after one is an answer."""
+    shown = [one.message for one in messages if one.message]
+    answered = {call.id for one in shown for call in one.tool_calls if call.output is not None}
+    found: list[ApprovalNeeded] = []
+    for message in reversed(shown):
+        if message.role == "user" and not message.tool_calls:
+            break
+        for call in message.tool_calls:
+            if call.name == CONFIRMATION and call.output is None and call.id not in answered:
+                original: Mapping[str, Any] = (call.input or {}).get("originalFunctionCall") or {}
+                id_, name = original.get("id") or "", original.get("name") or ""
+                found.append(ApprovalNeeded(0, id_, name, original.get("args") or {}))
+    return found[::-1]

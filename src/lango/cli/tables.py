@@ -1,0 +1,82 @@
+"""How every command shows rows: a plain table that fits the terminal; whole where it goes into a pipe."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lango.cli.visible import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_WHOLE = 10_000
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], *, empty: str, cut: Sequence[str] = ()) -> None:
+    """Print rows under the names of their keys. Columns named in `cut` give way on a narrow terminal."""
+    if not rows:
+        print(empty)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not sys.stdout.isatty():
+        console = Console(highlight=False, width=_WHOLE)  # `grep` and `cut` want every row on its own line
+    _print_trimmed(console, make_table(rows, cut=cut))
+
+
+def make_table(rows: Sequence[Mapping[str, Any]], *, cut: Sequence[str] = ()) -> "Table":
+    """Make a table of rows that have the same keys; numbers stand right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name, sample in rows[0].items():
+        number = isinstance(sample, int | float)
+        overflow = "ellipsis" if name in cut else "fold"
+        table.add_column(name, justify="right" if number else "left", overflow=overflow, no_wrap=name in cut or number)
+    for row in rows:
+        table.add_row(*(Text(one_line(cell(value))) for value in row.values()))
+    return table
+
+
+def cell(value: Any) -> str:
+    """Say a value as a table does."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}"
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds")
+        case _:
+            return str(value)
+
+
+def moment(at: float) -> str:
+    """Say a time, in UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def ago(at: float, now: float) -> str:
+    """Say how long ago something was, in its largest unit."""
+    seconds = max(0.0, now - at)
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        count = int(seconds // length)
+        if count:
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+def _print_trimmed(console: "Console", table: "Table") -> None:
+    """Print without the spaces that fill the last column."""
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        print(line.rstrip())

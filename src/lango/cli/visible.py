@@ -1,0 +1,28 @@
+"""Text of others on a terminal: what a model, a tool or a file says is shown, never obeyed.
+
+A control character can move the cursor, rewrite what is on the screen, set the clipboard or answer for the user. Each
+one becomes a visible sign of the same width.
+"""
+
+_KEPT = "\n\t"
+_SIGNS = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in _KEPT},  # ␛ for escape, ␇ for the bell
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),  # C1: an escape sequence in one character
+    **dict.fromkeys(
+        [0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD
+    ),  # turn text around
+    **dict.fromkeys([0x2028, 0x2029], 0x20),
+    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),  # half a character
+}
+
+
+def visible(text: str) -> str:
+    """Return text that a terminal shows as it stands; line ends and tabs stay what they are."""
+    return text.replace("\r\n", "\n").translate(_SIGNS)
+
+
+def one_line(text: str, width: int | None = None) -> str:
+    """Return text for one line: white space folded, cut with an ellipsis where it is too long."""
+    told = visible(" ".join(text.split()))
+    return told if width is None or len(told) <= width else told[: max(1, width - 1)] + "…"
