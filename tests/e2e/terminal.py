@@ -97,7 +97,7 @@ class Terminal:
         return _PROMPT.split(self._since(text))[0].partition("\n")[2]
 
     def _since(self, text: str) -> str:
-        head = text.strip().splitlines()[0][: self._screen.columns - 2]
+        head = text.splitlines()[0][: self._screen.columns - 2]
         found = self.text.rpartition(f"> {head}")
         return found[2] if found[1] else ""
 
