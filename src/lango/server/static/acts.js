@@ -62,8 +62,10 @@ export async function stop() {
 
 /** The newest message of the user is sent again in the place of its answer. @param {Conversation} talk */
 export async function retry(talk) {
+  if (state.running) return;
+  await talk.settled;
   const said = talk.log.items.findLast((one) => one instanceof Said);
-  if (!(said instanceof Said) || state.running) return;
+  if (!(said instanceof Said)) return;
   const { text, files } = said;
   try {
     const id = state.session;
@@ -71,8 +73,7 @@ export async function retry(talk) {
       await api(sessionPath(id, "/rewind"), { method: "POST", body: { before: said.seq } });
       await talk.open(id);
     } else {
-      said.element.remove(); // it never reached the server
-      talk.log.items.pop()?.element.remove();
+      for (const one of talk.log.items.splice(talk.log.items.indexOf(said))) one.element.remove(); // it never reached the server
     }
     await send(talk, text, files);
   } catch (error) {
@@ -82,8 +83,10 @@ export async function retry(talk) {
 
 /** Take a message and all after it back. @param {Conversation} talk @param {Said} said @param {(text: string, files: File_[]) => void} draft */
 export async function rewind(talk, said, draft) {
+  if (state.running) return;
+  await talk.settled;
   const id = state.session;
-  if (id === null || said.seq === null || state.running) return;
+  if (id === null || said.seq === null) return;
   const words = "This message and everything after it leave the conversation. Your message comes back into the box, so that you can change it.";
   if (!(await confirm("Rewind to here?", words, "Rewind"))) return;
   try {
@@ -146,6 +149,7 @@ export function edit(talk, said) {
 
 /** @param {Conversation} talk @param {Said} said @param {string} text */
 async function resend(talk, said, text) {
+  await talk.settled;
   const id = state.session;
   if (id === null || said.seq === null) throw new ApiError(0, "Unreachable", "This message has not reached the server yet.");
   const made = await api(sessionPath(id, "/fork"), { method: "POST", body: { at: said.seq - 1 } });

@@ -22,6 +22,7 @@ export class Conversation {
     this.page = page;
     this.log = new Transcript(byId("log"), page);
     this.leaving = new AbortController();
+    /** resolves when what was shown as it came is known as it is stored */ this.settled = Promise.resolve();
     /** @type {number | null} */ this.before = null;
     /** @type {Message[]} */ this.carried = [];
   }
@@ -165,7 +166,7 @@ export class Conversation {
       const last = await follow({ ...how, tell: hear, lost: (wait_s) => this.#lost(wait_s) });
       if (how.signal.aborted) return;
       ended(last);
-      await this.#after(how.session, how.signal);
+      await (this.settled = this.#after(how.session, how.signal));
     } catch (error) {
       if (how.signal.aborted) return;
       if (error instanceof ApiError && error.type === "ApprovalExpired") {

@@ -31,7 +31,10 @@ const talk = new Conversation({
   retry: () => void acts.retry(talk),
   edit: (said) => acts.edit(talk, said),
   rewind: (said) => void acts.rewind(talk, said, draft),
-  fork: (answer) => state.session && void acts.fork(state.session, answer.lastSeq),
+  async fork(answer) {
+    await talk.settled;
+    if (state.session) await acts.fork(state.session, answer.lastSeq);
+  },
 });
 
 function welcome() {

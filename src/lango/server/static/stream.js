@@ -29,6 +29,7 @@ export async function follow({ session, signal, tell, lost, first, last = null }
       if (response.status === 204) return ended;
       lost(null);
       for await (const frame of frames(response, signal)) {
+        if (signal.aborted) return null;
         const event = JSON.parse(frame.data);
         const cut = event.type === "error" && event.fatal && frame.id === undefined;
         if (cut && event.error !== "SessionNotFound") break; // the stream ends here, the turn does not
