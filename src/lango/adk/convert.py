@@ -32,6 +32,8 @@ _IN_COLUMNS = {"id", "author", "timestamp", "invocation_id", "content", "actions
 _NO_ACTIONS = dict(EventActions().__dict__)
 _EMPTY_ACTIONS = {name for name, value in EventActions() if value == {}}
 
+_PLAIN_TYPES = {str, bool, int, float}
+
 Layout = list[Any]
 
 
@@ -61,7 +63,7 @@ def _give_ids(calls: Sequence[types.FunctionCall | types.FunctionResponse]) -> N
 def event_to_entry(event: Event) -> Entry:
     """Turn an event into what the store keeps. The event is complete (see `complete_event`)."""
     extra = _rest_of_event(event)
-    delta = without_temp(event.actions.state_delta)
+    delta = without_temp(event.actions.state_delta) if event.actions.state_delta else None
     if event.content is None:
         state_only = bool(event.actions.state_delta) and extra.keys() <= _ENVELOPE
         message = None if state_only else Message("event", author=event.author)
@@ -70,7 +72,7 @@ def event_to_entry(event: Event) -> Entry:
         tokens = 0
     else:
         message = _content_to_message(event.content, event.author, extra)
-        tokens = count_tokens(message) + _tokens_beside(event.content)
+        tokens = count_tokens(message) + (_tokens_beside(event.content) if "parts" in extra else 0)
     return Entry(
         event_id=event.id,
         created_at=event.timestamp,
@@ -99,13 +101,22 @@ def _rest_of_event(event: Event) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    kind = cast(
+        "type[object]", type(value)
+    )  # to ask pydantic's classes whose instance something is takes many times longer
+    if kind in _PLAIN_TYPES:
+        return value
+    if kind is types.GenerateContentResponseUsageMetadata:  # every answer of a model has one
+        counts = {name: count for name, count in value.__dict__.items() if count is not None}
+        if all(type(count) is int for count in counts.values()) and not value.model_extra:
+            return counts
     if isinstance(value, BaseModel):
         return _dump(value)
     return sorted(cast("set[str]", value)) if isinstance(value, set) else value
 
 
 def _has_more_than_state(actions: EventActions) -> bool:
-    return {**actions.__dict__, "state_delta": {}} != _NO_ACTIONS
+    return vars(actions) != _NO_ACTIONS and {**vars(actions), "state_delta": {}} != _NO_ACTIONS
 
 
 def _is_unset(name: str, value: Any) -> bool:

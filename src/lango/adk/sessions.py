@@ -17,8 +17,10 @@ from pydantic import PrivateAttr
 from typing_extensions import override
 
 from lango.adk.convert import DEFAULT_AGENT_NAME, complete_event, event_to_entry, stored_to_events
+from lango.adk.templates import like
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.store import SessionId, SessionRecord, Store, Stored
+from lango.store.database import no_collection
 from lango.store.records import TEMP_PREFIX, without_temp
 from lango.store.sessions import delta_back_to, split_scopes
 
@@ -48,11 +50,12 @@ class StoredSession(Session):
     @property
     def seen(self) -> tuple[int, int]:
         """The session's key in the store, and the revision that this object shows."""
-        return self._seen or (0, 0)
+        return (self.__pydantic_private__ or {}).get("_seen") or (0, 0)  # past pydantic's search for attributes
 
     def see(self, key: int, revision: int) -> None:
         """Note that this object shows a revision now."""
-        self._seen = (key, revision)
+        if self.__pydantic_private__ is not None:
+            self.__pydantic_private__["_seen"] = (key, revision)
 
 
 @dataclass(slots=True)
@@ -153,7 +156,8 @@ class SqlSessionService(BaseSessionService):
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """List sessions with their state and without their events, oldest update first."""
         records = await self._store.sessions(app_name, user_id)
-        return ListSessionsResponse.model_construct(sessions=[_session(record, []) for record in records])
+        with no_collection():
+            return ListSessionsResponse.model_construct(sessions=[_session(record, []) for record in records])
 
     @override
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -196,8 +200,8 @@ class SqlSessionService(BaseSessionService):
             appended = await self._store.append(key, name, revision, entry, epoch=writing_epoch.get())
         except (StaleSession, SessionNotFound, SessionExists) as error:
             raise _as_adk_knows_it(error) from error
-        if isinstance(session, StoredSession):
-            session.see(key, appended.revision)
+        if (stored := _as_stored(session)) is not None:
+            stored.see(key, appended.revision)
         as_event = entry.message is not None or self._budget_tokens is None
         if appended.repeated:
             as_event = as_event and all(shown.id != event.id for shown in session.events)
@@ -211,8 +215,8 @@ class SqlSessionService(BaseSessionService):
 
     async def _seen(self, session: Session, name: SessionId) -> tuple[int, int]:
         """Return the session's key and the revision that this object has seen."""
-        if isinstance(session, StoredSession):
-            return session.seen
+        if (stored := _as_stored(session)) is not None:
+            return stored.seen
         # somebody made this object by hand: its time is all that tells how new it is
         record = await self._store.session(name)
         if record is None:
@@ -220,6 +224,12 @@ class SqlSessionService(BaseSessionService):
         if record.updated_at > session.last_update_time:
             raise StaleStoredSession(f"session {name.id!r} was written since this object was made: load it again")
         return record.key, record.revision
+
+
+def _as_stored(session: Session) -> StoredSession | None:
+    if type(session) is StoredSession:  # to ask pydantic's classes takes many times longer
+        return session
+    return session if isinstance(session, StoredSession) else None
 
 
 def _is_stored_already(session: Session, event: Event) -> bool:
@@ -235,25 +245,27 @@ def _is_stored_already(session: Session, event: Event) -> bool:
 def _show(session: Session, event: Event, *, as_event: bool) -> None:
     """Let the object in memory show what is stored now; `temp:` state lives only there."""
     delta = event.actions.state_delta
-    session.state.update(delta)
-    if any(key.startswith(TEMP_PREFIX) for key in delta):
-        event.actions.state_delta = without_temp(delta)
-    session.last_update_time = event.timestamp
+    if delta:
+        session.state.update(delta)
+        if any(key.startswith(TEMP_PREFIX) for key in delta):
+            event.actions.state_delta = without_temp(delta)
+    vars(session)["last_update_time"] = event.timestamp  # its validation would take as long as all the rest
     if as_event:
         session.events.append(event)
 
 
 def _session(record: SessionRecord, events: list[Event]) -> StoredSession:
     # a copy of a template: what comes from the store needs no validation, and a list may have 50,000 of them
-    session = _TEMPLATE.model_copy(
-        update={
+    session = like(
+        _TEMPLATE,
+        {
             "app_name": record.name.app_name,
             "user_id": record.name.user_id,
             "id": record.name.id,
             "state": dict(record.state),
             "events": events,
             "last_update_time": record.updated_at,
-        }
+        },
     )
     session.see(record.key, record.revision)
     return session

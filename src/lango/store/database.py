@@ -5,9 +5,11 @@ knows nothing of threads, connections or transactions; a `Database` runs it. SQL
 that appear in order, `ON CONFLICT`, `RETURNING`.
 """
 
+import gc
 import random
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from typing import Any, Protocol, TypeVar
 
@@ -92,6 +94,18 @@ def new_session_keys() -> Iterator[int]:
 
 
 _random = random.SystemRandom()
+
+
+@contextmanager
+def no_collection() -> Generator[None]:
+    """Make many objects without collecting garbage meanwhile: none of them is, and each collection sees all of them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def run_sync(operation: Operation[T], execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> T:

@@ -7,23 +7,24 @@ event takes on disk. They are stored as `~` and 22 characters. Any other id is s
 import binascii
 import hashlib
 import re
+from functools import lru_cache
 
 from lango.store.jsontext import readable
 
-_UUID = re.compile(r"(e-)?([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})")
+_UUID = re.compile(r"(?:e-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _INVOCATION = "e-"  # what ADK puts before the UUID of an invocation
 _MARK = "~"
 _TO_URL = str.maketrans("+/", "-_")
 _FROM_URL = str.maketrans("-_", "+/")
 
 
+@lru_cache(1024)
 def shorten(id_: str) -> str:
-    """Return the stored spelling of an id."""
-    found = _UUID.fullmatch(id_)
-    if found:
-        prefix, *groups = found.groups(default="")
-        packed = binascii.b2a_base64(bytes.fromhex("".join(groups)), newline=False)
-        return f"{prefix}{_MARK}{packed.decode().rstrip('=').translate(_TO_URL)}"
+    """Return the stored spelling of an id. Those of an invocation stand in many events."""
+    if _UUID.fullmatch(id_):
+        prefix = _INVOCATION if id_[0] == "e" and id_[1] == "-" else ""
+        packed = binascii.b2a_base64(bytes.fromhex(id_[len(prefix) :].replace("-", "")), newline=False)
+        return f"{prefix}{_MARK}{packed[:22].decode().translate(_TO_URL)}"
     # somebody's own id that looks like a short one
     return _MARK * 2 + id_ if id_.startswith((_MARK, _INVOCATION + _MARK)) else id_
 

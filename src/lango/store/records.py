@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from lango.errors import Unstorable
 from lango.messages import Message, Role, ToolCall
@@ -147,8 +147,7 @@ def without_temp(delta: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in delta.items() if not name.startswith(TEMP_PREFIX)}
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """A message as its row holds it."""
 
     role: str
@@ -192,6 +191,8 @@ _NO_MESSAGE = Message("event")
 
 
 def _shown(name: str, exact: str, extra: dict[str, Any]) -> str:
+    if exact.isascii() and "\0" not in exact:
+        return exact
     shown = readable(exact)
     if shown != exact:
         extra[name] = exact

@@ -6,7 +6,7 @@ from typing import Any
 
 from lango.errors import SessionExists
 from lango.store import pasts
-from lango.store.database import Operation, Row, new_session_keys
+from lango.store.database import Operation, Row, new_session_keys, no_collection
 from lango.store.ids import shorten
 from lango.store.jsontext import dumps, loads
 from lango.store.records import SessionId, SessionRecord, origin_from_json, rewinds_from_json, without_temp
@@ -111,7 +111,9 @@ def list_all(app_name: str | None, user_id: str | None) -> Operation[list[Sessio
     else:
         rows = yield (_LIST, (app_name,)) if user_id is None else (_LIST_OF_USER, (app_name, user_id))
     parsed: dict[str, dict[str, Any]] = {}
-    records = yield from with_pasts([_record(row, parsed) for row in rows])
+    with no_collection():
+        records = [_record(row, parsed) for row in rows]
+    records = yield from with_pasts(records)
     # sorted here: the two databases do not agree on the order of texts
     return sorted(records, key=lambda record: (record.updated_at, record.name.user_id, record.name.id))
 
@@ -211,8 +213,10 @@ def _record(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecord:
         of_app,
     ) = row
     state: dict[str, Any] = loads(own) if own else {}
-    state.update((APP_PREFIX + name, value) for name, value in _shared(of_app, parsed).items())
-    state.update((USER_PREFIX + name, value) for name, value in _shared(of_user, parsed).items())
+    if of_app:
+        state.update((APP_PREFIX + name, value) for name, value in _shared(of_app, parsed).items())
+    if of_user:
+        state.update((USER_PREFIX + name, value) for name, value in _shared(of_user, parsed).items())
     return SessionRecord(
         key=key,
         name=SessionId(app_name, user_id, id_),
@@ -230,10 +234,8 @@ def _record(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecord:
     )
 
 
-def _shared(text: str | None, parsed: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _shared(text: str, parsed: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Parse what many sessions of a list have in common only once."""
-    if text is None:
-        return {}
     if text not in parsed:
         parsed[text] = loads(text)
     return parsed[text]

@@ -111,6 +111,7 @@ class SqliteDatabase:
         self._opened = False
         self._writer: _Connection | None = None
         self._writing = threading.Lock()  # held while the writer's connection is in use
+        self._patient = True  # the writer's connection waits for others
         self._quick_commits = 0
         self._wal_pages = 0
 
@@ -161,6 +162,7 @@ class SqliteDatabase:
                     if self._writer is None:
                         self._writer = self._open_writer()
                     with translated(self._path):
+                        self._wait_for_others(self._writer, patient=True)
                         self._run_group(self._writer, [job for job in jobs if job.is_wanted])
             except BaseException as error:  # noqa: BLE001 - the group failed as a whole
                 for job in jobs:
@@ -171,6 +173,7 @@ class SqliteDatabase:
             if self._writer is not None:
                 self._writer.close()
             self._writer = None
+            self._patient = True
             self._quick_commits = 0
         self._opened = False
 
@@ -182,13 +185,11 @@ class SqliteDatabase:
             if self._writer is None:
                 return None
             job = _Job(operation)
-            self._writer.set_busy_timeout(0)
+            self._wait_for_others(self._writer, patient=False)
             try:
                 self._run_group(self._writer, [job])
             except apsw.BusyError:
                 return None  # another process writes
-            finally:
-                self._writer.set_busy_timeout(int(self._busy_timeout_s * 1000))
         except apsw.Error as error:
             raise translate(error, self._path) from error
         finally:
@@ -196,6 +197,12 @@ class SqliteDatabase:
         if self._wal_pages > _CHECKPOINT_PAGES:
             self._queue.put(_Job(_nothing))  # wakes the thread, which has the time for it
         return job
+
+    def _wait_for_others(self, connection: _Connection, *, patient: bool) -> None:
+        """Set whether the writer waits for other processes: its thread may, an event loop may not."""
+        if patient != self._patient:
+            connection.set_busy_timeout(int(self._busy_timeout_s * 1000) if patient else 0)
+            self._patient = patient
 
     def _checkpoint(self) -> None:
         """Bring the log home, in the writer's thread and after everybody was answered."""
