@@ -5,22 +5,26 @@ One app's sessions; each belongs to a user, and what is another user's is not th
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lango.errors import SessionNotFound, TurnRunning, Unstorable
+from lango.history import WindowRules
 from lango.liveness import Watch
 from lango.store import SessionId, SessionRecord, Store, Stored, forks, rewinds, titles
 from lango.store.database import Operation
 from lango.store.sessions import get
+from lango.usage import DEFAULT_TURNS, SessionUsage, session_usage
 
 
 class Sessions:
     """The sessions of one app."""
 
-    def __init__(self, store: Store, app_name: str) -> None:
+    def __init__(self, store: Store, app_name: str, rules: Callable[[], WindowRules] = WindowRules) -> None:
+        """`rules` says what bounds the next request of an agent here."""
         self._store = store
         self._app_name = app_name
+        self._rules = rules
         self._watch = Watch()
 
     async def list(
@@ -44,6 +48,17 @@ class Sessions:
         """Read the newest messages, or the newest before a sequence number, in order."""
         session = await self.read(session_id, user_id=user_id)
         return await self._store.messages_page(session, before=before, limit=limit)
+
+    async def usage(
+        self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = DEFAULT_TURNS
+    ) -> SessionUsage:
+        """Read what the newest turns took, or the newest before a turn, and what the next request would keep."""
+        usage = await session_usage(
+            self._store, self._name(session_id, user_id), self._rules(), before=before, limit=limit
+        )
+        if usage is None:
+            raise _not_there(session_id)
+        return usage
 
     async def create(
         self,

@@ -48,7 +48,7 @@ class Runtime:
         self._watch = Watch()
         self._running: dict[int, list[RunningTurn]] = {}
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
-        self._sessions = Sessions(store, engine.app_name)
+        self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
 
     @property
     def store(self) -> Store:
@@ -322,9 +322,17 @@ class Runtime:
                 running.stop(FencedWrite("another process took this turn over"))
 
     async def _end(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
+        calls = [call.to_json() for call in run.state.log]
         usage = await asyncio.to_thread(_usage, run)  # prices take half a second to load, once
         extra: dict[str, Any] = {
-            "usage": {"input": usage.input_tokens, "output": usage.output_tokens},
+            "usage": {
+                "input": usage.input_tokens,
+                "output": usage.output_tokens,
+                "cached": usage.cached_tokens,
+                "model_calls": usage.model_calls,
+                "cost_usd": usage.cost_usd,
+            },
+            "calls": calls,
             "invocations": run.told.invocations,
         }
         if error is not None:

@@ -12,12 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from lango import __version__
-from lango.config import Settings
+from lango import __version__, open_runtime
+from lango.config import Settings, StoreSettings
+from lango.errors import LangoError
 from lango.messages import Message
+from lango.providers.protocol import UsageDelta
 from lango.store import Entry, SessionId, Store
+from lango.store.database import migrations
+from lango.testing import ScriptedProvider
 
 LANGO = Path(sys.executable).with_name("lango")
+NEWEST = migrations()[-1][0]
 
 
 def lango(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -72,9 +77,31 @@ async def test_sessions_list_show_delete(tmp_path: Path) -> None:
     assert lango("sessions", "list", cwd=tmp_path).stdout == "no sessions\n"
 
 
+async def test_sessions_usage_shows_what_turns_took(tmp_path: Path) -> None:
+    settings = Settings(store=StoreSettings(url=f"sqlite:///{tmp_path}/lango.db"))
+    provider = ScriptedProvider([["hello", UsageDelta(12, 3)], RuntimeError("boom")])
+    async with open_runtime(settings, provider=provider) as runtime:
+        await runtime.run("s", "hi")
+        with pytest.raises(LangoError):
+            await runtime.run("s", "hi again")
+    told = lango("sessions", "usage", "s", cwd=tmp_path).stdout.splitlines()
+    assert " ".join(told[0].split()) == "turn status started tokens in out cost model s tools s tools"
+    assert [line.split()[:2] for line in told[1:3]] == [["1", "done"], ["2", "failed"]]
+    assert told[3] == "budget    32,000 tokens and 100 messages"
+    assert told[-1].endswith("2 turns, 2 calls of the model, 12 tokens in, 3 out, cost not known")
+    [line] = lango("sessions", "usage", "s", "--json", "-n", "1", cwd=tmp_path).stdout.splitlines()
+    usage = json.loads(line)
+    assert [turn["turn"] for turn in usage["turns"]] == [2]
+    assert (usage["before"], usage["total"]["turns"], usage["total"]["usage"]["input_tokens"]) == (2, 2, 12)
+    assert usage["window"]["first_seq"] == 1
+    small = lango("sessions", "usage", "s", cwd=tmp_path, LANGO_HISTORY__MAX_MESSAGE_TOKEN_BUDGET="20").stdout
+    assert "budget    20 tokens" in small
+    refused(lango("sessions", "usage", "t", cwd=tmp_path), "'t'", "lango sessions list")
+
+
 def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
     (tmp_path / "lango.toml").write_text('[store]\nurl = "sqlite:///from_file.db"\n')
-    assert lango("db", "upgrade", cwd=tmp_path).stdout == "schema 3\n"
+    assert lango("db", "upgrade", cwd=tmp_path).stdout == f"schema {NEWEST}\n"
     assert (tmp_path / "from_file.db").exists()
     lango("db", "upgrade", cwd=tmp_path, LANGO_STORE__URL="sqlite:///from_environment.db")
     assert (tmp_path / "from_environment.db").exists()
@@ -102,7 +129,7 @@ def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
         OPENAI_API_KEY="k",
     )
     assert told.returncode == 0, told
-    assert "ok   store: schema 3, 0 sessions" in told.stdout
+    assert f"ok   store: schema {NEWEST}, 0 sessions" in told.stdout
     assert "ok   model openai/gpt-5: the key is set" in told.stdout
 
 

@@ -55,6 +55,34 @@ async def test_a_session_from_making_to_deleting(server: Server, session: str) -
             assert error_of(gone) == (404, "SessionNotFound")
 
 
+async def test_the_picture_of_a_session(server: Server, session: str) -> None:
+    async with server.client() as client:
+        for text in ("hello", "note", "again"):
+            await send(client, session, text)
+        usage = (await client.get(f"/v1/sessions/{session}/usage?limit=2")).json()
+        assert (usage["budget_tokens"], usage["max_messages"], usage["before"]) == (32_000, 100, 2)
+        noted, again = usage["turns"]
+        assert [tool["name"] for tool in noted["tools"]] == ["note"]
+        assert noted["tools"][0]["status"] == "finished"
+        assert len(noted["model_calls"]) == noted["usage"]["model_calls"] == 2
+        assert noted["model_calls"][0]["model"] == "obedient"
+        assert (again["status"], again["taken_back"], again["usage"]["input_tokens"]) == ("done", False, 10)
+        assert usage["total"]["turns"] == 3
+        shown = (await client.get(f"/v1/sessions/{session}")).json()
+        assert usage["window"] == {
+            "first_seq": 1,
+            "messages": shown["messages"],
+            "tokens": shown["tokens"],
+            "left_out_messages": 0,
+            "left_out_tokens": 0,
+        }
+        [first] = (await client.get(f"/v1/sessions/{session}/usage", params={"before": usage["before"]})).json()[
+            "turns"
+        ]
+        assert (first["turn"], first["first_seq"], first["last_seq"]) == (1, 1, 2)
+        assert error_of(await client.get("/v1/sessions/nobody/usage")) == (404, "SessionNotFound")
+
+
 async def test_a_session_that_is_deleted_while_it_runs_ends_its_stream(
     server: Server, session: str, tmp_path: Path
 ) -> None:

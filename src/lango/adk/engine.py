@@ -15,6 +15,7 @@ from google.genai import types
 
 from lango.adk.agent import Models, build_app, decision_for, effect_of, transfer_targets, tree
 from lango.adk.convert import complete_event, event_to_entry
+from lango.adk.model import ProviderLlm
 from lango.adk.plugin import RuntimePlugin, TurnState, current_turn
 from lango.adk.sessions import SqlSessionService, stored_message, writing_epoch
 from lango.adk.transfers import correction, missing_agent
@@ -23,7 +24,7 @@ from lango.adk.voice import Say, plain_speakers
 from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, EmptyAnswer, LangoError
 from lango.events import TurnEvent
-from lango.history import DEFAULT_BUDGET_TOKENS
+from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
 from lango.store import Entry, SessionId, Store, Turn
@@ -79,12 +80,14 @@ class AdkEngine:
         self._app = build_app(settings, self._models, tools, RuntimePlugin(), root_agent)
         self._root: Any = self._app.root_agent  # an agent, or any node of a workflow
         history = settings.history
+        # some events become no message of a request
+        max_messages = None if settings.memory.enabled else history.max_messages * 5 // 4
+        self._loaded = (history.max_message_token_budget or DEFAULT_BUDGET_TOKENS, max_messages)
         self._service = SqlSessionService(
             "",
             store=store,
-            budget_tokens=history.max_message_token_budget or DEFAULT_BUDGET_TOKENS,
-            # some events become no message of a request
-            max_messages=None if settings.memory.enabled else history.max_messages * 5 // 4,
+            budget_tokens=self._loaded[0],
+            max_messages=max_messages,
             root_agent_name=self._root.name,
         )
         self._runner = Runner(app=self._app, session_service=self._service)
@@ -95,6 +98,14 @@ class AdkEngine:
     def app_name(self) -> str:
         """The app that sessions belong to."""
         return self._runner.app_name
+
+    @property
+    def window_rules(self) -> WindowRules:
+        """What bounds the messages of the root agent's next request."""
+        model = getattr(self._root, "model", None)
+        if isinstance(model, ProviderLlm):
+            return model.window_rules
+        return WindowRules(*self._loaded)  # what is loaded is all that bounds it
 
     @property
     def service(self) -> SqlSessionService:

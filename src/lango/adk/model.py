@@ -24,6 +24,7 @@ from lango.history import (
     DEFAULT_BUDGET_TOKENS,
     DEFAULT_MAX_MESSAGES,
     TokenCounter,
+    WindowRules,
     count_tokens,
     fit_to_budget,
     keep_signatures,
@@ -67,6 +68,7 @@ class ProviderLlm(BaseLlm):
     _max_messages: int | None = PrivateAttr()
     _max_turns: int | None = PrivateAttr()
     _counter: TokenCounter = PrivateAttr()
+    _reserved_tokens: int = PrivateAttr(default=0)  # of the newest request
 
     def __init__(
         self,
@@ -91,6 +93,15 @@ class ProviderLlm(BaseLlm):
     def provider(self) -> Provider:
         """The provider that answers."""
         return self._provider
+
+    @property
+    def window_rules(self) -> WindowRules:
+        """What bounds the messages of the next request."""
+        factor = self._counter.factor(f"{self._provider.name}/{self.model}")
+        budget = self._budget_tokens
+        if self._context_tokens:
+            budget = max(1, min(budget, self._context_tokens - int(self._reserved_tokens * factor)))
+        return WindowRules(budget, self._max_messages, self._max_turns, factor)
 
     @property
     def capabilities(self) -> LlmCapabilities:
@@ -162,7 +173,7 @@ class ProviderLlm(BaseLlm):
         return replace(request, messages=tuple(window), cut=window != valid)
 
     def _window(self, request: Request, messages: list[Message]) -> list[Message]:
-        reserved = _reserved_tokens(request)
+        reserved = self._reserved_tokens = _reserved_tokens(request)
         budget = self._counter.budget(self._budget_tokens, self._key(request)) + reserved
         if self._context_tokens:
             room = self._context_tokens - (request.max_tokens or 0)

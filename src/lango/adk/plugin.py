@@ -22,6 +22,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 from typing_extensions import override
 
+from lango.adk.calls import ModelCall
 from lango.adk.tools import AdkTool
 from lango.adk.transfers import TRANSFER_TOOL, correction
 from lango.adk.voice import Say, speak
@@ -79,9 +80,14 @@ class TurnState:
     session_id: str = ""
     say: Callable[[str, str], Say | None] = field(default=lambda agent, branch: None)
     """Who tells the text of an agent in a branch; None: ADK does."""
+    log: list[ModelCall] = field(default_factory=list[ModelCall])
+    """The calls of the model, in the order of their beginning."""
 
 
 current_turn: ContextVar[TurnState | None] = ContextVar("lango_turn", default=None)
+
+
+_current_call: ContextVar[ModelCall | None] = ContextVar("lango_model_call", default=None)  # parallel agents: one each
 
 
 class RuntimePlugin(BasePlugin):
@@ -106,6 +112,8 @@ class RuntimePlugin(BasePlugin):
         if state.model_calls > limit:
             state.failure = TurnLimit(f"the turn took more than {limit} calls of the model (setting agent.max_turns)")
             return LlmResponse(error_code="TURN_LIMIT", error_message=str(state.failure))
+        state.log.append(call := ModelCall(llm_request.model or "", callback_context.agent_name))
+        _current_call.set(call)
         if state.model_calls == limit and limit > 1:
             _without_tools(llm_request)
         elif state.model_calls == max(1, int(limit * WARN_AT)):
@@ -116,10 +124,12 @@ class RuntimePlugin(BasePlugin):
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
-        """Make ids of calls unique within a turn: some models count from 1 again in every answer."""
+        """Make ids of calls unique within a turn: some models count from 1 again in every answer. Note what it took."""
         state = current_turn.get()
         parts = (llm_response.content and llm_response.content.parts) or []
         if state is not None and not llm_response.partial:
+            if (call := _current_call.get()) is not None:
+                call.end(llm_response.model_version, llm_response.usage_metadata)
             _make_unique((part.function_call for part in parts if part.function_call), state.made)
         return None
 

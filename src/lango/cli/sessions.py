@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Config, Json, StoreUrl, store_url
+from lango.cli.options import Config, Json, StoreUrl, settings, store_url
 from lango.cli.tables import moment, print_table
 from lango.cli.visible import visible
 from lango.errors import SessionNotFound, UsageError
 
 if TYPE_CHECKING:
     from lango.store import SessionRecord, Store, Stored
+    from lango.usage import SessionUsage
 
-app = typer.Typer(help="Conversations: list, show, delete.", no_args_is_help=True)
+app = typer.Typer(help="Conversations: list, show, usage, delete.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(help="The session's id.")]
 App = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
@@ -63,6 +64,26 @@ def show(
             calls = "".join(f" {call.name}({call.id})" for call in one.message.tool_calls)
             who = one.message.author or one.message.role
             print(visible(f"{one.seq:>4} {who}:{calls} {one.message.content}").rstrip())
+
+
+@app.command()
+def usage(
+    session_id: Id,
+    app: App = None,
+    user: User = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many of the newest turns.")] = 20,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Show what the turns of a session took, and what the next request would keep of it."""
+    from lango.cli.usage import print_usage, read_usage
+
+    async def read(opened: "Store") -> "SessionUsage":
+        record = await _one(opened, session_id, app, user)
+        return await read_usage(opened, record.name, settings(config), limit)
+
+    print_usage(_run(store_url(config, store), read), as_json=as_json)
 
 
 @app.command()

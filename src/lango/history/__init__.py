@@ -3,7 +3,14 @@
 from lango.history.clean import keep_signatures
 from lango.history.repair import CONTEXT_AUTHOR, INTERRUPTED, repair
 from lango.history.tokens import Calibration, TokenCounter, count_tokens, warm_up
-from lango.history.window import DEFAULT_BUDGET_TOKENS, DEFAULT_MAX_MESSAGES, current_user_message, fit_to_budget
+from lango.history.window import (
+    DEFAULT_BUDGET_TOKENS,
+    DEFAULT_MAX_MESSAGES,
+    WindowRules,
+    current_user_message,
+    fit_to_budget,
+    kept_tokens,
+)
 
 __all__ = [
     "CONTEXT_AUTHOR",
@@ -12,10 +19,12 @@ __all__ = [
     "INTERRUPTED",
     "Calibration",
     "TokenCounter",
+    "WindowRules",
     "count_tokens",
     "current_user_message",
     "fit_to_budget",
     "keep_signatures",
+    "kept_tokens",
     "repair",
     "warm_up",
 ]

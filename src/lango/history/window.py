@@ -22,6 +22,23 @@ DEFAULT_MAX_MESSAGES = 100
 _log = logging.getLogger("lango.history")
 
 
+@dataclass(frozen=True, slots=True)
+class WindowRules:
+    """What bounds the messages of a request."""
+
+    budget_tokens: int = DEFAULT_BUDGET_TOKENS
+    """As the model counts them."""
+    max_messages: int | None = DEFAULT_MAX_MESSAGES
+    max_turns: int | None = None
+    factor: float = 1.0
+    """How many of the model's tokens one of ours is."""
+
+    @property
+    def room_tokens(self) -> int:
+        """The budget in tokens of ours."""
+        return max(1, int(self.budget_tokens / self.factor))
+
+
 def fit_to_budget(
     messages: Iterable[Message],
     budget_tokens: int | None = None,
@@ -37,10 +54,8 @@ def fit_to_budget(
     system messages and the current user message stay in any case. Whatever is left out or clipped is logged in one
     warning. Raises `BudgetTooSmall` where even the least does not fit.
     """
-    window = _Window(list(messages), (budget_tokens or DEFAULT_BUDGET_TOKENS) - reserved_tokens)
-    window.pin()
-    window.fill(_first_of_turns(window.history, max_turns or 0), max_messages or len(window.history))
-    window.mend_start()
+    budget = (budget_tokens or DEFAULT_BUDGET_TOKENS) - reserved_tokens
+    window = _fitted(list(messages), budget, max_messages, max_turns)
     left_out = len(window.history) - len(window.kept)
     if left_out or window.clipped_tokens:
         _log.warning(
@@ -50,6 +65,29 @@ def fit_to_budget(
             window.clipped_tokens,
         )
     return [window.kept[at] for at in sorted(window.kept)]
+
+
+def kept_tokens(messages: Iterable[Message], tokens: Sequence[int], rules: WindowRules) -> dict[int, int]:
+    """Return the places of the messages that `fit_to_budget` would keep, each with the tokens that are sent of it.
+
+    `tokens` is what the messages cost, where that is known already. Nothing is logged.
+    """
+    window = _fitted(list(messages), rules.room_tokens, rules.max_messages, rules.max_turns, tokens)
+    return {at: window.cost({at: window.kept[at]}) for at in sorted(window.kept)}
+
+
+def _fitted(
+    messages: list[Message],
+    budget_tokens: int,
+    max_messages: int | None,
+    max_turns: int | None,
+    tokens: Sequence[int] | None = None,
+) -> "_Window":
+    window = _Window(messages, budget_tokens, tokens)
+    window.pin()
+    window.fill(_first_of_turns(messages, max_turns or 0), max_messages or len(messages))
+    window.mend_start()
+    return window
 
 
 def _spoken(messages: Sequence[Message]) -> list[int]:
@@ -140,8 +178,9 @@ def _answered(
 class _Window:
     """The messages kept so far, by their place, and the room that is left."""
 
-    def __init__(self, history: list[Message], budget_tokens: int) -> None:
+    def __init__(self, history: list[Message], budget_tokens: int, tokens: Sequence[int] | None = None) -> None:
         self.history = history
+        self._tokens = tokens
         self.budget_tokens = budget_tokens
         self.room = budget_tokens
         self.kept: dict[int, Message] = {}
@@ -158,9 +197,9 @@ class _Window:
         self._keep({at: self.history[at] for at in places})
         last = self._last_unit()
         messages = {} if last is None else self._missing(last)
-        clipped = self._clip(messages) if self._cost(messages) > self.room else messages
+        clipped = self._clip(messages) if self.cost(messages) > self.room else messages
         if self.room < 0 or clipped is None:
-            least = self._cost({**self.kept, **messages})
+            least = self.cost({**self.kept, **messages})
             raise BudgetTooSmall(
                 f"the messages that must be sent take {least} tokens, the budget leaves {self.budget_tokens}: "
                 "raise the budget, or shorten the message, the system prompt or the tools"
@@ -183,7 +222,7 @@ class _Window:
                 continue
             if unit.start < first or len(self.kept) + len(messages) > max_messages:
                 return
-            if self._cost(messages) > self.room:
+            if self.cost(messages) > self.room:
                 clipped = self._clip(messages) if self._has_giant(messages) else None
                 if clipped is None:
                     return
@@ -217,11 +256,16 @@ class _Window:
 
     def _keep(self, messages: dict[int, Message]) -> None:
         self.kept.update(messages)
-        self.room -= self._cost(messages)
+        self.room -= self.cost(messages)
 
-    @staticmethod
-    def _cost(messages: dict[int, Message]) -> int:
-        return count_tokens(messages.values())
+    def cost(self, messages: dict[int, Message]) -> int:
+        """Count the tokens of some messages; those that are as they were may have been counted before."""
+        if self._tokens is None:
+            return count_tokens(messages.values())
+        return sum(
+            self._tokens[at] if message is self.history[at] else count_tokens(message)
+            for at, message in messages.items()
+        )
 
     def _has_giant(self, messages: dict[int, Message]) -> bool:
         """Whether one result alone is larger than the whole budget: such a one is clipped, wherever it stands."""

@@ -141,9 +141,9 @@ def _rest(key: int, record: turns.TurnRecord, already: str) -> Operation[str]:
 def _end(turn: int, record: turns.TurnRecord) -> tuple[str, dict[str, Any]]:
     if record.status == "done":
         usage: Mapping[str, Any] = record.extra.get("usage") or {}
-        tokens = {"input_tokens": usage.get("input", 0), "output_tokens": usage.get("output", 0)}
-        nothing = {"cached_tokens": 0, "model_calls": 0, "cost_usd": None}
-        return "done", {"turn": turn, "status": "done", "usage": tokens | nothing, "finish_reason": ""}
+        spent = {f"{name}_tokens": usage.get(name, 0) for name in ("input", "output", "cached")}
+        spent |= {"model_calls": usage.get("model_calls", 0), "cost_usd": usage.get("cost_usd")}
+        return "done", {"turn": turn, "status": "done", "usage": spent, "finish_reason": ""}
     failed: Mapping[str, str] = record.extra.get("error") or {}
     if record.status == "cancelled":
         error, message = "TurnCancelled", "the turn was stopped"

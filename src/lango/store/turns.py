@@ -34,14 +34,16 @@ WHERE session_key = $1 AND turn < $2 AND status IN ('waiting', 'running') ORDER 
 _MESSAGE = "SELECT message FROM turns WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
 _NEW_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch, revision"
 _RUN = """
-UPDATE turns SET status = 'running', epoch = $1, started_at = $2, message = NULL WHERE session_key = $3 AND turn = $4
+UPDATE turns SET status = 'running', epoch = $1, started_at = $2, first_seq = $3, message = NULL
+WHERE session_key = $4 AND turn = $5
 """
 _BEAT = """
 UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running' RETURNING cancelled
 """
 _END = """
-UPDATE turns SET status = $1, ended_at = $2, extra = $3 WHERE session_key = $4 AND epoch = $5 AND status = 'running'
-RETURNING turn
+UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, output_tokens = $5, cached_tokens = $6,
+    model_calls = $7, cost_usd = $8
+WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING turn
 """
 _WITHDRAW = """
 UPDATE turns SET status = 'cancelled', ended_at = $1 WHERE session_key = $2 AND turn = $3 AND status = 'waiting'
@@ -129,8 +131,8 @@ def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Oper
     [[epoch, revision]] = yield _NEW_EPOCH, (key,)
     # what is open was left open by the turn before: each closes its own, or the next one does
     revision = yield from close_calls(key, name, revision, now, epoch - 1)
-    yield from append(key, name, revision, entry, epoch)
-    yield _RUN, (epoch, now, key, turn)
+    appended = yield from append(key, name, revision, entry, epoch)
+    yield _RUN, (epoch, now, appended.seq, key, turn)
     return Turn(key, turn, epoch)
 
 
@@ -159,7 +161,9 @@ def end(
     """End a running turn, closing what it left open; False: it was lost before."""
     key = turn.session_key
     locked = yield _LOCK, (key,)
-    rows = yield _END, (outcome, now, dumps(extra) if extra else None, key, turn.epoch)
+    used: Mapping[str, Any] = (extra or {}).get("usage") or {}
+    spent = (*(used.get(name, 0) for name in ("input", "output", "cached", "model_calls")), used.get("cost_usd"))
+    rows = yield _END, (outcome, now, dumps(extra) if extra else None, *spent, key, turn.epoch)
     if rows and locked:
         yield from close_calls(key, name, locked[0][0], now, turn.epoch or 0)
     return bool(rows)

@@ -1,0 +1,55 @@
+"""`lango sessions usage`: the picture of a session as a table."""
+
+from typing import Any
+
+from lango.cli.tables import moment, print_table
+from lango.config import Settings
+from lango.errors import SessionNotFound
+from lango.events import Usage
+from lango.store import SessionId, Store
+from lango.usage import SessionUsage, TurnUsage, rules_of, session_usage
+
+
+async def read_usage(store: Store, name: SessionId, settings: Settings, limit: int) -> SessionUsage:
+    """Read the picture of a session as the settings would bound its next request."""
+    found = await session_usage(store, name, rules_of(settings), limit=limit)
+    if found is None:
+        raise SessionNotFound(f"there is no session {name.id!r} any more")
+    return found
+
+
+def print_usage(usage: SessionUsage, *, as_json: bool) -> None:
+    """Print the picture: one object of JSON as the server sends it, or the turns as a table and four lines below it."""
+    if as_json:
+        from lango.server.usage import Picture
+
+        print(Picture.of(usage).model_dump_json())
+        return
+    print_table([_row(turn) for turn in usage.turns], empty="no turns", cut=["tools"])
+    window, rules, total = usage.window, usage.rules, usage.total
+    bound = "" if rules.max_messages is None else f" and {rules.max_messages} messages"
+    print(f"budget    {rules.budget_tokens:,} tokens{bound}")
+    print(f"window    {window.messages:,} messages, {window.tokens:,} tokens: what the next request keeps")
+    print(f"left out  {window.left_out_messages:,} messages, {window.left_out_tokens:,} tokens")
+    spent = f"{total.model_calls:,} calls of the model, {total.input_tokens:,} tokens in, {total.output_tokens:,} out"
+    print(f"all       {usage.all_turns:,} turns, {spent}, {_cost(total) or 'cost not known'}")
+
+
+def _row(turn: TurnUsage) -> dict[str, Any]:
+    names = [tool.name if tool.status == "finished" else f"{tool.name} ({tool.status})" for tool in turn.tools]
+    return {
+        "turn": turn.turn,
+        "status": "taken back" if turn.taken_back else turn.status,
+        "started": moment(turn.started_at),
+        "tokens": turn.tokens,
+        "in": turn.usage.input_tokens,
+        "out": turn.usage.output_tokens,
+        "cost": _cost(turn.usage),
+        "model s": float(sum(call.duration_s for call in turn.model_calls)),
+        "tools s": float(sum(tool.duration_s or 0 for tool in turn.tools)),
+        "tools": ", ".join(names),
+    }
+
+
+def _cost(usage: Usage) -> str:
+    return "" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"

@@ -1,0 +1,175 @@
+"""`/v1/sessions/{id}/usage`: the picture of a session."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Self
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict
+
+from lango.events import Usage
+from lango.server.auth import User
+from lango.server.served import Here
+from lango.server.sessions import ERRORS, Id
+from lango.usage import DEFAULT_TURNS, ModelCall, SessionUsage, ToolUse, TurnUsage
+
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS)
+
+_FROM = ConfigDict(from_attributes=True)
+
+
+class Spent(BaseModel):
+    """Tokens and cost, as the end of a turn tells them; null: no price is known."""
+
+    model_config = _FROM
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    model_calls: int
+    cost_usd: float | None
+
+
+class Call(BaseModel):
+    """One call of the model, from the request to the end of its answer."""
+
+    model: str
+    agent: str
+    started_at: datetime
+    duration_s: float
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+
+    @classmethod
+    def of(cls, call: ModelCall) -> Self:
+        """Show a call."""
+        return cls(
+            model=call.model,
+            agent=call.agent,
+            started_at=_time(call.started_at),
+            duration_s=call.duration_s,
+            input_tokens=call.input_tokens,
+            output_tokens=call.output_tokens,
+            cached_tokens=call.cached_tokens,
+        )
+
+
+class Tool(BaseModel):
+    """One call of a tool: intended, started, finished, failed or unknown."""
+
+    call_id: str
+    name: str
+    status: str
+    started_at: datetime | None
+    duration_s: float | None
+
+    @classmethod
+    def of(cls, tool: ToolUse) -> Self:
+        """Show a tool's call."""
+        started_at = None if tool.started_at is None else _time(tool.started_at)
+        return cls(
+            call_id=tool.call_id,
+            name=tool.name,
+            status=tool.status,
+            started_at=started_at,
+            duration_s=tool.duration_s,
+        )
+
+
+class Turn(BaseModel):
+    """What a turn took: `tokens` are those of its own messages, `usage` what the model read and wrote for it."""
+
+    turn: int
+    status: str
+    started_at: datetime
+    ended_at: datetime | None
+    first_seq: int | None
+    last_seq: int | None
+    tokens: int
+    taken_back: bool
+    usage: Spent
+    model_calls: list[Call]
+    tools: list[Tool]
+
+    @classmethod
+    def of(cls, turn: TurnUsage) -> Self:
+        """Show a turn."""
+        return cls(
+            turn=turn.turn,
+            status=turn.status,
+            started_at=_time(turn.started_at),
+            ended_at=None if turn.ended_at is None else _time(turn.ended_at),
+            first_seq=turn.first_seq,
+            last_seq=turn.last_seq,
+            tokens=turn.tokens,
+            taken_back=turn.taken_back,
+            usage=_spent(turn.usage),
+            model_calls=[Call.of(call) for call in turn.model_calls],
+            tools=[Tool.of(tool) for tool in turn.tools],
+        )
+
+
+class Window(BaseModel):
+    """What the next request would keep of the conversation, and what it would leave out."""
+
+    model_config = _FROM
+
+    first_seq: int | None
+    messages: int
+    tokens: int
+    left_out_messages: int
+    left_out_tokens: int
+
+
+class Total(BaseModel):
+    """The sum of all turns of the session."""
+
+    turns: int
+    usage: Spent
+
+
+class Picture(BaseModel):
+    """The newest turns of a session, the window of its next request, and the sum of all turns."""
+
+    budget_tokens: int
+    max_messages: int | None
+    max_turns: int | None
+    window: Window
+    turns: Sequence[Turn]
+    before: int | None
+    """Ask for the turns before with this; null: there are none."""
+    total: Total
+
+    @classmethod
+    def of(cls, usage: SessionUsage) -> Self:
+        """Show the picture of a session."""
+        return cls(
+            budget_tokens=usage.rules.budget_tokens,
+            max_messages=usage.rules.max_messages,
+            max_turns=usage.rules.max_turns,
+            window=Window.model_validate(usage.window),
+            turns=[Turn.of(turn) for turn in usage.turns],
+            before=usage.before,
+            total=Total(turns=usage.all_turns, usage=_spent(usage.total)),
+        )
+
+
+@router.get("/{session_id}/usage")
+async def read_usage(
+    session_id: Id,
+    user: User,
+    here: Here,
+    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = DEFAULT_TURNS,
+) -> Picture:
+    """Read what the newest turns took, or those before a turn, and what the next request would keep."""
+    return Picture.of(await here.runtime.sessions.usage(session_id, user_id=user.user_id, before=before, limit=limit))
+
+
+def _spent(usage: Usage) -> Spent:
+    return Spent.model_validate(usage)
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

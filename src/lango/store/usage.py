@@ -1,0 +1,151 @@
+"""Operations that read what turns took: the newest few with their tools, and the sum of all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lango.store.database import Operation, Row
+from lango.store.ids import lengthen
+from lango.store.jsontext import loads
+from lango.store.pasts import key_of
+from lango.store.records import SessionRecord
+from lango.store.turns import Status
+from lango.store.window import live_ranges
+
+# what the session had before a turn is in the running total of the turn's first message
+_TURNS = """
+SELECT t.turn, t.status, t.epoch, COALESCE(t.started_at, t.created_at), t.ended_at, t.first_seq,
+    m.total_tokens - m.tokens, t.input_tokens, t.output_tokens, t.cached_tokens, t.model_calls, t.cost_usd, t.extra
+FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
+WHERE t.session_key = $1 AND t.turn < $2 ORDER BY t.turn DESC LIMIT $3
+"""
+_AFTER = """
+SELECT t.first_seq, m.total_tokens - m.tokens
+FROM turns t JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
+WHERE t.session_key = $1 AND t.turn >= $2 ORDER BY t.turn LIMIT 1
+"""
+_TOOLS = """
+SELECT epoch, call_id, name, CASE WHEN result LIKE '{"error":%' THEN 'failed' ELSE status END, started_at, finished_at
+FROM effects WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 ORDER BY epoch, intended_at, call_id
+"""
+_TOTALS = """
+SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(model_calls), SUM(cost_usd)
+FROM turns WHERE session_key = $1
+"""
+_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
+
+NEWEST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens, calls of the model and cost."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    model_calls: int = 0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """A call of a tool, as the journal of effects has it."""
+
+    call_id: str
+    name: str
+    status: str
+    started_at: float | None
+    finished_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """What a turn took, and which messages are its own."""
+
+    turn: int
+    status: Status
+    started_at: float
+    ended_at: float | None
+    first_seq: int | None
+    last_seq: int | None
+    tokens: int
+    spent: Spent
+    taken_back: bool
+    """A rewind took its messages back; what it cost stays spent."""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tools: Sequence[ToolRow] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """How many messages of a session count, and their tokens: those that no rewind took back."""
+
+    messages: int
+    tokens: int
+
+
+def turns(session: SessionRecord, before: int, limit: int) -> Operation[list[TurnRow]]:
+    """Read the newest turns before a turn, in order, each with its tools."""
+    rows = yield _TURNS, (session.key, before, limit)
+    if not rows:
+        return []
+    epochs = [row[2] for row in rows if row[2] is not None]
+    used: dict[int, list[ToolRow]] = {}
+    if epochs:
+        for epoch, call_id, *rest in (yield _TOOLS, (session.key, min(epochs), max(epochs))):
+            used.setdefault(epoch, []).append(ToolRow(lengthen(call_id), *rest))
+    after = yield _AFTER, (session.key, before)
+    # the messages of a turn reach to the next one's first
+    next_seq, next_total = after[0] if after else (session.last_seq + 1, session.total_tokens)
+    live = list(live_ranges(session.last_seq, session.rewinds))
+    found: list[TurnRow] = []
+    for row in rows:
+        found.append(_turn(row, next_seq, next_total, live, used))
+        if row[6] is not None:
+            next_seq, next_total = row[5], row[6]
+    return found[::-1]
+
+
+def _turn(
+    row: Row, next_seq: int, next_total: int, live: list[tuple[int, int]], used: Mapping[int, list[ToolRow]]
+) -> TurnRow:
+    turn, status, epoch, started_at, ended_at, first_seq, before_tokens, *spent, extra = row
+    known = before_tokens is not None
+    return TurnRow(
+        turn=turn,
+        status=status,
+        started_at=started_at,
+        ended_at=ended_at,
+        first_seq=first_seq,
+        last_seq=next_seq - 1 if known else None,
+        tokens=next_total - before_tokens if known else 0,
+        spent=Spent(*spent),
+        taken_back=known and not any(first <= first_seq <= last for first, last in live),
+        extra=loads(extra) if extra else {},
+        tools=used.get(epoch, ()),
+    )
+
+
+def totals(session: SessionRecord) -> Operation[tuple[int, Spent]]:
+    """Count the turns of a session and sum what they took."""
+    [[count, *spent]] = yield _TOTALS, (session.key,)
+    *tokens, cost_usd = spent
+    return count, Spent(*(int(one or 0) for one in tokens), cost_usd=cost_usd)
+
+
+def live(session: SessionRecord) -> Operation[Live]:
+    """Count the messages that no rewind took back, and their tokens, by the running totals."""
+    messages = tokens = 0
+    for first, last in live_ranges(session.last_seq, session.rewinds):
+        messages += last - first + 1
+        tokens += yield from _total_at(session, last)
+        tokens -= yield from _total_at(session, first - 1)
+    return Live(messages, tokens)
+
+
+def _total_at(session: SessionRecord, seq: int) -> Operation[int]:
+    if seq == session.last_seq:
+        return session.total_tokens
+    rows = yield _TOTAL_AT, (key_of(session, seq), seq)
+    return rows[0][0] if rows else 0

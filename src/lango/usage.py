@@ -1,0 +1,176 @@
+"""The picture of a session: what each turn took, what the next request would keep, and what it would leave out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lango.config import Settings
+from lango.errors import BudgetTooSmall
+from lango.events import Usage
+from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens
+from lango.messages import Message
+from lango.store import SessionId, SessionRecord, Store, usage
+from lango.store.database import Operation
+from lango.store.sessions import get
+from lango.store.turns import Status
+from lango.store.window import window
+
+DEFAULT_TURNS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One call of the model, from the request to the end of its answer."""
+
+    model: str
+    agent: str
+    started_at: float
+    duration_s: float
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One call of a tool. `status`: intended, started, finished, failed or unknown."""
+
+    call_id: str
+    name: str
+    status: str
+    started_at: float | None
+    duration_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnUsage:
+    """What a turn took."""
+
+    turn: int
+    status: Status
+    started_at: float
+    ended_at: float | None
+    first_seq: int | None
+    last_seq: int | None
+    tokens: int
+    """Of its own messages."""
+    taken_back: bool
+    usage: Usage
+    model_calls: Sequence[ModelCall]
+    tools: Sequence[ToolUse]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the next request would keep of the conversation, and what it would leave out."""
+
+    first_seq: int | None
+    """From here on every message is kept; null: none is."""
+    messages: int
+    tokens: int
+    left_out_messages: int
+    left_out_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUsage:
+    """The picture of a session: its newest turns, the window, and the sum of all turns."""
+
+    rules: WindowRules
+    window: Window
+    turns: Sequence[TurnUsage]
+    before: int | None
+    """Ask for the turns before with this; None: there are none."""
+    all_turns: int
+    total: Usage
+
+
+def rules_of(settings: Settings) -> WindowRules:
+    """Return what bounds a request, as the settings say; a small local model may bound it further."""
+    history = settings.history
+    return WindowRules(
+        history.max_message_token_budget or DEFAULT_BUDGET_TOKENS,
+        None if settings.memory.enabled else history.max_messages,
+        history.max_turns,
+    )
+
+
+async def session_usage(
+    store: Store, name: SessionId, rules: WindowRules, *, before: int | None = None, limit: int = DEFAULT_TURNS
+) -> SessionUsage | None:
+    """Read the picture of a session: its newest turns, or the newest before a turn. None: there is no such session."""
+    return await store.read(lambda: _read(name, rules, before, limit))
+
+
+def _read(name: SessionId, rules: WindowRules, before: int | None, limit: int) -> Operation[SessionUsage | None]:
+    session = yield from get(name)
+    if session is None:
+        return None
+    kept = yield from _window(session, rules)
+    rows = yield from usage.turns(session, usage.NEWEST if before is None else before, limit + 1)
+    count, spent = yield from usage.totals(session)
+    page = rows[-limit:]
+    return SessionUsage(
+        rules=rules,
+        window=kept,
+        turns=[_turn(row) for row in page],
+        before=page[0].turn if len(rows) > limit else None,
+        all_turns=count,
+        total=_spent(spent),
+    )
+
+
+def _window(session: SessionRecord, rules: WindowRules) -> Operation[Window]:
+    """Apply the rules as the next request will, with a message of the user that is still to come."""
+    live = yield from usage.live(session)
+    # as many as the runtime loads: some events become no message of a request
+    stored = yield from window(
+        session, min(rules.room_tokens, rules.budget_tokens), rules.max_messages and rules.max_messages * 5 // 4
+    )
+    seen = [(one.seq, one.message, one.tokens) for one in stored if one.message and one.message.role != "event"]
+    to_come = Message("user")
+    messages = [*(message for _, message, _ in seen), to_come]
+    try:
+        kept = kept_tokens(messages, [*(tokens for _, _, tokens in seen), count_tokens(to_come)], rules)
+    except BudgetTooSmall:
+        kept = {}
+    kept.pop(len(seen), None)
+    first = len(seen)
+    while first - 1 in kept:
+        first -= 1
+    tokens = sum(kept.values())
+    return Window(
+        first_seq=seen[first][0] if first < len(seen) else None,
+        messages=len(kept),
+        tokens=tokens,
+        left_out_messages=max(0, live.messages - len(kept)),
+        left_out_tokens=max(0, live.tokens - tokens),
+    )
+
+
+def _turn(row: usage.TurnRow) -> TurnUsage:
+    calls: Sequence[dict[str, Any]] = row.extra.get("calls") or ()
+    return TurnUsage(
+        turn=row.turn,
+        status=row.status,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        first_seq=row.first_seq,
+        last_seq=row.last_seq,
+        tokens=row.tokens,
+        taken_back=row.taken_back,
+        usage=_spent(row.spent),
+        model_calls=[ModelCall(**call) for call in calls],
+        tools=[_tool(one) for one in row.tools],
+    )
+
+
+def _tool(one: usage.ToolRow) -> ToolUse:
+    duration_s = None
+    if one.started_at is not None and one.finished_at is not None:
+        duration_s = max(0.0, one.finished_at - one.started_at)  # the clock may have gone back meanwhile
+    return ToolUse(one.call_id, one.name, one.status, one.started_at, duration_s)
+
+
+def _spent(spent: usage.Spent) -> Usage:
+    return Usage(spent.input_tokens, spent.output_tokens, spent.cached_tokens, spent.model_calls, spent.cost_usd)
