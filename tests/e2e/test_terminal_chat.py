@@ -210,3 +210,26 @@ def test_nothing_of_a_model_or_a_tool_reaches_the_terminal_raw(chat: Terminal) -
     written = chat.raw[from_here:].decode()
     for obeyed in ("\x1b]", "\x07", "\b\b", "\x9b", "\u202e", "\x1b[31mred", "\x1b[2J"):
         assert obeyed not in written, repr(obeyed)
+
+
+def test_fork_and_rewind(chat: Terminal) -> None:
+    first = session_of(chat)
+    chat.ask("/rewind", "there is no session")
+    for text in ("plant apples", "plant pears", "plant plums"):
+        chat.ask(text)
+    forked = chat.ask("/fork", f"{first} stays as it is", "> plant plums")
+    [second] = re.findall(r"session (\w{12}) goes on from here", forked)
+    chat.ask("plant figs")
+    chat.send("/rewind 2")
+    chat.wait_for("taken back; the message is here")
+    chat.wait_for(lambda: bool(re.search(r"> plant plums\n.* tokens", chat.shown)), "the message to be sent again")
+    assert "plant figs" not in chat.after("/rewind 2")
+    chat.type(" and cherries" + ENTER)
+    chat.wait_for("\nplant plums and cherries\n")
+    chat.wait_prompt()
+    chat.ask(f"/resume {second}", "> plant plums and cherries", "... the beginning")
+    chat.ask(f"/resume {first}", "> plant pears", "> plant plums\n")
+    chat.ask("/rewind x", "how many turns")
+    chat.ask("/rewind 99", "there are only 3 turns")
+    listed = chat.ask("/sessions")
+    assert listed.count("plant apples") == 2, "both are called by their first words"

@@ -1,7 +1,8 @@
 """Markdown as it streams: cut into blocks that are finished, and one that still grows."""
 
+import re
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -12,6 +13,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from rich.console import Console, ConsoleOptions, RenderResult
+
+_LINE_END = re.compile(r"\r\n?|\n")
 
 
 class Blocks:
@@ -58,8 +61,8 @@ def _parser() -> "MarkdownIt":
 
 
 def _offsets(text: str) -> list[int]:
-    """Return where each line begins."""
-    return [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    """Return where each line begins, as the parser counts lines."""
+    return [0, *(end.end() for end in _LINE_END.finditer(text))]
 
 
 class _LeftHeading(Heading):

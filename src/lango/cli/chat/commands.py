@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lango.cli.chat import models, replay
 from lango.cli.tables import ago, make_table
-from lango.cli.talking import USER, find_session, new_place
+from lango.cli.talking import USER, Place, find_session, new_place
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Work = Callable[["Chat", str], Awaitable[None]]
 
 _LISTED = 20
+_PAGE = 100
 
 
 class Leave(Exception):
@@ -74,7 +75,7 @@ async def _help(chat: "Chat", rest: str) -> None:
 
 async def _sessions(chat: "Chat", rest: str) -> None:
     del rest
-    found = await chat.runtime.store.sessions_page(chat.runtime.app_name, USER, limit=_LISTED + 1)
+    found = await chat.runtime.sessions.list(user_id=USER, limit=_LISTED + 1)
     if not found:
         chat.screen.say("no sessions yet")
         return
@@ -83,14 +84,14 @@ async def _sessions(chat: "Chat", rest: str) -> None:
         {
             "": "*" if one.name.id == chat.place.session_id else "",
             "id": one.name.id,
+            "title": one.shown_title,
             "messages": one.last_seq,
-            "tokens": one.total_tokens,
             "updated": ago(one.updated_at, now),
         }
         for one in found[:_LISTED]
     ]
-    chat.listed = [(one.name.id, ago(one.updated_at, now)) for one in found]
-    chat.screen.show(make_table(rows))
+    chat.listed = [(one.name.id, one.shown_title) for one in found]
+    chat.screen.show(make_table(rows, cut=["title"]))
     more = " These are the newest; `lango sessions list` shows all." if len(found) > _LISTED else ""
     chat.screen.say(f"/resume ID goes on with one; its first characters do.{more}", "dim")
 
@@ -104,6 +105,55 @@ async def _resume(chat: "Chat", rest: str) -> None:
         raise UsageError(f"there is no session {rest!r}; /sessions shows what there is")
     chat.screen.say(f"session {place.session_id}", "bold")
     await chat.arrive(place)
+
+
+async def _fork(chat: "Chat", rest: str) -> None:
+    back = _count(rest, 0, "/fork")
+    question = await _question(chat, back) if back else None
+    made = await chat.runtime.sessions.fork(
+        chat.place.session_id,
+        user_id=USER,
+        at=question.seq - 1 if question else None,
+        new_id=new_place().session_id,
+    )
+    chat.screen.say(f"session {made.name.id} goes on from here; {chat.place.session_id} stays as it is", "bold")
+    await chat.arrive(Place(made.name.id))
+    chat.draft = question.text if question else ""
+
+
+async def _rewind(chat: "Chat", rest: str) -> None:
+    question = await _question(chat, _count(rest, 1, "/rewind"))
+    await chat.runtime.sessions.rewind(chat.place.session_id, before=question.seq, user_id=USER)
+    chat.screen.say("taken back; the message is here to be changed and sent again", "bold")
+    await chat.arrive(chat.place)
+    chat.draft = question.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A message of the user."""
+
+    seq: int
+    text: str
+
+
+def _count(rest: str, default: int, name: str) -> int:
+    if rest and not (rest.isdecimal() and int(rest)):
+        raise UsageError(f"{name} takes how many turns to go back, such as {name} 2")
+    return int(rest) if rest else default
+
+
+async def _question(chat: "Chat", back: int) -> _Question:
+    """Find the message that began a turn: 1 is the last one."""
+    found, before = 0, None
+    while page := await chat.runtime.sessions.messages(chat.place.session_id, user_id=USER, before=before, limit=_PAGE):
+        for one in reversed(page):
+            if one.message and replay.is_asked(one):
+                found += 1
+                if found == back:
+                    return _Question(one.seq, one.message.content)
+        before = page[0].seq
+    raise UsageError("there is nothing to go back to" if not found else f"there are only {found} turns to go back")
 
 
 async def _clear(chat: "Chat", rest: str) -> None:
@@ -141,6 +191,8 @@ COMMANDS = {
     "/model": Command("[NAME]", "say, or change, the model of the next turns", models.change),
     "/sessions": Command("", "list the conversations", _sessions),
     "/resume": Command("ID", "go on with another conversation", _resume),
+    "/fork": Command("[N]", "go on in a copy of this conversation, without its last N turns", _fork),
+    "/rewind": Command("[N]", "take back the last turn, or the last N", _rewind),
     "/clear": Command("", "an empty screen and a new conversation; this one is kept", _clear),
     "/open": Command("[N]", "show what a folded line holds: the newest, or that number", _open),
     "/approve": Command("", "answer a question that was left open", _approve),

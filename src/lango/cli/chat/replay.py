@@ -26,19 +26,19 @@ _QUESTIONS = "adk_request_"
 
 def show_end(screen: "Screen", folds: "Folds", session: "SessionRecord", messages: "Sequence[Stored]") -> None:
     """Show the last turns of a conversation as they were shown when they happened."""
-    asked = [at for at, one in enumerate(messages) if _is_asked(one)]
+    asked = [at for at, one in enumerate(messages) if is_asked(one)]
     first = asked[-_SHOWN_TURNS] if len(asked) >= _SHOWN_TURNS else 0
     shown = messages[first:]
-    before = session.last_seq - len(shown)
-    if before > 0:
-        screen.say(f"... {before} messages before", "dim")
+    if first or len(messages) == SHOWN_MESSAGES:
+        screen.say(f"... the beginning: lango sessions show {session.name.id}", "dim")
     arguments: dict[str, Mapping[str, Any]] = {}
     for one in shown:
         if one.message:
             _show_message(screen, folds, one.message, arguments)
 
 
-def _is_asked(one: "Stored") -> bool:
+def is_asked(one: "Stored") -> bool:
+    """Whether it is a message of the user, and not the answer to a question for approval."""
     return bool(one.message and one.message.role == "user" and not one.message.tool_calls)
 
 

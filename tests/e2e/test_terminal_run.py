@@ -1,0 +1,119 @@
+"""`lango run` as scripts use it: what goes to stdout, what the exit code says."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.terminal import LANGO, PATIENCE_S, configure, terminal
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("run")
+    configure(made)
+    return made
+
+
+def run(folder: Path, *arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [LANGO, "run", *arguments],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def run_json(folder: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
+    done = run(folder, "--output-format", "json", *arguments, code=code)
+    [line] = done.stdout.splitlines()
+    return json.loads(line)
+
+
+def test_text_is_the_answer_and_nothing_else(folder: Path) -> None:
+    done = run(folder, "what is this:", stdin="a text\nfrom a pipe\n")
+    assert done.stdout == "what is this:\n\na text\nfrom a pipe\n", "the argument, then what came through the pipe"
+    assert done.stderr == ""
+
+
+def test_json_and_the_same_session_again(folder: Path) -> None:
+    first = run_json(folder, "note pears")
+    assert first["text"].startswith("the tool said {'noted': 'pears'")
+    assert (first["turn"], first["status"]) == (1, "done")
+    assert first["usage"]["output_tokens"] == 1000
+    assert first["cost_usd"] == pytest.approx(0.0025, abs=0.0001)
+    lines = run(folder, "-r", first["session_id"][:6], "--output-format", "stream-json", "again").stdout.splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [event["type"] for event in events] == ["accepted", "text_delta", "done"]
+    assert {event["session"] for event in events} == {first["session_id"]}
+    assert events[0]["turn"] == 2
+
+
+def test_a_turn_that_fails_is_1(folder: Path) -> None:
+    told = run_json(folder, "fail", code=1)
+    assert told["status"] == "failed"
+    assert told["error"]["message"] == "the provider does not want to"
+
+
+def test_a_tool_that_asks_is_3_and_is_answered_later_or_beforehand(folder: Path) -> None:
+    done = run(folder, "-r", "cleaning", "wipe disk1", code=3)
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "lango: there was no session 'cleaning': this is a new one",
+        'lango: wipe waits for an approval: {"text": "disk1"}',
+        "lango: answer with `lango chat -r cleaning`, or allow it with --approve",
+    ]
+    with terminal(folder, "chat", "-r", "cleaning") as chat:
+        chat.wait_for('"text": "disk1"')
+        chat.wait_for("run exactly this?")
+        chat.type("y")
+        chat.wait_for("the tool said {'noted': 'disk1'")
+    told = run_json(folder, "--approve", "note,wipe", "wipe disk2")
+    assert told["text"].startswith("the tool said {'noted': 'disk2'")
+    assert told["usage"]["model_calls"] == 2, "what both halves of the turn took"
+    waiting = run_json(folder, "--approve", "other", "wipe disk3", code=3)
+    assert waiting["waiting"] == [{"call_id": "call_disk3", "name": "wipe", "arguments": {"text": "disk3"}}]
+
+
+def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
+    with subprocess.Popen(
+        [LANGO, "run", "hold never"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        assert os.read(process.stdout.fileno(), 100) == b"begun "
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130
+        assert process.stderr.read() == b"lango: stopped\n"
+    with subprocess.Popen(
+        [LANGO, "run", "long 1000"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        os.read(process.stdout.fileno(), 10)
+        process.stdout.close()
+        assert process.wait(PATIENCE_S) == 141
+        assert process.stderr.read() == b""
+
+
+def test_a_mistake_is_2(folder: Path) -> None:
+    assert "nothing to ask" in run(folder, code=2).stderr
+    assert "use one of them" in run(folder, "-c", "-r", "x", "hi", code=2).stderr
