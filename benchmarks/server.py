@@ -23,6 +23,7 @@ STREAMS = 200
 COUNTS = (1, 50, STREAMS)
 CHUNKS, CHUNK_S, RAMP_S = 200, 0.05, 4.0
 TURNS = 10_000
+SETTLE_S = 2.0
 BIN = Path(sys.executable).parent
 
 AGENT = """
@@ -253,6 +254,7 @@ def starts(folder: Path) -> None:
         for name, (command, path, ask) in commands.items():
             (folder / "lango.db").unlink(missing_ok=True)
             with started(command, folder, path) as (url, pid, ready_s):
+                time.sleep(SETTLE_S)  # what a server still loads after it said that it is ready counts, too
                 size, began = rss_mb(pid), time.perf_counter()
                 if "hello there" not in (said := ask(url)):
                     raise RuntimeError(f"{name} did not answer: {said}")
