@@ -173,6 +173,17 @@ class ServerSettings(Section):
         return self
 
 
+class TelemetrySettings(Section):
+    """`[telemetry]`: where traces go; without an endpoint, here or in OpenTelemetry's variables, nowhere."""
+
+    otlp_endpoint: str = ""
+    """An OTLP collector by HTTP, such as `http://127.0.0.1:4318`; empty: as OTEL_EXPORTER_OTLP_ENDPOINT says."""
+    service_name: str = "lango"
+    """Unless OTEL_SERVICE_NAME says another."""
+    capture_content: bool = False
+    """Whether traces hold what people, models and tools said."""
+
+
 class Settings(BaseSettings):
     """All settings. `Settings()` reads the environment; `Settings.load()` reads the file too."""
 
@@ -193,6 +204,7 @@ class Settings(BaseSettings):
     tools: ToolSettings = ToolSettings()
     mcp: dict[str, McpSettings] = {}
     server: ServerSettings = ServerSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Self:

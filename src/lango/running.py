@@ -10,6 +10,7 @@ from lango.errors import LangoError, SessionExists, TurnFailed
 from lango.events import TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent
 from lango.news import News
 from lango.store import Ahead, SessionId, SessionRecord, Store, Turn
+from lango.telemetry import in_span
 
 POLL_S = 0.5
 _IDS_PER_TURN = 1_000_000
@@ -41,6 +42,8 @@ class RunningTurn:
     """How many must leave before the turn is stopped."""
     kept: bool = False
     """Somebody submitted it to run on, whoever reads."""
+    trace_id: str = ""
+    """The trace that it is told in, where somebody takes traces."""
     news: News = field(default_factory=News)
     urgent: News = field(default_factory=News)
     """News that are more than a piece of text."""
@@ -99,6 +102,26 @@ class RunningTurn:
         """Wait for the end."""
         while not self.finished:
             await self.news.wait()
+
+
+def traced(running: RunningTurn, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+    """Return the work of a turn, in a span of its own where somebody takes traces."""
+    session_id = running.session.name.id
+    about = {"lango.session.id": session_id, "gen_ai.conversation.id": session_id, "lango.turn": running.turn.turn}
+
+    def ended() -> dict[str, str | int | float | bool]:
+        if running.error is not None:
+            return {"lango.turn.status": "failed", "error.type": type(running.error).__name__}
+        last = running.events[-1]
+        if not isinstance(last, TurnDone):
+            return {}
+        used = last.usage
+        told = {"gen_ai.usage.input_tokens": used.input_tokens, "gen_ai.usage.output_tokens": used.output_tokens}
+        cost = {} if used.cost_usd is None else {"lango.cost_usd": used.cost_usd}
+        return {"lango.turn.status": last.status, "lango.model_calls": used.model_calls, **told, **cost}
+
+    work, running.trace_id = in_span("turn", about, work, ended)
+    return work
 
 
 class Patience:

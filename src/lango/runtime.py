@@ -7,6 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from lango import telemetry
 from lango.adk.agent import read_clipped
 from lango.adk.engine import AdkEngine, Asked, TurnRun
 from lango.config import Settings
@@ -22,7 +23,7 @@ from lango.errors import (
 from lango.events import Accepted, TextDelta, TurnDone, TurnEvent, Usage
 from lango.liveness import Owner, Watch
 from lango.prices import cost_usd
-from lango.running import POLL_S, Patience, RunningTurn, as_error, give_up, made_session, replay, uninterrupted
+from lango.running import POLL_S, Patience, RunningTurn, as_error, give_up, made_session, replay, traced, uninterrupted
 from lango.store import SessionId, Store, Turn
 from lango.store.turns import Outcome
 from lango.tools import Tool, builtin_tools
@@ -156,7 +157,7 @@ class Runtime:
         self._running.setdefault(session.key, []).append(running)
         waiting = turn.status == "waiting"
         running.tell(Accepted(running.next_id(), turn.turn, waiting=waiting, invocation_id=asked.entry.invocation_id))
-        running.task = self._spawn(self._drive(running, asked))
+        running.task = self._spawn(traced(running, self._drive(running, asked)))
         if mode == "interrupt" and turn.status == "waiting" and not turn.repeated:
             await self._interrupt(running)
         return running
@@ -405,7 +406,7 @@ async def open_runtime(
     `root_agent` is somebody's own ADK agent or app. Raises `ConfigError` for what is missing, before anything runs.
     """
     settings = settings or Settings()
-    async with Store(settings.store.url) as store:
+    async with telemetry.opened(settings.telemetry), Store(settings.store.url) as store:
         some = tools or settings.tools.enabled or settings.mcp
         built_in = builtin_tools(settings.tools, read_result=read_clipped if some else None)
         engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)

@@ -20,6 +20,8 @@ from lango.config import Settings, ToolSettings
 from lango.errors import ConfigError, LangoError
 from lango.history import TokenCounter
 from lango.providers import Fallback, Provider, ProviderSettings, ResilientProvider, Timeouts, resolve
+from lango.providers.traced import TracedProvider
+from lango.telemetry import is_on
 from lango.tools import Effect, Level, Tool, ToolOutcome
 from lango.tools.builtin import HOW_TO_READ
 from lango.tools.policy import Decision, decide
@@ -53,9 +55,11 @@ class Models:
         history, memory = self._settings.history, self._settings.memory
         provider, name = self._resolve(model)
         context_tokens: Callable[[str], int] | None = getattr(provider, "context_tokens", None)
+        if is_on():
+            provider = TracedProvider(provider)
         if self._provider is None:
             fallback = self._settings.agent.fallback_model
-            others = [Fallback(*self._resolve(fallback))] if fallback and fallback != model else []
+            others = [self._fallback(fallback)] if fallback and fallback != model else []
             provider = ResilientProvider(provider, timeouts=self._timeouts, fallbacks=others)
         return ProviderLlm(
             provider,
@@ -66,6 +70,10 @@ class Models:
             max_turns=history.max_turns,
             counter=self._counter,
         )
+
+    def _fallback(self, model: str) -> Fallback:
+        provider, name = self._resolve(model)
+        return Fallback(TracedProvider(provider) if is_on() else provider, name)
 
     def _resolve(self, model: str) -> tuple[Provider, str]:
         if self._provider is not None:

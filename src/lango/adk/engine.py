@@ -229,7 +229,15 @@ class AdkEngine:
     ) -> AsyncGenerator[TurnEvent, None]:
         try:
             async with aclosing(
-                run_adk(self._runner, name.user_id, name.id, message, invocation_id, run.told)
+                run_adk(
+                    self._runner,
+                    name.user_id,
+                    name.id,
+                    message,
+                    invocation_id,
+                    run.told,
+                    capture_content=self._settings.telemetry.capture_content,
+                )
             ) as events:
                 async for event in events:
                     yield event

@@ -1,5 +1,6 @@
 """One run of ADK's Runner, told as Lango's events."""
 
+import functools
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 from google.adk.agents.run_config import RunConfig
 from google.adk.events import Event
 from google.adk.runners import Runner
+from google.adk.telemetry import ContentCapturingMode, TelemetryConfig
 from google.genai import types
 
 from lango.adk.transfers import TRANSFER_TOOL
@@ -65,7 +67,14 @@ class Told:
 
 
 async def run_adk(
-    runner: Runner, user_id: str, session_id: str, message: types.Content, invocation_id: str | None, told: Told
+    runner: Runner,
+    user_id: str,
+    session_id: str,
+    message: types.Content,
+    invocation_id: str | None,
+    told: Told,
+    *,
+    capture_content: bool = False,
 ) -> AsyncGenerator[TurnEvent, None]:
     """Run the agent on a message that is stored already, and tell what happens."""
     config = RunConfig.model_validate(
@@ -75,6 +84,8 @@ async def run_adk(
             "max_llm_calls": _NO_LIMIT,
             # somebody's own blocking function must not stop every other turn of this process
             "tool_thread_pool_config": {"max_workers": _TOOL_THREADS},
+            # ADK puts what was said on its spans unless it is told not to
+            "telemetry": _telemetry(capture_content),
         }
     )
     run: AsyncGenerator[Event, None] = runner.run_async(
@@ -84,6 +95,12 @@ async def run_adk(
         async for event in events:
             for one in _tell(event, told):
                 yield one
+
+
+@functools.cache
+def _telemetry(capture_content: bool) -> TelemetryConfig:
+    mode = ContentCapturingMode.SPAN_ONLY if capture_content else ContentCapturingMode.NO_CONTENT
+    return TelemetryConfig(capture_message_content=mode)
 
 
 def _tell(event: Event, told: Told) -> Iterator[TurnEvent]:

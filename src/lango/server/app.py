@@ -12,6 +12,8 @@ from lango.runtime import Runtime, open_runtime
 from lango.server import adk_rest, agui, conversations, errors, health, openai, page, sessions, usage, ws
 from lango.server.guards import Guards
 from lango.server.served import Served
+from lango.server.traced import Traced
+from lango.telemetry import endpoint, is_on
 
 _DESCRIPTION = """\
 A durable agent over HTTP. A message is stored before it is answered; its turn goes on whoever listens, and its events
@@ -41,6 +43,8 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
+        # `Traced` tells a request, whichever FastAPI this is, without its query, and no websocket as one endless span
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     if runtime is not None:
         app.state.served = Served(settings, runtime)
@@ -62,5 +66,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Session-Id"],
             expose_headers=["Retry-After", "X-Session-Id"],
         )
+    if is_on() or endpoint(settings.telemetry):
+        app.add_middleware(Traced)
     app.add_middleware(Guards, settings=settings.server)
     return app

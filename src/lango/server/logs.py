@@ -1,4 +1,4 @@
-"""What the server writes to its log: a line each, as text or as JSON, with session and turn."""
+"""What the server writes to its log: a line each, as text or as JSON, with session, turn and trace."""
 
 import json
 import logging
@@ -6,7 +6,9 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-_EXTRA = ("session", "turn", "status")
+from lango.telemetry import ids
+
+_EXTRA = ("session", "turn", "status", "trace_id")
 
 
 class JsonLines(logging.Formatter):
@@ -20,6 +22,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        told |= ids()
         told |= {name: getattr(record, name) for name in _EXTRA if hasattr(record, name)}
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)

@@ -80,7 +80,9 @@ class TurnStreams:
 
     async def _record(self, recorder: Recorder, caller: Caller) -> None:
         session, turn = recorder.running.session, recorder.running.turn.turn
-        about = {"session": session.name.id, "turn": turn}
+        about: dict[str, object] = {"session": session.name.id, "turn": turn}
+        if recorder.running.trace_id:
+            about["trace_id"] = recorder.running.trace_id
         _log.info("turn %s of session %s accepted", turn, session.name.id, extra=about)
         try:
             await recorder.run()
