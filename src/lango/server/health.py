@@ -11,6 +11,7 @@ from lango.server.auth import entered
 from lango.server.metrics import CONTENT_TYPE
 from lango.server.served import Here, Served
 from lango.store import SessionId
+from lango.store.turns import Leases
 
 router = APIRouter(tags=["operating"])
 
@@ -44,4 +45,13 @@ async def _database(here: Served) -> str:
 async def metrics(here: Here, user: Annotated[object, Depends(entered)]) -> Response:
     """Tell Prometheus what was counted. Where keys are needed, one is needed here too."""
     del user
-    return Response(here.metrics.text(here.turns.running), media_type=CONTENT_TYPE)
+    return Response(here.metrics.text(here.turns.running, await _leases(here)), media_type=CONTENT_TYPE)
+
+
+async def _leases(here: Served) -> Leases | None:
+    """Count what the store says of turns; None: it cannot say it now."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return await here.store.leases()
+    except (StoreError, TimeoutError):
+        return None

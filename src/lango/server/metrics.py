@@ -7,9 +7,9 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lango.events import TurnDone
+from lango.events import ToolEnd, TurnDone
 from lango.server.recorder import Recorder
-from lango.store.turns import TurnRecord
+from lango.store.turns import Leases, TurnRecord
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -47,6 +47,8 @@ class Metrics:
         self._turn_s = Histogram()
         self._first_text_s = Histogram()
         self._streams = 0
+        self._model_calls = 0
+        self._tools: Counter[str] = Counter()
 
     @contextmanager
     def stream(self) -> Generator[None]:
@@ -65,11 +67,14 @@ class Metrics:
             self._first_text_s.add(recorder.first_text_at - recorder.began_at)
         usage: dict[str, Any] = (record.extra.get("usage") if record else None) or {}
         self._tokens.update({"input": usage.get("input", 0), "output": usage.get("output", 0)})
-        last = recorder.running.events[-1] if recorder.running.events else None
-        if isinstance(last, TurnDone):
-            self._cost_usd += last.usage.cost_usd or 0.0
+        for event in recorder.running.events:
+            if isinstance(event, TurnDone):
+                self._cost_usd += event.usage.cost_usd or 0.0
+                self._model_calls += event.usage.model_calls
+            elif isinstance(event, ToolEnd):
+                self._tools["ok" if event.ok else "error"] += 1
 
-    def text(self, running: list[Recorder]) -> str:
+    def text(self, running: list[Recorder], leases: Leases | None = None) -> str:
         """Return everything in Prometheus' text format."""
         waiting = sum(one.running.turn.epoch is None for one in running)
         lines = [
@@ -78,15 +83,32 @@ class Metrics:
             ),
             *_labelled("lango_tokens_total", "counter", "Tokens that models took and gave.", "direction", self._tokens),
             *_one("lango_cost_usd_total", "counter", "Cost of turns whose price is known.", f"{self._cost_usd:.6f}"),
+            *_one("lango_model_calls_total", "counter", "Calls of models, in turns that were done.", self._model_calls),
+            *_labelled("lango_tools_total", "counter", "Calls of tools, by how they ended.", "status", self._tools),
             *_one("lango_turns_running", "gauge", "Turns that run now.", len(running) - waiting),
             *_one("lango_turns_waiting", "gauge", "Turns that wait for the one before them.", waiting),
             *_one("lango_streams", "gauge", "Clients that follow a turn.", self._streams),
+            *_leases(leases, len(running) - waiting),
             *_head("lango_turn_seconds", "histogram", "From a message to the end of its turn."),
             *self._turn_s.lines("lango_turn_seconds"),
             *_head("lango_first_text_seconds", "histogram", "From a message to the first text of its answer."),
             *self._first_text_s.lines("lango_first_text_seconds"),
         ]
         return "\n".join(lines) + "\n"
+
+
+def _leases(leases: Leases | None, here: int) -> list[str]:
+    """What the store says; nothing while it cannot say it: a number that is not known is not 0."""
+    if leases is None:
+        return []
+    held = sum(leases.held.values())
+    counts = Counter({"here": min(here, held), "elsewhere": held - min(here, held)})
+    return [
+        *_labelled("lango_leases", "gauge", "Sessions whose turn runs, in the whole store.", "held", counts),
+        *_one(
+            "lango_queue", "gauge", "Turns that wait for another of their session, in the whole store.", leases.queued
+        ),
+    ]
 
 
 def _head(name: str, kind: str, help_: str) -> list[str]:

@@ -269,6 +269,10 @@ class Store:
         """Return the turn after one."""
         return await self._database.read(lambda: streams.next_turn(key, turn))
 
+    async def leases(self) -> turns.Leases:
+        """Count the turns that run and wait in the whole store."""
+        return await self._database.read(turns.leases)
+
     async def add_key(
         self, user_id: str, *, requests_per_minute: int | None = None, tokens_per_day: int | None = None
     ) -> tuple[keys.ApiKey, str]:

@@ -57,6 +57,23 @@ _READ = "SELECT status, invocation_id, extra, owner, beat FROM turns WHERE sessi
 _BEAT_WAITING = "UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
 _CANCEL = "UPDATE turns SET cancelled = 1 WHERE session_key = $1 AND status = 'running' AND turn < $2 RETURNING turn"
 
+_HELD = "SELECT COALESCE(owner, ''), COUNT(*) FROM turns WHERE status = 'running' GROUP BY owner"
+# one that waits does so behind one that runs: looked for there, and not among all turns that ever were
+_QUEUED = """
+SELECT COUNT(*) FROM turns r JOIN turns w ON w.session_key = r.session_key AND w.turn > r.turn AND w.status = 'waiting'
+WHERE r.status = 'running'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """The turns of the whole store that are not over."""
+
+    held: Mapping[str, int]
+    """How many run, by their owners."""
+    queued: int
+    """How many wait for one that runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -214,3 +231,10 @@ def _load(text: str) -> Entry:
         message=Message(told["role"], told["content"], calls_from_json(told["tool_calls"]), told["author"]),
         extra=told["extra"],
     )
+
+
+def leases() -> Operation[Leases]:
+    """Count the turns that run, by whose they are, and those that wait for them."""
+    held = yield _HELD, ()
+    [[queued]] = yield _QUEUED, ()
+    return Leases({str(row[0]): int(row[1]) for row in held}, queued)
