@@ -42,9 +42,7 @@ async def until(client: httpx.AsyncClient, wanted: Scraped) -> Scraped:
     return found
 
 
-async def test_turns_tokens_tools_leases_and_queue_are_told(
-    two_servers: tuple[Server, Server], tmp_path: Path
-) -> None:
+async def test_turns_tokens_tools_leases_and_queue_are_told(two_servers: tuple[Server, Server], tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     async with two_servers[0].client() as first, two_servers[1].client() as second:
         idle = await scraped(first)

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
@@ -159,7 +160,7 @@ async def test_each_request_to_a_provider_is_told_and_no_key(tmp_path: Path, sql
         assert canary in exchange.head
         about = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m-1"}
         said = {"index": 0, "delta": {"content": "hello"}, "finish_reason": None}
-        over = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        over: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "stop"}
         await exchange.events(about | {"choices": [said]}, about | {"choices": [over]}, "[DONE]")
         await exchange.end()
 
