@@ -163,6 +163,8 @@ class ServerSettings(Section):
     """A client that takes nothing for this long is cut off; it can come back."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 1_000_000
     log_format: Literal["text", "json"] = "text"
+    adk_ui: bool = False
+    """Whether ADK's own dev UI is at `/dev-ui/`, on this machine."""
 
     @model_validator(mode="after")
     def _has_issuer(self) -> Self:

@@ -66,6 +66,10 @@ class Runtime:
         """The app that sessions belong to."""
         return self._engine.app_name
 
+    def agents(self) -> dict[str, Any]:
+        """Describe the agents: the root, with those below it."""
+        return self._engine.agents()
+
     async def stream(
         self, session_id: str, text: str, *, user_id: str = "user", idempotency_key: str | None = None
     ) -> AsyncGenerator[TurnEvent, None]:

@@ -99,6 +99,10 @@ class AdkEngine:
         """The app that sessions belong to."""
         return self._runner.app_name
 
+    def agents(self) -> dict[str, Any]:
+        """Describe the agents: the root, with those below it."""
+        return _described(self._root)
+
     @property
     def window_rules(self) -> WindowRules:
         """What bounds the messages of the root agent's next request."""
@@ -251,6 +255,16 @@ class AdkEngine:
             run.state.bad_transfer, run.state.valid_agents = wanted, valid
         if run.state.failure is not None:
             raise run.state.failure
+
+
+def _described(agent: Any) -> dict[str, Any]:
+    return {
+        "name": agent.name,
+        "type": type(agent).__name__,
+        "description": getattr(agent, "description", ""),
+        "tools": [tool.name for tool in getattr(agent, "tools", ()) if hasattr(tool, "name")],
+        "sub_agents": [_described(sub) for sub in getattr(agent, "sub_agents", ())],
+    }
 
 
 def _bad_transfer(state: TurnState) -> AgentNotFound | None:

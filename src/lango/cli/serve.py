@@ -12,14 +12,19 @@ Host = Annotated[str | None, typer.Option("--host", help="The address to listen 
 Port = Annotated[
     int | None, typer.Option("--port", min=0, max=65_535, help="The port, instead of server.port; 0: any that is free.")
 ]
+AdkUi = Annotated[bool, typer.Option("--adk-ui", help="Serve ADK's own dev UI at /dev-ui/, too.")]
 
 
-def serve(host: Host = None, port: Port = None, config: Config = None, store: StoreUrl = None) -> None:
+def serve(
+    host: Host = None, port: Port = None, config: Config = None, store: StoreUrl = None, adk_ui: AdkUi = False
+) -> None:
     """Serve the agent over HTTP until Ctrl-C. Without keys, to this machine only."""
     gc.disable()  # nothing of what is imported now is ever garbage; the server turns it on again
     chosen = settings(config)
     update: dict[str, Any] = {}
-    given = {name: value for name, value in {"host": host, "port": port}.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in {"host": host, "port": port}.items() if value is not None}
+    if adk_ui:
+        given["adk_ui"] = True
     if given:
         update["server"] = chosen.server.model_copy(update=given)
     if store:

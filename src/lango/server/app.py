@@ -57,6 +57,10 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
     app.include_router(openai.router)
     app.include_router(agui.router)
     app.include_router(adk_rest.router)
+    if settings.server.adk_ui:
+        from lango.server import dev_ui
+
+        dev_ui.install(app)
     errors.install(app)
     if settings.server.allowed_origins:
         app.add_middleware(

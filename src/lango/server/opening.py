@@ -38,6 +38,8 @@ async def check_open_to(settings: ServerSettings, store: Store) -> None:
     """Raise `ConfigError` for a server that would be open to others without a key or token."""
     if "*" in settings.allowed_origins and settings.auth == "none":
         raise ConfigError('every origin may call only with server.auth = "keys": name the origins that may call')
+    if settings.adk_ui and settings.auth != "none":
+        raise ConfigError('ADK\'s dev UI sends no keys: it is served with server.auth = "none" only')
     if settings.oidc:
         from lango.server import oidc  # raises where its package is missing
 

@@ -1,0 +1,33 @@
+"""ADK's own dev UI on our server, in a real browser: it talks, and asks nobody else."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from lango.config import ServerSettings
+from tests.browser.site import Site, serving_script
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with serving_script(tmp_path, ["hello from the agent"], server=ServerSettings(port=0, adk_ui=True)) as site:
+        yield site
+
+
+async def test_the_dev_ui_talks_and_asks_nobody_else(site: Site, page: Page) -> None:
+    refused: list[str] = []
+    page.on("response", lambda answer: refused.append(answer.url) if answer.status >= 400 else None)
+    await page.goto(f"{site.url}/dev-ui/?app={site.runtime.app_name}")
+    box = page.locator("textarea").first
+    await expect(box).to_be_visible()
+    await box.fill("hello")
+    await box.press("Enter")
+    await expect(page.get_by_text("hello from the agent").first).to_be_visible()
+    await expect(page.locator("svg g.node").first).to_be_visible()  # the agents, drawn
+    (session,) = await site.runtime.store.sessions(site.runtime.app_name, "user")
+    stored = await site.runtime.store.messages_page(session)
+    assert [one.message.content for one in stored if one.message] == ["hello", "hello from the agent"]
+    assert not refused
+    # and the watch of the page fails the test for a request to another host, or an error in the console
