@@ -177,6 +177,8 @@ def test_status_line(chat: Terminal) -> None:
     assert int(tokens) > 0
     assert float(cost) == pytest.approx(0.00125, abs=0.0001), "1,000 tokens in, 500 out, at gpt-5-mini's price"
     assert session_of(chat) in status
+    used = chat.ask("/usage", "budget    32,000 tokens and 100 messages", "all       1 turns, 1 calls of the model")
+    assert re.search(r"1  done +1,000 +500  \$0\.0013", used)
 
 
 def test_sessions_and_resume(chat: Terminal) -> None:

@@ -5,8 +5,12 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.e2e.terminal import CTRL_C, CTRL_D, LANGO, PATIENCE_S, configure, terminal
+
+if TYPE_CHECKING:
+    from llmock.pytest_plugin import LLMock
 
 
 def test_narrow_and_without_colour(tmp_path: Path) -> None:
@@ -93,6 +97,24 @@ def test_kill_in_mid_turn_and_come_back(tmp_path: Path) -> None:
         chat.wait_prompt()
         chat.send("/quit")
         assert chat.wait_end() == 0
+
+
+def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") -> None:
+    """A server that nobody here wrote: it is asked before the model is taken."""
+    configure(tmp_path, f'[providers.lab]\ntype = "openai"\nbase_url = "{llmock.base_url("openai")}"')
+    with terminal(tmp_path, "chat") as chat:
+        chat.wait_prompt()
+        chat.ask("note pears", "the tool said")
+        llmock.fail(404, message="The model `nobody` does not exist", code="model_not_found")
+        chat.ask("/model lab/nobody", "nobody")
+        assert "the model of terminal_agent.py" in chat.shown
+        llmock.reply("pong").reply("I am the other one.")
+        chat.ask("/model lab/somebody", "from now on: lab/somebody")
+        chat.ask("who are you?", "I am the other one.")
+        assert " lab/somebody · " in chat.shown, "the status line"
+        assert "the tool said" in str(llmock.last_request.body), "the same conversation"
+        llmock.outage()
+        chat.ask("/model lab/third", "from now on: lab/third", "it did not answer a first question")
 
 
 def test_through_pipes(tmp_path: Path) -> None:

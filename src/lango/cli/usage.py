@@ -25,17 +25,25 @@ def print_usage(usage: SessionUsage, *, as_json: bool) -> None:
 
         print(Picture.of(usage).model_dump_json())
         return
-    print_table([_row(turn) for turn in usage.turns], empty="no turns", cut=["tools"])
+    print_table([usage_row(turn) for turn in usage.turns], empty="no turns", cut=["tools"])
+    print(*usage_lines(usage), sep="\n")
+
+
+def usage_lines(usage: SessionUsage) -> list[str]:
+    """Say what bounds the next request, what it would keep, and what all turns took."""
     window, rules, total = usage.window, usage.rules, usage.total
     bound = "" if rules.max_messages is None else f" and {rules.max_messages} messages"
-    print(f"budget    {rules.budget_tokens:,} tokens{bound}")
-    print(f"window    {window.messages:,} messages, {window.tokens:,} tokens: what the next request keeps")
-    print(f"left out  {window.left_out_messages:,} messages, {window.left_out_tokens:,} tokens")
     spent = f"{total.model_calls:,} calls of the model, {total.input_tokens:,} tokens in, {total.output_tokens:,} out"
-    print(f"all       {usage.all_turns:,} turns, {spent}, {_cost(total) or 'cost not known'}")
+    return [
+        f"budget    {rules.budget_tokens:,} tokens{bound}",
+        f"window    {window.messages:,} messages, {window.tokens:,} tokens: what the next request keeps",
+        f"left out  {window.left_out_messages:,} messages, {window.left_out_tokens:,} tokens",
+        f"all       {usage.all_turns:,} turns, {spent}, {_cost(total) or 'cost not known'}",
+    ]
 
 
-def _row(turn: TurnUsage) -> dict[str, Any]:
+def usage_row(turn: TurnUsage) -> dict[str, Any]:
+    """Say in a row what a turn took."""
     names = [tool.name if tool.status == "finished" else f"{tool.name} ({tool.status})" for tool in turn.tools]
     return {
         "turn": turn.turn,

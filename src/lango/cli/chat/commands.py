@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lango.cli.chat import models, replay
 from lango.cli.tables import ago, make_table
 from lango.cli.talking import USER, Place, find_session, new_place
+from lango.cli.usage import usage_lines, usage_row
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -156,6 +157,20 @@ async def _question(chat: "Chat", back: int) -> _Question:
     raise UsageError("there is nothing to go back to" if not found else f"there are only {found} turns to go back")
 
 
+async def _usage(chat: "Chat", rest: str) -> None:
+    del rest
+    if chat.place.new:
+        chat.screen.say("nothing was said yet")
+        return
+    usage = await chat.runtime.sessions.usage(chat.place.session_id, user_id=USER, limit=_LISTED)
+    kept = ("turn", "status", "in", "out", "cost", "model s", "tools s", "tools")
+    rows = [{name: value for name, value in usage_row(turn).items() if name in kept} for turn in usage.turns]
+    if rows:
+        chat.screen.show(make_table(rows, cut=["tools"]))
+    for line in usage_lines(usage):
+        chat.screen.say(line)
+
+
 async def _clear(chat: "Chat", rest: str) -> None:
     del rest
     old = chat.place
@@ -193,6 +208,7 @@ COMMANDS = {
     "/resume": Command("ID", "go on with another conversation", _resume),
     "/fork": Command("[N]", "go on in a copy of this conversation, without its last N turns", _fork),
     "/rewind": Command("[N]", "take back the last turn, or the last N", _rewind),
+    "/usage": Command("", "what each turn took, and what the next request would keep", _usage),
     "/clear": Command("", "an empty screen and a new conversation; this one is kept", _clear),
     "/open": Command("[N]", "show what a folded line holds: the newest, or that number", _open),
     "/approve": Command("", "answer a question that was left open", _approve),

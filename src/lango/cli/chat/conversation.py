@@ -19,7 +19,7 @@ from lango.cli.chat.view import TurnView, show_opened
 from lango.cli.talking import USER, Place, find_place
 from lango.config import Settings
 from lango.errors import LangoError, TurnCancelled
-from lango.events import ApprovalNeeded, TurnDone
+from lango.events import ApprovalNeeded
 from lango.running import RunningTurn
 from lango.runtime import Runtime, open_runtime
 from lango.store import SessionId
@@ -187,14 +187,12 @@ class Chat:
                     view.show(event)
                     if isinstance(event, ApprovalNeeded):
                         questions.append(event)
-                    elif isinstance(event, TurnDone):
-                        self.spending.add(event.usage)
         finally:
             self._following = None
             view.close()
         if isinstance(turn.error, TurnCancelled):
             self.screen.say("stopped; what was said and done so far is kept", "yellow")
-        await self.spending.read_window(self)
+        await self.spending.read(self)
         return questions
 
     # -- for commands and keys --------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lango.adk.turn import CONFIRMATION
 from lango.cli.chat.blocks import split
 from lango.cli.chat.folds import call_fold
 from lango.cli.chat.view import markdown_lines, show_fold
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 SHOWN_MESSAGES = 60
 _SHOWN_TURNS = 2
 _QUESTIONS = "adk_request_"
+_CONFIRMATION = "adk_request_confirmation"
 
 
 def show_end(screen: "Screen", folds: "Folds", session: "SessionRecord", messages: "Sequence[Stored]") -> None:
@@ -102,7 +102,7 @@ def open_questions(messages: "Sequence[Stored]") -> list[ApprovalNeeded]:
         if message.role == "user" and not message.tool_calls:
             break
         for call in message.tool_calls:
-            if call.name == CONFIRMATION and call.output is None and call.id not in answered:
+            if call.name == _CONFIRMATION and call.output is None and call.id not in answered:
                 original: Mapping[str, Any] = (call.input or {}).get("originalFunctionCall") or {}
                 id_, name = original.get("id") or "", original.get("name") or ""
                 found.append(ApprovalNeeded(0, id_, name, original.get("args") or {}))
