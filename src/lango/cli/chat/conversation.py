@@ -101,7 +101,10 @@ class Chat:
         """Read messages and answer them."""
         self._greet()
         if not self.place.new:
-            await self.arrive(self.place)
+            try:
+                await self.arrive(self.place)
+            except LangoError as error:  # a question that was answered elsewhere just now, such as
+                self.screen.say(str(error), "red")
         hinted = False
         while True:
             try:

@@ -49,6 +49,7 @@ class Keyboard:
         self._screen = screen
         self._output = _output()
         self._open_fold = open_fold
+        self._question: Application[bool | None] | None = None
         self._depth = ColorDepth.DEPTH_1_BIT if screen.console.no_color else None
         self._session: PromptSession[str] = PromptSession(
             history=history,
@@ -99,13 +100,18 @@ class Keyboard:
 
         for key in ("y", "Y", "n", "N", "c-c", "c-d", "escape"):
             keys.add(key, eager=True)(answer)
-        return await app.run_async(handle_sigint=False)
+        self._question = app
+        try:
+            return await app.run_async(handle_sigint=False)
+        finally:
+            self._question = None
 
     def interrupt(self) -> None:
         """Somebody sent the signal from elsewhere: the same as the key."""
-        app = self._session.app
-        if app.is_running:
-            app.exit(exception=KeyboardInterrupt())
+        if self._question and self._question.is_running:
+            self._question.exit(result=None)
+        elif self._session.app.is_running:
+            self._session.app.exit(exception=KeyboardInterrupt())
 
     @contextmanager
     def silent(self) -> Generator[None]:

@@ -10,6 +10,7 @@ from lango.usage import rules_of
 
 if TYPE_CHECKING:
     from lango.cli.chat.conversation import Chat
+    from lango.config import Settings
 
 
 _LEAST = 4
@@ -35,7 +36,7 @@ class Spending:
     def status(self, chat: "Chat", width: int) -> str:
         """Say it in a line; where that is short, the session goes first, then the end of the model's name."""
         budget_tokens = self._budget_tokens or rules_of(chat.settings).budget_tokens
-        spent = [f"{self._tokens:,} of {budget_tokens:,} tokens", money(self._cost_usd)]
+        spent = [f"{self._tokens:,} of {budget_tokens:,} tokens", _money(self._cost_usd, chat.settings)]
         model = model_name(chat.settings)
         whole = _joined([model, *spent, chat.place.session_id])
         if len(whole) <= width:
@@ -48,8 +49,8 @@ def _joined(parts: list[str]) -> str:
     return " · ".join(parts)
 
 
-def money(cost_usd: float | None) -> str:
-    """Say a cost in dollars."""
+def _money(cost_usd: float | None, settings: "Settings") -> str:
+    """Say a cost in dollars; of most models that run elsewhere the price is known."""
     if cost_usd is None:
-        return "$ -"
+        return "free" if model_name(settings).startswith("local/") else "$ -"
     return f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
