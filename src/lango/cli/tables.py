@@ -10,6 +10,7 @@ from lango.cli.visible import one_line
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 _WHOLE = 10_000
 
@@ -30,16 +31,24 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, empty: str, cut: Sequence[
 def make_table(rows: Sequence[Mapping[str, Any]], *, cut: Sequence[str] = ()) -> "Table":
     """Make a table of rows that have the same keys; numbers stand right."""
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name, sample in rows[0].items():
+    for at, (name, sample) in enumerate(rows[0].items()):
         number = isinstance(sample, int | float)
-        overflow = "ellipsis" if name in cut else "fold"
-        table.add_column(name, justify="right" if number else "left", overflow=overflow, no_wrap=name in cut or number)
+        whole = (
+            number or at == 0 or (bool(cut) and name not in cut)
+        )  # of these, rich takes nothing while others have some
+        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=whole)
     for row in rows:
-        table.add_row(*(Text(one_line(cell(value))) for value in row.values()))
+        table.add_row(*(_cell(name in cut, value) for name, value in row.items()))
     return table
+
+
+def _cell(cut: bool, value: Any) -> "Text":
+    from rich.text import Text
+
+    told = one_line(cell(value))
+    return Text(told, no_wrap=True, overflow="ellipsis") if cut else Text(told)
 
 
 def cell(value: Any) -> str:

@@ -83,8 +83,7 @@ async def _sessions(chat: "Chat", rest: str) -> None:
     now = time.time()
     rows = [
         {
-            "": "*" if one.name.id == chat.place.session_id else "",
-            "id": one.name.id,
+            "id": one.name.id + (" *" if one.name.id == chat.place.session_id else ""),
             "title": one.shown_title,
             "messages": one.last_seq,
             "updated": ago(one.updated_at, now),
