@@ -66,6 +66,9 @@ def test_a_dumb_terminal(tmp_path: Path) -> None:
         chat.wait_for("noted: disk")
         chat.send("evil")
         chat.wait_for("␛]52;")
+        chat.wait_for(lambda: chat.text.rstrip().endswith("\n>"))
+        chat.type(CTRL_C)
+        chat.wait_for("Ctrl-C once more leaves")
         chat.type(CTRL_D)
         assert chat.wait_end() == 0
         assert b"\x1b" not in chat.raw, "nothing that moves the cursor"

@@ -114,6 +114,18 @@ def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
         assert process.stderr.read() == b""
 
 
+def test_closed_streams(folder: Path) -> None:
+    """The shell's `<&-` and `>&-`: nothing of ours takes the place of what is closed."""
+    done = subprocess.run(
+        ["sh", "-c", f"{LANGO} run -r closed hello <&- >&- 2>&-"], cwd=folder, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0
+    shown = subprocess.run(
+        [LANGO, "sessions", "show", "closed"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == "   1 user: hello\n   2 obedient: hello\n"
+
+
 def test_a_mistake_is_2(folder: Path) -> None:
     assert "nothing to ask" in run(folder, code=2).stderr
     assert "use one of them" in run(folder, "-c", "-r", "x", "hi", code=2).stderr

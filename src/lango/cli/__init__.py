@@ -3,6 +3,7 @@
 What a command needs is imported inside it, so that `lango --help` answers at once.
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -54,6 +55,7 @@ def main() -> None:
 
     Exit code 2 where the caller can mend it or the store cannot be used, 1 where a turn failed.
     """
+    _open_what_is_closed()
     try:
         app()
     except LangoError as error:
@@ -61,3 +63,10 @@ def main() -> None:
         sys.exit(2 if isinstance(error, UsageError | StoreError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _open_what_is_closed() -> None:
+    """Somebody started us with `<&-` or `>&-`: the next file that is opened, a database, would be the output."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end

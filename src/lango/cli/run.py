@@ -70,7 +70,7 @@ def run(
 
 def _from_pipe(prompt: str | None) -> str:
     """Read what is piped in. Beside an argument, only a pipe or a file: a job of a scheduler has neither."""
-    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+    if sys.stdin.isatty():
         return ""
     if prompt is not None and not _is_given(sys.stdin.fileno()):
         return ""
