@@ -90,9 +90,18 @@ class MemorySettings(Section):
     """`[memory]`: observational memory."""
 
     enabled: bool = False
-    observe_at_tokens: Annotated[int, Field(gt=0)] = 30_000
-    reflect_at_tokens: Annotated[int, Field(gt=0)] = 40_000
+    observe_at_tokens: Annotated[int, Field(ge=0)] = 0
+    """0: 30,000, or 30 % of the budget where that is less."""
+    reflect_at_tokens: Annotated[int, Field(ge=0)] = 0
+    """0: 40,000, or 40 % of the budget where that is less."""
+    keep_turns: Annotated[int, Field(ge=0)] = 2
+    """Turns before the last observed message that are sent all the same."""
     model: str | None = None
+    """The model that observes and reflects; without one, the agent's."""
+    user_facts: bool = False
+    """Learn facts about a user that hold across sessions."""
+    close_wait_s: Annotated[float, Field(ge=0)] = 10.0
+    """How long an observer may go on when the runtime is closed."""
 
 
 class ToolSettings(Section):

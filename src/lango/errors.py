@@ -38,6 +38,7 @@ LangoError
 │   ├── NotJson                the handler returned what JSON cannot say
 │   └── BlockedAddress         the address is not on the public internet
 ├── IssuerUnavailable          who gives out tokens does not answer: they cannot be verified now
+├── NothingNoted               an observer's answer held no note: what it was shown stays unobserved
 ├── ApprovalExpired            there is nothing to approve (any more)
 └── BudgetTooSmall             what must be sent is larger than the token budget
 ```
@@ -205,6 +206,10 @@ class IssuerUnavailable(LangoError):
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class NothingNoted(LangoError):
+    """An observer's answer held no note: what it was shown stays unobserved, and is tried again later."""
 
 
 class ApprovalExpired(LangoError):

@@ -22,6 +22,7 @@ from lango.errors import (
 )
 from lango.events import Accepted, TextDelta, TurnDone, TurnEvent, Usage
 from lango.liveness import Owner, Watch
+from lango.memory import Memory
 from lango.prices import cost_usd
 from lango.running import POLL_S, Patience, RunningTurn, as_error, give_up, made_session, replay, traced, uninterrupted
 from lango.store import SessionId, Store, Turn
@@ -47,6 +48,8 @@ class Runtime:
         self._tasks: set[asyncio.Task[None]] = set()  # not a TaskGroup: it would wrap what the caller's own body raises
         self._owner = Owner()
         self._watch = Watch()
+        observer = engine.observer(self._owner.name, self._watch.is_gone)
+        self._memory = Memory(store, engine.app_name, observer, settings.memory.close_wait_s)
         self._running: dict[int, list[RunningTurn]] = {}
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
@@ -60,6 +63,11 @@ class Runtime:
     def sessions(self) -> Sessions:
         """The conversations of this agent: list, read, rename, fork, rewind, delete."""
         return self._sessions
+
+    @property
+    def memory(self) -> Memory:
+        """What was observed of sessions, and learned of users."""
+        return self._memory
 
     @property
     def app_name(self) -> str:
@@ -286,6 +294,7 @@ class Runtime:
         finally:
             beat.cancel()
         await uninterrupted(self._end(running, run, outcome, error))
+        self._memory.turn_ended(running.session.name)
 
     async def _tell_all(self, running: RunningTurn, asked: Asked, run: TurnRun) -> None:
         if running.superseded:
@@ -381,6 +390,7 @@ class Runtime:
             for task in self._tasks - {one.task for one in turns}:
                 task.cancel()
             await asyncio.wait(self._tasks)
+        await self._memory.close()
         self._owner.leave()
         await self._engine.close()
 

@@ -19,6 +19,7 @@ from lango.adk.tools import AdkTool
 from lango.config import Settings, ToolSettings
 from lango.errors import ConfigError, LangoError
 from lango.history import TokenCounter
+from lango.memory import MemoryModel
 from lango.providers import Fallback, Provider, ProviderSettings, ResilientProvider, Timeouts, resolve
 from lango.providers.traced import TracedProvider
 from lango.telemetry import is_on
@@ -50,6 +51,18 @@ class Models:
         if self._provider is not None:
             return bool(model)
         return "/" in model and not model.startswith(("models/", "projects/"))
+
+    def observer(self, root: Any) -> tuple[int | None, MemoryModel]:
+        """Return the context of the root agent's model, where it is small, and the model that observes."""
+        agents = [agent for agent in tree(root) if isinstance(agent, LlmAgent)]
+        own = next((agent.model for agent in agents if isinstance(agent.model, ProviderLlm)), None)
+        chosen = self.named(self._settings.memory.model) if self._settings.memory.model else own
+        if chosen is None:
+            raise ConfigError(
+                "memory.enabled: the agent's own model cannot observe; name a model as memory.model (provider/name)"
+            )
+        model = MemoryModel(chosen.provider, chosen.model, chosen.context_tokens)
+        return own.context_tokens if own else None, model
 
     def _make(self, model: str) -> ProviderLlm:
         history, memory = self._settings.history, self._settings.memory

@@ -25,6 +25,7 @@ from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, EmptyAnswer, LangoError
 from lango.events import TurnEvent
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules
+from lango.memory import IsGone, Observer, limits_for
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
 from lango.store import Entry, SessionId, Store, Turn
@@ -89,7 +90,10 @@ class AdkEngine:
             budget_tokens=self._loaded[0],
             max_messages=max_messages,
             root_agent_name=self._root.name,
+            memory=settings.memory.enabled,
+            user_facts=settings.memory.user_facts,
         )
+        self._observer = self._models.observer(self._root) if settings.memory.enabled else None
         self._runner = Runner(app=self._app, session_service=self._service)
         self._imported: asyncio.Future[None] | None = None
         self._plain = plain_speakers(tree(self._root)) if len(self._app.plugins) == 1 else frozenset[str]()
@@ -115,6 +119,15 @@ class AdkEngine:
     def service(self) -> SqlSessionService:
         """The session service below."""
         return self._service
+
+    def observer(self, owner: str, is_gone: IsGone) -> Observer | None:
+        """Make what observes sessions; None while memory is off."""
+        if self._observer is None:
+            return None
+        agent_context, model = self._observer
+        budget = self._settings.history.max_message_token_budget or DEFAULT_BUDGET_TOKENS
+        limits = limits_for(self._settings.memory, budget, agent_context, model.context_tokens)
+        return Observer(self._store, self._settings.memory, limits, model, owner, is_gone)
 
     async def load(self) -> None:
         """Load what takes long to load before anybody waits for it."""

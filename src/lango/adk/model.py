@@ -5,6 +5,7 @@ response. Whatever the history, the request that goes out is valid and fits the 
 """
 
 import asyncio
+import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,8 +19,9 @@ from google.genai import types
 from pydantic import PrivateAttr, TypeAdapter
 
 from lango.adk.content import contents_to_messages, reply_to_content, usage_to_metadata
+from lango.adk.memory import MemoryContent
 from lango.adk.voice import Say, speaker_of
-from lango.errors import ProviderProtocolError
+from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (
     DEFAULT_BUDGET_TOKENS,
     DEFAULT_MAX_MESSAGES,
@@ -32,6 +34,7 @@ from lango.history import (
 )
 from lango.history.repair import CONTEXT_AUTHOR, CONTINUE
 from lango.history.tokens import compact_json
+from lango.memory import quote
 from lango.messages import Message, Thought, ToolCall
 from lango.providers.assembly import Assembler, MalformedCall, Reply
 from lango.providers.protocol import (
@@ -44,6 +47,9 @@ from lango.providers.protocol import (
     ToolSpec,
     UsageDelta,
 )
+from lango.store.observations import Recalled
+
+_log = logging.getLogger("lango.history")
 
 MAX_REASKS = 2
 """How often a model is told that its call was malformed, before it is given up."""
@@ -104,6 +110,11 @@ class ProviderLlm(BaseLlm):
         return WindowRules(budget, self._max_messages, self._max_turns, factor)
 
     @property
+    def context_tokens(self) -> int | None:
+        """The model's context window, where it is known to be small."""
+        return self._context_tokens
+
+    @property
     def capabilities(self) -> LlmCapabilities:
         """What ADK may ask for. Not every model takes a schema beside tools; ADK's own way around works for all."""
         return LlmCapabilities(output_schema_and_tools=False)
@@ -112,7 +123,7 @@ class ProviderLlm(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """Answer a request: with `stream` a partial response per delta, and always one final response, last."""
-        messages = contents_to_messages(llm_request.contents)
+        messages = contents_to_messages(one for one in llm_request.contents if not isinstance(one, MemoryContent))
         request = self._request(llm_request, messages)
         taken = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
         say = speaker_of(llm_request) if stream else None
@@ -169,15 +180,30 @@ class ProviderLlm(BaseLlm):
         # Signatures first: a thought that was only a foreign signature leaves an empty message for repair to drop.
         valid = repair(keep_signatures(messages, self._provider.name, model))
         valid = valid or [Message("user", CONTINUE, author=CONTEXT_AUTHOR)]
-        window = self._window(request, valid)
-        return replace(request, messages=tuple(window), cut=window != valid)
+        recalled = [one.recalled for one in llm_request.contents if isinstance(one, MemoryContent)]
+        quoted, window = self._window(request, valid, recalled[0] if recalled else Recalled())
+        return replace(request, messages=(*quoted, *window), cut=window != valid)
 
-    def _window(self, request: Request, messages: list[Message]) -> list[Message]:
+    def _window(
+        self, request: Request, messages: list[Message], recalled: Recalled
+    ) -> tuple[list[Message], list[Message]]:
+        """Return what is quoted of the memory, and the newest messages that fit beside it."""
         reserved = self._reserved_tokens = _reserved_tokens(request)
         budget = self._counter.budget(self._budget_tokens, self._key(request)) + reserved
         if self._context_tokens:
             room = self._context_tokens - (request.max_tokens or 0)
             budget = min(budget, self._counter.budget(room, self._key(request)))
+        # what is remembered takes half of the room at most, and none where the current message needs it all
+        memory = quote(recalled, max(0, (budget - reserved) // 2))
+        if memory:
+            quoted = Message("user", memory, author=CONTEXT_AUTHOR)
+            try:
+                return [quoted], self._fitted(messages, budget, reserved + count_tokens(quoted))
+            except BudgetTooSmall:
+                _log.warning("the current message leaves no room for what is remembered")
+        return [], self._fitted(messages, budget, reserved)
+
+    def _fitted(self, messages: list[Message], budget: int, reserved: int) -> list[Message]:
         return fit_to_budget(
             messages,
             max(1, budget),

@@ -23,6 +23,7 @@ from google.genai import types
 from typing_extensions import override
 
 from lango.adk.calls import ModelCall
+from lango.adk.memory import add_memory
 from lango.adk.tools import AdkTool
 from lango.adk.transfers import TRANSFER_TOOL, correction
 from lango.adk.voice import Say, speak
@@ -118,6 +119,7 @@ class RuntimePlugin(BasePlugin):
             _without_tools(llm_request)
         elif state.model_calls == max(1, int(limit * WARN_AT)):
             _log.warning("turn %s: %s of %s calls of the model are used", state.turn.turn, state.model_calls, limit)
+        add_memory(callback_context, llm_request)
         return None
 
     @override

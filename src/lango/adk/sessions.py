@@ -21,6 +21,7 @@ from lango.adk.templates import like
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.store import SessionId, SessionRecord, Store, Stored
 from lango.store.database import no_collection
+from lango.store.observations import Recalled
 from lango.store.records import TEMP_PREFIX, without_temp
 from lango.store.sessions import delta_back_to, split_scopes
 
@@ -46,11 +47,21 @@ class StoredSession(Session):
     """A session that remembers what it has seen of the store."""
 
     _seen: tuple[int, int] | None = PrivateAttr(default=None)
+    _recalled: Recalled = PrivateAttr(default_factory=Recalled)
+
+    @property
+    def recalled(self) -> Recalled:
+        """What is remembered of the messages before those that this object shows."""
+        return self._recalled
 
     @property
     def seen(self) -> tuple[int, int]:
         """The session's key in the store, and the revision that this object shows."""
         return (self.__pydantic_private__ or {}).get("_seen") or (0, 0)  # past pydantic's search for attributes
+
+    def remember(self, recalled: Recalled) -> None:
+        """Note what is remembered."""
+        self._recalled = recalled
 
     def see(self, key: int, revision: int) -> None:
         """Note that this object shows a revision now."""
@@ -76,6 +87,9 @@ class SqlSessionService(BaseSessionService):
     the newest messages that fit the budget, however long the session is, and events that only change state are applied
     but not shown. `max_messages` bounds it besides.
 
+    With `memory`, and a budget, the window starts after what was observed, and the session says what that was; with
+    `user_facts` also what is known of its user.
+
     `root_agent_name` is the author of stored messages that name none.
     """
 
@@ -87,11 +101,15 @@ class SqlSessionService(BaseSessionService):
         max_messages: int | None = None,
         root_agent_name: str = DEFAULT_AGENT_NAME,
         store: Store | None = None,
+        memory: bool = False,
+        user_facts: bool = False,
     ) -> None:
         self._store = store or Store(url)
         self._budget_tokens = budget_tokens or None
         self._max_messages = max_messages
         self._root_agent_name = root_agent_name
+        self._memory = memory
+        self._user_facts = user_facts
         self._turnstiles: dict[tuple[int, SessionId], _Turnstile] = {}
 
     @property
@@ -141,8 +159,13 @@ class SqlSessionService(BaseSessionService):
         name = SessionId(app_name, user_id, session_id.strip())
         newest = config.num_recent_events if config else None
         since = config.after_timestamp if config else None
+        recalled = Recalled()
         if self._budget_tokens is None:
             found = await self._store.events(name, newest, since)
+        elif self._memory:
+            remembered = await self._store.memory.window(name, self._budget_tokens, with_facts=self._user_facts)
+            found = remembered and remembered[:2]
+            recalled = remembered[2] if remembered else recalled
         else:
             found = await self._store.window(name, self._budget_tokens, self._max_messages)
         if found is None:
@@ -150,7 +173,9 @@ class SqlSessionService(BaseSessionService):
         record, stored = found
         if self._budget_tokens is not None:
             stored = _filtered(stored, newest, since)
-        return _session(record, stored_to_events(stored, self._root_agent_name))
+        session = _session(record, stored_to_events(stored, self._root_agent_name))
+        session.remember(recalled)
+        return session
 
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:

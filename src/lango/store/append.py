@@ -2,6 +2,7 @@
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
 from lango.messages import Message
+from lango.store import facts
 from lango.store.database import Operation, Undo
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps, loads
@@ -170,3 +171,4 @@ def _note_rewind(key: int, seq: int, invocation_id: str) -> Operation[None]:
     [[text]] = yield _REWINDS, (key,)
     rewinds: list[list[int]] = loads(text) if text else []
     yield _SET_REWINDS, (dumps([*rewinds, [seq, first]]), key)
+    yield from facts.take_back(key, first)

@@ -8,7 +8,17 @@ from lango.store.records import SessionId, calls_from_json
 _DELETE = "DELETE FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key, forked_from"
 _OWN = [
     f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608 - constants
-    for table in ("open_calls", "session_states", "turns", "turn_events", "session_pasts")
+    for table in (
+        "open_calls",
+        "session_states",
+        "turns",
+        "turn_events",
+        "session_pasts",
+        "observation_batches",
+        "observations",
+        "observers",
+        "user_facts",
+    )
 ]
 _SHARED = [
     f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608 - constants

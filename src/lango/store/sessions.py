@@ -47,7 +47,7 @@ ON CONFLICT (session_key) DO UPDATE SET state = excluded.state
 """
 
 # The upserts take the row's lock and read it in one step, so that no other writer can come between reading and setting.
-_LOCK_USER_STATE = """
+LOCK_USER_STATE = """
 INSERT INTO user_states (app_name, user_id, state) VALUES ($1, $2, '{}')
 ON CONFLICT (app_name, user_id) DO UPDATE SET state = user_states.state RETURNING state
 """
@@ -141,7 +141,7 @@ def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operatio
         state: dict[str, Any] = loads(rows[0][0]) if rows else {}
         yield _SET_SESSION_STATE, (key, dumps(state | own))
     if of_user:
-        [[text]] = yield _LOCK_USER_STATE, (name.app_name, name.user_id)
+        [[text]] = yield LOCK_USER_STATE, (name.app_name, name.user_id)
         yield _SET_USER_STATE, (dumps(loads(text) | of_user), name.app_name, name.user_id)
     if of_app:
         [[text]] = yield _LOCK_APP_STATE, (name.app_name,)

@@ -9,6 +9,7 @@ from lango.errors import StoreUrlError, Unstorable
 from lango.store import deletes, effects, keys, pages, sessions, streams, turns, window
 from lango.store.append import append
 from lango.store.database import Database, Operation
+from lango.store.memory import MemoryStore
 from lango.store.postgres import PostgresDatabase
 from lango.store.records import Appended, Entry, SessionId, SessionRecord, Stored
 from lango.store.sqlite import MEMORY, SqliteDatabase
@@ -51,6 +52,7 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self._database = open_database(url)
+        self._memory = MemoryStore(self._database)
 
     async def __aenter__(self) -> Self:
         """Open the database now, so that what is wrong with it is known now."""
@@ -68,6 +70,11 @@ class Store:
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
         await self._database.close()
+
+    @property
+    def memory(self) -> MemoryStore:
+        """What was observed of sessions, and learned of users."""
+        return self._memory
 
     async def schema_version(self) -> int:
         """Return the version of the schema."""

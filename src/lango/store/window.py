@@ -92,12 +92,20 @@ def _recent(session: SessionRecord, since: float, limit: int) -> Operation[list[
     return rows[::-1]
 
 
-def window(session: SessionRecord, budget_tokens: int, max_messages: int | None = None) -> Operation[list[Stored]]:
-    """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand."""
+def window(
+    session: SessionRecord, budget_tokens: int, max_messages: int | None = None, first_seq: int = 1
+) -> Operation[list[Stored]]:
+    """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand.
+
+    What stands before `first_seq` was observed, and need not be read.
+    """
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     rows: list[Row] = []
     left, room = budget_tokens, max_messages or _EVERYTHING
-    for key, first, last in all_places(session, ranges):
+    for key, begin, last in all_places(session, ranges):
+        if last < first_seq:
+            break
+        first = max(begin, first_seq)
         fitting, spent = yield from _tail_of_range(session, (key, max(first, last - room + 1), last), left)
         rows[:0] = fitting
         left, room = left - spent, room - len(fitting)

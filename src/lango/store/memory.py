@@ -1,0 +1,100 @@
+"""The memory of sessions and users, as coroutines: `store.memory`."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lango.history import count_tokens
+from lango.store import facts, observations, sessions, window
+from lango.store.database import Database, Operation
+from lango.store.facts import Fact
+from lango.store.observations import Batch, Claim, Recalled, Unobserved
+from lango.store.records import SessionId, SessionRecord, Stored
+
+QUOTE_TOKENS = 150
+"""What a request pays for the words around observations and facts."""
+
+RecalledWindow = tuple[SessionRecord, list[Stored], Recalled]
+
+
+class MemoryStore:
+    """Observations of sessions and facts of users, in SQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def window(self, name: SessionId, budget_tokens: int, *, with_facts: bool = False) -> RecalledWindow | None:
+        """Read a session with what was observed of it, and the messages after that which fit the budget."""
+        return await self._database.read(lambda: _recalled_window(name, budget_tokens, with_facts=with_facts))
+
+    async def recall(self, session: SessionRecord) -> Recalled:
+        """Read the observations that hold now."""
+        return await self._database.read(lambda: observations.recall(session))
+
+    async def history(self, session: SessionRecord) -> list[Batch]:
+        """Read every batch of observations there ever was, and how it stands now."""
+        return await self._database.read(lambda: observations.history(session))
+
+    async def unobserved(self, name: SessionId) -> tuple[SessionRecord, Unobserved] | None:
+        """Read a session and what was not observed of it yet."""
+        return await self._database.read(lambda: _unobserved(name))
+
+    async def floor(self, session: SessionRecord, last_seq: int, turns: int, max_tokens: int) -> int:
+        """Return where the last turns up to a message begin."""
+        return await self._database.read(lambda: observations.floor_of(session, last_seq, turns, max_tokens))
+
+    async def claim(self, session: SessionRecord, owner: str) -> Claim | None:
+        """Take the right to observe a session, or say who has it; None: the session is gone."""
+        return await self._database.write(lambda: observations.claim(session.key, owner))
+
+    async def take_over(self, gone: Claim, owner: str) -> Claim | None:
+        """Take the right from somebody who is gone; None: they moved on."""
+        return await self._database.write(lambda: observations.take_over(gone, owner))
+
+    async def beat(self, held: Claim) -> bool:
+        """Say that the observer lives; False: it lost its claim."""
+        return await self._database.write(lambda: observations.beat(held))
+
+    async def release(self, held: Claim) -> None:
+        """Give the right back."""
+        await self._database.write(lambda: observations.release(held))
+
+    async def add(self, held: Claim, name: SessionId, batch: Batch, learned: Sequence[Fact] = ()) -> int | None:
+        """Store a batch and the facts in it, under a claim; None: the claim was lost, and nothing is stored."""
+        now = time.time()
+        return await self._database.write(lambda: _add(held, name, replace(batch, created_at=now), learned, now))
+
+    async def facts(self, app_name: str, user_id: str, *, replaced: bool = False) -> list[Fact]:
+        """Read the facts that hold for a user; or those that were replaced too."""
+        return await self._database.read(lambda: facts.of_user(app_name, user_id, replaced=replaced))
+
+    async def forget(self, app_name: str, user_id: str, fact_id: int) -> bool:
+        """Delete a fact and all that was known under its name before; False: there is none."""
+        return await self._database.write(lambda: facts.forget(app_name, user_id, fact_id))
+
+
+def _recalled_window(name: SessionId, budget_tokens: int, *, with_facts: bool) -> Operation[RecalledWindow | None]:
+    session = yield from sessions.get(name)
+    if session is None:
+        return None
+    recalled = yield from observations.recall(session)
+    if with_facts:
+        known = yield from facts.of_user(name.app_name, name.user_id)
+        recalled = replace(recalled, facts=tuple(f"{fact.name}: {fact.text}" for fact in known))
+    spent = recalled.tokens + sum(count_tokens(fact) + 4 for fact in recalled.facts)
+    if spent:
+        spent = min(spent + QUOTE_TOKENS, budget_tokens // 2)
+    stored = yield from window.window(session, budget_tokens - spent, first_seq=recalled.floor_seq)
+    return session, stored, recalled
+
+
+def _unobserved(name: SessionId) -> Operation[tuple[SessionRecord, Unobserved] | None]:
+    session = yield from sessions.get(name)
+    return None if session is None else (session, (yield from observations.unobserved(session)))
+
+
+def _add(held: Claim, name: SessionId, batch: Batch, learned: Sequence[Fact], now: float) -> Operation[int | None]:
+    number = yield from observations.add_batch(held, batch)
+    if number is not None:
+        yield from facts.add(name.app_name, name.user_id, held.session_key, learned, now)
+    return number

@@ -1,0 +1,80 @@
+"""What tests of memory share: a provider that answers as agent, observer and reflector, each from its own script."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lango import Settings
+from lango.memory.notes import OBSERVE, REFLECT
+from lango.providers import Request
+from lango.runtime import Runtime
+from lango.store import SessionId, SessionRecord
+from lango.testing import Answer, ScriptedProvider
+
+Role = Callable[[Request], Answer]
+_NUMBERS = re.compile(r"^#(\d+) ", re.MULTILINE)
+
+
+def remembering(url: str, *, history: dict[str, Any] | None = None, **memory: Any) -> Settings:
+    """Settings with memory on, and a threshold that a hundred words pass."""
+    told = {"enabled": True, "observe_at_tokens": 90, "reflect_at_tokens": 100_000, "keep_turns": 1} | memory
+    return Settings.model_validate({"store": {"url": url}, "memory": told, "history": history or {}})
+
+
+def shown_to(request: Request) -> str:
+    return request.messages[-1].content
+
+
+def noted(request: Request) -> str:
+    """An observer that notes every line it is shown, word for word."""
+    lines = shown_to(request).splitlines()
+    return "\n".join(f"- [medium] ({line[1:].split(' ')[0]}) said: {line}" for line in lines if line.startswith("#"))
+
+
+def halved(request: Request) -> str:
+    """A reflector that keeps every second note."""
+    return "\n".join(shown_to(request).splitlines()[::2])
+
+
+class Roles:
+    """A provider for all three roles."""
+
+    def __init__(self, agent: Role = lambda _: "yes", observer: Role = noted, reflector: Role = halved) -> None:
+        self.agent: list[Request] = []
+        self.observer: list[Request] = []
+        self.reflector: list[Request] = []
+        self._roles = {OBSERVE: (self.observer, observer), REFLECT: (self.reflector, reflector)}
+        self._agent = agent
+        self.provider = ScriptedProvider(self._script())
+
+    def _script(self) -> Iterator[Any]:
+        while True:
+            yield self._answer
+
+    def _answer(self, request: Request) -> Answer:
+        for prompt, (requests, answer) in self._roles.items():
+            if request.system.startswith(prompt):
+                requests.append(request)
+                return answer(request)
+        self.agent.append(request)
+        return self._agent(request)
+
+
+def numbers_in(text: str) -> list[int]:
+    """Return the numbers of the messages that an observer was shown."""
+    return [int(number) for number in _NUMBERS.findall(text)]
+
+
+async def session_of(runtime: Runtime, session_id: str = "s", user_id: str = "user") -> SessionRecord:
+    session = await runtime.store.session(SessionId(runtime.app_name, user_id, session_id))
+    assert session
+    return session
+
+
+def quoted(request: Request) -> str:
+    """Return what a request quotes of the memory."""
+    return "\n".join(message.content for message in request.messages if message.author == "context")
+
+
+def spoken(request: Request) -> list[str]:
+    return [message.content for message in request.messages if message.author != "context"]
