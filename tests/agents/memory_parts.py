@@ -1,7 +1,7 @@
 """What tests of memory share: a provider that answers as agent, observer and reflector, each from its own script."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from lango import Settings
@@ -11,7 +11,7 @@ from lango.runtime import Runtime
 from lango.store import SessionId, SessionRecord
 from lango.testing import Answer, ScriptedProvider
 
-Role = Callable[[Request], Answer]
+Role = Callable[[Request], Answer] | Callable[[Request], Awaitable[Answer]]
 _NUMBERS = re.compile(r"^#(\d+) ", re.MULTILINE)
 
 
@@ -51,7 +51,7 @@ class Roles:
         while True:
             yield self._answer
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request) -> Answer | Awaitable[Answer]:
         for prompt, (requests, answer) in self._roles.items():
             if request.system.startswith(prompt):
                 requests.append(request)

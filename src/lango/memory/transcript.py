@@ -76,7 +76,7 @@ def _lines(stored: Stored) -> Iterator[str]:
     message = stored.message
     if message is not None and message.role != "event":
         for said in _said(message):
-            yield said.replace("\n", _INDENT)
+            yield _INDENT.join(said.splitlines())
 
 
 def _said(message: Message) -> Iterator[str]:
