@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from lango import __version__
-from lango.cli import db, doctor, init, keys, models, run, serve, sessions
-from lango.cli.chat import chat
+from lango.cli import db, doctor, init, keys, memory, models, run, serve, sessions, sessions
+from lango.cli.chat import chat, talk
 from lango.errors import LangoError, StoreError, UsageError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command()(run.run)
 app.command()(init.init)
 app.command()(doctor.doctor)
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(memory.app, name="memory")
 app.add_typer(keys.app, name="keys")
 app.add_typer(models.app, name="models")
 app.add_typer(db.app, name="db")

@@ -149,8 +149,9 @@ def _numbers(text: str, span: Span) -> tuple[int, int]:
 
 
 def _clean(text: str) -> str:
-    """Return one line without a day in front, and not without end."""
-    text = _DAY.sub("", re.sub(r"\s+", " ", text).strip())
+    """Return one line of what can be printed, without a day in front, and not without end."""
+    printable = "".join(letter for letter in re.sub(r"\s+", " ", text) if letter.isprintable())
+    text = _DAY.sub("", printable.strip())
     return text if len(text) <= MAX_NOTE_CHARACTERS else text[: MAX_NOTE_CHARACTERS - 4] + " ..."
 
 

@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from lango import __version__
 from lango.config import Settings
 from lango.runtime import Runtime, open_runtime
-from lango.server import adk_rest, agui, conversations, errors, health, openai, page, sessions, usage, ws
+from lango.server import adk_rest, agui, conversations, errors, health, memory, openai, page, sessions, usage, ws
 from lango.server.guards import Guards
 from lango.server.served import Served
 from lango.server.traced import Traced
@@ -53,6 +53,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
     app.include_router(conversations.router)
     app.include_router(sessions.router)
     app.include_router(usage.router)
+    app.include_router(memory.router)
     app.include_router(ws.router)
     app.include_router(openai.router)
     app.include_router(agui.router)

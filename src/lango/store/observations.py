@@ -5,7 +5,7 @@ took back none of its messages; where one did, what it was condensed from holds 
 batches that hold form a chain from the first message on, and what is after the chain is not observed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -122,6 +122,29 @@ class Recalled:
     def tokens(self) -> int:
         """What the observations cost in a request."""
         return sum(batch.tokens for batch in self.batches)
+
+    def as_json(self) -> list[dict[str, object]]:
+        """Return the observations one by one, each with the batch that it belongs to: what every surface shows."""
+        return [
+            {
+                "id": f"{batch.batch}.{number}",
+                "batch": batch.batch,
+                "generation": batch.generation,
+                "standing": batch.standing,
+                "first_seq": note.first_seq,
+                "last_seq": note.last_seq,
+                "priority": note.priority,
+                "day": note.day,
+                "text": note.text,
+                "sources": list(batch.sources),
+                "model": batch.model,
+                "input_tokens": batch.input_tokens,
+                "output_tokens": batch.output_tokens,
+                "created_at": batch.created_at,
+            }
+            for batch in self.batches
+            for number, note in enumerate(batch.observations, 1)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,27 +358,3 @@ def insert_batch(key: int, batch: Batch) -> Operation[int]:
         values = (key, number, at, note.first_seq, note.last_seq, note.priority, note.day, readable(note.text))
         yield _INSERT_NOTE, values
     return number
-
-
-def as_json(batches: Iterable[Batch]) -> list[Mapping[str, object]]:
-    """Return the observations one by one, each with the batch that it belongs to: what every surface shows."""
-    return [
-        {
-            "id": f"{batch.batch}.{number}",
-            "batch": batch.batch,
-            "generation": batch.generation,
-            "standing": batch.standing,
-            "first_seq": note.first_seq,
-            "last_seq": note.last_seq,
-            "priority": note.priority,
-            "day": note.day,
-            "text": note.text,
-            "sources": list(batch.sources),
-            "model": batch.model,
-            "input_tokens": batch.input_tokens,
-            "output_tokens": batch.output_tokens,
-            "created_at": batch.created_at,
-        }
-        for batch in batches
-        for number, note in enumerate(batch.observations, 1)
-    ]
