@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lango.conversations import Sessions
 from lango.messages import Message
 from lango.store import Entry, SessionId, SessionRecord, Store
 from lango.store.facts import Fact
@@ -55,6 +56,10 @@ async def observe(store: Store, first: int, last: int, **fields: Any) -> int:
     await store.memory.release(held)
     assert number
     return number
+
+
+async def fork(store: Store, session_id: str, at: int | None) -> SessionRecord:
+    return await Sessions(store, NAME.app_name).fork(NAME.id, user_id=NAME.user_id, at=at, new_id=session_id)
 
 
 async def texts(store: Store) -> list[str]:
@@ -222,3 +227,36 @@ def test_o2_after_any_rewinds_the_chain_covers_live_messages_from_the_first_on(
             assert batch.first_seq == next_live(ranges, position)
             position = batch.last_seq
         assert not left or (held and held[-1].last_seq == left[-1]), "what was just observed holds"
+
+
+async def test_o2_a_fork_shares_the_observations_up_to_its_point(store: Store) -> None:
+    await talk(store, 6)
+    numbers = [await observe(store, 1, 4), await observe(store, 5, 8)]
+    await observe(store, 1, 8, generation=1, sources=tuple(numbers))
+    whole = await fork(store, "whole", None)
+    assert await store.memory.history(whole) == await store.memory.history(await now(store))
+    part = await fork(store, "part", 6)
+    recalled = await store.memory.recall(part)
+    assert [note.text for batch in recalled.batches for note in batch.observations] == ["noted 1-4"]
+    found = await store.memory.unobserved(part.name)
+    assert found
+    assert [one.seq for one in found[1].messages] == [5, 6]
+    assert found[1].tokens == 20
+    window = await store.memory.window(part.name, 1_000)
+    assert window
+    assert [one.seq for one in window[1]] == [5, 6]
+    assert await store.memory.floor(part, 6, 2, 1_000) == 3, "a floor in what it shares"
+    await store.delete_session(NAME)
+    assert (await store.memory.recall(whole)).observed_seq == 8, "what is shared outlives its source"
+    assert await store.memory.facts("app", "ann") == []
+
+
+async def test_o2_a_fork_of_a_rewound_session_knows_which_observations_hold_in_it(store: Store) -> None:
+    await talk(store, 4)
+    await observe(store, 1, 8)
+    await rewind(store, 2)  # takes back 5 to 8; the rewind is 9
+    await observe(store, 1, 4)
+    before = await fork(store, "before", 8)
+    assert (await store.memory.recall(before)).observed_seq == 8, "where nothing was taken back"
+    after = await fork(store, "after", None)
+    assert (await store.memory.recall(after)).observed_seq == 4

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from lango import __version__
-from lango.cli import db, doctor, init, keys, memory, models, run, serve, sessions, sessions
-from lango.cli.chat import chat, talk
+from lango.cli import db, doctor, init, keys, memory, models, run, serve, sessions
+from lango.cli.chat import chat
 from lango.errors import LangoError, StoreError, UsageError
 
 app = typer.Typer(

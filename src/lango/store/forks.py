@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from lango.errors import MessageNotFound, SessionNotFound
-from lango.store import sessions
+from lango.store import observations, sessions
 from lango.store.database import Operation, Row
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps
@@ -79,6 +79,7 @@ def fork(source: SessionId, new: SessionId, at: int | None, title: str | None, n
     yield from _take_state(key, session, point)
     yield from _set(key, session, point, cleaned(title) or (yield from _title(session, point)))
     yield from _open_calls(key, session, point)
+    yield from observations.fork(key, session.key, point)
     yield from close_calls(key, new, session.revision, now, 0, forked=True)
     made = yield from sessions.get(new)
     assert made

@@ -11,6 +11,7 @@ from typing import Literal
 
 from lango.store.database import Operation, Row
 from lango.store.jsontext import dumps, loads, readable
+from lango.store.pasts import all_places, key_of
 from lango.store.records import MESSAGE_COLUMNS, SessionRecord, Stored, from_message_row
 from lango.store.window import Range, live_ranges
 
@@ -38,7 +39,7 @@ _NEXT_MESSAGES = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 ORDER BY seq LIMIT $4
 """  # noqa: S608
 _BEFORE = """
-SELECT seq, role, tokens FROM messages WHERE session_key = $1 AND seq <= $2 ORDER BY seq DESC LIMIT $3
+SELECT seq, role, tokens FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 ORDER BY seq DESC LIMIT $4
 """
 _INSERT_BATCH = f"""
 INSERT INTO observation_batches (session_key, {_BATCH_COLUMNS})
@@ -51,6 +52,16 @@ RETURNING batch
 _INSERT_NOTE = """
 INSERT INTO observations (session_key, batch, number, first_seq, last_seq, priority, day, text)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+"""
+_FORK_BATCHES = f"""
+INSERT INTO observation_batches (session_key, {_BATCH_COLUMNS})
+SELECT CAST($1 AS BIGINT), {_BATCH_COLUMNS} FROM observation_batches WHERE session_key = $2 AND last_seq <= $3
+"""  # noqa: S608
+_FORK_NOTES = """
+INSERT INTO observations (session_key, batch, number, first_seq, last_seq, priority, day, text)
+SELECT CAST($1 AS BIGINT), o.batch, o.number, o.first_seq, o.last_seq, o.priority, o.day, o.text
+FROM observations o JOIN observation_batches b ON b.session_key = o.session_key AND b.batch = o.batch
+WHERE o.session_key = $2 AND b.last_seq <= $3
 """
 # takes the session's row: none is there once the session is deleted
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING session_key"
@@ -254,6 +265,12 @@ def _batch(row: Row) -> Batch:
     )
 
 
+def fork(key: int, source_key: int, point: int) -> Operation[None]:
+    """Give a fork what was observed of its past: batches that end before its point. The others go on beyond it."""
+    yield _FORK_BATCHES, (key, source_key, point)
+    yield _FORK_NOTES, (key, source_key, point)
+
+
 # -- what is not observed yet -----------------------------------------------------------------------------------------
 
 
@@ -265,25 +282,28 @@ def unobserved(session: SessionRecord) -> Operation[Unobserved]:
     tokens = 0
     messages: list[Stored] = []
     ranges = sorted(live_ranges(session.last_seq, session.rewinds))
-    for first, last in _clipped(ranges, recalled.observed_seq + 1, end):
-        [[upper]] = yield _TOTAL_AT, (session.key, last)
-        lower = yield _TOTAL_AT, (session.key, first - 1)
+    for key, first, last in sorted(
+        all_places(session, _clipped(ranges, recalled.observed_seq + 1, end)), key=lambda place: place[1]
+    ):
+        [[upper]] = yield _TOTAL_AT, (key, last)
+        lower = yield _TOTAL_AT, (key_of(session, first - 1), first - 1)
         tokens += upper - (lower[0][0] if lower else 0)
         room = MAX_BATCH_MESSAGES - len(messages)
         if room > 0:
-            rows = yield _NEXT_MESSAGES, (session.key, first, last, room)
+            rows = yield _NEXT_MESSAGES, (key, first, last, room)
             messages += [from_message_row(row) for row in rows]
     return Unobserved(recalled, len(session.rewinds), tokens, tuple(messages))
 
 
 def floor_of(session: SessionRecord, last_seq: int, turns: int, max_tokens: int) -> Operation[int]:
     """Return where the last `turns` turns up to a message begin: fewer, where they cost more than `max_tokens`."""
-    rows = yield _BEFORE, (session.key, last_seq, _RECENT_ROWS)
-    ranges = list(live_ranges(session.last_seq, session.rewinds))
+    ranges = _clipped(live_ranges(session.last_seq, session.rewinds), 1, last_seq)
+    rows: list[Row] = []
+    for place in all_places(session, ranges):
+        if len(rows) < _RECENT_ROWS:
+            rows += yield _BEFORE, (*place, _RECENT_ROWS)
     floor, tokens, found = last_seq + 1, 0, 0
     for seq, role, cost in rows:
-        if not any(first <= seq <= last for first, last in ranges):
-            continue
         tokens += cost
         if found == turns or tokens > max_tokens:
             break
