@@ -20,10 +20,10 @@ from lango.errors import (
     TurnCancelled,
     TurnTimeout,
 )
-from lango.events import Accepted, TextDelta, TurnDone, TurnEvent, Usage
+from lango.events import Accepted, TextDelta, TurnDone, TurnEvent
 from lango.liveness import Owner, Watch
 from lango.memory import Memory
-from lango.prices import cost_usd
+from lango.prices import usage_of
 from lango.running import POLL_S, Patience, RunningTurn, as_error, give_up, made_session, replay, traced, uninterrupted
 from lango.store import SessionId, Store, Turn
 from lango.store.turns import Outcome
@@ -48,8 +48,7 @@ class Runtime:
         self._tasks: set[asyncio.Task[None]] = set()  # not a TaskGroup: it would wrap what the caller's own body raises
         self._owner = Owner()
         self._watch = Watch()
-        observer = engine.observer(self._owner.name, self._watch.is_gone)
-        self._memory = Memory(store, engine.app_name, observer, settings.memory.close_wait_s)
+        self._memory = engine.memory(self._owner.name, self._watch.is_gone)
         self._running: dict[int, list[RunningTurn]] = {}
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
@@ -243,11 +242,9 @@ class Runtime:
         running.fail(running.stopped or TurnCancelled("the message was taken back before its turn came"))
 
     def _forget(self, running: RunningTurn) -> None:
-        others = [one for one in self._running.get(running.session.key, []) if one is not running]
+        others = [one for one in self._running.pop(running.session.key, []) if one is not running]
         if others:
             self._running[running.session.key] = others
-        else:
-            self._running.pop(running.session.key, None)
 
     async def _claim(self, running: RunningTurn) -> None:
         """Wait for those ahead; take the place of those that are gone."""
@@ -337,7 +334,7 @@ class Runtime:
 
     async def _end(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
         calls = [call.to_json() for call in run.state.log]
-        usage = await asyncio.to_thread(_usage, run)  # prices take half a second to load, once
+        usage = await asyncio.to_thread(usage_of, run)  # prices take half a second to load, once
         extra: dict[str, Any] = {
             "usage": {
                 "input": usage.input_tokens,
@@ -393,17 +390,6 @@ class Runtime:
         await self._memory.close()
         self._owner.leave()
         await self._engine.close()
-
-
-def _usage(run: TurnRun) -> Usage:
-    told = run.told
-    return Usage(
-        input_tokens=told.input_tokens,
-        output_tokens=told.output_tokens,
-        cached_tokens=told.cached_tokens,
-        model_calls=run.state.model_calls,
-        cost_usd=cost_usd({model: (spent[0], spent[1], spent[2]) for model, spent in told.tokens_by_model.items()}),
-    )
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, EmptyAnswer, LangoError
 from lango.events import TurnEvent
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules
-from lango.memory import IsGone, Observer, limits_for
+from lango.memory import IsGone, Memory, Observer, limits_for
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
 from lango.store import Entry, SessionId, Store, Turn
@@ -120,14 +120,15 @@ class AdkEngine:
         """The session service below."""
         return self._service
 
-    def observer(self, owner: str, is_gone: IsGone) -> Observer | None:
-        """Make what observes sessions; None while memory is off."""
+    def memory(self, owner: str, is_gone: IsGone) -> Memory:
+        """Make what remembers sessions; it observes none while memory is off."""
+        settings = self._settings.memory
         if self._observer is None:
-            return None
+            return Memory(self._store, self.app_name, None)
         agent_context, model = self._observer
-        budget = self._settings.history.max_message_token_budget or DEFAULT_BUDGET_TOKENS
-        limits = limits_for(self._settings.memory, budget, agent_context, model.context_tokens)
-        return Observer(self._store, self._settings.memory, limits, model, owner, is_gone)
+        limits = limits_for(settings, self._loaded[0], agent_context, model.context_tokens)
+        observer = Observer(self._store, settings, limits, model, owner, is_gone)
+        return Memory(self._store, self.app_name, observer, settings.close_wait_s)
 
     async def load(self) -> None:
         """Load what takes long to load before anybody waits for it."""
