@@ -24,7 +24,14 @@ def test_narrow_and_without_colour(tmp_path: Path) -> None:
         assert chat.text.replace("\n", "").count("x" * 200) == 1, "the answer; the message itself has a prompt in it"
         colours = re.findall(rb"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)?m", chat.raw)
         assert not colours
-        chat.resize(25, 20)
+        chat.send(f"hold {tmp_path}/go")
+        chat.wait_for("begun")
+        chat.resize(25, 20)  # in mid-answer
+        (tmp_path / "go").touch()
+        chat.wait_for("begun ended")
+        chat.wait_prompt()
+        assert chat.text.count("begun") == 1
+        assert chat.text.count("word29") == 2, "what stood above is still there"
         chat.ask("long 5", "item 4")
         # Ctrl-C at the prompt: a draft is given up; without one, the second leaves
         chat.type("a draft")

@@ -98,18 +98,13 @@ class Screen:
             sys.stdout.write("".join(f"{line.rstrip()}\n" for line in finished))
             sys.stdout.flush()
             return
-        above = sum(self._rows(line) for line in self._tail) - 1
+        above = len(self._tail) - 1  # a terminal that folded them as it became narrower keeps a piece: no line is lost
         out = ["\r" if self._tail else "", f"\x1b[{above}A" if above > 0 else ""]
         out += [f"{line}\x1b[K\n" for line in finished]
         out += ["\x1b[K\n".join(tail), "\x1b[J" if self._tail or tail else ""]
         self._tail = list(tail)
         sys.stdout.write("".join(out))
         sys.stdout.flush()
-
-    def _rows(self, line: str) -> int:
-        """How many rows a line takes now: the terminal may have become narrower since it was drawn."""
-        cells = Text.from_ansi(line).cell_len
-        return max(1, -(-cells // max(1, self._console.width)))
 
 
 def _harmless(segments: Iterable[Segment]) -> Iterable[Segment]:
