@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lango.store import SessionId, Store
+from lango.store.facts import Fact
+from lango.store.observations import Batch, Observation
 from tests.e2e.terminal import ALT_ENTER, CTRL_C, CTRL_O, ENTER, UP, Terminal, terminal
 
 
@@ -235,3 +238,18 @@ def test_fork_and_rewind(chat: Terminal) -> None:
     chat.ask("/rewind 99", "there are only 3 turns")
     listed = chat.ask("/sessions")
     assert listed.count("plant apples") == 2, "both are called by their first words"
+
+
+async def test_memory(chat: Terminal, folder: Path) -> None:
+    chat.ask("/memory", "memory is off: `enabled = true`")
+    chat.ask("I like pears")
+    name = SessionId("obedient", "user", session_of(chat))
+    async with Store(f"sqlite:///{folder}/lango.db") as store:
+        session = await store.session(name)
+        assert session
+        held = await store.memory.claim(session, "a test")
+        assert held
+        noted = Observation("The user likes \x1b[31mpears.", 1, 2, "high", "2026-11-15")
+        await store.memory.add(held, name, Batch(1, 2, (noted,)), [Fact("fruit", "pears", 1, 2)])
+        await store.memory.release(held)
+    chat.ask("/memory", "[high] 2026-11-15 The user likes ␛[31mpears.", "from messages 1 to 2", "1   fruit  pears")

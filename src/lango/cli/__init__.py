@@ -12,6 +12,7 @@ import typer
 from lango import __version__
 from lango.cli import db, doctor, init, keys, memory, models, run, serve, sessions
 from lango.cli.chat import chat
+from lango.cli.visible import visible
 from lango.errors import LangoError, StoreError, UsageError
 
 app = typer.Typer(
@@ -60,7 +61,7 @@ def main() -> None:
     try:
         app()
     except LangoError as error:
-        print(f"lango: {error}", file=sys.stderr)
+        print(f"lango: {visible(str(error))}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UsageError | StoreError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)

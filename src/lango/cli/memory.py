@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lango.cli.options import Config, Json, StoreUrl, settings, store_url
+from lango.cli.visible import visible
 from lango.errors import SessionNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def facts(
     for fact in found:
         replaced = f" (replaced by {fact.replaced_by})" if fact.replaced_by else ""
         source = f"session {fact.session_id}, messages {fact.first_seq}-{fact.last_seq}, {fact.day}"
-        print(f"{fact.id:>4} {fact.name}: {fact.text}  [{source}]{replaced}")
+        print(visible(f"{fact.id:>4} {fact.name}: {fact.text}  [{source}]{replaced}"))
     if not found:
         print("no facts")
 
@@ -108,7 +109,8 @@ def _print_notes(notes: list[dict[str, Any]]) -> None:
         if note["batch"] != batch:
             batch = note["batch"]
             print(_head(note))
-        print(f"  [{note['priority']}] {note['day']} (messages {note['first_seq']}-{note['last_seq']}) {note['text']}")
+        source = f"(messages {note['first_seq']}-{note['last_seq']})"
+        print(visible(f"  [{note['priority']}] {note['day']} {source} {note['text']}"))
 
 
 def _head(note: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lango.cli.chat import models, replay
+from lango.cli.chat import models, recall, replay
 from lango.cli.tables import ago, make_table
 from lango.cli.talking import USER, Place, find_session, new_place
 from lango.cli.usage import usage_lines, usage_row
@@ -208,6 +208,7 @@ COMMANDS = {
     "/fork": Command("[N]", "go on in a copy of this conversation, without its last N turns", _fork),
     "/rewind": Command("[N]", "take back the last turn, or the last N", _rewind),
     "/usage": Command("", "what each turn took, and what the next request would keep", _usage),
+    "/memory": Command("", "what is remembered of this conversation, and of you", recall.show),
     "/clear": Command("", "an empty screen and a new conversation; this one is kept", _clear),
     "/open": Command("[N]", "show what a folded line holds: the newest, or that number", _open),
     "/approve": Command("", "answer a question that was left open", _approve),
