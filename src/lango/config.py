@@ -114,6 +114,8 @@ class ToolSettings(Section):
     """Names of tools that run without a question."""
     deny: list[str] = []
     """Names of tools that never run; wins over `allow`."""
+    approval_expires_s: Annotated[float, Field(ge=0)] = 86_400.0
+    """A question that nobody answers for so long is a no; 0: it waits as long as it takes."""
     workspace: str = "."
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
     """Where the shell runs. `none`: with all rights of this user; otherwise, without a sandbox it does not run."""
@@ -171,6 +173,10 @@ class ServerSettings(Section):
     write_timeout_s: Seconds = 30.0
     """A client that takes nothing for this long is cut off; it can come back."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 1_000_000
+    """Of a request, beside the files of a message."""
+    max_attachment_bytes: Annotated[int, Field(ge=0)] = 10_000_000
+    """What the files of one message may have together; 0: none are taken."""
+    max_attachments: Annotated[int, Field(ge=0)] = 10
     log_format: Literal["text", "json"] = "text"
     adk_ui: bool = False
     """Whether ADK's own dev UI is at `/dev-ui/`, on this machine."""

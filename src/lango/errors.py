@@ -6,6 +6,7 @@ LangoError
 │   ├── ConfigError            a setting is missing or wrong
 │   │   ├── MissingCredentials a provider's key is not set
 │   │   └── MissingDependency  an optional package is not installed
+│   ├── AttachmentRefused      files that are too large, too many or of no kind
 │   └── StoreUrlError          the store's address cannot be used
 ├── StoreError
 │   ├── StoreUnavailable       locked, full, read-only, unreachable: nothing was written
@@ -66,6 +67,10 @@ class MissingCredentials(ConfigError):
 
 class MissingDependency(ConfigError):
     """An optional package is not installed; the message holds the `pip install` line."""
+
+
+class AttachmentRefused(UsageError):
+    """A message brings files that are too large, too many, or of no kind."""
 
 
 class StoreUrlError(UsageError):

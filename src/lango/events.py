@@ -6,6 +6,7 @@ after its result is stored. `TurnDone` or a fatal `TurnError` comes last, exactl
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 
@@ -76,6 +77,8 @@ class ToolEnd:
     name: str
     ok: bool = True
     result: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    duration_s: float | None = None
+    """How long it ran; None: it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class ApprovalNeeded:
     call_id: str
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    expires_at: datetime | None = None
+    """From then on it is a no; None: it waits as long as it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,5 +123,8 @@ TurnEvent = Accepted | TextDelta | ThoughtDelta | ToolStart | ToolEnd | Approval
 
 
 def to_json(event: TurnEvent) -> dict[str, Any]:
-    """Return an event as JSON says it: its fields, and its type by name."""
-    return {"type": event.type} | asdict(event)
+    """Return an event as JSON says it: its fields, and its type by name; times as ISO 8601 writes them."""
+    said = {"type": event.type} | asdict(event)
+    if isinstance(event, ApprovalNeeded) and event.expires_at is not None:
+        said["expires_at"] = event.expires_at.isoformat()
+    return said

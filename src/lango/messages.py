@@ -4,12 +4,18 @@ A `Message` is what the store saves and what a provider receives. Its place in a
 to the store, and ADK's `Content` is known only to `lango.adk.convert`.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool", "event"]
 """Who speaks. `event` is a stored event that carries no content: a compaction, an error, a rewind."""
+
+MAX_TEXT_CHARACTERS = 60_000
+"""Of a text file, what a model is sent: some 15,000 tokens."""
+MIME_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}")
+_TEXTUAL = re.compile(r"text/|application/(json|xml|yaml|x-yaml|toml|javascript|sql)\b|.*\+(json|xml)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,28 @@ class Media:
     data: bytes | None = None
     uri: str | None = None
     name: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        """A text file as a model reads it: its name, and its text, of a very long one the head and the tail."""
+        if not self.data or not _TEXTUAL.match(self.mime_type):
+            return None
+        text = self.data.decode("utf-8", "replace")
+        left_out = len(text) - MAX_TEXT_CHARACTERS
+        if left_out > 0:
+            tail = MAX_TEXT_CHARACTERS // 3
+            head = MAX_TEXT_CHARACTERS - tail
+            text = f"{text[:head]}\n[... {left_out} of {len(text)} characters left out ...]\n{text[-tail:]}"
+        return f"[{self.name or self.mime_type}]\n{text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that a user sends with a message: a picture, a PDF, a text."""
+
+    name: str
+    mime_type: str
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)

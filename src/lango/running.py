@@ -1,23 +1,31 @@
 """A turn under way, as its readers see it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from lango.config import AgentSettings
-from lango.errors import LangoError, SessionExists, TurnFailed
+from lango.config import AgentSettings, ServerSettings
+from lango.errors import AttachmentRefused, FencedWrite, LangoError, SessionExists, TurnCancelled, TurnFailed
 from lango.events import TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent
+from lango.messages import MIME_TYPE, Attachment
 from lango.news import News
 from lango.store import Ahead, SessionId, SessionRecord, Store, Turn
 from lango.telemetry import in_span
 
+_log = logging.getLogger("lango.runtime")
+
+BEAT_S = 2.0
 POLL_S = 0.5
+_FIRST_POLL_S = 0.05
 _IDS_PER_TURN = 1_000_000
 _TOOL_GRACE_S = 10.0
 _SELDOM_S = 1.0  # pieces of text come often: their timer is set anew this seldom
 
 T = TypeVar("T")
+IsGone = Callable[[int, int, str, int], bool]
+"""Whether the process of a turn is gone: the session's key, the turn, its owner, its beat."""
 
 
 @dataclass(eq=False, slots=True)
@@ -155,6 +163,24 @@ class Patience:
             self._idle.reschedule(None if None in limits else now + (longest or self._agent.idle_timeout_s))
 
 
+def check_attachments(attachments: Sequence[Attachment], limits: ServerSettings) -> None:
+    """Raise `AttachmentRefused` for files that a message may not bring."""
+    if len(attachments) > limits.max_attachments:
+        raise AttachmentRefused(
+            f"a message may bring {limits.max_attachments} files, not {len(attachments)} "
+            "(setting server.max_attachments)"
+        )
+    total = sum(len(file.data) for file in attachments)
+    if total > limits.max_attachment_bytes:
+        raise AttachmentRefused(
+            f"the files of a message may have {limits.max_attachment_bytes} bytes together, not {total} "
+            "(setting server.max_attachment_bytes)"
+        )
+    for file in attachments:
+        if not (file.data and MIME_TYPE.fullmatch(file.mime_type)):
+            raise AttachmentRefused(f"the file {file.name!r} is empty, or its type {file.mime_type!r} is none")
+
+
 async def made_session(store: Store, name: SessionId) -> SessionRecord:
     """Return a session, made now where there was none."""
     session = await store.session(name)
@@ -166,6 +192,52 @@ async def made_session(store: Store, name: SessionId) -> SessionRecord:
     return session
 
 
+async def claim(running: RunningTurn, store: Store, is_gone: IsGone, here: Sequence[RunningTurn]) -> None:
+    """Wait for those ahead; take the place of those that are gone. `here` are the session's turns in this process."""
+    session, pause_s = running.session, _FIRST_POLL_S
+    while running.turn.epoch is None:
+        claimed, left = await uninterrupted(store.claim_turn(session.name, running.turn))
+        if isinstance(claimed, Turn):
+            if claimed.epoch is None:
+                raise TurnCancelled("the message was taken back before its turn came")
+            running.turn = claimed
+        if left:
+            raise asyncio.CancelledError
+        if isinstance(claimed, Turn):
+            return
+        gone = [one for one in claimed if is_gone(session.key, one.turn, one.owner, one.beat)]
+        for one in gone:
+            _log.warning("turn %s of session %s was left by a process that is gone", one.turn, session.name.id)
+            await store.interrupt_turn(session, one)
+        if not gone:
+            await _wait_for_others([one.task for one in here if one.turn.turn < running.turn.turn], pause_s)
+            pause_s = min(POLL_S, pause_s * 2)
+
+
+async def _wait_for_others(ahead: Sequence["asyncio.Task[None] | None"], pause_s: float) -> None:
+    """Wait for the turn before this one: for its end, where it runs here, else for a while."""
+    tasks = [task for task in ahead if task is not None and not task.done()]
+    if tasks:
+        await asyncio.wait(tasks, timeout=POLL_S)
+    else:
+        await asyncio.sleep(pause_s)
+
+
+async def keep_alive(running: RunningTurn, store: Store) -> None:
+    """Say that this process lives, and hear whether the turn was cancelled or taken over elsewhere."""
+    while running.stopped is None:
+        await asyncio.sleep(BEAT_S)
+        try:
+            heard = await store.beat_turn(running.turn)
+        except LangoError as error:
+            _log.warning("turn %s could not say that it lives: %s", running.turn.turn, error)
+            continue
+        if heard == "cancelled":
+            running.stop(TurnCancelled("the turn was stopped"))
+        elif heard == "lost":
+            running.stop(FencedWrite("another process took this turn over"))
+
+
 async def give_up(store: Store, session: SessionRecord, turn: Turn) -> None:
     """End a turn that nobody runs: it was stored while whoever sent it went away."""
     if turn.epoch is None:
@@ -174,7 +246,7 @@ async def give_up(store: Store, session: SessionRecord, turn: Turn) -> None:
         await store.end_turn(session.name, turn, "cancelled")
 
 
-async def replay(running: RunningTurn, store: Store, is_gone: Callable[[int, int, str, int], bool]) -> None:
+async def replay(running: RunningTurn, store: Store, is_gone: IsGone) -> None:
     """The same request came before, to another process or long ago: tell what became of it."""
     session, turn = running.session, running.turn
     while (record := await store.turn(turn)) and record.status in ("waiting", "running"):

@@ -14,18 +14,32 @@ from lango.config import Settings
 from lango.conversations import Sessions
 from lango.errors import (
     ApprovalExpired,
-    FencedWrite,
     LangoError,
     StoreError,
     TurnCancelled,
     TurnTimeout,
 )
 from lango.events import Accepted, TextDelta, TurnDone, TurnEvent
+from lango.expiry import Expiry
 from lango.liveness import Owner, Watch
 from lango.memory import Memory
+from lango.messages import Attachment
 from lango.prices import usage_of
-from lango.running import POLL_S, Patience, RunningTurn, as_error, give_up, made_session, replay, traced, uninterrupted
-from lango.store import SessionId, Store, Turn
+from lango.running import (
+    POLL_S,
+    Patience,
+    RunningTurn,
+    as_error,
+    check_attachments,
+    claim,
+    give_up,
+    keep_alive,
+    made_session,
+    replay,
+    traced,
+    uninterrupted,
+)
+from lango.store import SessionId, Store
 from lango.store.turns import Outcome
 from lango.tools import Tool, builtin_tools
 
@@ -33,9 +47,6 @@ if TYPE_CHECKING:
     from lango.providers import Provider
 
 _log = logging.getLogger("lango.runtime")
-
-BEAT_S = 2.0
-_FIRST_POLL_S = 0.05
 
 
 class Runtime:
@@ -50,6 +61,8 @@ class Runtime:
         self._watch = Watch()
         self._memory = engine.memory(self._owner.name, self._watch.is_gone)
         self._running: dict[int, list[RunningTurn]] = {}
+        self._expiry = Expiry(store)
+        self._spawn(self._expiry.run())
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
 
@@ -78,24 +91,34 @@ class Runtime:
         return self._engine.agents()
 
     async def stream(
-        self, session_id: str, text: str, *, user_id: str = "user", idempotency_key: str | None = None
+        self,
+        session_id: str,
+        text: str,
+        *,
+        user_id: str = "user",
+        idempotency_key: str | None = None,
+        attachments: Sequence[Attachment] = (),
     ) -> AsyncGenerator[TurnEvent, None]:
         """Send a message and follow its turn: `Accepted` first, `TurnDone` or a fatal `TurnError` last.
 
         Leaving the stream before its end cancels the turn; `submit` does not.
         """
-        name = SessionId(self.app_name, user_id, session_id)
-        turn = await self._accept(name, self._engine.ask(text), idempotency_key)
+        turn = await self._send(session_id, text, user_id, idempotency_key, attachments)
         async with aclosing(self._followed(turn)) as events:
             async for event in events:
                 yield event
 
     async def run(
-        self, session_id: str, text: str, *, user_id: str = "user", idempotency_key: str | None = None
+        self,
+        session_id: str,
+        text: str,
+        *,
+        user_id: str = "user",
+        idempotency_key: str | None = None,
+        attachments: Sequence[Attachment] = (),
     ) -> str:
         """Send a message and return the whole answer, or raise what the turn failed with."""
-        name = SessionId(self.app_name, user_id, session_id)
-        return await self._collected(await self._accept(name, self._engine.ask(text), idempotency_key))
+        return await self._collected(await self._send(session_id, text, user_id, idempotency_key, attachments))
 
     async def approve(
         self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
@@ -130,20 +153,34 @@ class Runtime:
         return found
 
     async def submit(
-        self, session_id: str, text: str, *, user_id: str = "user", idempotency_key: str | None = None
+        self,
+        session_id: str,
+        text: str,
+        *,
+        user_id: str = "user",
+        idempotency_key: str | None = None,
+        attachments: Sequence[Attachment] = (),
     ) -> RunningTurn:
         """Store a message and run its turn in the background; `follow` it from anywhere in this process."""
-        name = SessionId(self.app_name, user_id, session_id)
-        turn = await self._accept(name, self._engine.ask(text), idempotency_key)
+        turn = await self._send(session_id, text, user_id, idempotency_key, attachments)
         turn.kept = True
         return turn
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
+    async def _send(
+        self, session_id: str, text: str, user_id: str, idempotency_key: str | None, attachments: Sequence[Attachment]
+    ) -> RunningTurn:
+        check_attachments(attachments, self._settings.server)
+        name = SessionId(self.app_name, user_id, session_id)
+        return await self._accept(name, self._engine.ask(text, attachments), idempotency_key)
+
     async def _answer(self, session_id: str, call_id: str, approved: bool, user_id: str) -> RunningTurn:
         name = SessionId(self.app_name, user_id, session_id)
+        await self._expiry.close(name)
         asked = await self._engine.answer_approval(name, call_id, approved=approved)
-        turn = await self._accept(name, asked, f"answer to {asked.question}")
+        assert asked.answer
+        turn = await self._accept(name, asked, f"answer to {asked.answer.question}")
         if turn.turn.repeated or turn.readers or turn.kept:
             raise ApprovalExpired(f"the question about call {call_id!r} was answered just now")
         return turn
@@ -154,7 +191,12 @@ class Runtime:
             session = await made_session(self._store, name)
             turn, left = await uninterrupted(
                 self._store.submit_turn(
-                    session, asked.entry, self._owner.name, idempotency_key=idempotency_key, wait=mode != "refuse"
+                    session,
+                    asked.entry,
+                    self._owner.name,
+                    idempotency_key=idempotency_key,
+                    wait=mode != "refuse",
+                    answer=asked.answer,
                 )
             )
         if left:
@@ -222,7 +264,8 @@ class Runtime:
             if running.turn.repeated:
                 await replay(running, self._store, self._watch.is_gone)
             else:
-                await self._claim(running)
+                here = self._running.get(running.session.key, [])
+                await claim(running, self._store, self._watch.is_gone, here)
                 await self._run(running, asked)
         except asyncio.CancelledError:
             await self._withdraw(running)
@@ -246,39 +289,9 @@ class Runtime:
         if others:
             self._running[running.session.key] = others
 
-    async def _claim(self, running: RunningTurn) -> None:
-        """Wait for those ahead; take the place of those that are gone."""
-        session, pause_s = running.session, _FIRST_POLL_S
-        while running.turn.epoch is None:
-            claimed, left = await uninterrupted(self._store.claim_turn(session.name, running.turn))
-            if isinstance(claimed, Turn):
-                if claimed.epoch is None:
-                    raise TurnCancelled("the message was taken back before its turn came")
-                running.turn = claimed
-            if left:
-                raise asyncio.CancelledError
-            if isinstance(claimed, Turn):
-                return
-            gone = [one for one in claimed if self._watch.is_gone(session.key, one.turn, one.owner, one.beat)]
-            for one in gone:
-                _log.warning("turn %s of session %s was left by a process that is gone", one.turn, session.name.id)
-                await self._store.interrupt_turn(session, one)
-            if not gone:
-                await self._wait_for_others(running, pause_s)
-                pause_s = min(POLL_S, pause_s * 2)
-
-    async def _wait_for_others(self, running: RunningTurn, pause_s: float) -> None:
-        """Wait for the turn before this one: for its end, where it runs here, else for a while."""
-        ahead = [one.task for one in self._running.get(running.session.key, []) if one.turn.turn < running.turn.turn]
-        tasks = [task for task in ahead if task is not None and not task.done()]
-        if tasks:
-            await asyncio.wait(tasks, timeout=POLL_S)
-        else:
-            await asyncio.sleep(pause_s)
-
     async def _run(self, running: RunningTurn, asked: Asked) -> None:
         run = self._engine.begin(running.turn, asked, running.next_id, running.tell)
-        beat = self._spawn(self._beat(running))
+        beat = self._spawn(keep_alive(running, self._store))
         outcome: Outcome = "failed"
         error: LangoError | None = None
         try:
@@ -318,20 +331,6 @@ class Runtime:
                 f"{agent.request_timeout_s:g} s in all (settings agent.idle_timeout_s, agent.request_timeout_s)"
             ) from error
 
-    async def _beat(self, running: RunningTurn) -> None:
-        """Say that this process lives, and hear whether the turn was cancelled or taken over elsewhere."""
-        while running.stopped is None:
-            await asyncio.sleep(BEAT_S)
-            try:
-                heard = await self._store.beat_turn(running.turn)
-            except LangoError as error:
-                _log.warning("turn %s could not say that it lives: %s", running.turn.turn, error)
-                continue
-            if heard == "cancelled":
-                running.stop(TurnCancelled("the turn was stopped"))
-            elif heard == "lost":
-                running.stop(FencedWrite("another process took this turn over"))
-
     async def _end(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
         calls = [call.to_json() for call in run.state.log]
         usage = await asyncio.to_thread(usage_of, run)  # prices take half a second to load, once
@@ -358,6 +357,8 @@ class Runtime:
         else:
             running.answer = run.told.text
             status = "waiting_for_approval" if run.told.waiting else "done"
+            if run.told.waiting:
+                self._expiry.look()
             running.tell(TurnDone(running.next_id(), running.turn.turn, status, usage, run.told.finish_reason))
 
     async def _end_later(self, running: RunningTurn, outcome: Outcome, extra: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from google.adk.agents import LlmAgent
@@ -13,15 +13,16 @@ from lango.errors import ApprovalExpired
 from lango.events import ApprovalNeeded, ToolEnd, ToolStart, TurnDone
 from lango.messages import ToolCall
 from lango.runtime import Runtime
-from lango.store import SessionId
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, tool
 from tests.agents.parts import (
+    Gate,
     approvals,
     broken_for,
     check_order,
     collect,
     kinds,
+    last_error,
     messages,
     results_in,
     rows,
@@ -29,9 +30,6 @@ from tests.agents.parts import (
     statuses,
     text_of,
 )
-
-if TYPE_CHECKING:
-    from lango.running import RunningTurn
 
 
 class Sent:
@@ -170,24 +168,24 @@ async def test_t3_a_conversation_that_went_on_is_a_no(store_url: str) -> None:
     assert "not run" in str(told), "the model must not wait for an answer that will never come"
 
 
-async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(sqlite_url: str) -> None:
-    """The question was open when it was answered, but the message before it went first."""
-    sent = Sent()
-    provider = ScriptedProvider([send("bob"), "something else, then", "bye"])
-    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
+async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(store_url: str) -> None:
+    """The question was open when it was answered, but the message that was sent before went first."""
+    sent, gate = Sent(), Gate("slow", level="dangerous")
+    provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "something else, then", "bye"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, gate.tool]) as runtime:
         await ask(runtime)
-        inside: Any = runtime
-        name = SessionId(runtime.app_name, "user", "s")
-        answer = await inside._engine.answer_approval(name, "c1", approved=True)
-        await runtime.run("s", "no, do something else")
-        turn: RunningTurn = await inside._accept(name, answer, "late")
-        turn.kept = True
-        events = await collect(turn.follow())
-        assert events[-1].type == "error"
+        first = await runtime.submit_approval("s", "c1", approved=True)
+        await gate.wait()
+        message = await runtime.submit("s", "no, do something else")
+        answer = await runtime.submit_approval("s", "c2", approved=True)
+        gate.may_end.set()
+        assert (await collect(first.follow()))[-1].type == "done"
+        assert text_of(await collect(message.follow())) == "something else, then"
+        assert last_error(await collect(answer.follow())).error == "ApprovalExpired"
         assert sent.to == []
-        assert await statuses(runtime) == ["done", "done", "failed"]
+        assert await statuses(runtime) == ["done", "done", "done", "failed"]
         assert await runtime.run("s", "bye") == "bye"
-    assert broken_for(provider.requests[-1]) == []
+    assert [broken_for(request) for request in provider.requests] == [[], [], []]
 
 
 async def test_t3_changed_arguments_never_run(sqlite_url: str) -> None:

@@ -167,6 +167,25 @@ def test_media_go_in_each_vendors_form() -> None:
     assert content["parts"][1] == {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}
 
 
+@pytest.mark.parametrize("mime_type", ["image/tiff", "image/svg+xml", "application/zip", "x/y"])
+def test_a_file_that_a_vendor_refuses_becomes_words(mime_type: str) -> None:
+    told = request(Message("user", "look", media=(Media(mime_type, b"<svg/>", name="odd"),)))
+    words = [
+        openai.encode(told)["messages"][0]["content"][1],
+        openai_responses.encode(told)["input"][0]["content"][1],
+        anthropic.encode(told)["messages"][0]["content"][1],
+        gemini.encode(told)["contents"][0]["parts"][1],
+    ]
+    assert all(word["text"].startswith("[odd") for word in words), words
+
+
+def test_gemini_reads_text_files_as_text_and_no_gif() -> None:
+    told = request(Message("user", "look", media=(NOTE, Media("image/gif", b"GIF89a", name="a.gif"))))
+    [content] = gemini.encode(told)["contents"]
+    assert content["parts"][1] == {"text": "[note.txt]\nread me"}
+    assert "a.gif" in content["parts"][2]["text"]
+
+
 def test_media_by_address() -> None:
     address = Media("image/png", uri="https://example.com/a.png")
     told = request(Message("user", "", media=(address,)))

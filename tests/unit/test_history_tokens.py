@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lango.history import Calibration, TokenCounter, count_tokens, warm_up
 from lango.history.tokens import CALL_TOKENS, IMAGE_TOKENS, MEDIA_TOKENS, MESSAGE_TOKENS, compact_json
-from lango.messages import Media, Message, Thought, ToolCall
+from lango.messages import MAX_TEXT_CHARACTERS, Media, Message, Thought, ToolCall
 
 
 def test_h1_counts_o200k_tokens_not_characters() -> None:
@@ -69,7 +69,8 @@ def test_several_messages_cost_their_sum() -> None:
         (Media("application/pdf", b"x" * 400_000), 10_000),
         (Media("audio/mp3", b"x" * 500_000), 1_000),
         (Media("video/mp4", b"x"), MEDIA_TOKENS),
-        (Media("text/plain", b"hello \xff"), count_tokens("hello \ufffd")),
+        (Media("text/plain", b"hello \xff", name="a.txt"), count_tokens("[a.txt]\nhello \ufffd")),
+        (Media("application/json", b'{"a": 1}', name="a.json"), count_tokens('[a.json]\n{"a": 1}')),
     ],
 )
 def test_media_cost_an_estimate(media: Media, tokens: int) -> None:
@@ -119,3 +120,14 @@ def test_a_factor_never_leaves_its_bounds(reports: list[tuple[int, int]]) -> Non
     for counted, reported in reports:
         calibration = calibration.learn(counted, reported)
         assert 0.5 <= calibration.factor <= 2.0
+
+
+def test_a_long_text_file_costs_what_a_model_is_sent_of_it() -> None:
+    media = Media("text/csv", b"1,2,3\n" * 1_000_000, name="long.csv")
+    text = media.text
+    assert text
+    assert text.startswith("[long.csv]\n1,2,3\n")
+    assert text.endswith("1,2,3\n")
+    assert "5940000 of 6000000 characters left out" in text
+    assert len(text) < MAX_TEXT_CHARACTERS + 100
+    assert count_tokens(Message("user", media=(media,))) == MESSAGE_TOKENS + count_tokens(text)

@@ -15,7 +15,7 @@ from lango.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from lango.messages import Message, Signature, Thought
+from lango.messages import Media, Message, Signature, Thought, ToolCall
 from lango.providers import (
     Delta,
     Fallback,
@@ -161,6 +161,38 @@ async def test_m9_a_refused_signature_is_left_out() -> None:
     assert script.requests[0].messages[1].signature == mark
     assert script.requests[1].messages[1].signature is None
     assert script.requests[1].messages[1].thoughts[0].signature is None
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        ProviderRejected("unknown variant `image_url`, expected `text`", status=400),
+        ProviderRejected("No endpoints found that support image input", status=404),
+        ProviderUnavailable("image input is not supported - hint: you may need to provide the mmproj", status=500),
+    ],
+)
+async def test_m8_a_model_that_takes_no_pictures_is_told_of_them(refused: Exception) -> None:
+    script = ScriptedProvider([refused, "I cannot see it"])
+    picture = Message("user", "What is this?", media=(Media("image/png", b"png", name="cat.png"),))
+    drawn = (
+        Message("assistant", tool_calls=(ToolCall("c1", "draw", {}),)),
+        Message("tool", tool_calls=(ToolCall("c1", "draw", output={"ok": 1}),), media=(Media("image/png", b"png"),)),
+    )
+    request = Request("m1", (picture, *drawn))
+    assert text(await collect(resilient(script, Time()), request)) == "I cannot see it"
+    assert script.requests[0].messages == request.messages
+    told = script.requests[1].messages
+    assert told[0].content == "What is this?\n[cat.png: a file of type image/png that this model cannot read]"
+    assert "cannot read" in told[2].tool_calls[0].output["files"]  # pyright: ignore[reportOptionalSubscript]
+    assert not any(message.media for message in told)
+
+
+async def test_m8_a_refusal_of_something_else_is_no_reason_to_leave_pictures_out() -> None:
+    script = ScriptedProvider([ProviderRejected("temperature is too high", status=400)])
+    picture = Message("user", "What is this?", media=(Media("image/png", b"png"),))
+    with pytest.raises(ProviderRejected):
+        await collect(resilient(script, Time()), Request("m1", (picture,)))
+    assert len(script.requests) == 1
 
 
 async def test_f_a_stream_without_a_finish_is_an_error_not_an_answer() -> None:

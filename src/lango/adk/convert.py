@@ -60,7 +60,7 @@ def _give_ids(calls: Sequence[types.FunctionCall | types.FunctionResponse]) -> N
             taken.add(call.id)
 
 
-def event_to_entry(event: Event) -> Entry:
+def event_to_entry(event: Event, approval_expires_s: float | None = None) -> Entry:
     """Turn an event into what the store keeps. The event is complete (see `complete_event`)."""
     extra = _rest_of_event(event)
     delta = without_temp(event.actions.state_delta) if event.actions.state_delta else None
@@ -83,6 +83,7 @@ def event_to_entry(event: Event) -> Entry:
         extra=extra,
         long_running=frozenset(event.long_running_tool_ids or ()),
         rewind_before=event.actions.rewind_before_invocation_id,
+        expires_s=approval_expires_s,
     )
 
 

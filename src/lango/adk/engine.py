@@ -14,21 +14,25 @@ from google.adk.runners import Runner
 from google.genai import types
 
 from lango.adk.agent import Models, build_app, decision_for, effect_of, transfer_targets, tree
+from lango.adk.attachments import attachments_to_parts
 from lango.adk.convert import complete_event, event_to_entry
 from lango.adk.model import ProviderLlm
 from lango.adk.plugin import RuntimePlugin, TurnState, current_turn
 from lango.adk.sessions import SqlSessionService, stored_message, writing_epoch
 from lango.adk.transfers import correction, missing_agent
-from lango.adk.turn import CONFIRMATION, NextId, Told, run_adk
+from lango.adk.turn import NextId, Told, run_adk
 from lango.adk.voice import Say, plain_speakers
 from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, EmptyAnswer, LangoError
 from lango.events import TurnEvent
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules
 from lango.memory import IsGone, Memory, Observer, limits_for
+from lango.messages import Attachment, ToolCall
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
 from lango.store import Entry, SessionId, Store, Turn
+from lango.store.questions import POLICY, Answer
+from lango.store.records import CONFIRMATION, asked_about
 from lango.tools import Tool
 
 
@@ -40,8 +44,8 @@ class Asked:
     entry: Entry
     approves: str = ""
     """The call that it answers a question about, going on with that invocation."""
-    question: str = ""
-    """The id of that question."""
+    answer: Answer | None = None
+    """What was said to that question, and by whom."""
     more_approvals: bool = False
     """Questions beside it wait for their answers."""
 
@@ -92,6 +96,7 @@ class AdkEngine:
             root_agent_name=self._root.name,
             memory=settings.memory.enabled,
             user_facts=settings.memory.user_facts,
+            approval_expires_s=settings.tools.approval_expires_s or None,
         )
         self._observer = self._models.observer(self._root) if settings.memory.enabled else None
         self._runner = Runner(app=self._app, session_service=self._service)
@@ -145,24 +150,32 @@ class AdkEngine:
         await self._runner.close()
         await self._models.close()
 
-    def ask(self, text: str) -> Asked:
+    def ask(self, text: str, attachments: Sequence[Attachment] = ()) -> Asked:
         """Make the message of a user."""
-        content = types.Content(role="user", parts=[types.Part(text=text)])
-        return self._asked(content, f"e-{uuid.uuid4()}")
+        files = attachments_to_parts(attachments)
+        words = [types.Part(text=text)] if text or not files else []
+        return self._asked(types.Content(role="user", parts=words + files), f"e-{uuid.uuid4()}")
 
-    async def answer_approval(self, name: SessionId, call_id: str, *, approved: bool) -> Asked:
+    async def answer_approval(self, name: SessionId, call_id: str, *, approved: bool, by: str = "") -> Asked:
         """Make the message that answers a question for approval. Raise `ApprovalExpired` where none waits."""
         waiting = await self._waiting(name)
         question = waiting.pop(call_id, None)
         if question is None:
-            raise ApprovalExpired(f"no call {call_id!r} waits for approval in session {name.id!r} (any more)")
+            raise ApprovalExpired(await self._why_not(name, call_id))
         confirmation_id, invocation_id = question
         response = types.FunctionResponse(id=confirmation_id, name=CONFIRMATION, response={"confirmed": approved})
         content = types.Content(role="user", parts=[types.Part(function_response=response)])
         asked = self._asked(content, invocation_id)
-        asked.approves, asked.question = call_id, confirmation_id
+        asked.approves, asked.answer = call_id, Answer(confirmation_id, call_id, approved, by or name.user_id)
         asked.more_approvals = invocation_id in {other for _, other in waiting.values()}
         return asked
+
+    async def _why_not(self, name: SessionId, call_id: str) -> str:
+        session = await self._store.session(name)
+        journal = await self._store.effect(session.key, call_id) if session else None
+        if journal and journal.approved is False and journal.approved_by == POLICY:
+            return f"the question about call {call_id!r} was not answered in time: that was a no"
+        return f"no call {call_id!r} waits for approval in session {name.id!r} (any more)"
 
     async def _waiting(self, name: SessionId, answer_id: str = "") -> dict[str, tuple[str, str]]:
         """Return the calls that wait for approval, each with the id of its question and of its invocation.
@@ -177,9 +190,9 @@ class AdkEngine:
             if event.author == "user" and not event.get_function_responses():
                 break  # the conversation went on without an answer: that was a no
             for call in event.get_function_calls():
-                original: Any = (call.args or {}).get("originalFunctionCall") or {}
                 if call.name == CONFIRMATION and call.id not in answered:
-                    waiting[original.get("id")] = (call.id or "", event.invocation_id)
+                    about = asked_about(ToolCall(call.id or "", CONFIRMATION, call.args))
+                    waiting[about.get("id", "")] = (call.id or "", event.invocation_id)
         return waiting
 
     def _asked(self, content: types.Content, invocation_id: str) -> Asked:
@@ -202,7 +215,9 @@ class AdkEngine:
             next_id=next_id,
             tool_timeout_s=self._settings.agent.tool_timeout_s,
             asked=told.asked,
+            durations_s=told.durations_s,
             more_approvals=asked.more_approvals,
+            answered_by=asked.answer.by if asked.answer else "",
         )
         state.say = lambda agent, branch: self._voice(agent, branch, told, state)
         current_turn.set(state)
@@ -249,11 +264,11 @@ class AdkEngine:
             async with aclosing(
                 run_adk(
                     self._runner,
-                    name.user_id,
-                    name.id,
+                    name,
                     message,
                     invocation_id,
                     run.told,
+                    lambda: self._expiries(name),
                     capture_content=self._settings.telemetry.capture_content,
                 )
             ) as events:
@@ -269,6 +284,11 @@ class AdkEngine:
             run.state.bad_transfer, run.state.valid_agents = wanted, valid
         if run.state.failure is not None:
             raise run.state.failure
+
+    async def _expiries(self, name: SessionId) -> dict[str, float | None]:
+        session = await self._store.session(name)
+        open_now = await self._store.open_questions(session) if session else []
+        return {question.call_id: question.expires_at for question in open_now}
 
 
 def _described(agent: Any) -> dict[str, Any]:

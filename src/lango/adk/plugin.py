@@ -6,6 +6,7 @@ inherit. Without a turn (somebody's own Runner) the plugin does nothing.
 
 import asyncio
 import logging
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +31,8 @@ from lango.adk.voice import Say, speak
 from lango.errors import InvalidArguments, LangoError, NotJson, TurnLimit
 from lango.events import ToolStart, TurnEvent
 from lango.store import Store, Turn
-from lango.store.effects import Effect
+from lango.store.effects import Approval, Effect
+from lango.store.questions import POLICY
 from lango.tools.policy import Decision, fingerprint
 from lango.tools.results import error_text, to_result
 
@@ -74,7 +76,11 @@ class TurnState:
     failure: LangoError | None = None
     more_approvals: bool = False
     """Beside the question that this turn answers, others still wait."""
-    started: set[str] = field(default_factory=set[str])
+    answered_by: str = ""
+    """Who answered that question."""
+    started: dict[str, float] = field(default_factory=dict[str, float])
+    """Calls under way, and when they began, by a clock that only goes forward."""
+    durations_s: dict[str, float] = field(default_factory=dict[str, float])
     limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])
     """How long a call may take; None: an agent that is a tool takes as long as the turn may."""
     calls: Counter[str] = field(default_factory=Counter[str])
@@ -165,13 +171,14 @@ class RuntimePlugin(BasePlugin):
         shown = await state.store.effect(state.turn.session_key, call_id) if context.tool_confirmation else None
         if shown is not None and shown.arguments != same:
             return {"error": CHANGED}
-        await state.store.intend_effect(state.turn, call_id, tool.name, state.effect_of(tool), same)
+        allowed = _approval(state, tool, context)
+        await state.store.intend_effect(state.turn, call_id, tool.name, state.effect_of(tool), same, allowed)
         refused = _check_approval(state, tool, context)
         if refused:
             return refused
         if not await state.store.start_effect(state.turn, call_id):
             return {"error": "not run: this call was begun before"}
-        state.started.add(call_id)
+        state.started[call_id] = time.monotonic()
         state.limits_s[call_id] = _limit_s(tool, state.tool_timeout_s)
         _limit_time(tool)
         return None
@@ -185,13 +192,14 @@ class RuntimePlugin(BasePlugin):
         call_id = tool_context.function_call_id or ""
         if state is None or call_id not in state.started:
             return None
-        state.started.discard(call_id)
+        took_s = time.monotonic() - state.started.pop(call_id)
         if call_id in tool_context.actions.requested_tool_confirmations:
             # it asks by itself: it has not done anything yet, and will be called again
             await state.store.finish_effect(state.turn, call_id, None, "unknown")
             return None
         if not result and (tool.is_long_running or getattr(tool, "_defers_response", False)):
             return None  # its result comes later
+        state.durations_s[call_id] = took_s
         plain = _plain(result)
         await state.store.finish_effect(state.turn, call_id, plain)
         # only what JSON cannot say is replaced: somebody's own callbacks come after this one, and see their result
@@ -209,7 +217,7 @@ class RuntimePlugin(BasePlugin):
         if isinstance(error, asyncio.CancelledError):
             return None  # the row stays `started`: what became of it nobody knows
         told = {"error": error_text(error)}
-        state.started.discard(call_id)
+        state.durations_s[call_id] = time.monotonic() - state.started.pop(call_id)
         await state.store.finish_effect(state.turn, call_id, told)
         return told
 
@@ -279,6 +287,21 @@ def _check_approval(state: TurnState, tool: BaseTool, context: ToolContext) -> d
         return {"status": WAITING}
     # ADK and the journal have compared the arguments with those that were shown; only a yes is a yes
     return None if context.tool_confirmation.confirmed else {"error": REFUSED}
+
+
+def _approval(state: TurnState, tool: BaseTool, context: ToolContext) -> Approval | None:
+    """Return who decided about a call: whoever was asked, or the settings in their place; None: nobody had to."""
+    if context.tool_confirmation is not None:
+        return Approval(bool(context.tool_confirmation.confirmed), state.answered_by)
+    decision = state.decide(tool)
+    if decision == "ask" or not (decision == "deny" or needs_approval(tool)):
+        return None
+    return Approval(decision == "run", POLICY)
+
+
+def needs_approval(tool: BaseTool) -> bool:
+    """Whether a tool does more than look."""
+    return isinstance(tool, AdkTool) and tool.tool.level != "safe"
 
 
 def _limit_s(tool: BaseTool, default_s: float) -> float | None:

@@ -90,7 +90,8 @@ class SqlSessionService(BaseSessionService):
     With `memory`, and a budget, the window starts after what was observed, and the session says what that was; with
     `user_facts` also what is known of its user.
 
-    `root_agent_name` is the author of stored messages that name none.
+    `root_agent_name` is the author of stored messages that name none. A question for approval waits for its answer
+    `approval_expires_s` seconds; None: as long as it takes.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class SqlSessionService(BaseSessionService):
         budget_tokens: int | None = None,
         max_messages: int | None = None,
         root_agent_name: str = DEFAULT_AGENT_NAME,
+        approval_expires_s: float | None = None,
         store: Store | None = None,
         memory: bool = False,
         user_facts: bool = False,
@@ -110,6 +112,7 @@ class SqlSessionService(BaseSessionService):
         self._root_agent_name = root_agent_name
         self._memory = memory
         self._user_facts = user_facts
+        self._approval_expires_s = approval_expires_s
         self._turnstiles: dict[tuple[int, SessionId], _Turnstile] = {}
 
     @property
@@ -220,7 +223,7 @@ class SqlSessionService(BaseSessionService):
         key, revision = await self._seen(session, name)
         if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
             await self._complete_rewind(key, session, event)
-        entry = event_to_entry(event)
+        entry = event_to_entry(event, self._approval_expires_s)
         try:
             appended = await self._store.append(key, name, revision, entry, epoch=writing_epoch.get())
         except (StaleSession, SessionNotFound, SessionExists) as error:

@@ -1,11 +1,11 @@
 """One run of ADK's Runner, told as Lango's events."""
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import chain
-from typing import Any
 
 from google.adk.agents.run_config import RunConfig
 from google.adk.events import Event
@@ -15,8 +15,9 @@ from google.genai import types
 
 from lango.adk.transfers import TRANSFER_TOOL
 from lango.events import ApprovalNeeded, TextDelta, ThoughtDelta, ToolEnd, TurnError, TurnEvent
-
-CONFIRMATION = "adk_request_confirmation"
+from lango.messages import ToolCall
+from lango.store import SessionId
+from lango.store.records import CONFIRMATION, asked_about
 
 _NO_LIMIT = 1_000_000
 _TOOL_THREADS = 32
@@ -49,6 +50,10 @@ class Told:
     ended_by_tool: bool = False
     """A tool's own result is the end: nothing more is to be said."""
     invocations: list[str] = field(default_factory=list[str])
+    durations_s: dict[str, float] = field(default_factory=dict[str, float])
+    """How long each call took, once it is over."""
+    expiries: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
+    """Until when each question waits, by the call that it is about."""
 
     @property
     def text(self) -> str:
@@ -68,15 +73,18 @@ class Told:
 
 async def run_adk(
     runner: Runner,
-    user_id: str,
-    session_id: str,
+    name: SessionId,
     message: types.Content,
     invocation_id: str | None,
     told: Told,
+    expiries: Callable[[], Awaitable[Mapping[str, float | None]]],
     *,
     capture_content: bool = False,
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Run the agent on a message that is stored already, and tell what happens."""
+    """Run the agent on a message that is stored already, and tell what happens.
+
+    `expiries` says until when the questions that are open now wait for their answers.
+    """
     config = RunConfig.model_validate(
         {
             "streaming_mode": "sse",
@@ -89,10 +97,12 @@ async def run_adk(
         }
     )
     run: AsyncGenerator[Event, None] = runner.run_async(
-        user_id=user_id, session_id=session_id, invocation_id=invocation_id, new_message=message, run_config=config
+        user_id=name.user_id, session_id=name.id, invocation_id=invocation_id, new_message=message, run_config=config
     )
     async with aclosing(run) as events:
         async for event in events:
+            if not event.partial and any(call.name == CONFIRMATION for call in event.get_function_calls()):
+                told.expiries = await expiries()
             for one in _tell(event, told):
                 yield one
 
@@ -134,13 +144,14 @@ def _tell_text(event: Event, told: Told) -> Iterator[TurnEvent]:
 
 def _tell_call(call: types.FunctionCall, told: Told) -> Iterator[TurnEvent]:
     """Note a call; its start is told by the plugin, when it starts."""
-    id_, name, arguments = call.id or "", call.name or "", call.args or {}
+    id_, name = call.id or "", call.name or ""
     if name == CONFIRMATION:
         told.waiting = True
-        original: dict[str, Any] = arguments.get("originalFunctionCall") or {}
-        yield ApprovalNeeded(
-            told.next_id(), original.get("id", ""), original.get("name", ""), original.get("args") or {}
-        )
+        about = asked_about(ToolCall(id_, name, call.args))
+        about_id = about.get("id", "")
+        expires_at = told.expiries.get(about_id)
+        until = None if expires_at is None else datetime.fromtimestamp(expires_at, UTC)
+        yield ApprovalNeeded(told.next_id(), about_id, about.get("name", ""), about.get("args") or {}, until)
     elif name != TRANSFER_TOOL and not name.startswith(_ASKS_USER):
         told.asked.add(id_)
 
@@ -152,7 +163,7 @@ def _tell_result(event: Event, result: types.FunctionResponse, told: Told) -> It
     ok = not response.get("error")
     told.said_since_tool = False
     told.ended_by_tool = ok and bool(event.actions.skip_summarization)
-    yield ToolEnd(told.next_id(), id_, name, ok, response)
+    yield ToolEnd(told.next_id(), id_, name, ok, response, told.durations_s.pop(id_, None))
     if not ok:
         yield TurnError(told.next_id(), "ToolFailed", str(response["error"]), fatal=False, call_id=id_)
 

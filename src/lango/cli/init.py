@@ -38,6 +38,7 @@ url = "sqlite:///lango.db"        # or postgresql://user@host/database
 # read_file, list_files, search_files, write_file, edit_file, shell, web_fetch, current_time
 enabled = []
 approval = "ask"                  # for tools that change something: ask, auto or deny
+# approval_expires_s = 86400      # a question that nobody answers for so long is a no
 workspace = "."
 
 # [mcp.files]

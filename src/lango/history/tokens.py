@@ -106,13 +106,13 @@ def _call_tokens(call: ToolCall) -> int:
 
 
 def _media_tokens(media: Media) -> int:
+    if text := media.text:
+        return _text_tokens(text)
     kind = media.mime_type.partition("/")[0]
     if kind == "image":
         return IMAGE_TOKENS
     if media.data is None:
         return MEDIA_TOKENS
-    if kind == "text":
-        return _text_tokens(media.data.decode("utf-8", "replace"))
     per_token = BYTES_PER_MEDIA_TOKEN if kind in ("audio", "video") else BYTES_PER_FILE_TOKEN
     return max(MEDIA_TOKENS, len(media.data) // per_token)
 

@@ -15,6 +15,7 @@ from lango.messages import Media, Message, Thought, ToolCall
 from lango.providers.anthropic_stream import REDACTED, MessagesReader
 from lango.providers.clients import ClientPerLoop, Timeouts, load_sdk
 from lango.providers.encoding import (
+    IMAGES,
     OPENING,
     Json,
     base64_of,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 _NO_KEY = {"CredentialsError", "WorkloadIdentityError"}  # by name: earlier releases of the SDK have not all of them
-_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _SAMPLES = re.compile(r"claude-(3|instant|2|(opus|sonnet|haiku)-4(-[0-6])?(-\d{8})?$)")
 
 
@@ -181,7 +181,7 @@ def _result(result: ToolCall) -> Json:
 
 
 def _media(media: Media) -> Json:
-    if media.mime_type in _IMAGES and (media.data or media.uri):
+    if media.mime_type in IMAGES and (media.data or media.uri):
         return {"type": "image", "source": _source(media)}
     if media.mime_type == "application/pdf" and (media.data or media.uri):
         return {"type": "document", "source": _source(media)}

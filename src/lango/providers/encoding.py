@@ -17,7 +17,8 @@ Json = dict[str, Any]
 OPENING = "[The conversation so far:]"
 """Stands in for the user where a provider wants the user first and the history begins with the model."""
 
-_TEXTUAL = re.compile(r"text/|application/(json|xml|yaml|x-yaml|toml|javascript|sql)\b|.*\+(json|xml)$")
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The pictures that OpenAI and Anthropic take."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -92,9 +93,29 @@ def data_url(media: Media) -> str:
 def media_text(media: Media) -> str:
     """Return a text file's text, or a note in the place of a file that this model cannot take."""
     label = media.name or media.mime_type or "file"
-    if media.data and _TEXTUAL.match(media.mime_type):
-        return f"[{label}]\n{media.data.decode('utf-8', 'replace')}"
-    return f"[{label}: a file of type {media.mime_type or 'unknown'} that this model cannot read]"
+    note = f"[{label}: a file of type {media.mime_type or 'unknown'} that this model cannot read]"
+    return media.text or note
+
+
+def has_media(request: Request) -> bool:
+    """Say whether any message of the request carries a picture or a file."""
+    return any(message.media for message in request.messages)
+
+
+def without_media(request: Request) -> Request:
+    """Return the request with a note in the place of each picture and file, for a model that takes only text."""
+    return replace(request, messages=tuple(_in_words(message) for message in request.messages))
+
+
+def _in_words(message: Message) -> Message:
+    if not message.media:
+        return message
+    notes = "\n".join(media_text(media) for media in message.media)
+    if message.role != "tool":
+        return replace(message, content=f"{message.content}\n{notes}".strip(), media=())
+    last = message.tool_calls[-1:]
+    told = tuple(replace(call, output={**(call.output or {}), "files": notes}) for call in last)
+    return replace(message, tool_calls=message.tool_calls[:-1] + told, media=())
 
 
 def closed_schema(schema: Mapping[str, Any]) -> Json:

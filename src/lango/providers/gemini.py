@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from lango.errors import ProviderError
 from lango.messages import Media, Message, Signature
 from lango.providers.clients import ClientPerLoop, Timeouts, load_sdk
-from lango.providers.encoding import OPENING, Json, own, prepared, to_json, wire_name
+from lango.providers.encoding import OPENING, Json, media_text, own, prepared, to_json, wire_name
 from lango.providers.failures import Exchange, broken, from_status, redacted, retry_after_of, translated
 from lango.providers.protocol import (
     CallDelta,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 STAND_IN = b"skip_thought_signature_validator"
 """Google's own word for a call whose signature nobody has."""
 
+_TAKES = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video)/.+|application/pdf")
 _BEFORE_3 = re.compile(r"(models/)?gemini-[12]\b")
 _FINISH: Mapping[str, FinishReason] = {
     "STOP": "stop",
@@ -143,6 +144,8 @@ def _sign_current_turn(contents: list[Json]) -> None:
 
 
 def _media(media: Media) -> Json:
+    if media.data and not _TAKES.fullmatch(media.mime_type):
+        return {"text": media_text(media)}
     if media.data:
         return {"inline_data": {"mime_type": media.mime_type, "data": media.data}}
     return {"file_data": {"mime_type": media.mime_type, "file_uri": media.uri}}

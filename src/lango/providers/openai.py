@@ -12,6 +12,7 @@ from lango.errors import ProviderError
 from lango.messages import Media, Message
 from lango.providers.clients import ClientPerLoop, Timeouts, load_sdk
 from lango.providers.encoding import (
+    IMAGES,
     Json,
     arguments_text,
     base64_of,
@@ -158,7 +159,7 @@ def _results(message: Message) -> list[Json]:
 
 
 def _media(media: Media) -> Json:
-    if media.mime_type.startswith("image/") and (media.data or media.uri):
+    if media.mime_type in IMAGES and (media.data or media.uri):
         return {"type": "image_url", "image_url": {"url": data_url(media)}}
     if media.data and media.mime_type in _AUDIO:
         return {"type": "input_audio", "input_audio": {"data": base64_of(media), "format": _AUDIO[media.mime_type]}}

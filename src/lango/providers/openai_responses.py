@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lango.errors import ProviderError
 from lango.messages import Media, Message, Signature
 from lango.providers.encoding import (
+    IMAGES,
     Json,
     arguments_text,
     data_url,
@@ -128,7 +129,7 @@ def _reasoning(value: bytes | None) -> list[Json]:
 
 
 def _media(media: Media) -> Json:
-    if media.mime_type.startswith("image/") and (media.data or media.uri):
+    if media.mime_type in IMAGES and (media.data or media.uri):
         return {"type": "input_image", "detail": "auto", "image_url": data_url(media)}
     if media.mime_type == "application/pdf" and media.data:
         return {"type": "input_file", "filename": media.name or "file.pdf", "file_data": data_url(media)}

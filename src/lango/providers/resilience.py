@@ -16,11 +16,15 @@ from typing import Any, cast
 
 from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderTimeout, ProviderUnavailable
 from lango.providers.clients import Timeouts
-from lango.providers.encoding import has_signatures, without_signatures
+from lango.providers.encoding import has_media, has_signatures, without_media, without_signatures
 from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta
 
 logger = logging.getLogger(__name__)
 
+_ABOUT_MEDIA = re.compile(
+    r"image|vision|visual|multi-?modal|modalit|media|audio|document|pdf|file|content type|must be a string",
+    re.IGNORECASE,
+)
 _ABOUT_SIGNATURES = re.compile(r"signature|thinking|thought|reasoning|encrypted", re.IGNORECASE)
 
 
@@ -115,11 +119,16 @@ class ResilientProvider:
                     async for delta in deltas:
                         yield delta
             except ProviderRejected as error:
-                if progress.visible or not _is_about_signatures(error, request):
+                plainer = None if progress.visible else _plainer(error, request)
+                if plainer is None:
                     raise
-                logger.warning("%s refuses a signature, sending none: %s", provider.name, error)
-                request = without_signatures(request)
+                logger.warning("%s refuses the request, sending a plainer one: %s", provider.name, error)
+                request = plainer
             except (ProviderUnavailable, ProviderTimeout, ProviderProtocolError) as error:
+                if not progress.visible and _is_about_media(error, request):  # some servers answer 500 to a picture
+                    logger.warning("%s takes no pictures, sending none: %s", provider.name, error)
+                    request = without_media(request)
+                    continue
                 wait_s = self._wait_s(error, attempt, deadline)
                 if progress.visible or wait_s is None:
                     raise
@@ -172,6 +181,21 @@ class _Progress:
     """Whether anything of the answer was passed on."""
 
     visible: bool = False
+
+
+def _plainer(error: ProviderRejected, request: Request) -> Request | None:
+    """Return the request without what the vendor refuses; None: that is something else."""
+    if _is_about_signatures(error, request):
+        return without_signatures(request)
+    return without_media(request) if _is_about_media(error, request) else None
+
+
+def _is_about_media(error: ProviderError, request: Request) -> bool:
+    return (
+        error.status in (400, 404, 415, 422, 500, 501)
+        and has_media(request)
+        and _ABOUT_MEDIA.search(str(error)) is not None
+    )
 
 
 def _is_about_signatures(error: ProviderRejected, request: Request) -> bool:

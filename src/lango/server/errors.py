@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from lango.errors import (
     ApprovalExpired,
+    AttachmentRefused,
     Conflict,
     IssuerUnavailable,
     LangoError,
@@ -36,6 +37,7 @@ _STATUS: tuple[tuple[type[LangoError], int], ...] = (
     (ApprovalExpired, 409),
     (TurnCancelled, 409),
     (Unstorable, 400),
+    (AttachmentRefused, 413),
     (StoreUnavailable, 503),
     (ProviderUnavailable, 503),
     (IssuerUnavailable, 503),

@@ -4,6 +4,8 @@ A page of another site can make a browser send requests here. It cannot choose t
 JSON without being asked for permission first.
 """
 
+import re
+
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,6 +14,7 @@ from lango.config import ServerSettings
 from lango.server.errors import Refused, as_response
 from lango.server.hosts import host_of, is_loopback, place_of_origin
 
+_WITH_FILES = re.compile(r"/v1/sessions/[^/]+/messages")
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -22,6 +25,11 @@ _HEADERS = {
 }
 
 
+def most_bytes(settings: ServerSettings) -> int:
+    """Return how long a message may be that brings files, in base64."""
+    return settings.max_body_bytes + settings.max_attachment_bytes * 4 // 3
+
+
 class Guards:
     """ASGI middleware around everything."""
 
@@ -29,6 +37,7 @@ class Guards:
         self._app = app
         self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
         self._max_body_bytes = settings.max_body_bytes
+        self._most_bytes = most_bytes(settings)
         named = {host.lower() for host in settings.allowed_hosts}
         # a key is needed there: the name that it is reached by grants nothing
         self._any_host = not is_loopback(settings.host) and not named
@@ -47,7 +56,11 @@ class Guards:
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
-            await self._app(scope, _Bounded(receive, self._max_body_bytes), _Hardened(send))
+            await self._app(scope, _Bounded(receive, self._limit(scope)), _Hardened(send))
+
+    def _limit(self, scope: Scope) -> int:
+        """Return how long a body may be: a message may bring files."""
+        return self._most_bytes if _WITH_FILES.fullmatch(scope["path"]) else self._max_body_bytes
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         host = headers.get("host", "")
@@ -58,7 +71,7 @@ class Guards:
             message = "pages of that origin may not call this server (setting server.allowed_origins)"
             raise Refused(403, "ForeignOrigin", message)
         if scope["type"] == "http" and unsafe:
-            self._check_body(headers)
+            self._check_body(headers, self._limit(scope))
 
     def _is_ours(self, origins: list[str], host: str) -> bool:
         """Whether no page sent it, or one of this server, or one that may."""
@@ -67,10 +80,10 @@ class Guards:
             for origin in origins
         )
 
-    def _check_body(self, headers: Headers) -> None:
+    def _check_body(self, headers: Headers, limit: int) -> None:
         length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > self._max_body_bytes:
-            raise _too_large(self._max_body_bytes)
+        if length.isdigit() and int(length) > limit:
+            raise _too_large(limit)
         has_body = length != "0" or "transfer-encoding" in headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if (has_body or kind) and kind != "application/json":

@@ -1,12 +1,19 @@
 """What goes over the wire, as OpenAPI shows it. Every example in it is run by a test."""
 
+import base64
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
-from lango.store import SessionRecord, Stored
+from lango import messages
+from lango.adk.attachments import stored_attachments
+from lango.messages import ToolCall
+from lango.store import SessionRecord, Stored, questions
+from lango.store.effects import EffectRecord
+from lango.store.ids import call_key
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
@@ -36,12 +43,52 @@ class NewSession(Body):
         return state
 
 
+def _from_base64(text: object) -> object:
+    if not isinstance(text, str):
+        raise ValueError("send the bytes in base64")  # noqa: TRY004 - pydantic tells of ValueErrors
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise ValueError("this is not base64") from error
+
+
+class NewAttachment(Body):
+    """A file that comes with a message."""
+
+    name: Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f\x7f]{1,200}$")]
+    mime_type: Annotated[str, Field(pattern=f"^{messages.MIME_TYPE.pattern}$")]
+    data: Annotated[
+        bytes,
+        BeforeValidator(_from_base64),
+        WithJsonSchema({"type": "string", "contentEncoding": "base64", "minLength": 1}),
+    ]
+    """Its bytes in base64."""
+
+    @property
+    def file(self) -> messages.Attachment:
+        """The file."""
+        return messages.Attachment(self.name, self.mime_type.lower(), self.data)
+
+
 class NewMessage(Body):
     """A message of the user."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"text": "Hello!"}]})
 
-    text: Annotated[str, Field(min_length=1)]
+    text: str = ""
+    """May be empty where files come along."""
+    attachments: list[NewAttachment] = []
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not (self.text or self.attachments):
+            raise ValueError("text: a message needs at least 1 character, or a file")
+        return self
+
+    @property
+    def files(self) -> list[messages.Attachment]:
+        """The files that come along."""
+        return [file.file for file in self.attachments]
 
 
 class NewTitle(Body):
@@ -148,6 +195,30 @@ class Call(BaseModel):
     name: str
     input: Mapping[str, Any] | None = None
     output: Mapping[str, Any] | None = None
+    duration_s: float | None = None
+    """How long the tool ran; null: it did not, or runs still."""
+    approved: bool | None = None
+    """Whether it was allowed to run; null: nobody had to be asked."""
+    approved_by: str | None = None
+    """The user who said so, or `policy`."""
+
+    @classmethod
+    def of(cls, call: ToolCall, journal: EffectRecord | None) -> Self:
+        """Show a call with what the journal says of it."""
+        shown = cls(id=call.id, name=call.name, input=call.input, output=call.output)
+        if journal is not None:
+            shown.duration_s = journal.duration_s
+            shown.approved, shown.approved_by = journal.approved, journal.approved_by
+        return shown
+
+
+class Attachment(BaseModel):
+    """A file of a message; its bytes are at `.../messages/{seq}/attachments/{index}`."""
+
+    index: int
+    name: str
+    mime_type: str
+    bytes: int
 
 
 class Message(BaseModel):
@@ -158,23 +229,28 @@ class Message(BaseModel):
     author: str
     content: str
     tool_calls: list[Call] = []
+    attachments: list[Attachment] = []
     created_at: datetime
     invocation_id: str = ""
     """Which turn it belongs to: the same as of the turn's `accepted`."""
 
     @classmethod
-    def of(cls, stored: Stored) -> Self:
-        """Show a stored message."""
+    def of(cls, stored: Stored, journal: Mapping[str, EffectRecord] = MappingProxyType({})) -> Self:
+        """Show a stored message; `journal` is what is known of its calls."""
         message = stored.message
         assert message
         assert message.role != "event"
-        calls = [Call(id=call.id, name=call.name, input=call.input, output=call.output) for call in message.tool_calls]
+        calls = [Call.of(call, journal.get(call_key(call.id))) for call in message.tool_calls]
         return cls(
             seq=stored.seq,
             role=message.role,
             author=message.author,
             content=message.content,
             tool_calls=calls,
+            attachments=[
+                Attachment(index=index, name=file.name, mime_type=file.mime_type, bytes=len(file.data))
+                for index, file in enumerate(stored_attachments(stored))
+            ],
             created_at=datetime.fromtimestamp(stored.created_at, UTC),
             invocation_id=stored.invocation_id,
         )
@@ -186,6 +262,35 @@ class MessagePage(BaseModel):
     messages: list[Message]
     before: int | None = None
     """Ask for the page before with this; null: there is none."""
+
+
+class Question(BaseModel):
+    """A tool that waits for a yes or a no to exactly these arguments."""
+
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+    asked_at: datetime
+    expires_at: datetime | None
+    """From then on it is a no; null: it waits as long as it takes."""
+
+    @classmethod
+    def of(cls, question: questions.Question) -> Self:
+        """Show a question."""
+        until = question.expires_at
+        return cls(
+            call_id=question.call_id,
+            name=question.name,
+            arguments=question.arguments,
+            asked_at=datetime.fromtimestamp(question.asked_at, UTC),
+            expires_at=None if until is None else datetime.fromtimestamp(until, UTC),
+        )
+
+
+class Questions(BaseModel):
+    """The questions of a session that an answer is still taken for."""
+
+    approvals: list[Question]
 
 
 class Cancelled(BaseModel):

@@ -12,6 +12,7 @@ import uvicorn
 from lango.config import Settings
 from lango.runtime import open_runtime
 from lango.server.app import create_app
+from lango.server.guards import most_bytes
 from lango.server.served import Served
 
 _TIDY_S = 15.0
@@ -30,7 +31,7 @@ async def serve(settings: Settings, place: socket.socket, ready: Callable[[str],
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                ws_max_size=settings.server.max_body_bytes,
+                ws_max_size=most_bytes(settings.server),
                 ws_per_message_deflate=False,  # small messages, and hundreds of kilobytes for each socket
                 timeout_graceful_shutdown=int(settings.server.shutdown_s + _TIDY_S),
             )

@@ -36,6 +36,14 @@ class Served:
             raise no_session(session_id)
         return session
 
+    async def current(self, caller: Caller, session_id: str) -> SessionRecord:
+        """Read a session of the caller as it stands now: a question whose time is over is closed first."""
+        session = await self.session(caller, session_id)
+        if await self.store.question_is_due(session.key):
+            await self.store.expire_questions(session.key)
+            session = await self.session(caller, session_id)
+        return session
+
     async def may_write(self, caller: Caller, session_id: str) -> None:
         """Raise unless the caller may send a message there now.
 

@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
+from lango.adk.attachments import stored_attachments
 from lango.server.auth import User
 from lango.server.errors import Refused, no_session
+from lango.server.files import file_response
 from lango.server.schemas import (
     EXAMPLE_ID,
     SESSION_ID,
@@ -19,6 +21,8 @@ from lango.server.schemas import (
     MessagePage,
     NewMessage,
     NewSession,
+    Question,
+    Questions,
     Session,
     SessionPage,
     SessionWithState,
@@ -43,6 +47,9 @@ _STREAM: dict[int | str, dict[str, Any]] = {
         "error, done. The last is done, or an error that is fatal. A lost stream goes on at GET .../stream.",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": STREAM_EXAMPLE}},
     }
+}
+_FILE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 }
 _NOTHING: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes after that event, and nothing runs."}}
 
@@ -97,19 +104,37 @@ async def read_messages(
     limit: Limit = 50,
 ) -> MessagePage:
     """Read messages in order: the newest, or those before a sequence number."""
-    session = await here.session(user, session_id)
+    session = await here.current(user, session_id)
     found = await here.store.messages_page(session, before=before, limit=limit + 1)
     page = found[-limit:]
+    calls = [call.id for stored in page if stored.message for call in stored.message.tool_calls]
+    journal = await here.store.effects_of(session.key, calls)
     return MessagePage(
-        messages=[Message.of(stored) for stored in page], before=page[0].seq if len(found) > limit else None
+        messages=[Message.of(stored, journal) for stored in page], before=page[0].seq if len(found) > limit else None
     )
+
+
+@router.get("/{session_id}/messages/{seq}/attachments/{index}", response_class=Response, responses=_FILE)
+async def read_attachment(
+    session_id: Id,
+    seq: Annotated[int, Path(ge=1, le=2**62)],
+    index: Annotated[int, Path(ge=0, le=1000)],
+    user: User,
+    here: Here,
+) -> Response:
+    """Read a file of a message: a picture to be shown, anything else to be saved."""
+    stored = await here.store.message(await here.session(user, session_id), seq)
+    files = stored_attachments(stored) if stored else []
+    if index >= len(files):
+        raise Refused(404, "AttachmentNotFound", f"message {seq} of session {session_id!r} has no such file")
+    return file_response(files[index])
 
 
 @router.post("/{session_id}/messages", response_class=EventStream, responses=_STREAM | BUSY)
 async def send_message(session_id: Id, new: NewMessage, user: User, here: Here, key: Key = None) -> EventStream:
     """Send a message and follow its turn. The same Idempotency-Key again gives the same turn."""
     await here.may_write(user, session_id)
-    turn = await here.turns.submit(user, session_id, new.text, key)
+    turn = await here.turns.submit(user, session_id, new.text, key, new.files)
     return here.stream(here.turns.follow(turn))
 
 
@@ -130,6 +155,13 @@ async def cancel(session_id: Id, user: User, here: Here) -> Cancelled:
     """Stop the running turn; what is stored stays."""
     await here.session(user, session_id)
     return Cancelled(cancelled=await here.runtime.cancel(session_id, user_id=user.user_id))
+
+
+@router.get("/{session_id}/approvals")
+async def read_approvals(session_id: Id, user: User, here: Here) -> Questions:
+    """Read which tools wait for a yes or a no."""
+    found = await here.store.open_questions(await here.current(user, session_id))
+    return Questions(approvals=[Question.of(one) for one in found])
 
 
 @router.post("/{session_id}/approvals/{call_id}", response_class=EventStream, responses=_STREAM | BUSY)

@@ -4,12 +4,13 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from lango.errors import StoreError, TurnCancelled
 from lango.liveness import Watch
+from lango.messages import Attachment
 from lango.running import RunningTurn
 from lango.runtime import Runtime
 from lango.server.auth import Caller
@@ -52,10 +53,19 @@ class TurnStreams:
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
-    async def submit(self, caller: Caller, session_id: str, text: str, idempotency_key: str | None = None) -> TurnOf:
+    async def submit(
+        self,
+        caller: Caller,
+        session_id: str,
+        text: str,
+        idempotency_key: str | None = None,
+        files: Sequence[Attachment] = (),
+    ) -> TurnOf:
         """Store a message and run its turn, whoever reads it."""
         self._must_be_open()
-        running = await self._runtime.submit(session_id, text, user_id=caller.user_id, idempotency_key=idempotency_key)
+        running = await self._runtime.submit(
+            session_id, text, user_id=caller.user_id, idempotency_key=idempotency_key, attachments=files
+        )
         return self._begin(running, caller)
 
     async def approve(self, caller: Caller, session_id: str, call_id: str, *, approved: bool) -> TurnOf:

@@ -1,8 +1,9 @@
 """`WS /v1/ws`: the same events both ways, for any of the caller's sessions at once.
 
-A client sends JSON: `{"type": "message", "session", "text", "idempotency_key"?}`, `{"type": "cancel", "session"}`,
-`{"type": "approval", "session", "call_id", "approved"}` or `{"type": "resume", "session", "after"?}`. It is sent the
-events of those turns, each with its `session`. What it asked wrongly is answered by an `error` that has no `id`.
+A client sends JSON: `{"type": "message", "session", "text", "attachments"?, "idempotency_key"?}`,
+`{"type": "cancel", "session"}`, `{"type": "approval", "session", "call_id", "approved"}` or
+`{"type": "resume", "session", "after"?}`. It is sent the events of those turns, each with its `session`. What it asked
+wrongly is answered by an `error` that has no `id`.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from lango.errors import LangoError
 from lango.server.auth import Caller
 from lango.server.errors import Refused, told
-from lango.server.schemas import SESSION_ID, Body
+from lango.server.schemas import SESSION_ID, Body, NewMessage
 from lango.server.served import Here, Served
 from lango.store.streams import ToldEvent
 
@@ -32,12 +33,11 @@ _PROTOCOL, _BEARER = "lango", "bearer."
 SessionName = Annotated[str, Field(pattern=SESSION_ID)]
 
 
-class SendMessage(Body):
+class SendMessage(NewMessage):
     """Send a message."""
 
     type: Literal["message"]
     session: SessionName
-    text: Annotated[str, Field(min_length=1)]
     idempotency_key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")] | None = None
 
 
@@ -127,7 +127,9 @@ class _Conversation:
         match asked:
             case SendMessage():
                 await self._here.may_write(caller, asked.session)
-                turn = await self._here.turns.submit(caller, asked.session, asked.text, asked.idempotency_key)
+                turn = await self._here.turns.submit(
+                    caller, asked.session, asked.text, asked.idempotency_key, asked.files
+                )
                 self._tell(asked.session, self._here.turns.follow(turn))
             case Approval():
                 await self._approve(caller, asked)

@@ -6,7 +6,7 @@ from lango.store import facts
 from lango.store.database import Operation, Undo
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps, loads
-from lango.store.records import Appended, Columns, Entry, SessionId, to_columns, without_temp
+from lango.store.records import Appended, Columns, Entry, SessionId, asked_about, to_columns, without_temp
 from lango.store.sessions import apply_delta, first_of_invocation
 
 # Takes the session's row for this transaction: whoever comes second finds the revision moved on.
@@ -34,7 +34,15 @@ _OPEN_CALL = """
 INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
-_CLOSE_CALL = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2 RETURNING seq"
+_OPEN_QUESTION = """
+INSERT INTO open_calls (session_key, call_id, seq, long_running, asks_about, about_seq, expires_at)
+VALUES ($1, $2, $3, 1, $4, (SELECT seq FROM open_calls WHERE session_key = $1 AND call_id = $4),
+    (SELECT now FROM database_clock) + $5)
+ON CONFLICT (session_key, call_id) DO NOTHING
+"""
+_CLOSE_CALL = """
+DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2 RETURNING seq, asks_about, about_seq
+"""
 
 _SAME_MESSAGE = """
 SELECT seq, role, content, tool_calls, state_delta, extra FROM history WHERE session_key = $1 AND event_id = $2
@@ -80,7 +88,7 @@ def append(key: int, name: SessionId, revision: int, entry: Entry, epoch: int | 
             (key, seq, revision + 1, row.event_id, row.created_at, row.state_delta or "{}", _with_invocation(row)),
         )
     else:
-        call_seq = yield from _track_calls(key, seq, message, entry.long_running)
+        call_seq = yield from _track_calls(key, seq, message, entry)
         written = yield (_INSERT_MESSAGE, _message_values(key, seq, total_tokens, call_seq, row))
     if not written:
         seq = yield from _seq_of_same(key, name, row, message is None)
@@ -119,16 +127,23 @@ def _with_invocation(row: Columns) -> str | None:
     return dumps({"invocation_id": row.invocation_id} | (loads(row.extra) if row.extra else {}))
 
 
-def _track_calls(key: int, seq: int, message: Message, long_running: frozenset[str]) -> Operation[int | None]:
-    """Note calls that wait for a result, and strike those that got one; return where a result's call stands."""
+def _track_calls(key: int, seq: int, message: Message, entry: Entry) -> Operation[int | None]:
+    """Note calls that wait for a result, and strike those that got one; return where a result's call stands.
+
+    A call that was answered by "it waits for approval" is open again once its question is answered.
+    """
     farthest: int | None = None
     for call in message.tool_calls:
-        if call.output is None and message.role != "tool":
-            yield _OPEN_CALL, (key, call_key(call.id), seq, 1 if call.id in long_running else 0)
-        else:
+        if call.output is not None or message.role == "tool":
             rows = yield _CLOSE_CALL, (key, call_key(call.id))
-            for [made_at] in rows:
+            for made_at, about, about_seq in rows:
                 farthest = made_at if farthest is None else min(farthest, made_at)
+                if about is not None and about_seq is not None:
+                    yield _OPEN_CALL, (key, about, about_seq, 0)
+        elif question := asked_about(call):
+            yield _OPEN_QUESTION, (key, call_key(call.id), seq, call_key(question["id"]), entry.expires_s)
+        else:
+            yield _OPEN_CALL, (key, call_key(call.id), seq, 1 if call.id in entry.long_running else 0)
     return farthest if farthest != seq - 1 else None
 
 

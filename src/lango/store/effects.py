@@ -4,12 +4,12 @@ After a crash the journal says, for every call that has no result, whether its t
 something, or finished with a result that did not become a message any more.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from lango.errors import FencedWrite
-from lango.store.database import Operation
+from lango.store.database import Operation, Row
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps, loads, readable
 
@@ -18,8 +18,9 @@ EffectStatus = Literal["intended", "started", "finished", "unknown"]
 
 _EPOCH = "SELECT epoch FROM sessions WHERE session_key = $1"
 _INTEND = """
-INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at)
-VALUES ($1, $2, $3, $4, $5, 'intended', $6, $7)
+INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved, approved_by,
+    approved_at)
+VALUES ($1, $2, $3, $4, $5, 'intended', $6, $7, $8, $9, $10)
 ON CONFLICT (session_key, call_id, epoch) DO NOTHING
 """
 _START = """
@@ -36,9 +37,20 @@ SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM history_effe
 WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
 """
 _OF_CALL = """
-SELECT call_id, name, effect, status, arguments, started_at, finished_at, result FROM history_effects
+SELECT call_id, name, effect, status, arguments, started_at, finished_at, result, approved, approved_by
+FROM history_effects
 WHERE session_key = $1 AND call_id = $2 AND epoch >= $3 ORDER BY epoch DESC LIMIT 1
 """
+_NOTE_ANSWER = """
+UPDATE effects SET approved = $1, approved_by = $2, approved_at = $3 WHERE session_key = $4 AND call_id = $5
+    AND epoch = (SELECT MAX(epoch) FROM effects WHERE session_key = $4 AND call_id = $5)
+"""
+_AT_ONCE = 50
+_OF_CALLS = f"""
+SELECT call_id, name, effect, status, arguments, started_at, finished_at, NULL, approved, approved_by
+FROM history_effects WHERE session_key = $1
+    AND call_id IN ({", ".join(f"${number + 2}" for number in range(_AT_ONCE))}) ORDER BY epoch
+"""  # noqa: S608 - constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +65,45 @@ class EffectRecord:
     started_at: float | None
     finished_at: float | None
     result: Mapping[str, Any] | None
+    approved: bool | None = None
+    """None: nobody needed to be asked."""
+    approved_by: str | None = None
+
+    @property
+    def duration_s(self) -> float | None:
+        """How long the tool ran."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return max(0.0, self.finished_at - self.started_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Who let a call run, or did not."""
+
+    approved: bool
+    by: str
 
 
 def intend(
-    key: int, epoch: int, call_id: str, name: str, effect: Effect, arguments: str, now: float
+    key: int,
+    epoch: int,
+    call_id: str,
+    name: str,
+    effect: Effect,
+    arguments: str,
+    now: float,
+    approval: Approval | None = None,
 ) -> Operation[None]:
-    """Note that a call is about to be made."""
+    """Note that a call is about to be made, and who allowed it, where somebody had to."""
     yield from _fence(key, epoch)
-    yield _INTEND, (key, call_key(call_id), epoch, name, effect, arguments, now)
+    said = (None, None, None) if approval is None else (1 if approval.approved else 0, approval.by, now)
+    yield _INTEND, (key, call_key(call_id), epoch, name, effect, arguments, now, *said)
+
+
+def note_answer(key: int, call_id: str, by: str, now: float, *, approved: bool) -> Operation[None]:
+    """Note who answered the question about a call."""
+    yield _NOTE_ANSWER, (1 if approved else 0, by, now, key, call_key(call_id))
 
 
 def start(key: int, epoch: int, call_id: str, now: float) -> Operation[bool]:
@@ -81,8 +124,28 @@ def of_call(key: int, call_id: str, since_epoch: int = 0) -> Operation[EffectRec
     rows = yield _OF_CALL, (key, call_key(call_id), since_epoch)
     if not rows:
         return None
-    *told, result = rows[0]
-    return EffectRecord(*told, result=loads(result) if result else None)
+    return _record(rows[0])
+
+
+def of_calls(key: int, call_ids: Iterable[str]) -> Operation[dict[str, EffectRecord]]:
+    """Read what the journal says of calls, without their results, by the ids that it knows them by (`call_key`)."""
+    wanted = sorted({call_key(call_id) for call_id in call_ids})
+    found: dict[str, EffectRecord] = {}
+    for start in range(0, len(wanted), _AT_ONCE):
+        some = wanted[start : start + _AT_ONCE]
+        rows = yield _OF_CALLS, (key, *some, *(some[-1:] * (_AT_ONCE - len(some))))
+        found |= {row[0]: _record(row) for row in rows}  # the newest of a call comes last
+    return found
+
+
+def _record(row: Row) -> EffectRecord:
+    *told, result, approved, approved_by = row
+    return EffectRecord(
+        *told,
+        result=loads(result) if result else None,
+        approved=None if approved is None else bool(approved),
+        approved_by=approved_by,
+    )
 
 
 def keep_whole(key: int, epoch: int, call_id: str, text: str) -> Operation[None]:

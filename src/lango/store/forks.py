@@ -6,7 +6,8 @@ a result is closed in the same transaction, so that the fork is as valid a histo
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lango.errors import MessageNotFound, SessionNotFound
 from lango.store import observations, sessions
@@ -14,7 +15,7 @@ from lango.store.database import Operation, Row
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps
 from lango.store.pasts import key_of, places
-from lango.store.records import Past, SessionId, SessionRecord, calls_from_json, long_running
+from lango.store.records import Past, SessionId, SessionRecord, asked_about, calls_from_json, long_running
 from lango.store.recovery import close_calls
 from lango.store.titles import MAX_TITLE, cleaned, with_first_words
 
@@ -43,9 +44,13 @@ _TOTAL = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 _USER_SEQ = """
 SELECT seq FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role = 'user' ORDER BY seq DESC LIMIT 1
 """
-_STILL_OPEN = "SELECT call_id, seq, long_running FROM open_calls WHERE session_key = $1 AND seq <= $2"
+_STILL_OPEN = """
+SELECT call_id, seq, long_running, asks_about, about_seq, expires_at FROM open_calls
+WHERE session_key = $1 AND seq <= $2
+"""
 _OPEN = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
+INSERT INTO open_calls (session_key, call_id, seq, long_running, asks_about, about_seq, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
 # a result right after its call does not say where the call stands
@@ -167,15 +172,38 @@ def _title(session: SessionRecord, point: int) -> Operation[str | None]:
 
 def _open_calls(key: int, session: SessionRecord, point: int) -> Operation[None]:
     """Open again what had no result yet: what has none to this day, and what got one later."""
-    opened: dict[str, tuple[int, int]] = {}
-    for call_id, seq, waits in (yield _STILL_OPEN, (session.key, point)):
-        opened[call_id] = (seq, waits)
+    opened: dict[str, _Open] = {}
+    for call_id, *told in (yield _STILL_OPEN, (session.key, point)):
+        opened[call_id] = _Open(*told)
     if point < session.last_seq:
         for first, row in (yield from _answers_after(session, point)):
             answered = {call_key(call.id) for call in calls_from_json(row)}
             opened.update((yield from _made(session, first, point, answered)))
-    for call_id, (seq, waits) in sorted(opened.items()):
-        yield _OPEN, (key, call_id, seq, waits)
+    for call_id, one in _asked_again(opened):
+        yield _OPEN, (key, call_id, one.seq, one.waits, one.asks_about, one.about_seq, one.expires_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A call without a result."""
+
+    seq: int
+    waits: int
+    asks_about: str | None = None
+    about_seq: int | None = None
+    expires_at: float | None = None
+
+
+def _asked_again(opened: Mapping[str, _Open]) -> list[tuple[str, _Open]]:
+    """A call that was approved later waits for its approval again: its question is what is open."""
+    asked = {one.asks_about for one in opened.values() if one.asks_about}
+    still = [(call_id, one) for call_id, one in sorted(opened.items()) if call_id not in asked]
+    return [(call_id, replace(one, about_seq=_about_seq(one, opened))) for call_id, one in still]
+
+
+def _about_seq(one: _Open, opened: Mapping[str, _Open]) -> int | None:
+    about = opened.get(one.asks_about) if one.asks_about else None
+    return about.seq if about else one.about_seq
 
 
 def _answers_after(session: SessionRecord, point: int) -> Operation[list[tuple[int, str]]]:
@@ -187,11 +215,9 @@ def _answers_after(session: SessionRecord, point: int) -> Operation[list[tuple[i
     return found
 
 
-def _made(
-    session: SessionRecord, first: int, last: int, call_ids: set[str]
-) -> Operation[list[tuple[str, tuple[int, int]]]]:
+def _made(session: SessionRecord, first: int, last: int, call_ids: set[str]) -> Operation[list[tuple[str, _Open]]]:
     """Find the calls with some ids: the first message of the range has them, or one of the next."""
-    found: list[tuple[str, tuple[int, int]]] = []
+    found: list[tuple[str, _Open]] = []
     wanted = set(call_ids)
     for begin, end in ((first, first), (first + 1, last)):
         for place in places(session, begin, end) if wanted and begin <= end else ():
@@ -201,5 +227,7 @@ def _made(
                     made = call_key(call.id)
                     if made in wanted:
                         wanted.discard(made)
-                        found.append((made, (seq, int(call.id in waits))))
+                        about = asked_about(call)
+                        asks = call_key(about["id"]) if about else None
+                        found.append((made, _Open(seq, int(call.id in waits), asks)))
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lango.store.database import Operation, Row
-from lango.store.pasts import all_places
+from lango.store.pasts import all_places, key_of
 from lango.store.records import (
     MESSAGE_COLUMNS,
     SessionId,
@@ -61,6 +61,13 @@ def _record(app_name: str, user_id: str, row: Row) -> SessionRecord:
         first_words=shown(words),
         forked_from=origin_from_json(origin),
     )
+
+
+def message(session: SessionRecord, seq: int) -> Operation[Stored | None]:
+    """Read one message, unless a rewind took it back."""
+    live = any(first <= seq <= last for first, last in live_ranges(session.last_seq, session.rewinds))
+    rows = (yield _MESSAGES, (key_of(session, seq), seq, seq, 1)) if live else []
+    return from_message_row(rows[0]) if rows else None
 
 
 def messages(session: SessionRecord, before: int | None, limit: int) -> Operation[list[Stored]]:

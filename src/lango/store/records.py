@@ -115,6 +115,8 @@ class Entry:
     """Ids of calls whose result may come much later."""
     rewind_before: str | None = None
     """The invocation from which on this event takes the conversation back."""
+    expires_s: float | None = None
+    """How long questions for approval wait for an answer; None: as long as it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,17 @@ def from_state_row(row: Row) -> Stored:
 def calls_to_json(calls: tuple[ToolCall, ...]) -> str:
     """Encode calls and results: one object each, without what is not set."""
     return dumps([_call_to_object(call) for call in calls])
+
+
+CONFIRMATION = "adk_request_confirmation"
+"""ADK asks for approval by a call of this name."""
+
+
+def asked_about(call: ToolCall) -> dict[str, Any]:
+    """Return the call that a question for approval shows: its id, its name, its args; empty: it is no such question."""
+    shown = (call.input or {}).get("originalFunctionCall") if call.name == CONFIRMATION else None
+    about = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
+    return about if isinstance(about.get("id"), str) else {}
 
 
 def _call_to_object(call: ToolCall) -> dict[str, Any]:

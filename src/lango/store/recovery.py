@@ -14,6 +14,7 @@ from lango.store.database import Operation
 from lango.store.effects import EffectRecord, of_call
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps
+from lango.store.questions import overtake
 from lango.store.records import MESSAGE_COLUMNS, Entry, SessionId, Stored, from_message_row, rewinds_from_json
 from lango.store.window import live_ranges
 
@@ -28,23 +29,33 @@ FORKED = (
     "have taken effect: find out before you call it again"
 )
 
-_OPEN = "SELECT DISTINCT seq FROM open_calls WHERE session_key = $1 AND long_running = 0 ORDER BY seq"
+_OPEN = """
+SELECT seq, MIN(long_running), COUNT(asks_about) FROM open_calls WHERE session_key = $1 GROUP BY seq ORDER BY seq
+"""
 _WAITING_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = $2 AND long_running = 0"
 _RANGES = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
 _CALLS = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
 def close_calls(
-    key: int, name: SessionId, revision: int, now: float, epoch: int, *, forked: bool = False
+    key: int,
+    name: SessionId,
+    revision: int,
+    now: float,
+    epoch: int,
+    *,
+    forked: bool = False,
+    questions_too: bool = False,
 ) -> Operation[int]:
     """Give every call that still waits a result that says what became of it; return the new revision.
 
     `epoch` is of the turn that made them: the journal may know an older call of the same id. Long-running calls are
     left alone: their results may yet come. `forked`: the calls were made elsewhere, where they may still be under way.
+    With `questions_too`, questions for approval are over: that is a no.
     """
     rows = yield _OPEN, (key,)
     ranges = (yield from _live(key)) if rows else []
-    for [seq] in rows:
+    for seq in [seq for seq, long_running, _ in rows if not long_running]:
         if not any(first <= seq <= last for first, last in ranges):
             continue  # taken back: nobody reads the call, and nobody would know what the result belongs to
         waiting = {call_id for [call_id] in (yield _WAITING_IDS, (key, seq))}
@@ -54,6 +65,8 @@ def close_calls(
             results = yield from _results(key, stored, waiting, epoch, forked)
             entry = _closing(stored, results, revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
+    if questions_too and any(asked for _, _, asked in rows):
+        revision = yield from overtake(key, name, revision, now)
     return revision
 
 
@@ -67,6 +80,9 @@ def _results(key: int, stored: Stored, waiting: set[str], epoch: int, forked: bo
     for call in stored.message.tool_calls if stored.message else ():
         if call_key(call.id) in waiting:
             record = yield from of_call(key, call.id, epoch)
+            if record is None:  # approved, and not begun: only the turn that asked has noted it
+                asked = yield from of_call(key, call.id)
+                record = asked if asked and asked.status == "intended" and asked.approved is not None else None
             results.append(ToolCall(call.id, call.name, output=_outcome(record, forked)))
     return tuple(results)
 

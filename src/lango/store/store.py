@@ -1,12 +1,12 @@
 """The store: every operation as a coroutine, on SQLite or PostgreSQL alike."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lango.errors import StoreUrlError, Unstorable
-from lango.store import deletes, effects, keys, pages, sessions, streams, turns, window
+from lango.store import deletes, effects, keys, pages, questions, sessions, streams, turns, window
 from lango.store.append import append
 from lango.store.database import Database, Operation
 from lango.store.memory import MemoryStore
@@ -161,11 +161,14 @@ class Store:
         *,
         idempotency_key: str | None = None,
         wait: bool = True,
+        answer: questions.Answer | None = None,
     ) -> turns.Turn:
-        """Store a turn with the user's message; it runs at once, or waits for those ahead of it."""
+        """Store a turn with the user's message, or an answer of theirs; it runs at once, or waits for those ahead."""
         now = time.time()
         return await self._database.write(
-            lambda: turns.submit(session.key, session.name, entry, owner, now, idempotency_key, wait=wait)
+            lambda: turns.submit(
+                session.key, session.name, entry, owner, now, idempotency_key, wait=wait, answer=answer
+            )
         )
 
     async def claim_turn(self, name: SessionId, turn: turns.Turn) -> turns.Turn | list[turns.Ahead]:
@@ -202,15 +205,44 @@ class Store:
         """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
         return await self._database.write(lambda: turns.cancel(session.key, before))
 
+    # -- questions for approval -------------------------------------------------------------------------------------
+
+    async def open_questions(self, session: SessionRecord) -> list[questions.Question]:
+        """Read the questions for approval that an answer is still taken for."""
+        return await self._database.read(lambda: questions.waiting(session))
+
+    async def expire_questions(self, key: int) -> bool:
+        """Close the questions of a session whose time is over; False: a turn runs there, try again after it."""
+        now = time.time()
+        return await self._database.write(lambda: questions.expire(key, now))
+
+    async def question_is_due(self, key: int) -> bool:
+        """Whether a question of a session has expired, and nobody closed it yet."""
+        return await self._database.read(lambda: questions.is_due(key))
+
+    async def sessions_due(self) -> list[int]:
+        """Return the keys of sessions in which a question has expired."""
+        return await self._database.read(questions.sessions_due)
+
+    async def next_due_s(self) -> float | None:
+        """Return in how many seconds the next question expires; None: none does."""
+        return await self._database.read(questions.next_due_s)
+
     # -- the journal of effects -------------------------------------------------------------------------------------
 
     async def intend_effect(
-        self, turn: turns.Turn, call_id: str, name: str, effect: effects.Effect, arguments: str
+        self,
+        turn: turns.Turn,
+        call_id: str,
+        name: str,
+        effect: effects.Effect,
+        arguments: str,
+        approval: effects.Approval | None = None,
     ) -> None:
         """Note that a call is about to be made."""
         now, epoch = time.time(), turn.epoch or 0
         await self._database.write(
-            lambda: effects.intend(turn.session_key, epoch, call_id, name, effect, arguments, now)
+            lambda: effects.intend(turn.session_key, epoch, call_id, name, effect, arguments, now, approval)
         )
 
     async def start_effect(self, turn: turns.Turn, call_id: str) -> bool:
@@ -242,6 +274,10 @@ class Store:
         """Read what the journal says of a call."""
         return await self._database.read(lambda: effects.of_call(key, call_id))
 
+    async def effects_of(self, key: int, call_ids: Iterable[str]) -> dict[str, effects.EffectRecord]:
+        """Read what the journal says of calls, without their results, by `call_key` of their ids."""
+        return await self._database.read(lambda: effects.of_calls(key, call_ids))
+
     # -- what a server keeps --------------------------------------------------------------------------------------
 
     async def sessions_page(
@@ -255,6 +291,10 @@ class Store:
     ) -> list[Stored]:
         """Read the newest messages before a sequence number, in order."""
         return await self._database.read(lambda: pages.messages(session, before, limit))
+
+    async def message(self, session: SessionRecord, seq: int) -> Stored | None:
+        """Read one message; None: there is none of that number, or a rewind took it back."""
+        return await self._database.read(lambda: pages.message(session, seq))
 
     async def add_told(self, key: int, turn: int, told: Sequence[streams.ToldEvent]) -> bool:
         """Store what clients are told of a turn; False: somebody else closed it, or the session is gone."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from lango.errors import SessionNotFound, TurnRunning
 from lango.messages import Message
+from lango.store import questions
 from lango.store.append import append
 from lango.store.database import Operation
 from lango.store.jsontext import dumps, loads
@@ -109,11 +110,20 @@ class Ahead:
 
 
 def submit(
-    key: int, name: SessionId, entry: Entry, owner: str, now: float, idempotency_key: str | None, *, wait: bool
+    key: int,
+    name: SessionId,
+    entry: Entry,
+    owner: str,
+    now: float,
+    idempotency_key: str | None,
+    *,
+    wait: bool,
+    answer: questions.Answer | None = None,
 ) -> Operation[Turn]:
     """Store a turn with the user's message, and run it at once where nothing is ahead of it.
 
-    Where something is, it waits, or, without `wait`, raises `TurnRunning` and nothing is stored.
+    Where something is, it waits, or, without `wait`, raises `TurnRunning` and nothing is stored. An `answer` to a
+    question for approval must have come in time.
     """
     if not (yield _LOCK, (key,)):
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
@@ -124,6 +134,8 @@ def submit(
     ahead = yield _BEFORE, (key, turn)
     if ahead and not wait:
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
+    if answer is not None:
+        yield from questions.answer(key, name, answer, now)
     yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, _dump(entry))
     if ahead:
         return Turn(key, turn, None, "waiting")
@@ -147,7 +159,8 @@ def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | 
 def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Operation[Turn]:
     [[epoch, revision]] = yield _NEW_EPOCH, (key,)
     # what is open was left open by the turn before: each closes its own, or the next one does
-    revision = yield from close_calls(key, name, revision, now, epoch - 1)
+    goes_on = entry.message is not None and entry.message.role == "user"  # and is no answer to a question
+    revision = yield from close_calls(key, name, revision, now, epoch - 1, questions_too=goes_on)
     appended = yield from append(key, name, revision, entry, epoch)
     yield _RUN, (epoch, now, appended.seq, key, turn)
     return Turn(key, turn, epoch)
@@ -188,7 +201,9 @@ def end(
 
 def withdraw(turn: Turn, now: float) -> Operation[bool]:
     """Take back a turn that still waits; False: it runs already."""
-    return bool((yield _WITHDRAW, (now, turn.session_key, turn.turn)))
+    withdrawn = yield _WITHDRAW, (now, turn.session_key, turn.turn)
+    yield from questions.take_back(turn.session_key)
+    return bool(withdrawn)
 
 
 def read(key: int, turn: int) -> Operation[TurnRecord | None]:

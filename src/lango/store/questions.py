@@ -1,0 +1,201 @@
+"""Operations on questions for approval: each is about one call, and is answered once, in time, or is a no.
+
+A question is an open call of its own. It is closed by an answer, by a conversation that goes on without one, or by the
+database's clock, which all processes share; the call that it is about then gets a result that says so.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lango.errors import ApprovalExpired
+from lango.history import count_tokens
+from lango.messages import Message, ToolCall
+from lango.store import effects
+from lango.store.append import append
+from lango.store.database import Operation, Row
+from lango.store.ids import call_key
+from lango.store.jsontext import dumps
+from lango.store.records import (
+    MESSAGE_COLUMNS,
+    Entry,
+    SessionId,
+    SessionRecord,
+    Stored,
+    from_message_row,
+    rewinds_from_json,
+)
+from lango.store.window import live_ranges
+
+POLICY = "policy"
+"""Who answered, where nobody did."""
+EXPIRED = "not run: nobody answered the question for approval in time, and that is a no"
+OVERTAKEN = "not run: the conversation went on without an answer to the question for approval, and that is a no"
+_MOST_DUE = 100
+
+_ALL = """
+SELECT call_id, seq, asks_about, about_seq FROM open_calls
+WHERE session_key = $1 AND asks_about IS NOT NULL ORDER BY seq
+"""
+_DUE = """
+SELECT call_id, seq, asks_about, about_seq FROM open_calls
+WHERE session_key = $1 AND answered_at IS NULL AND expires_at <= (SELECT now FROM database_clock) ORDER BY seq
+"""
+_WAITING = """
+SELECT call_id, seq, asks_about, about_seq, expires_at FROM open_calls
+WHERE session_key = $1 AND seq > $2 AND asks_about IS NOT NULL AND answered_at IS NULL
+    AND (expires_at IS NULL OR expires_at > (SELECT now FROM database_clock)) ORDER BY seq
+"""
+_ANSWER = """
+UPDATE open_calls SET answered_at = (SELECT now FROM database_clock)
+WHERE session_key = $1 AND call_id = $2 AND answered_at IS NULL
+    AND (expires_at IS NULL OR expires_at > (SELECT now FROM database_clock))
+RETURNING call_id
+"""
+_TAKE_BACK = "UPDATE open_calls SET answered_at = NULL WHERE session_key = $1 AND answered_at IS NOT NULL"
+_SESSIONS_DUE = """
+SELECT DISTINCT session_key FROM open_calls
+WHERE expires_at <= (SELECT now FROM database_clock) AND answered_at IS NULL LIMIT $1
+"""
+_NEXT_DUE = """
+SELECT MIN(expires_at) - (SELECT now FROM database_clock) FROM open_calls
+WHERE expires_at IS NOT NULL AND answered_at IS NULL
+"""
+# takes the session's row, as every turn does that begins
+_LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision, app_name, user_id, id"
+_RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
+_RANGES = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
+_DROP = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2"
+_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A call that waits for somebody to say yes or no to exactly these arguments."""
+
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+    asked_at: float
+    expires_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What somebody said to a question."""
+
+    question: str
+    """The question's own id."""
+    call_id: str
+    approved: bool
+    by: str
+
+
+def waiting(session: SessionRecord) -> Operation[list[Question]]:
+    """Read the questions that an answer is still taken for."""
+    rows = yield _WAITING, (session.key, session.user_seq)
+    live = list(live_ranges(session.last_seq, session.rewinds))
+    found: list[Question] = []
+    for _, seq, about, about_seq, expires_at in rows:
+        if not any(first <= seq <= last for first, last in live):
+            continue
+        made = yield from _call(session.key, about, about_seq)
+        if made:
+            stored, call = made
+            found.append(Question(call.id, call.name, call.input or {}, stored.created_at, expires_at))
+    return found
+
+
+def answer(key: int, name: SessionId, said: Answer, now: float) -> Operation[None]:
+    """Take an answer that came in time, once; raise `ApprovalExpired` for any other."""
+    if not (yield _ANSWER, (key, call_key(said.question))):
+        raise ApprovalExpired(f"the question about call {said.call_id!r} of session {name.id!r} is not open any more")
+    yield from effects.note_answer(key, said.call_id, said.by, now, approved=said.approved)
+
+
+def take_back(key: int) -> Operation[None]:
+    """Answers that waited for their turn will not get it: their questions may expire again."""
+    yield _TAKE_BACK, (key,)
+
+
+def overtake(key: int, name: SessionId, revision: int, now: float) -> Operation[int]:
+    """Close every question of a session that goes on without an answer; return the new revision."""
+    return (yield from _close(key, name, revision, now, (yield _ALL, (key,)), OVERTAKEN))
+
+
+def is_due(key: int) -> Operation[bool]:
+    """Whether a question of a session has expired."""
+    return bool((yield _DUE, (key,)))
+
+
+def expire(key: int, now: float) -> Operation[bool]:
+    """Close what has expired in a session. False: a turn runs there, and nobody writes beside it."""
+    for revision, *name in (yield _LOCK, (key,)):
+        due = yield _DUE, (key,)
+        if due and (yield _RUNNING, (key,)):
+            return False
+        yield from _close(key, SessionId(*name), revision, now, due, EXPIRED)
+    return True
+
+
+def sessions_due() -> Operation[list[int]]:
+    """Return the keys of some sessions in which a question has expired."""
+    return [key for [key] in (yield _SESSIONS_DUE, (_MOST_DUE,))]
+
+
+def next_due_s() -> Operation[float | None]:
+    """Return in how many seconds the next question expires; None: none does."""
+    [[left_s]] = yield _NEXT_DUE, ()
+    return left_s
+
+
+def _close(key: int, name: SessionId, revision: int, now: float, rows: list[Row], why: str) -> Operation[int]:
+    live = (yield from _live(key)) if rows else []
+    for question, seq, about, about_seq in rows:
+        if not any(first <= seq <= last for first, last in live):
+            yield _DROP, (key, question)  # taken back: nobody reads it any more
+            continue
+        for row in (yield _MESSAGE, (key, seq)):
+            stored = from_message_row(row)
+            asked = (
+                [call for call in stored.message.tool_calls if call_key(call.id) == question] if stored.message else []
+            )
+            for call in asked:
+                entry = _result(stored, ToolCall(call.id, call.name, output={"confirmed": False}), revision, now)
+                revision = (yield from append(key, name, revision, entry)).revision
+        made = yield from _call(key, about, about_seq)
+        if made:
+            stored, call = made
+            told = ToolCall(call.id, call.name, output={"error": why, "outcome": "not run"})
+            revision = (yield from append(key, name, revision, _result(stored, told, revision, now))).revision
+            yield from effects.note_answer(key, call.id, POLICY, now, approved=False)
+    return revision
+
+
+def _live(key: int) -> Operation[list[tuple[int, int]]]:
+    [[last_seq, rewinds]] = yield _RANGES, (key,)
+    return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
+
+
+def _call(key: int, about: str, about_seq: int | None) -> Operation[tuple[Stored, ToolCall] | None]:
+    """Read the call that a question is about, and the message that made it."""
+    for row in (yield _MESSAGE, (key, about_seq or 0)):
+        stored = from_message_row(row)
+        for call in stored.message.tool_calls if stored.message else ():
+            if call_key(call.id) == about:
+                return stored, call
+    return None
+
+
+def _result(stored: Stored, result: ToolCall, revision: int, now: float) -> Entry:
+    """Make the message that closes a call, where the agent that made it finds it: on its branch, in its scope."""
+    author = stored.message.author if stored.message else ""
+    message = Message("tool", dumps(result.output), (result,), author)
+    return Entry(
+        event_id=f"no-{stored.seq}-{revision}",
+        created_at=now,
+        message=message,
+        tokens=count_tokens(message),
+        invocation_id=stored.invocation_id,
+        extra={name: value for name, value in (stored.extra or {}).items() if name in ("branch", "isolation_scope")},
+    )
