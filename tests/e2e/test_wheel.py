@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,11 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, source)
     run(uv(), "build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "dist"), cwd=source)
     [wheel] = (tmp_path / "dist").glob("lango_adk-*.whl")
+    page = source / "src" / "lango" / "server" / "static"
+    parts = {path.relative_to(source / "src").as_posix() for path in page.rglob("*") if path.is_file()}
+    assert "lango/server/static/vendor/marked.LICENSE.txt" in parts
+    with zipfile.ZipFile(wheel) as packed:
+        assert parts <= set(packed.namelist()), "the page is inside, whole and with its licences"
     shutil.rmtree(source)
 
     environment = tmp_path / "clean"

@@ -44,7 +44,8 @@ async def about(here: Here) -> dict[str, str | int]:
         # an agent of one's own brings its own model
         "model": settings.agent.name if settings.agent.module and not settings.agent.model else label(settings.model),
         "version": __version__,
-        "max_body_bytes": settings.server.max_body_bytes,
+        "max_attachment_bytes": settings.server.max_attachment_bytes,
+        "max_attachments": settings.server.max_attachments,
     }
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from lango import messages
 from lango.adk.attachments import stored_attachments
+from lango.adk.thoughts import stored_thoughts
 from lango.messages import ToolCall
 from lango.store import SessionRecord, Stored, questions
 from lango.store.effects import EffectRecord
@@ -231,6 +232,8 @@ class Message(BaseModel):
     tool_calls: list[Call] = []
     attachments: list[Attachment] = []
     created_at: datetime
+    thoughts: str = ""
+    """What the model thought before it spoke, where its provider tells."""
     invocation_id: str = ""
     """Which turn it belongs to: the same as of the turn's `accepted`."""
 
@@ -252,6 +255,7 @@ class Message(BaseModel):
                 for index, file in enumerate(stored_attachments(stored))
             ],
             created_at=datetime.fromtimestamp(stored.created_at, UTC),
+            thoughts=stored_thoughts(stored),
             invocation_id=stored.invocation_id,
         )
 

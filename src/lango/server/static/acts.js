@@ -4,7 +4,7 @@ import { api, ApiError, explain, sessionPath } from "./api.js";
 import { confirm } from "./dialogs.js";
 import { el, icon, toast } from "./dom.js";
 import { state, tell } from "./state.js";
-import { Said } from "./transcript.js";
+import { Said } from "./said.js";
 
 /** @typedef {import("./conversation.js").Conversation} Conversation */
 /** A file that is sent or was sent. @typedef {{name: string, mime_type: string, bytes: number, open?: () => Promise<Blob>}} File_ */

@@ -7,6 +7,7 @@ import { on, state } from "./state.js";
 
 /** @type {(File_ & {address?: string})[]} */
 let files = [];
+let sending = false;
 
 /** @param {{send: (text: string, files: File_[]) => Promise<boolean>, stop: () => void, editLast: () => void}} page */
 export function setUpComposer(page) {
@@ -18,7 +19,10 @@ export function setUpComposer(page) {
     event.preventDefault();
     await submit(page);
   });
-  text.addEventListener("input", grow);
+  text.addEventListener("input", () => {
+    grow();
+    keep();
+  });
   text.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
@@ -42,7 +46,11 @@ export function setUpComposer(page) {
   });
   setUpDrop();
   on("turn", show);
-  on("session", () => text.focus({ preventScroll: true }));
+  on("session", () => {
+    text.value = sessionStorage.getItem(place()) ?? "";
+    draw();
+    text.focus({ preventScroll: true });
+  });
   show();
 }
 
@@ -68,21 +76,37 @@ async function submit(page) {
   const text = byId("text");
   const words = text.value.trim();
   if (state.running) return toast("An answer is on its way. Stop it first (Esc), or wait.");
+  if (sending) return;
   if (!words && !files.length) return text.focus();
   const [value, sent] = [text.value, files];
   text.value = "";
   files = [];
+  keep();
   draw();
-  if (!(await page.send(words, sent))) {
-    text.value ||= value;
-    files = sent;
-    draw();
-  }
+  sending = true;
+  const was = await page.send(words, sent);
+  sending = false;
+  if (was) return;
+  text.value ||= value;
+  files = sent;
+  keep();
+  draw();
 }
 
 function show() {
   byId("stop").hidden = !state.running;
   byId("send").hidden = state.running;
+}
+
+/** Where the words that were not sent yet are kept, for a reload or another conversation in between. */
+function place() {
+  return `lango-draft ${state.session ?? ""}`;
+}
+
+function keep() {
+  const { value } = byId("text");
+  if (value) sessionStorage.setItem(place(), value);
+  else sessionStorage.removeItem(place());
 }
 
 function grow() {
@@ -93,15 +117,19 @@ function grow() {
 
 /** @param {File[]} chosen */
 function attach(chosen) {
-  const limit = Number(state.about.max_body_bytes ?? Infinity);
+  const { max_attachment_bytes: limit = Infinity, max_attachments: most = Infinity } = state.about;
   for (const file of chosen) {
     const together = [...files, { bytes: file.size }].reduce((sum, one) => sum + one.bytes, 0);
-    if (together * 4 / 3 > limit) {
-      toast(`${file.name} is too large: this server takes ${size(limit * 0.75)} in one message.`, "error");
+    if (files.length >= most) {
+      toast(`A message takes ${most} files: ${file.name} is one too many.`, "error");
+      continue;
+    }
+    if (together > limit) {
+      toast(`${file.name} is too large: this server takes ${size(limit)} in one message.`, "error");
       continue;
     }
     files.push({
-      name: file.name, mime_type: file.type || "application/octet-stream", bytes: file.size, open: async () => file,
+      name: file.name.slice(-200), mime_type: file.type || "application/octet-stream", bytes: file.size, open: async () => file,
       address: file.type.startsWith("image/") ? URL.createObjectURL(file) : undefined,
     });
   }
@@ -127,6 +155,7 @@ export function draft(text, before = []) {
   const box = byId("text");
   box.value = text;
   files = [...before];
+  keep();
   draw();
   box.focus();
   box.setSelectionRange(text.length, text.length);

@@ -7,8 +7,8 @@ import { state, tell } from "./state.js";
 import { opens, Transcript } from "./transcript.js";
 
 /** @typedef {import("./transcript.js").Message} Message */
-/** @typedef {import("./transcript.js").Said} Said */
-/** @typedef {import("./transcript.js").Answered} Answered */
+/** @typedef {import("./said.js").Said} Said */
+/** @typedef {import("./answered.js").Answered} Answered */
 
 const PAGE = 50;
 const BURST_MS = 150; // what is told again comes without a pause
@@ -22,6 +22,7 @@ export class Conversation {
     this.page = page;
     this.log = new Transcript(byId("log"), page);
     this.leaving = new AbortController();
+    this.opened = false;
     /** resolves when what was shown as it came is known as it is stored */ this.settled = Promise.resolve();
     /** @type {number | null} */ this.before = null;
     /** @type {Message[]} */ this.carried = [];
@@ -31,8 +32,9 @@ export class Conversation {
   async open(id, seq = null) {
     this.leaving.abort();
     const { signal } = (this.leaving = new AbortController());
-    const another = state.session !== id;
+    const another = state.session !== id || !this.opened;
     state.session = id;
+    this.opened = true;
     this.before = null;
     this.carried = [];
     this.running(false);
@@ -147,8 +149,16 @@ export class Conversation {
       timer = setTimeout(live, BURST_MS);
     }, (last) => {
       clearTimeout(timer);
-      if (held && last) for (const one of held) if (one.type === "approval" || one === last) this.#apply(one);
+      if (held && last) this.#apply(last);
     });
+    if (!signal.aborted) await this.#questions(id, signal);
+  }
+
+  /** Ask again what waits for an answer. @param {string} id @param {AbortSignal} signal */
+  async #questions(id, signal) {
+    const { approvals } = await api(sessionPath(id, "/approvals"), { signal });
+    for (const one of signal.aborted ? [] : approvals) this.#ask(this.log.answer(), one);
+    this.page.bottom();
   }
 
   #ignore() {

@@ -115,6 +115,7 @@ function sameShell(one, other) {
 export class Growing {
   #settled = 0;
   #timer = 0;
+  #pauseMs = 40;
   #head = el("div", { class: "md" });
   #tail = el("div", { class: "md" });
 
@@ -130,11 +131,17 @@ export class Growing {
   add(more) {
     this.text += more;
     // not requestAnimationFrame: a tab in the background would show nothing until it is looked at
-    this.#timer ||= setTimeout(() => this.#draw(), 40);
+    this.#timer ||= setTimeout(() => this.#draw(), this.#pauseMs);
   }
 
   #draw() {
+    const began = performance.now();
     this.#timer = 0;
+    this.#drawn();
+    this.#pauseMs = Math.max(40, 4 * (performance.now() - began)); // a block without an end must not take all the time
+  }
+
+  #drawn() {
     const rest = this.text.slice(this.#settled);
     const tokens = marked.lexer(rest);
     morph(this.#tail, made(tokens));

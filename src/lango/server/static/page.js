@@ -10,7 +10,7 @@ import { isPanelOpen, openPanel, setUpPanel } from "./panel.js";
 import { known, refresh, setUpSessions, titleOf } from "./sessions.js";
 import { on, state } from "./state.js";
 import { readCardsWith } from "./timeline.js";
-import { Said } from "./transcript.js";
+import { Said } from "./said.js";
 
 const EXAMPLES = [
   "Explain what makes a good commit message, with an example.",
@@ -33,7 +33,7 @@ const talk = new Conversation({
   rewind: (said) => void acts.rewind(talk, said, draft),
   async fork(answer) {
     await talk.settled;
-    if (state.session) await acts.fork(state.session, answer.lastSeq);
+    if (state.session && answer.lastSeq !== null) await acts.fork(state.session, answer.lastSeq);
   },
 });
 
@@ -58,7 +58,7 @@ function route() {
     // an address that somebody broke
   }
   drawer(false);
-  void talk.open(name, seq ? Number(seq) : null);
+  void talk.open(name, Number(seq) || null);
 }
 
 function begin() {

@@ -178,7 +178,7 @@ async function search() {
 
 /** @param {{session_id: string, title: string, seq: number, role: string, created_at: string, text: string, marks: [number, number][]}} hit */
 function hitRow(hit) {
-  return el("li", { class: "hit" }, el("a", { href: `#/s/${encodeURIComponent(hit.session_id)}/${hit.seq}` },
+  return el("li", { class: "hit" }, el("a", { href: `#/s/${encodeURIComponent(hit.session_id)}${hit.seq ? `/${hit.seq}` : ""}` },
     el("strong", { text: hit.title || "Untitled conversation" }),
     el("span", { class: "hit-text" }, ...marked([...hit.text], hit.marks)),
     el("small", { text: `${hit.role === "user" ? "you" : hit.role} · ${moment(hit.created_at)}` })));

@@ -25,7 +25,7 @@ export function show(host) {
   host.replaceChildren(el("ol", { class: "timeline" }, ...found.map((card) => {
     const bar = el("span", { class: "bar", "aria-hidden": "true" });
     bar.style.width = `${Math.max(2, (100 * (card.duration_s ?? 0)) / longest)}%`;
-    const line = [WORDS[card.status], lasted(card.duration_s), card.approvedBy && `approved by ${card.approvedBy}`];
+    const line = [WORDS[card.status], lasted(card.duration_s), card.approvedBy && `${card.approved === false ? "refused" : "approved"} by ${card.approvedBy}`];
     return el("li", { "data-status": card.status }, el("button", { type: "button", click: () => goTo(card) },
       el("span", { class: "tool-name", text: card.name }),
       el("span", { class: "timeline-facts", text: line.filter(Boolean).join(" · ") }), bar));

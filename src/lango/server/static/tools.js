@@ -7,7 +7,7 @@ const WORDS = /** @type {Record<string, string>} */ ({
   running: "running", done: "done", failed: "failed", asked: "waits for you", refused: "refused", lapsed: "not run",
 });
 
-/** @typedef {{id: string, name: string, input?: any, output?: any, duration_s?: number | null, approved_by?: string | null}} Call */
+/** @typedef {{id: string, name: string, input?: any, output?: any, duration_s?: number | null, approved?: boolean | null, approved_by?: string | null}} Call */
 
 export class ToolCard {
   #line = el("span", { class: "tool-args" });
@@ -22,6 +22,7 @@ export class ToolCard {
     /** @type {any} */ this.input = undefined;
     /** @type {any} */ this.output = undefined;
     /** @type {number | null} */ this.duration_s = null;
+    /** @type {boolean | null} */ this.approved = null;
     /** @type {string | null} */ this.approvedBy = null;
     /** @type {string | number | null} */ this.startedAt = null;
     /** @type {HTMLElement | null} */ this.question = null;
@@ -45,7 +46,7 @@ export class ToolCard {
     this.output = output;
     this.duration_s = duration_s ?? this.duration_s ?? null;
     this.status = ok ? "done" : "failed";
-    if (!ok && /refused|not approved|said no/i.test(String(output?.error ?? ""))) this.status = "refused";
+    if (this.approved === false) this.status = "refused";
     this.#answered();
     this.draw();
   }
@@ -54,7 +55,9 @@ export class ToolCard {
   knows(call) {
     this.input = call.input ?? this.input;
     this.duration_s = call.duration_s ?? this.duration_s;
+    this.approved = call.approved ?? this.approved;
     this.approvedBy = call.approved_by ?? this.approvedBy;
+    if (this.approved === false && this.status !== "asked") this.status = "refused";
     this.draw();
   }
 
@@ -76,6 +79,7 @@ export class ToolCard {
     const until = event.expires_at ? ` The question stands until ${moment(event.expires_at)}.` : "";
     const say = (/** @type {boolean} */ yes) => () => {
       for (const one of this.question?.querySelectorAll("button") ?? []) one.disabled = true;
+      this.approved = yes;
       answer(yes);
     };
     this.question = el("div", { class: "question", role: "group", "aria-label": `May ${this.name} run?` },
@@ -101,7 +105,7 @@ export class ToolCard {
     const rows = [
       this.input === undefined ? null : block("Arguments", pretty(this.input)),
       this.output === undefined || this.status === "asked" ? null : block(this.status === "failed" ? "Error" : "Result", plain(this.output)),
-      facts([["Took", lasted(this.duration_s)], ["Approved by", this.approvedBy ?? ""], ["Began", this.startedAt ? moment(this.startedAt) : ""]]),
+      facts([["Took", lasted(this.duration_s)], [this.approved === false ? "Refused by" : "Approved by", this.approvedBy ?? ""], ["Began", this.startedAt ? moment(this.startedAt) : ""]]),
     ];
     this.#body.replaceChildren(...rows.filter((one) => one !== null));
   }

@@ -1,13 +1,12 @@
-/** The conversation as it is shown: messages of the user, and answers made of thoughts, tools and text in their order. */
+/** The conversation as it is shown: messages of the user, and answers. */
 
 import { request, sessionPath } from "./api.js";
-import { download } from "./dialogs.js";
-import { byId, copier, el, icon, moment, size, tool } from "./dom.js";
-import { Growing, render } from "./markdown.js";
-import { ToolCard, waits } from "./tools.js";
+import { Answered } from "./answered.js";
+import { byId, copier, el, tool } from "./dom.js";
+import { Said } from "./said.js";
+import { waits } from "./tools.js";
 
 const CONFIRMATION = "adk_request_confirmation";
-const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 /** @typedef {import("./tools.js").Call} Call */
 /**
@@ -20,155 +19,8 @@ export function opens(message) {
   return message.role === "user" || (message.role === "tool" && message.author === "user");
 }
 
-/** What the user said. */
-export class Said {
-  /**
-   * @param {{text: string, seq?: number | null, at?: string | null, files?: {name: string, mime_type: string, bytes: number, open?: () => Promise<Blob>}[]}} what
-   * @param {Record<"edit" | "rewind", (said: Said) => void>} acts
-   */
-  constructor({ text, seq = null, at = null, files = [] }, acts) {
-    this.text = text;
-    this.files = files;
-    this.bubble = el("div", { class: "bubble" });
-    this.bubble.textContent = text;
-    this.element = el("article", { class: "turn user", "aria-label": "You" },
-      files.length > 0 && el("ul", { class: "files", "aria-label": "Attached files" }, ...files.map(shownFile)),
-      text && this.bubble,
-      el("div", { class: "acts" },
-        at && el("time", { class: "when", datetime: at, text: moment(at) }),
-        copier("Copy", () => text),
-        tool("edit", "Edit and send again", () => acts.edit(this)),
-        tool("back", "Rewind to here", () => acts.rewind(this))));
-    this.seq = seq;
-  }
-
-  /** @param {number | null} seq */
-  set seq(seq) {
-    this.element.dataset.seq = seq ?? "";
-  }
-
-  get seq() {
-    return Number(this.element.dataset.seq) || null;
-  }
-}
-
-/** @param {{name: string, mime_type: string, bytes: number, open?: () => Promise<Blob>}} file */
-function shownFile(file) {
-  const label = el("span", { class: "file-name" }, file.name || "file", el("small", { text: ` ${size(file.bytes)}` }));
-  const save = () => file.open?.().then((blob) => download(blob, file.name || "file"));
-  const box = el("button", { type: "button", class: "file", click: save, "aria-label": `Save ${file.name || "file"}` }, icon("file"), label);
-  if (PICTURES.has(file.mime_type)) {
-    file.open?.().then((blob) => {
-      // the type that the server says may be anything: only bytes as a known picture type become one
-      const image = el("img", { class: "thumb", alt: "", src: URL.createObjectURL(new Blob([blob], { type: file.mime_type })) });
-      image.addEventListener("load", () => URL.revokeObjectURL(image.src));
-      image.addEventListener("error", () => image.remove());
-      box.querySelector("svg")?.replaceWith(image);
-    }).catch(() => {});
-  }
-  return el("li", {}, box);
-}
-
-/** What came back. */
-export class Answered {
-  #text = /** @type {Growing | null} */ (null);
-  #thought = /** @type {{words: HTMLElement, box: HTMLElement} | null} */ (null);
-
-  /** @param {Transcript} log */
-  constructor(log) {
-    this.log = log;
-    this.words = /** @type {string[]} */ ([]);
-    this.body = el("div", { class: "answer-body" });
-    this.wait = el("p", { class: "typing", "aria-hidden": "true" }, el("span"), el("span"), el("span"));
-    this.end = el("div", { class: "answer-end" });
-    this.element = el("article", { class: "turn answer", "aria-label": "Answer" }, this.body, this.wait, this.end);
-    this.wait.hidden = true;
-    /** @type {number | null} */ this.firstSeq = null;
-    /** @type {number | null} */ this.lastSeq = null;
-  }
-
-  /** @param {boolean} is */
-  set busy(is) {
-    this.wait.hidden = !is;
-    this.element.setAttribute("aria-busy", String(is));
-  }
-
-  /** @param {string} piece */
-  text(piece) {
-    this.#thought = null;
-    if (!this.#text) {
-      const host = el("div", { class: "text" });
-      this.body.append(host);
-      this.#text = new Growing(host, (block) => this.log.speak(block));
-      this.words.push("");
-    }
-    this.words[this.words.length - 1] += piece;
-    this.#text.add(piece);
-  }
-
-  /** A text that is there as a whole. @param {string} words */
-  whole(words) {
-    this.rest();
-    this.words.push(words);
-    this.body.append(el("div", { class: "text" }, el("div", { class: "md" }, render(words))));
-  }
-
-  /** @param {string} piece */
-  thought(piece) {
-    this.#endText();
-    if (!this.#thought) {
-      const words = el("div", { class: "thought-words" });
-      const box = el("details", { class: "thought" }, el("summary", {}, icon("thought"), "Thoughts"), words);
-      this.body.append(box);
-      this.#thought = { words, box };
-    }
-    this.#thought.words.append(piece);
-  }
-
-  /** @param {string} id @param {string} name @returns {ToolCard} */
-  tool(id, name) {
-    let card = this.log.tools.get(id);
-    if (!card || !this.body.contains(card.element)) { // some models begin to count anew in every turn
-      this.rest();
-      card = new ToolCard(id, name);
-      this.log.tools.set(id, card);
-      this.body.append(card.element);
-    }
-    return card;
-  }
-
-  #endText() {
-    this.#text?.end();
-    this.#text = null;
-  }
-
-  /** Whatever comes now is something new. */
-  rest() {
-    this.#endText();
-    this.#thought = null;
-  }
-
-  /** @param {string} words @param {(Node | false)[]} [more] */
-  fails(words, ...more) {
-    this.rest();
-    this.body.append(el("div", { class: "failed", role: "group" }, el("p", { text: words }), ...more));
-  }
-
-  /** @param {string} words */
-  note(words) {
-    this.body.append(el("p", { class: "note", text: words }));
-  }
-
-  /** What can be done with it, when nothing comes any more. @param {(Node | string | false | null)[]} acts */
-  finish(...acts) {
-    this.rest();
-    this.busy = false;
-    this.end.replaceChildren(...acts.filter((one) => one !== false && one !== null));
-  }
-}
-
 export class Transcript {
-  /** @type {Map<string, ToolCard>} */ tools = new Map();
+  /** @type {Map<string, import("./tools.js").ToolCard>} */ tools = new Map();
   /** @type {(Said | Answered)[]} */ items = [];
   /** the calls that confirmations are about */ #asked = new Map();
 
@@ -255,7 +107,7 @@ export class Transcript {
   #call(answer, message, call) {
     if (call.name === CONFIRMATION) {
       if (call.input) this.#asked.set(call.id, call.input.originalFunctionCall?.id);
-      else if (call.output?.confirmed) this.tools.get(this.#asked.get(call.id))?.knows({ ...call, approved_by: call.approved_by ?? "you" });
+      else this.#answered(call);
       return;
     }
     if (message.role !== "tool") {
@@ -269,6 +121,12 @@ export class Transcript {
     card.knows({ ...call, input: undefined });
   }
 
+  /** The user answered a question. @param {Call} call */
+  #answered(call) {
+    const card = this.tools.get(this.#asked.get(call.id));
+    card?.knows({ id: card.id, name: card.name, approved: call.output?.confirmed === true, approved_by: card.approvedBy ?? "you" });
+  }
+
   /** @param {Message} message */
   #files(message) {
     const address = (/** @type {number} */ index) => sessionPath(this.session, `/messages/${message.seq}/attachments/${index}`);
@@ -277,26 +135,32 @@ export class Transcript {
 
   /** Take over what the store says of the newest messages: their numbers, and what is known of their calls. @param {Message[]} messages */
   sync(messages) {
-    const user = messages.findLast((one) => one.role === "user");
-    const said = this.items.findLast((one) => one instanceof Said);
-    if (!user || !(said instanceof Said) || said.text !== user.content) return false;
-    said.seq = user.seq;
-    const answer = this.items.at(-1);
-    const rest = messages.filter((one) => one.seq > user.seq);
-    if (answer instanceof Answered && rest.length) {
-      answer.firstSeq = rest[0].seq;
-      answer.lastSeq = rest[rest.length - 1].seq;
-    }
-    for (const message of rest) {
-      for (const call of message.tool_calls) {
-        if (call.name === CONFIRMATION) this.#call(/** @type {Answered} */ (answer), message, call);
-        else this.tools.get(call.id)?.knows(call);
+    let at = messages.length - 1;
+    for (const item of this.items.toReversed()) {
+      if (at < 0) return;
+      if (item instanceof Said) {
+        if (messages[at].role !== "user" || messages[at].content !== item.text) return; // somebody else spoke meanwhile
+        item.seq = messages[at--].seq;
+        continue;
       }
+      item.firstSeq = null;
+      item.lastSeq = messages[at].seq; // a turn that failed may have left nothing
+      for (; at >= 0 && messages[at].role !== "user"; at--) item.firstSeq = messages[at].seq;
     }
-    return true;
+    const user = messages.findLastIndex((one) => one.role === "user");
+    const answer = this.items.at(-1);
+    if (answer instanceof Answered) for (const one of messages.slice(user + 1)) this.#learn(answer, one);
   }
 
-  /** Give an answer its buttons. @param {Answered} answer @param {(Node | string | false | null)[]} more */
+  /** @param {Answered} answer @param {Message} message */
+  #learn(answer, message) {
+    for (const call of message.tool_calls) {
+      if (call.name === CONFIRMATION) this.#call(answer, message, call);
+      else this.tools.get(call.id)?.knows(call);
+    }
+  }
+
+  /** Give an answer its buttons. @param {Answered} answer @param {...(Node | string | false | null)} more */
   seal(answer, ...more) {
     const words = () => answer.words.join("\n\n").trim();
     answer.finish(

@@ -1,0 +1,88 @@
+"""The list of conversations: named, deleted, as long as it may be."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from tests.browser.site import Site, serving_script
+from tests.browser.talking import answer, ask, session_of
+
+EVIL = "<img src=x onerror=window.hacked=1>"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with serving_script(tmp_path_factory.mktemp("site")) as site:
+        yield site
+
+
+async def choose(page: Page, act: str) -> None:
+    await page.get_by_role("button", name="Actions for this conversation").click()
+    await page.get_by_role("menuitem", name=act).click()
+
+
+async def test_a_conversation_is_called_by_its_first_words_until_it_is_renamed(page: Page, site: Site) -> None:
+    site.script.add("Bern.")
+    await page.goto(site.url)
+    await ask(page, "What is the capital of Switzerland?", "Bern.")
+    heading = page.get_by_role("heading", level=1)
+    await expect(heading).to_have_text("What is the capital of Switzerland?")
+    await expect(page).to_have_title("What is the capital of Switzerland? · Lango")
+    await choose(page, "Rename")
+    await expect(page.get_by_label("Title")).to_be_focused()
+    await page.get_by_label("Title").fill(f"Capitals {EVIL}")
+    await page.keyboard.press("Enter")
+    await expect(heading).to_have_text(f"Capitals {EVIL}")
+    now = page.get_by_role("navigation").get_by_role("link", name="Capitals")
+    await expect(now).to_have_attribute("aria-current", "page")
+    await page.reload()
+    await expect(heading).to_have_text(f"Capitals {EVIL}")
+    assert await page.evaluate("window.hacked") is None
+
+
+async def test_a_deleted_conversation_is_asked_about_and_gone(page: Page, site: Site) -> None:
+    site.script.add("Soon gone.")
+    await page.goto(site.url)
+    await ask(page, "delete me", "Soon gone.")
+    session = session_of(page)
+    await choose(page, "Delete")
+    dialog = page.get_by_role("dialog", name="Delete the conversation?")
+    await expect(dialog).to_contain_text("“delete me”")
+    await dialog.get_by_role("button", name="Delete").click()
+    await expect(page.get_by_role("heading", name="What can I do for you?")).to_be_visible()
+    await expect(page.get_by_role("navigation").get_by_role("link", name="delete me")).to_have_count(0)
+    assert session not in [one.name.id for one in await site.runtime.sessions.list()]
+
+
+async def test_a_long_list_and_a_long_conversation_are_read_as_one_scrolls(page: Page, site: Site) -> None:
+    for number in range(90):
+        await site.runtime.sessions.create(f"one-of-many-{number}", title=f"One of many {number}")
+    site.script.add(*(f"Answer {number}." for number in range(40)))
+    for number in range(40):
+        await site.runtime.run("long", f"Question {number}")
+    await page.goto(f"{site.url}/#/s/long")
+    await expect(answer(page)).to_contain_text("Answer 39.")
+    assert await page.get_by_role("article").count() < 80
+    first = page.get_by_role("article").first
+    for _ in range(10):
+        await page.locator("#main").evaluate("(main) => { main.scrollTop = 0; }")
+        if "Question 0" in await first.inner_text():
+            break
+    await expect(first).to_contain_text("Question 0")
+    await expect(page.get_by_role("article")).to_have_count(80)
+    links = page.get_by_role("navigation").get_by_role("link")
+    before = await links.count()
+    await page.locator("#list").evaluate("(list) => { list.scrollTop = list.scrollHeight; }")
+    await expect(links.nth(before)).to_be_attached()
+
+
+async def test_another_tab_finds_the_same_list(page: Page, site: Site) -> None:
+    site.script.add("Hello, tab.")
+    await page.goto(site.url)
+    await ask(page, "from the first tab", "Hello, tab.")
+    other = await page.context.new_page()
+    await other.goto(site.url)
+    await other.get_by_role("link", name="from the first tab").click()
+    await expect(answer(other)).to_contain_text("Hello, tab.")
