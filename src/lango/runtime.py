@@ -9,38 +9,31 @@ from weakref import WeakValueDictionary
 
 from lango import telemetry
 from lango.adk.agent import read_clipped
-from lango.adk.engine import AdkEngine, Asked, TurnRun
+from lango.adk.engine import AdkEngine, Asked
 from lango.config import Settings
 from lango.conversations import Sessions
+from lango.driving import Driver
 from lango.errors import (
     ApprovalExpired,
-    LangoError,
     StoreError,
     TurnCancelled,
-    TurnTimeout,
 )
-from lango.events import Accepted, TextDelta, TurnDone, TurnEvent
+from lango.events import Accepted, TextDelta, TurnEvent
 from lango.expiry import Expiry
 from lango.liveness import Owner, Watch
 from lango.memory import Memory
 from lango.messages import Attachment
-from lango.prices import usage_of
 from lango.running import (
-    POLL_S,
-    Patience,
     RunningTurn,
-    as_error,
     check_attachments,
     claim,
     give_up,
-    keep_alive,
     made_session,
     replay,
     traced,
     uninterrupted,
 )
 from lango.store import SessionId, Store
-from lango.store.turns import Outcome
 from lango.tools import Tool, builtin_tools
 
 if TYPE_CHECKING:
@@ -63,6 +56,7 @@ class Runtime:
         self._running: dict[int, list[RunningTurn]] = {}
         self._expiry = Expiry(store)
         self._spawn(self._expiry.run())
+        self._driver = Driver(settings.agent, store, engine, self._spawn, self._expiry.look)
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
 
@@ -266,7 +260,8 @@ class Runtime:
             else:
                 here = self._running.get(running.session.key, [])
                 await claim(running, self._store, self._watch.is_gone, here)
-                await self._run(running, asked)
+                await self._driver.run(running, asked)
+                self._memory.turn_ended(running.session.name)
         except asyncio.CancelledError:
             await self._withdraw(running)
         except Exception as error:  # noqa: BLE001 - it belongs to whoever follows the turn
@@ -288,89 +283,6 @@ class Runtime:
         others = [one for one in self._running.pop(running.session.key, []) if one is not running]
         if others:
             self._running[running.session.key] = others
-
-    async def _run(self, running: RunningTurn, asked: Asked) -> None:
-        run = self._engine.begin(running.turn, asked, running.next_id, running.tell)
-        beat = self._spawn(keep_alive(running, self._store))
-        outcome: Outcome = "failed"
-        error: LangoError | None = None
-        try:
-            await self._tell_all(running, asked, run)
-            outcome = "done"
-        except asyncio.CancelledError:
-            outcome, error = "cancelled", running.stopped or TurnCancelled("the turn was stopped")
-        except Exception as failed:  # noqa: BLE001 - it belongs to whoever follows the turn
-            outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", as_error(failed)
-        finally:
-            beat.cancel()
-        await uninterrupted(self._end(running, run, outcome, error))
-        self._memory.turn_ended(running.session.name)
-
-    async def _tell_all(self, running: RunningTurn, asked: Asked, run: TurnRun) -> None:
-        if running.superseded:
-            raise TurnCancelled("a newer message came")
-        agent = self._settings.agent
-        try:
-            async with (
-                asyncio.timeout(agent.request_timeout_s),
-                asyncio.timeout(agent.idle_timeout_s) as idle,
-                aclosing(self._engine.run(running.session.name, asked, run)) as events,
-            ):
-                patience = Patience(idle, agent, run.state.limits_s)
-
-                def tell(event: TurnEvent) -> None:
-                    running.tell(event)
-                    patience.renew(event)
-
-                run.state.tell = tell  # the plugin tells when a tool starts
-                async for event in events:
-                    tell(event)
-        except TimeoutError as error:
-            raise TurnTimeout(
-                f"the turn took longer than allowed: {agent.idle_timeout_s:g} s without news, or "
-                f"{agent.request_timeout_s:g} s in all (settings agent.idle_timeout_s, agent.request_timeout_s)"
-            ) from error
-
-    async def _end(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
-        calls = [call.to_json() for call in run.state.log]
-        usage = await asyncio.to_thread(usage_of, run)  # prices take half a second to load, once
-        extra: dict[str, Any] = {
-            "usage": {
-                "input": usage.input_tokens,
-                "output": usage.output_tokens,
-                "cached": usage.cached_tokens,
-                "model_calls": usage.model_calls,
-                "cost_usd": usage.cost_usd,
-            },
-            "calls": calls,
-            "invocations": run.told.invocations,
-        }
-        if error is not None:
-            extra["error"] = {"type": type(error).__name__, "message": str(error)}
-        try:
-            await self._store.end_turn(running.session.name, running.turn, outcome, extra)
-        except StoreError as failed:
-            error = error or failed
-            self._spawn(self._end_later(running, outcome, extra))
-        if error is not None:
-            running.fail(error)
-        else:
-            running.answer = run.told.text
-            status = "waiting_for_approval" if run.told.waiting else "done"
-            if run.told.waiting:
-                self._expiry.look()
-            running.tell(TurnDone(running.next_id(), running.turn.turn, status, usage, run.told.finish_reason))
-
-    async def _end_later(self, running: RunningTurn, outcome: Outcome, extra: dict[str, Any]) -> None:
-        """The store was not there when the turn ended: without this row the session would be busy for ever."""
-        while True:
-            await asyncio.sleep(POLL_S)
-            try:
-                await self._store.end_turn(running.session.name, running.turn, outcome, extra)
-            except StoreError as error:
-                _log.warning("turn %s could not be ended yet: %s", running.turn.turn, error)
-            else:
-                return
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Start a task that this runtime owns: `close` stops it and waits for it."""

@@ -1,0 +1,122 @@
+"""A turn that was claimed, driven through the engine to its honest end."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+from lango.adk.engine import AdkEngine, Asked, TurnRun
+from lango.config import AgentSettings
+from lango.errors import LangoError, StoreError, TurnCancelled, TurnTimeout
+from lango.events import TurnDone, TurnEvent
+from lango.prices import usage_of
+from lango.running import POLL_S, Patience, RunningTurn, as_error, keep_alive, uninterrupted
+from lango.store import Store
+from lango.store.turns import Outcome
+
+_log = logging.getLogger("lango.runtime")
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+class Driver:
+    """Runs turns on an engine. Its tasks belong to whoever gave it `spawn`."""
+
+    def __init__(
+        self,
+        agent: AgentSettings,
+        store: Store,
+        engine: AdkEngine,
+        spawn: Spawn,
+        when_waiting: Callable[[], None],
+    ) -> None:
+        """`when_waiting` is told of a turn that ended with a question."""
+        self._agent = agent
+        self._store = store
+        self._engine = engine
+        self._spawn = spawn
+        self._when_waiting = when_waiting
+
+    async def run(self, running: RunningTurn, asked: Asked) -> None:
+        """Run a turn that was claimed; it is ended, and its end told, whatever happens."""
+        run = self._engine.begin(running.turn, asked, running.next_id, running.tell)
+        beat = self._spawn(keep_alive(running, self._store))
+        outcome: Outcome = "failed"
+        error: LangoError | None = None
+        try:
+            await self._tell_all(running, asked, run)
+            outcome = "done"
+        except asyncio.CancelledError:
+            outcome, error = "cancelled", running.stopped or TurnCancelled("the turn was stopped")
+        except Exception as failed:  # noqa: BLE001 - it belongs to whoever follows the turn
+            outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", as_error(failed)
+        finally:
+            beat.cancel()
+        await uninterrupted(self._end(running, run, outcome, error))
+
+    async def _tell_all(self, running: RunningTurn, asked: Asked, run: TurnRun) -> None:
+        if running.superseded:
+            raise TurnCancelled("a newer message came")
+        agent = self._agent
+        try:
+            async with (
+                asyncio.timeout(agent.request_timeout_s),
+                asyncio.timeout(agent.idle_timeout_s) as idle,
+                aclosing(self._engine.run(running.session.name, asked, run)) as events,
+            ):
+                patience = Patience(idle, agent, run.state.limits_s)
+
+                def tell(event: TurnEvent) -> None:
+                    running.tell(event)
+                    patience.renew(event)
+
+                run.state.tell = tell  # the plugin tells when a tool starts
+                async for event in events:
+                    tell(event)
+        except TimeoutError as error:
+            raise TurnTimeout(
+                f"the turn took longer than allowed: {agent.idle_timeout_s:g} s without news, or "
+                f"{agent.request_timeout_s:g} s in all (settings agent.idle_timeout_s, agent.request_timeout_s)"
+            ) from error
+
+    async def _end(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
+        calls = [call.to_json() for call in run.state.log]
+        usage = await asyncio.to_thread(usage_of, run)  # prices take half a second to load, once
+        extra: dict[str, Any] = {
+            "usage": {
+                "input": usage.input_tokens,
+                "output": usage.output_tokens,
+                "cached": usage.cached_tokens,
+                "model_calls": usage.model_calls,
+                "cost_usd": usage.cost_usd,
+            },
+            "calls": calls,
+            "invocations": run.told.invocations,
+        }
+        if error is not None:
+            extra["error"] = {"type": type(error).__name__, "message": str(error)}
+        try:
+            await self._store.end_turn(running.session.name, running.turn, outcome, extra)
+        except StoreError as failed:
+            error = error or failed
+            self._spawn(self._end_later(running, outcome, extra))
+        if error is not None:
+            running.fail(error)
+        else:
+            running.answer = run.told.text
+            status = "waiting_for_approval" if run.told.waiting else "done"
+            if run.told.waiting:
+                self._when_waiting()
+            running.tell(TurnDone(running.next_id(), running.turn.turn, status, usage, run.told.finish_reason))
+
+    async def _end_later(self, running: RunningTurn, outcome: Outcome, extra: dict[str, Any]) -> None:
+        """The store was not there when the turn ended: without this row the session would be busy for ever."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                await self._store.end_turn(running.session.name, running.turn, outcome, extra)
+            except StoreError as error:
+                _log.warning("turn %s could not be ended yet: %s", running.turn.turn, error)
+            else:
+                return
