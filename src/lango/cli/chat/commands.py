@@ -188,8 +188,7 @@ async def _open(chat: "Chat", rest: str) -> None:
 async def _approve(chat: "Chat", rest: str) -> None:
     del rest
     session = await chat.runtime.store.session(chat.name)
-    messages = await chat.runtime.store.messages_page(session, limit=replay.SHOWN_MESSAGES) if session else []
-    questions = replay.open_questions(messages)
+    questions = await replay.open_questions(chat.runtime, session) if session else []
     if not questions:
         chat.screen.say("nothing waits for an approval")
     await chat.settle(questions)

@@ -16,6 +16,7 @@ from lango.cli.chat.models import model_label
 from lango.cli.chat.screen import Screen
 from lango.cli.chat.spending import Spending
 from lango.cli.chat.view import TurnView, show_opened
+from lango.cli.tables import cell
 from lango.cli.talking import USER, Place, find_place
 from lango.config import Settings
 from lango.errors import LangoError, TurnCancelled
@@ -150,6 +151,8 @@ class Chat:
             asked = questions.pop(0)
             self.screen.say(f"{asked.name} asks to run with", "bold")
             self.screen.say(exact(asked.arguments))
+            if asked.expires_at:
+                self.screen.say(f"without an answer by {cell(asked.expires_at)} it is a no", "dim")
             approved = await self._reader().yes_or_no(_QUESTION)
             if approved is None:
                 self.screen.say("not answered: /approve asks again; any other message means no", "yellow")
@@ -173,7 +176,7 @@ class Chat:
         left = await replay.left_behind(self.runtime, session)
         if left:
             self.screen.say(left, "yellow")
-        await self.settle(replay.open_questions(messages))
+        await self.settle(await replay.open_questions(self.runtime, session))
 
     def begin(self, place: Place) -> None:
         """Go to a session."""

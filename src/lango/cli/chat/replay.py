@@ -1,6 +1,7 @@
 """Coming back to a conversation: its end, what became of its last turn, and what it still asks."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lango.cli.chat.blocks import split
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 SHOWN_MESSAGES = 60
 _SHOWN_TURNS = 2
 _QUESTIONS = "adk_request_"
-_CONFIRMATION = "adk_request_confirmation"
 
 
 def show_end(screen: "Screen", folds: "Folds", session: "SessionRecord", messages: "Sequence[Stored]") -> None:
@@ -93,17 +93,15 @@ async def left_behind(runtime: "Runtime", session: "SessionRecord") -> str:
             return ""
 
 
-def open_questions(messages: "Sequence[Stored]") -> list[ApprovalNeeded]:
-    """Return the questions for approval that nobody answered; a message after one is an answer."""
-    shown = [one.message for one in messages if one.message]
-    answered = {call.id for one in shown for call in one.tool_calls if call.output is not None}
-    found: list[ApprovalNeeded] = []
-    for message in reversed(shown):
-        if message.role == "user" and not message.tool_calls:
-            break
-        for call in message.tool_calls:
-            if call.name == _CONFIRMATION and call.output is None and call.id not in answered:
-                original: Mapping[str, Any] = (call.input or {}).get("originalFunctionCall") or {}
-                id_, name = original.get("id") or "", original.get("name") or ""
-                found.append(ApprovalNeeded(0, id_, name, original.get("args") or {}))
-    return found[::-1]
+async def open_questions(runtime: "Runtime", session: "SessionRecord") -> list[ApprovalNeeded]:
+    """Return the questions for approval that an answer is still taken for."""
+    return [
+        ApprovalNeeded(
+            0,
+            one.call_id,
+            one.name,
+            one.arguments,
+            None if one.expires_at is None else datetime.fromtimestamp(one.expires_at, UTC),
+        )
+        for one in await runtime.store.open_questions(session)
+    ]

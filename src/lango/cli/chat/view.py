@@ -124,7 +124,7 @@ class TurnView:
 
     def _fold_call(self, event: ToolEnd) -> None:
         started = self._calls.pop(event.call_id, None)
-        took_s = time.monotonic() - started[1] if started else None
+        took_s = time.monotonic() - started[1] if started and event.duration_s is None else event.duration_s
         self._end_text()
         self._fold(call_fold(event.name, started[0].arguments if started else {}, event.result, event.ok, took_s))
 
