@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox browser test bench check dist format clean
+.PHONY: help setup weights run chat model sandbox browser test bench check reference dist format clean
 
 PYTHON ?= python3
 TOOLS := .tools
@@ -55,8 +55,11 @@ format: setup  ## put the code in form
 	$(UV) run --frozen ruff format .
 	$(UV) run --frozen ruff check --fix .
 
-bench: setup  ## benchmarks, printed as tables
-	$(UV) run --frozen python -m benchmarks
+reference: setup  ## write the pages of docs/reference that are made of the code
+	$(UV) run --frozen python -m tests.reference
+
+bench: setup  ## benchmarks, printed as tables; ONLY="turns crash" runs some
+	$(UV) run --frozen python -m benchmarks $(ONLY)
 
 dist: setup  ## build the wheel into dist/
 	$(UV) build --quiet

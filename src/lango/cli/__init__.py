@@ -52,17 +52,19 @@ def root(version: Version = False) -> None:
     del version
 
 
-def main() -> None:
-    """Run the command line: what goes wrong is one sentence on stderr, never a traceback.
+def exit_code(error: LangoError) -> int:
+    """Return what the command exits with: 2 where the caller can mend it or the store cannot be used, else 1."""
+    return 2 if isinstance(error, UsageError | StoreError) else 1
 
-    Exit code 2 where the caller can mend it or the store cannot be used, 1 where a turn failed.
-    """
+
+def main() -> None:
+    """Run the command line: what goes wrong is one sentence on stderr, never a traceback."""
     _open_what_is_closed()
     try:
         app()
     except LangoError as error:
         print(f"lango: {visible(str(error))}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, UsageError | StoreError) else 1)
+        sys.exit(exit_code(error))
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
+from typing_extensions import override
 
 from lango import __version__
 from lango.config import Settings
@@ -19,6 +21,22 @@ _DESCRIPTION = """\
 A durable agent over HTTP. A message is stored before it is answered; its turn goes on whoever listens, and its events
 can be read again from any point, from any process on the same store.
 """
+
+
+class _App(FastAPI):
+    """Describes itself as it answers: a request that is wrong gets 400, and FastAPI would write 422."""
+
+    @override
+    def openapi(self) -> dict[str, Any]:
+        fresh = self.openapi_schema is None
+        described = super().openapi()
+        if fresh:
+            for route in described["paths"].values():
+                for operation in route.values():
+                    operation["responses"].pop("422", None)
+            for name in ("HTTPValidationError", "ValidationError"):
+                described["components"]["schemas"].pop(name, None)
+        return described
 
 
 def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
@@ -36,7 +54,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
             finally:
                 await served.turns.drain(settings.server.shutdown_s)
 
-    app = FastAPI(
+    app = _App(
         title="Lango",
         version=__version__,
         description=_DESCRIPTION,

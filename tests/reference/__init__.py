@@ -1,0 +1,15 @@
+"""Writes the pages of docs/reference that are made of the code: `make reference`. A test holds them current."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.reference import commands, errors, events, http, python
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+PAGES: Mapping[str, Callable[[], str]] = {
+    "commands.md": commands.page,
+    "errors.md": errors.page,
+    "events.md": events.page,
+    "http.md": http.page,
+    "python.md": python.page,
+}

@@ -1,0 +1,165 @@
+"""docs/reference/http.md: the routes, of the app's own OpenAPI."""
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+
+import lango.server
+from lango.config import Settings
+from lango.server import adk_rest, openai, ws
+from lango.server.app import create_app
+from lango.server.sessions import ERRORS
+from tests.reference.source import cell, fields_of, first_paragraph, heading, words_of, written
+
+_SECTIONS = {
+    "operating": "Operating",
+    "sessions": "Sessions and messages",
+    "memory": "Memory",
+    "openai": "OpenAI's shape",
+    "agui": "AG-UI",
+}
+_KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "true or false", "object": "object"}
+
+Json = Mapping[str, Any]
+
+
+def page() -> str:
+    app = create_app(Settings())
+    described = app.openapi()
+    lines = heading(
+        "HTTP",
+        first_paragraph(str(described["info"]["description"])),
+        """`GET /openapi.json` of a running server says the same to programs. Where keys or tokens are needed, each
+        request carries `Authorization: Bearer <key>`. Bodies are JSON, sent with `Content-Type: application/json`.
+        Every error is `{"error": {"type": ..., "message": ...}}`; the names are in [errors](errors.md).""",
+    )
+    common = {str(status): str(answer["description"]) for status, answer in ERRORS.items()}
+    lines += ["Besides what is said at a route, those of sessions may answer:", "", "| status | |", "| --- | --- |"]
+    lines += [*(f"| {status} | {cell(says)} |" for status, says in sorted(common.items())), ""]
+    groups: dict[str, list[tuple[str, str, Json]]] = {}
+    for path, methods in described["paths"].items():
+        for method, one in methods.items():
+            groups.setdefault((one.get("tags") or ["operating"])[0], []).append((path, method.upper(), one))
+    order = list(_SECTIONS)
+    for tag in sorted(groups, key=lambda tag: (order.index(tag) if tag in order else len(order), tag)):
+        lines += [f"## {_SECTIONS.get(tag, tag)}", ""]
+        if tag == "openai":
+            lines += [*words_of(openai).splitlines(), ""]
+        for path, method, one in sorted(groups[tag], key=lambda route: (route[0], route[1])):
+            lines += _route(path, method, one, described, common)
+    lines += ["## WebSocket", "", *words_of(ws).splitlines(), ""]
+    lines += ["## ADK's own REST", "", *words_of(adk_rest).splitlines(), "", *_adk()]
+    lines += ["## What goes over the wire", ""]
+    for name, schema in sorted(described["components"]["schemas"].items(), key=lambda one: _short(one[0]).lower()):
+        lines += _schema(name, schema)
+    return written(lines)
+
+
+def _route(path: str, method: str, one: Json, described: Json, common: Mapping[str, str]) -> list[str]:
+    lines = [f"### `{method} {path}`", "", first_paragraph(str(one.get("description", ""))), ""]
+    if one.get("parameters"):
+        lines += ["| parameter | in | type | default |", "| --- | --- | --- | --- |"]
+        for each in one["parameters"]:
+            default = "needed" if each.get("required") else f"`{json.dumps(each['schema'].get('default'))}`"
+            lines.append(f"| `{each['name']}` | {each['in']} | {_type(each['schema'])} | {default} |")
+        lines.append("")
+    lines += _body(one, described)
+    lines += ["| status | answer |", "| --- | --- |"]
+    lines += [
+        f"| {status} | {_answer(answer)} |"
+        for status, answer in sorted(one["responses"].items())
+        if common.get(status) != answer["description"]
+    ]
+    return [*lines, ""]
+
+
+def _body(one: Json, described: Json) -> list[str]:
+    content: Json = one.get("requestBody", {}).get("content", {})
+    lines: list[str] = []
+    for kind, body in content.items():
+        named = _type(body.get("schema", {}))
+        lines += [f"Body: {named}" + ("" if kind == "application/json" else f" (`{kind}`)"), ""]
+        reference = body.get("schema", {}).get("$ref", "").rpartition("/")[2]
+        for example in described["components"]["schemas"].get(reference, {}).get("examples", [])[:1]:
+            lines += ["```json", json.dumps(example), "```", ""]
+    return lines
+
+
+def _answer(answer: Json) -> str:
+    shown = [
+        (_type(body["schema"]) if kind == "application/json" else f"`{kind}`")
+        for kind, body in answer.get("content", {}).items()
+        if body.get("schema") and "Error" not in str(body["schema"])
+    ]
+    says = "" if answer["description"] == "Successful Response" else cell(answer["description"])
+    return ": ".join(part for part in (", ".join(shown), says) if part)
+
+
+def _type(schema: Json) -> str:
+    if "$ref" in schema:
+        name = _short(schema["$ref"].rpartition("/")[2])
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_type(one) for one in schema["anyOf"]))
+    if "enum" in schema or "const" in schema:
+        return " or ".join(f"`{json.dumps(one)}`" for one in schema.get("enum", [schema.get("const")]))
+    kind = schema.get("type", "")
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if schema.get("format") == "date-time":
+        return "time"
+    return _KINDS.get(kind, "null" if kind == "null" else "anything")
+
+
+def _schema(name: str, schema: Json) -> list[str]:
+    says = {field.name: field.says for field in fields_of_all(_model(name))}
+    lines = [f"### {_short(name)}", "", first_paragraph(str(schema.get("description", ""))), ""]
+    if not schema.get("properties"):
+        return lines
+    lines += ["| field | type | default | |", "| --- | --- | --- | --- |"]
+    for field, one in schema["properties"].items():
+        needed = field in schema.get("required", ())
+        default = "" if needed else f"`{cell(json.dumps(one.get('default')))}`"
+        lines.append(f"| `{field}` | {_type(one)} | {default} | {cell(says.get(field, ''))} |")
+    return [*lines, ""]
+
+
+def _models() -> Iterator[type[BaseModel]]:
+    for found in sorted(pkgutil.iter_modules(lango.server.__path__), key=lambda one: one.name):
+        module = importlib.import_module(f"lango.server.{found.name}")
+        for one in vars(module).values():
+            if isinstance(one, type) and issubclass(one, BaseModel) and one.__module__ == module.__name__:
+                yield one
+
+
+def _model(name: str) -> type[BaseModel] | None:
+    *module, short = name.split("__")
+    home = ".".join(module)
+    return next((one for one in _models() if one.__name__ == short and home in ("", one.__module__)), None)
+
+
+def fields_of_all(model: type[BaseModel] | None) -> Iterator[Any]:
+    """The fields of a model and of those that it extends."""
+    for one in reversed(model.__mro__ if model else ()):
+        if issubclass(one, BaseModel) and one.__module__.startswith("lango."):
+            yield from fields_of(one)
+
+
+def _short(name: str) -> str:
+    """A name; where two rooms have one of the same name, with the room."""
+    *module, short = name.split("__")
+    return f"{module[-1].capitalize()}{short}" if len(module) > 2 and module[-1] != "schemas" else short
+
+
+def _adk() -> list[str]:
+    lines = ["| route | |", "| --- | --- |"]
+    for route in adk_rest.router.routes:
+        if isinstance(route, APIRoute):
+            says = cell(first_paragraph(words_of(route.endpoint)))
+            lines += [f"| `{method} {route.path}` | {says} |" for method in sorted(route.methods or ())]
+    return [*lines, ""]

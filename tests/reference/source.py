@@ -1,0 +1,160 @@
+"""What the source says of a thing: its signature, its fields, its words. Read as text: every Python says the same."""
+
+import ast
+import inspect
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+NOTE = "<!-- Made of the code by `make reference`: edit there. -->"
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    type: str
+    default: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    signature: str
+    says: str
+
+
+def heading(title: str, *paragraphs: str) -> list[str]:
+    return [f"# {title}", "", NOTE, "", *(line for paragraph in paragraphs for line in (wrapped(paragraph), ""))]
+
+
+def wrapped(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), 118, break_long_words=False, break_on_hyphens=False)
+
+
+def written(lines: list[str]) -> str:
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def cell(text: str) -> str:
+    """A text as it stands in a table."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def node_of(thing: Any) -> ast.AST:
+    """The definition of a class or function."""
+    return ast.parse(textwrap.dedent(inspect.getsource(thing))).body[0]
+
+
+def words_of(thing: Any) -> str:
+    """The docstring as one paragraph a line."""
+    return inspect.getdoc(thing) or ""
+
+
+def first_paragraph(words: str) -> str:
+    return " ".join(words.split("\n\n")[0].split())
+
+
+def fields_of(thing: type) -> list[Field]:
+    """The annotated fields of a class that are part of what it is, with the words below each."""
+    node = node_of(thing)
+    assert isinstance(node, ast.ClassDef)
+    found: list[Field] = []
+    for at, one in enumerate(node.body):
+        if not isinstance(one, ast.AnnAssign) or not isinstance(one.target, ast.Name):
+            continue
+        type_ = ast.unparse(one.annotation)
+        if one.target.id.startswith("_") or type_.startswith("ClassVar"):
+            continue
+        below = node.body[at + 1] if at + 1 < len(node.body) else None
+        says = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
+        found.append(Field(one.target.id, type_, _default(one.value), str(says)))
+    return found
+
+
+def _default(value: ast.expr | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "field":
+        made = {key.arg: key.value for key in value.keywords}
+        factory = made.get("default_factory")
+        return ast.unparse(made["default"]) if "default" in made else f"{ast.unparse(factory)}()" if factory else ""
+    return ast.unparse(value)
+
+
+def signature_of(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str = "", *, bound: bool = False) -> str:
+    """How a function is called, on lines that can be read."""
+    pieces = _pieces(node.args)[1 if bound else 0 :]
+    returns = f" -> {_annotation(node.returns)}" if node.returns else ""
+    begins = f"{_way(node)}{name or node.name}"
+    line = f"{begins}({', '.join(pieces)}){returns}"
+    if len(line) <= 110:
+        return line
+    inside = "".join(f"    {one},\n" for one in pieces)
+    return f"{begins}(\n{inside}){returns}"
+
+
+def _way(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """What stands before the call."""
+    if "asynccontextmanager" in [ast.unparse(mark) for mark in node.decorator_list]:
+        return "async with "
+    if isinstance(node, ast.AsyncFunctionDef):
+        return "async for ... in " if "AsyncGenerator" in _annotation(node.returns) else "await "
+    return ""
+
+
+def _annotation(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # one that only type checkers import
+        return node.value
+    return ast.unparse(node) if node else ""
+
+
+def _pieces(arguments: ast.arguments) -> list[str]:
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults: list[ast.expr | None] = [*[None] * (len(plain) - len(arguments.defaults)), *arguments.defaults]
+    pieces = [_piece(one, default) for one, default in zip(plain, defaults, strict=True)]
+    if arguments.posonlyargs:
+        pieces.insert(len(arguments.posonlyargs), "/")
+    if arguments.vararg:
+        pieces.append(f"*{_piece(arguments.vararg, None)}")
+    elif arguments.kwonlyargs:
+        pieces.append("*")
+    pieces += [_piece(one, default) for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    return pieces + ([f"**{_piece(arguments.kwarg, None)}"] if arguments.kwarg else [])
+
+
+def _piece(argument: ast.arg, default: ast.expr | None) -> str:
+    typed = f": {_annotation(argument.annotation)}" if argument.annotation else ""
+    given = "" if default is None else f" = {ast.unparse(default)}" if typed else f"={ast.unparse(default)}"
+    return f"{argument.arg}{typed}{given}"
+
+
+def methods_of(thing: type) -> list[Function]:
+    """The public methods and properties that a class itself defines."""
+    node = node_of(thing)
+    assert isinstance(node, ast.ClassDef)
+    found: list[Function] = []
+    for one in node.body:
+        if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) or one.name.startswith("_"):
+            continue
+        marks = [ast.unparse(mark) for mark in one.decorator_list]
+        if any(mark.endswith((".setter", "validator", "overload")) for mark in marks):
+            continue
+        says = first_paragraph(ast.get_docstring(one) or "")
+        if "property" in marks or "cached_property" in marks:
+            kind = f": {ast.unparse(one.returns)}" if one.returns else ""
+            found.append(Function(one.name, f"{one.name}{kind}", says))
+        else:
+            found.append(Function(one.name, signature_of(one, bound="staticmethod" not in marks), says))
+    return found
+
+
+def init_of(thing: type) -> str | None:
+    """How a class that writes its own `__init__` is made."""
+    node = node_of(thing)
+    assert isinstance(node, ast.ClassDef)
+    for one in node.body:
+        if isinstance(one, ast.FunctionDef) and one.name == "__init__":
+            one.returns = None
+            return signature_of(one, thing.__name__, bound=True)
+    return None

@@ -1,0 +1,12 @@
+"""The pages of the reference that are made of the code say what the code says today."""
+
+import pytest
+
+from tests.reference import FOLDER, PAGES
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_current(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "43")  # the page does not depend on a terminal
+    page = PAGES[name]()
+    assert page == (FOLDER / name).read_text("utf-8"), f"docs/reference/{name} is not current: run `make reference`"
