@@ -8,14 +8,16 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
+import apsw
 import pytest
 from typer.main import get_command
 
 from lango.cli import app
 from lango.config import Settings
+from lango.store import Store
 from tests.e2e.served import serving
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +50,7 @@ SHELL = blocks("sh")
 DATA = blocks("json")
 UNITS = blocks("ini")
 NGINX = blocks("nginx")
+SQL = blocks("sql")
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +116,14 @@ def test_json_blocks_are_json(text: str) -> None:
     json.loads(text)
 
 
+@pytest.mark.parametrize("text", [text for _, text in SQL], ids=ids(SQL))
+async def test_sql_blocks_read_a_store(text: str, tmp_path: Path) -> None:
+    async with Store(f"sqlite:///{tmp_path}/lango.db"):
+        pass
+    with closing(apsw.Connection(str(tmp_path / "lango.db"))) as connection:
+        assert list(connection.execute(text)) == []
+
+
 @pytest.mark.parametrize("text", [text for _, text in UNITS], ids=ids(UNITS))
 def test_units_of_systemd_start_what_exists(text: str) -> None:
     unit = configparser.ConfigParser(interpolation=None)
@@ -161,7 +172,7 @@ def test_every_page_is_in_the_index() -> None:
 
 
 def test_there_are_blocks_of_each_kind() -> None:
-    known = {"python", "toml", "sh", "json", "ini", "nginx", "text"}
+    known = {"python", "toml", "sh", "json", "ini", "nginx", "sql", "text"}
     assert {found[1] for page in PAGES for found in BLOCK.finditer(page.read_text())} <= known
     assert PYTHON
     assert TOML
