@@ -284,9 +284,11 @@ async def test_every_example_of_the_openapi_page_runs(tmp_path: Path, sqlite_url
             wanted = [(path, method) for path, operations in page["paths"].items() for method in operations]
             assert ("/v1/sessions/{session_id}/messages", "post") in wanted
             await run_example(client, page, "/v1/sessions", "post")
-            await send(client, "demo", "ask")  # so that there is something to approve
+            # so that there is something to approve, and a file to read
+            file = {"name": "a.txt", "mime_type": "text/plain", "data": "aGVsbG8="}
+            await client.post("/v1/sessions/demo/messages", json={"text": "ask", "attachments": [file]})
             wanted.remove(("/v1/sessions", "post"))
-            wanted.sort(key=lambda one: ("approvals" not in one[0], one[1] == "delete"))
+            wanted.sort(key=lambda one: ("attachments" not in one[0], "approvals" not in one[0], one[1] == "delete"))
             for path, method in wanted:
                 await run_example(client, page, path, method)
 
@@ -297,7 +299,7 @@ async def run_example(client: httpx.AsyncClient, page: dict[str, Any], path: str
     for parameter in operation.get("parameters", []):
         if parameter["in"] == "path":
             example = (parameter.get("examples") or parameter["schema"]["examples"])[0]
-            filled = filled.replace(f"{{{parameter['name']}}}", example)
+            filled = filled.replace(f"{{{parameter['name']}}}", str(example))
     body: Any = None
     if "requestBody" in operation:
         schema = resolved(page, operation["requestBody"]["content"]["application/json"]["schema"])

@@ -117,8 +117,8 @@ async def read_messages(
 @router.get("/{session_id}/messages/{seq}/attachments/{index}", response_class=Response, responses=_FILE)
 async def read_attachment(
     session_id: Id,
-    seq: Annotated[int, Path(ge=1, le=2**62)],
-    index: Annotated[int, Path(ge=0, le=1000)],
+    seq: Annotated[int, Path(ge=1, le=2**62, examples=[1])],
+    index: Annotated[int, Path(ge=0, le=1000, examples=[0])],
     user: User,
     here: Here,
 ) -> Response:
