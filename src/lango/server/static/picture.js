@@ -82,7 +82,7 @@ function money(dollars) {
 function figures({ total }) {
   const { usage } = total;
   const facts = [
-    ["Turns", total.turns.toLocaleString()], ["Calls of the model", usage.model_calls.toLocaleString()],
+    ["Turns", total.turns.toLocaleString()], ["Model calls", usage.model_calls.toLocaleString()],
     ["Tokens read", short(usage.input_tokens)], ["Tokens written", short(usage.output_tokens)], ["Cost", money(usage.cost_usd)],
   ];
   return el("dl", { class: "figures" }, ...facts.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
