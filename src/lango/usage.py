@@ -8,9 +8,12 @@ from lango.config import Settings
 from lango.errors import BudgetTooSmall
 from lango.events import Usage
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens
+from lango.memory import quote
 from lango.messages import Message
-from lango.store import SessionId, SessionRecord, Store, usage
+from lango.store import SessionId, SessionRecord, Store, Stored, usage
 from lango.store.database import Operation
+from lango.store.memory import recalled_window
+from lango.store.observations import Recalled
 from lango.store.sessions import get
 from lango.store.turns import Status
 from lango.store.window import window
@@ -70,6 +73,10 @@ class Window:
     tokens: int
     left_out_messages: int
     left_out_tokens: int
+    observed_seq: int = 0
+    """The last message that is remembered in notes; 0: none."""
+    memory_tokens: int = 0
+    """What the request quotes of the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,8 @@ def rules_of(settings: Settings) -> WindowRules:
         history.max_message_token_budget or DEFAULT_BUDGET_TOKENS,
         None if settings.memory.enabled else history.max_messages,
         history.max_turns,
+        with_memory=settings.memory.enabled,
+        with_facts=settings.memory.enabled and settings.memory.user_facts,
     )
 
 
@@ -123,29 +132,41 @@ def _read(name: SessionId, rules: WindowRules, before: int | None, limit: int) -
 def _window(session: SessionRecord, rules: WindowRules) -> Operation[Window]:
     """Apply the rules as the next request will, with a message of the user that is still to come."""
     live = yield from usage.live(session)
-    # as many as the runtime loads: some events become no message of a request
-    stored = yield from window(
-        session, min(rules.room_tokens, rules.budget_tokens), rules.max_messages and rules.max_messages * 5 // 4
-    )
+    stored, recalled = yield from _loaded(session, rules)
+    quoted = quote(recalled, rules.room_tokens // 2)
+    memory = count_tokens(Message("user", quoted)) if quoted else 0
     seen = [(one.seq, one.message, one.tokens) for one in stored if one.message and one.message.role != "event"]
     to_come = Message("user")
     messages = [*(message for _, message, _ in seen), to_come]
+    tokens = [*(tokens for _, _, tokens in seen), count_tokens(to_come)]
     try:
-        kept = kept_tokens(messages, [*(tokens for _, _, tokens in seen), count_tokens(to_come)], rules)
+        kept = kept_tokens(messages, tokens, rules, reserved_tokens=memory)
     except BudgetTooSmall:
         kept = {}
     kept.pop(len(seen), None)
     first = len(seen)
     while first - 1 in kept:
         first -= 1
-    tokens = sum(kept.values())
     return Window(
         first_seq=seen[first][0] if first < len(seen) else None,
         messages=len(kept),
-        tokens=tokens,
+        tokens=sum(kept.values()),
         left_out_messages=max(0, live.messages - len(kept)),
-        left_out_tokens=max(0, live.tokens - tokens),
+        left_out_tokens=max(0, live.tokens - sum(kept.values())),
+        observed_seq=recalled.observed_seq,
+        memory_tokens=memory,
     )
+
+
+def _loaded(session: SessionRecord, rules: WindowRules) -> Operation[tuple[list[Stored], Recalled]]:
+    """Read what the runtime would load for a request."""
+    budget = min(rules.room_tokens, rules.budget_tokens)
+    if rules.with_memory:
+        found = yield from recalled_window(session.name, budget, with_facts=rules.with_facts)
+        return found[1:] if found else ([], Recalled())
+    # some events become no message of a request
+    most = rules.max_messages and rules.max_messages * 5 // 4
+    return (yield from window(session, budget, most)), Recalled()
 
 
 def _turn(row: usage.TurnRow) -> TurnUsage:

@@ -45,9 +45,10 @@ class Roles:
         self.reflector: list[Request] = []
         self._roles = {OBSERVE: (self.observer, observer), REFLECT: (self.reflector, reflector)}
         self._agent = agent
-        self.provider = ScriptedProvider(self._script())
+        self.provider = ScriptedProvider(self.script())
 
-    def _script(self) -> Iterator[Any]:
+    def script(self) -> Iterator[Any]:
+        """The same answer for every call: who asks is told by the request."""
         while True:
             yield self._answer
 

@@ -10,12 +10,14 @@ import pytest
 from lango import Settings, Tool, open_runtime
 from lango.config import HistorySettings, StoreSettings
 from lango.errors import LangoError, SessionNotFound
+from lango.history import count_tokens
 from lango.messages import Message, ToolCall
 from lango.providers.protocol import UsageDelta
 from lango.runtime import Runtime
 from lango.store import SessionId
 from lango.testing import Entry, ScriptedProvider
 from lango.usage import SessionUsage
+from tests.agents.memory_parts import Roles, remembering
 
 
 def _look(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +161,22 @@ async def test_the_window_is_what_the_next_request_keeps(store_url: str, bounds:
 
 def _said(message: Message) -> tuple[str, str, list[str]]:
     return message.role, message.content if message.role != "tool" else "", [call.id for call in message.tool_calls]
+
+
+async def test_with_memory_the_window_begins_after_what_was_observed(store_url: str) -> None:
+    roles = Roles(agent=lambda _: "yes, and a few words more, so that it is soon enough to be observed")
+    async with open_runtime(remembering(store_url), provider=roles.provider) as runtime:
+        for number in range(8):
+            await runtime.run("s", f"message {number} with some words in it, to be remembered in a note")
+        await runtime.memory.settle()
+        usage = await runtime.sessions.usage("s")
+        await runtime.run("s", "?")
+        assert usage.window.observed_seq > 0
+        assert usage.window.left_out_messages > 0
+        sent = roles.agent[-1].messages
+        assert usage.window.messages == len(sent) - 2  # what is quoted, and the new message
+        assert usage.window.memory_tokens == count_tokens(sent[0])
+        assert usage.window.tokens + usage.window.left_out_tokens == sum(turn.tokens for turn in usage.turns)
 
 
 async def _record(talk: Talk) -> Any:

@@ -75,6 +75,8 @@ async def test_the_picture_of_a_session(server: Server, session: str) -> None:
             "tokens": shown["tokens"],
             "left_out_messages": 0,
             "left_out_tokens": 0,
+            "observed_seq": 0,
+            "memory_tokens": 0,
         }
         [first] = (await client.get(f"/v1/sessions/{session}/usage", params={"before": usage["before"]})).json()[
             "turns"

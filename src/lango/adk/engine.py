@@ -6,7 +6,7 @@ import sys
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from google.adk.events import Event
@@ -115,10 +115,10 @@ class AdkEngine:
     @property
     def window_rules(self) -> WindowRules:
         """What bounds the messages of the root agent's next request."""
-        model = getattr(self._root, "model", None)
-        if isinstance(model, ProviderLlm):
-            return model.window_rules
-        return WindowRules(*self._loaded)  # what is loaded is all that bounds it
+        model, memory = getattr(self._root, "model", None), self._settings.memory
+        # of a model that is not ours, what is loaded is all that bounds it
+        rules = model.window_rules if isinstance(model, ProviderLlm) else WindowRules(*self._loaded)
+        return replace(rules, with_memory=memory.enabled, with_facts=memory.enabled and memory.user_facts)
 
     @property
     def service(self) -> SqlSessionService:

@@ -33,6 +33,8 @@ def usage_lines(usage: SessionUsage) -> list[str]:
     """Say what bounds the next request, what it would keep, and what all turns took."""
     window, rules, total = usage.window, usage.rules, usage.total
     bound = "" if rules.max_messages is None else f" and {rules.max_messages} messages"
+    if rules.with_memory:
+        print(f"memory    notes up to message {window.observed_seq:,}, {window.memory_tokens:,} tokens of the request")
     spent = f"{total.model_calls:,} calls of the model, {total.input_tokens:,} tokens in, {total.output_tokens:,} out"
     return [
         f"budget    {rules.budget_tokens:,} tokens{bound}",

@@ -32,6 +32,10 @@ class WindowRules:
     max_turns: int | None = None
     factor: float = 1.0
     """How many of the model's tokens one of ours is."""
+    with_memory: bool = False
+    """What was observed is quoted, and not sent any more."""
+    with_facts: bool = False
+    """What is known of the user is quoted, too."""
 
     @property
     def room_tokens(self) -> int:
@@ -67,12 +71,14 @@ def fit_to_budget(
     return [window.kept[at] for at in sorted(window.kept)]
 
 
-def kept_tokens(messages: Iterable[Message], tokens: Sequence[int], rules: WindowRules) -> dict[int, int]:
+def kept_tokens(
+    messages: Iterable[Message], tokens: Sequence[int], rules: WindowRules, *, reserved_tokens: int = 0
+) -> dict[int, int]:
     """Return the places of the messages that `fit_to_budget` would keep, each with the tokens that are sent of it.
 
     `tokens` is what the messages cost, where that is known already. Nothing is logged.
     """
-    window = _fitted(list(messages), rules.room_tokens, rules.max_messages, rules.max_turns, tokens)
+    window = _fitted(list(messages), rules.room_tokens - reserved_tokens, rules.max_messages, rules.max_turns, tokens)
     return {at: window.cost({at: window.kept[at]}) for at in sorted(window.kept)}
 
 

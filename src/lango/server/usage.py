@@ -120,6 +120,10 @@ class Window(BaseModel):
     tokens: int
     left_out_messages: int
     left_out_tokens: int
+    observed_seq: int
+    """The last message that is remembered in notes; 0: none."""
+    memory_tokens: int
+    """What the request quotes of the memory."""
 
 
 class Total(BaseModel):

@@ -25,7 +25,7 @@ class MemoryStore:
 
     async def window(self, name: SessionId, budget_tokens: int, *, with_facts: bool = False) -> RecalledWindow | None:
         """Read a session with what was observed of it, and the messages after that which fit the budget."""
-        return await self._database.read(lambda: _recalled_window(name, budget_tokens, with_facts=with_facts))
+        return await self._database.read(lambda: recalled_window(name, budget_tokens, with_facts=with_facts))
 
     async def recall(self, session: SessionRecord) -> Recalled:
         """Read the observations that hold now."""
@@ -73,7 +73,8 @@ class MemoryStore:
         return await self._database.write(lambda: facts.forget(app_name, user_id, fact_id))
 
 
-def _recalled_window(name: SessionId, budget_tokens: int, *, with_facts: bool) -> Operation[RecalledWindow | None]:
+def recalled_window(name: SessionId, budget_tokens: int, *, with_facts: bool) -> Operation[RecalledWindow | None]:
+    """Read a session, what was observed of it, and the messages after that which fit beside it."""
     session = yield from sessions.get(name)
     if session is None:
         return None

@@ -11,7 +11,7 @@ import { legend, Plot, short } from "./plots.js";
  * @typedef {{turn: number, status: string, started_at: string, ended_at: string | null, first_seq: number | null,
  *   last_seq: number | null, tokens: number, taken_back: boolean, usage: Spent, model_calls: Call[], tools: Tool[]}} Turn
  * @typedef {{budget_tokens: number, max_messages: number | null, window: {first_seq: number | null, messages: number, tokens: number,
- *   left_out_messages: number, left_out_tokens: number}, turns: Turn[], before: number | null, total: {turns: number, usage: Spent}}} Usage
+ *   left_out_messages: number, left_out_tokens: number, observed_seq: number, memory_tokens: number}, turns: Turn[], before: number | null, total: {turns: number, usage: Spent}}} Usage
  */
 
 const STYLES = ["/page/vendor/uplot.css", "/page/picture.css"];
@@ -90,9 +90,9 @@ function figures({ total }) {
 
 /** What the next request keeps, what it leaves out, and the room that is left. @param {Usage} usage */
 function windowBand({ window, budget_tokens, max_messages }) {
-  const free = Math.max(0, budget_tokens - window.tokens);
-  const parts = [["left-out", window.left_out_tokens], ["kept", window.tokens], ["free", free]];
-  const all = Math.max(1, window.left_out_tokens + window.tokens + free);
+  const free = Math.max(0, budget_tokens - window.tokens - window.memory_tokens);
+  const parts = [["left-out", window.left_out_tokens], ["notes", window.memory_tokens], ["kept", window.tokens], ["free", free]];
+  const all = Math.max(1, parts.reduce((sum, [, tokens]) => sum + Number(tokens), 0));
   const bar = el("div", { class: "band", "aria-hidden": "true" });
   for (const [name, tokens] of parts) {
     const part = el("span", { class: name });
@@ -102,8 +102,10 @@ function windowBand({ window, budget_tokens, max_messages }) {
   const kept = `The next request keeps ${messages(window.messages)} (${window.tokens.toLocaleString()} tokens)`;
   const left = window.left_out_messages || window.left_out_tokens
     ? ` and leaves out ${messages(window.left_out_messages)} (${window.left_out_tokens.toLocaleString()} tokens).` : ". Nothing is left out.";
+  const notes = window.memory_tokens
+    ? ` Notes of the messages up to ${window.observed_seq} take ${window.memory_tokens.toLocaleString()} tokens.` : "";
   const bound = `Budget: ${budget_tokens.toLocaleString()} tokens${max_messages === null ? "" : `, at most ${max_messages} messages`}.`;
-  return el("section", { class: "window" }, el("h2", { text: "What the model is sent" }), bar, el("p", { class: "note", text: `${kept}${left} ${bound}` }));
+  return el("section", { class: "window" }, el("h2", { text: "What the model is sent" }), bar, el("p", { class: "note", text: `${kept}${left}${notes} ${bound}` }));
 }
 
 /** @param {number} count */
@@ -131,7 +133,7 @@ function tokens({ window, budget_tokens }, turns) {
     { label: "taken back", values: only((one) => one.taken_back), color: "warn", kind: "bars" },
     { label: "largest request", values: largest, color: "link", kind: "line" },
     { label: "budget", values: turns.map(() => budget_tokens), color: "bad", kind: "bound" },
-  ], short, far ? `The budget of ${budget_tokens.toLocaleString()} is far above.` : undefined);
+  ], short, far ? `The budget of ${budget_tokens.toLocaleString()} is far above.` : "A request also holds the system prompt and the tools: the budget is for messages.");
 }
 
 /** @param {Turn[]} turns */

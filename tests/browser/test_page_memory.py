@@ -1,0 +1,104 @@
+"""The memory view of the page: notes that lead to their messages, and facts that can be forgotten."""
+
+import re
+from collections.abc import AsyncIterator
+from itertools import islice
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+
+from lango.config import MemorySettings
+from lango.providers import Request
+from lango.testing import Answer
+from tests.agents.memory_parts import Roles, noted, shown_to
+from tests.browser.conftest import OpenPage
+from tests.browser.site import Site, serving_script
+from tests.browser.watch import check_accessibility
+
+WORDS = "and a good many words more, so that it is enough for a note that is made of it afterwards"
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def observer(request: Request) -> Answer:
+    """Note every line; one message holds a fact."""
+    fact = "\n- [fact] (1-1) home city: lives in Bern" if "Bern" in shown_to(request) else ""
+    return noted(request).replace("[medium]", "[high]") + fact
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    memory = MemorySettings(
+        enabled=True, user_facts=True, observe_at_tokens=90, reflect_at_tokens=100_000, keep_turns=1
+    )
+    roles = Roles(agent=lambda _: f"I see, {WORDS}", observer=observer)
+    async with serving_script(tmp_path_factory.mktemp("memory"), islice(roles.script(), 1_000), memory=memory) as site:
+        await site.runtime.run("s", f"I live in Bern, {WORDS} {EVIL}")
+        for number in range(2, 31):
+            await site.runtime.run("s", f"This is thing number {number}, {WORDS}")
+            await site.runtime.memory.settle()
+        yield site
+
+
+async def open_memory(page: Page, site: Site) -> None:
+    await page.goto(f"{site.url}/#/s/s")
+    await expect(page.get_by_role("article", name="Answer").last).to_be_visible()
+    await page.get_by_role("button", name="Details of this conversation").click()
+    await page.get_by_role("tab", name="Memory").click()
+
+
+async def test_notes_are_shown_with_what_made_them_and_lead_to_their_messages(page: Page, site: Site) -> None:
+    await open_memory(page, site)
+    panel = page.get_by_role("tabpanel", name="Memory")
+    notes = panel.get_by_role("list", name="Notes").get_by_role("listitem")
+    remembered = await site.runtime.memory.show("s")
+    shown = remembered.as_json()
+    await expect(notes).to_have_count(len(shown))
+    first = notes.first
+    await expect(first).to_contain_text(f"I live in Bern, {WORDS} {EVIL}")
+    await expect(first).to_contain_text("high")
+    await expect(first).to_contain_text("observation · scripted/")
+    await expect(first).to_contain_text(re.compile(r"batch 1: [\d,]+ tokens in, \d+ out"))
+    await expect(panel.get_by_text(f"Messages up to {remembered.observed_seq} were observed.")).to_be_visible()
+    source = page.get_by_role("article", name="You").filter(has_text="I live in Bern")
+    await expect(source).to_have_count(0)  # far above: not loaded yet
+    await first.get_by_role("link", name="message 1", exact=True).click()
+    await expect(source).to_be_in_viewport()
+
+
+async def test_a_fact_can_be_forgotten(page: Page, site: Site) -> None:
+    await open_memory(page, site)
+    facts = page.get_by_role("list", name="Facts").get_by_role("listitem")
+    await expect(facts).to_have_count(1)
+    await expect(facts.first).to_contain_text("home city: lives in Bern")
+    await facts.get_by_role("button", name="Forget home city").click()
+    await expect(page.get_by_text("Nothing is known across conversations.")).to_be_visible()
+    assert await site.runtime.memory.facts() == []
+
+
+async def test_what_was_taken_back_is_shown_when_asked_for(page: Page, site: Site) -> None:
+    await site.runtime.sessions.rewind("s", before=41)
+    await open_memory(page, site)
+    panel = page.get_by_role("tabpanel", name="Memory")
+    gone = panel.get_by_text("taken back by a rewind")
+    await expect(panel.get_by_role("list", name="Notes")).to_be_visible()
+    await expect(gone).to_have_count(0)
+    await panel.get_by_role("checkbox", name="Also what was condensed or taken back").check()
+    await expect(gone.first).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_everybody_can_read_the_memory(open_page: OpenPage, site: Site, scheme: str) -> None:
+    page = await open_page(color_scheme=scheme)
+    await open_memory(page, site)
+    await expect(page.get_by_role("list", name="Notes")).to_be_visible()
+    await check_accessibility(page)
+
+
+async def test_the_picture_shows_what_the_notes_take(page: Page, site: Site) -> None:
+    await open_memory(page, site)
+    await page.get_by_role("tab", name="Picture").click()
+    window = (await site.runtime.sessions.usage("s")).window
+    assert window.memory_tokens
+    words = f"Notes of the messages up to {window.observed_seq} take {window.memory_tokens:,} tokens."
+    await expect(page.get_by_role("tabpanel", name="Picture").get_by_text(words)).to_be_visible()
