@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -154,20 +154,30 @@ class Runtime:
         user_id: str = "user",
         idempotency_key: str | None = None,
         attachments: Sequence[Attachment] = (),
+        state_delta: Mapping[str, Any] | None = None,
     ) -> RunningTurn:
-        """Store a message and run its turn in the background; `follow` it from anywhere in this process."""
-        turn = await self._send(session_id, text, user_id, idempotency_key, attachments)
+        """Store a message and run its turn in the background; `follow` it from anywhere in this process.
+
+        `state_delta` changes the session's state together with the message, when its turn comes.
+        """
+        turn = await self._send(session_id, text, user_id, idempotency_key, attachments, state_delta)
         turn.kept = True
         return turn
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
     async def _send(
-        self, session_id: str, text: str, user_id: str, idempotency_key: str | None, attachments: Sequence[Attachment]
+        self,
+        session_id: str,
+        text: str,
+        user_id: str,
+        idempotency_key: str | None,
+        attachments: Sequence[Attachment],
+        state_delta: Mapping[str, Any] | None = None,
     ) -> RunningTurn:
         check_attachments(attachments, self._settings.server)
         name = SessionId(self.app_name, user_id, session_id)
-        return await self._accept(name, self._engine.ask(text, attachments), idempotency_key)
+        return await self._accept(name, self._engine.ask(text, attachments, state_delta), idempotency_key)
 
     async def _answer(self, session_id: str, call_id: str, approved: bool, user_id: str) -> RunningTurn:
         name = SessionId(self.app_name, user_id, session_id)

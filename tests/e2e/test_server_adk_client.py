@@ -169,13 +169,56 @@ async def test_state_is_changed_between_turns_only(
     assert (await client.update_session(**names, state_delta={"city": "Basel"})).state == {"city": "Basel"}
 
 
+async def test_state_comes_with_a_message_when_its_turn_comes(
+    server: Server, client: AdkWebServerClient, session: Session, tmp_path: Path
+) -> None:
+    names: dict[str, Any] = {"app_name": APP, "user_id": session.user_id, "session_id": session.id}
+    await run(client, asking(session, text("hi")).model_copy(update={"state_delta": {"city": "Basel", "user:n": 1}}))
+    found = await client.get_session(**names)
+    assert found.state == {"city": "Basel", "user:n": 1}
+    assert found.events[0].actions.state_delta == {"city": "Basel", "user:n": 1}, "in the event of the message"
+    async with asyncio.timeout(PATIENCE_S):
+        first = asyncio.create_task(run(client, asking(session, text(f"hold {tmp_path / 'go'}"))))
+        while len((await client.get_session(**names)).events) < 3:
+            await asyncio.sleep(0.05)
+        late = asking(session, text("late")).model_copy(update={"state_delta": {"city": "Chur"}})
+        second = asyncio.create_task(run(client, late))
+        async with server.client() as scraping:
+            while "lango_queue 1" not in (await scraping.get("/metrics")).text:
+                await asyncio.sleep(0.05)
+        assert (await client.get_session(**names)).state["city"] == "Basel", "it waits with its message"
+        (tmp_path / "go").touch()
+        await first
+        assert texts(await second) == ["late"]
+    assert (await client.get_session(**names)).state["city"] == "Chur"
+
+
+async def test_what_is_not_here_says_so(server: Server, session: Session) -> None:
+    base = f"/apps/{APP}/users/{session.user_id}"
+    async with server.client() as client:
+        assert (await client.get(f"{base}/sessions/{session.id}/artifacts")).json() == []
+        for method, path, status in (
+            ("GET", f"{base}/sessions/{session.id}/artifacts/picture.png", 404),
+            ("GET", f"{base}/sessions/{session.id}/artifacts/picture.png/versions", 404),
+            ("DELETE", f"{base}/sessions/{session.id}/artifacts/picture.png", 404),
+            ("POST", f"{base}/sessions/{session.id}/artifacts", 501),
+            ("GET", f"{base}/sessions/nobodys/artifacts", 404),
+            ("PATCH", f"{base}/memory", 501),
+            ("GET", f"/apps/{APP}/eval-sets", 501),
+            ("POST", f"/apps/{APP}/eval_sets/one/run_eval", 501),
+        ):
+            answer = await client.request(method, path, json={} if method in ("POST", "PATCH") else None)
+            assert answer.status_code == status, path
+            assert set(answer.json()["error"]) == {"type", "message"}
+
+
 WRONG: list[dict[str, Any]] = [
     {"newMessage": None},
     {"newMessage": {"role": "user", "parts": []}},
     {"newMessage": {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA=="}}]}},
     {"newMessage": {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "note", "response": {}}}]}},
     {"newMessage": {"parts": "x"}},
-    {"stateDelta": {"a": 1}},
+    {"stateDelta": {"app:a": 1}},
     {"sessionId": "a/b"},
 ]
 

@@ -4,12 +4,12 @@ import asyncio
 import importlib
 import sys
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from google.adk.events import Event
+from google.adk.events import Event, EventActions
 from google.adk.runners import Runner
 from google.genai import types
 
@@ -150,11 +150,13 @@ class AdkEngine:
         await self._runner.close()
         await self._models.close()
 
-    def ask(self, text: str, attachments: Sequence[Attachment] = ()) -> Asked:
-        """Make the message of a user."""
+    def ask(
+        self, text: str, attachments: Sequence[Attachment] = (), state_delta: Mapping[str, Any] | None = None
+    ) -> Asked:
+        """Make the message of a user, and the change of state that comes with it."""
         files = attachments_to_parts(attachments)
         words = [types.Part(text=text)] if text or not files else []
-        return self._asked(types.Content(role="user", parts=words + files), f"e-{uuid.uuid4()}")
+        return self._asked(types.Content(role="user", parts=words + files), f"e-{uuid.uuid4()}", state_delta)
 
     async def answer_approval(self, name: SessionId, call_id: str, *, approved: bool, by: str = "") -> Asked:
         """Make the message that answers a question for approval. Raise `ApprovalExpired` where none waits."""
@@ -195,8 +197,9 @@ class AdkEngine:
                     waiting[about.get("id", "")] = (call.id or "", event.invocation_id)
         return waiting
 
-    def _asked(self, content: types.Content, invocation_id: str) -> Asked:
-        event = Event(author="user", invocation_id=invocation_id, content=content)
+    def _asked(self, content: types.Content, invocation_id: str, state_delta: Mapping[str, Any] | None = None) -> Asked:
+        actions = EventActions(state_delta=dict(state_delta or {}))
+        event = Event(author="user", invocation_id=invocation_id, content=content, actions=actions)
         complete_event(event, self._root.name)
         return Asked(event, event_to_entry(event))
 

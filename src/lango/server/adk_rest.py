@@ -4,8 +4,8 @@
 With keys, the user in a path or body must be the key's: any other is not there. Without keys, any name is a user.
 
 What is different: turns of a session run one at a time, and go on when their client leaves; events that a client made
-up are refused; messages are text or answers to `adk_request_confirmation`; artifacts, memory and evaluation are not
-here.
+up are refused; messages are text or answers to `adk_request_confirmation`; there are no artifacts; memory and
+evaluation are not here, and say so.
 """
 
 import json
@@ -81,6 +81,8 @@ class RunRequest(AdkBody):
     new_message: dict[str, Any] | None = None
     streaming: bool = False
     state_delta: dict[str, Any] | None = None
+
+    _check_state = field_validator("state_delta")(_not_of_others)
 
 
 def _as_user(here: Served, caller: Caller, app: str, user_id: str) -> Caller:
@@ -193,6 +195,40 @@ async def delete_session(app: App, user_id: Named, session_id: Named, user: User
     await here.store.delete_session(SessionId(app, caller.user_id, session_id))
 
 
+# -- what is not here ---------------------------------------------------------------------------------------------
+
+
+@router.get(_SESSION + "/artifacts")
+async def list_artifacts(app: App, user_id: Named, session_id: Named, user: User, here: Here) -> list[str]:
+    """List no artifacts."""
+    await here.session(_as_user(here, user, app, user_id), session_id)
+    return []
+
+
+@router.api_route(_SESSION + "/artifacts{rest:path}", methods=["GET", "POST", "DELETE"])
+async def artifacts(app: App, user_id: Named, session_id: Named, rest: str, user: User, here: Here) -> None:
+    """Say that no artifact is there, and that none can be kept."""
+    await here.session(_as_user(here, user, app, user_id), session_id)
+    if rest in ("", "/"):
+        raise Refused(501, "NotImplemented", "artifacts are not kept here")
+    raise Refused(404, "NotFound", "there are no artifacts here")
+
+
+@router.patch("/apps/{app}/users/{user_id}/memory")
+async def add_to_memory(app: App, user_id: Named, user: User, here: Here) -> None:
+    """Say that ADK's memory service is not here."""
+    _as_user(here, user, app, user_id)
+    raise Refused(
+        501, "NotImplemented", "memory is made by Lango itself, from the conversation ([memory] in lango.toml)"
+    )
+
+
+@router.api_route("/apps/{app}/eval{rest:path}", methods=["GET", "POST", "PUT", "DELETE"])
+async def evaluation(app: App, rest: str, user: User) -> None:
+    """Say that evaluation is not here."""
+    raise Refused(501, "NotImplemented", "evaluation is not here: use `adk eval` on the same agent")
+
+
 # -- turns --------------------------------------------------------------------------------------------------------
 
 
@@ -235,8 +271,6 @@ def _failed(error: str, message: str) -> str:
 async def _begin(here: Served, user: Caller, asked: RunRequest, key: str | None) -> "_Run":
     """Accept a message, or answers to questions for approval."""
     caller = _as_user(here, user, asked.app_name or here.runtime.app_name, asked.user_id)
-    if asked.state_delta:
-        raise Refused(400, "BadRequest", "stateDelta: change the state by PATCH, between two turns")
     try:
         said = rest.read_message(asked.new_message or {})
     except UsageError as error:
@@ -244,7 +278,10 @@ async def _begin(here: Served, user: Caller, asked: RunRequest, key: str | None)
     await here.door.check_tokens(caller)
     session = await here.session(caller, asked.session_id)
     if said.text:
-        return _Run(here, [await here.turns.submit(caller, asked.session_id, said.text, key)])
+        turn = await here.turns.submit(caller, asked.session_id, said.text, key, state_delta=asked.state_delta)
+        return _Run(here, [turn])
+    if asked.state_delta:
+        raise Refused(400, "BadRequest", "stateDelta: send it with a text, or by PATCH between two turns")
     found = await here.store.events(session.name, _RECENT)
     stored = found[1] if found else []
     turns = [

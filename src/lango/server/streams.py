@@ -4,9 +4,10 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from lango.errors import StoreError, TurnCancelled
 from lango.liveness import Watch
@@ -60,11 +61,17 @@ class TurnStreams:
         text: str,
         idempotency_key: str | None = None,
         files: Sequence[Attachment] = (),
+        state_delta: Mapping[str, Any] | None = None,
     ) -> TurnOf:
         """Store a message and run its turn, whoever reads it."""
         self._must_be_open()
         running = await self._runtime.submit(
-            session_id, text, user_id=caller.user_id, idempotency_key=idempotency_key, attachments=files
+            session_id,
+            text,
+            user_id=caller.user_id,
+            idempotency_key=idempotency_key,
+            attachments=files,
+            state_delta=state_delta,
         )
         return self._begin(running, caller)
 

@@ -232,6 +232,7 @@ def _dump(entry: Entry) -> str:
             "content": message.content,
             "tool_calls": calls_to_json(message.tool_calls),
             "extra": dict(entry.extra or {}),
+            "state_delta": dict(entry.state_delta or {}),
         }
     )
 
@@ -245,6 +246,7 @@ def _load(text: str) -> Entry:
         tokens=told["tokens"],
         message=Message(told["role"], told["content"], calls_from_json(told["tool_calls"]), told["author"]),
         extra=told["extra"],
+        state_delta=told.get("state_delta") or None,
     )
 
 
