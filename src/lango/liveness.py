@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 
 GONE_AFTER_S = 15.0
+_MOST_SEEN = 1_000
 
 _here: set[str] = set()
 
@@ -43,9 +44,17 @@ class Watch:
             return known
         last, since = self._seen.get((session_key, turn), (-1, 0.0))
         if last != beat:
+            self._forget_old()
             self._seen[session_key, turn] = (beat, time.monotonic())
             return False
         return time.monotonic() - since > self._gone_after_s
+
+    def _forget_old(self) -> None:
+        """Turns that nobody asked about for long are over: what was seen of them is not kept for ever."""
+        if len(self._seen) < _MOST_SEEN:
+            return
+        since = time.monotonic() - 10 * self._gone_after_s
+        self._seen = {place: seen for place, seen in self._seen.items() if seen[1] > since}
 
 
 def _is_gone_here(owner: str) -> bool | None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
@@ -31,3 +32,27 @@ async def test_the_dev_ui_talks_and_asks_nobody_else(site: Site, page: Page) -> 
     assert [one.message.content for one in stored if one.message] == ["hello", "hello from the agent"]
     assert not refused
     # and the watch of the page fails the test for a request to another host, or an error in the console
+
+
+async def test_the_dev_ui_serves_its_own_files_only_and_answers_what_is_not_here(site: Site) -> None:
+    async with httpx.AsyncClient(base_url=site.url) as client:
+        index = await client.get("/dev-ui/")
+        assert "http" not in index.headers["content-security-policy"]
+        assert not [line for line in index.text.splitlines() if "<link" in line and "https://" in line]
+        for path in ("..%2fapi_server.py", "%2e%2e/api_server.py", "/etc/passwd", "nothing.js"):
+            assert (await client.get(f"/dev-ui/{path}")).status_code == 404, path
+        app = f"/dev/apps/{site.runtime.app_name}"
+        assert (await client.get(f"{app}/eval-sets")).json() == {"evalSetIds": []}
+        assert (await client.get(f"{app}/debug/trace/session/s")).json() == []
+        assert (await client.get(f"{app}/debug/trace/e")).status_code == 404
+        assert (await client.get("/dev/apps/another/eval-sets")).status_code == 404
+        changed = await client.post(f"{app}/builder/save", json={})
+        assert (changed.status_code, changed.json()["error"]["type"]) == (501, "NotImplemented")
+        foreign = await client.post("/run_sse", json={}, headers={"Origin": "https://evil.example"})
+        assert foreign.status_code == 403
+
+
+async def test_the_dev_ui_is_an_option(tmp_path: Path) -> None:
+    async with serving_script(tmp_path) as site, httpx.AsyncClient(base_url=site.url) as client:
+        assert (await client.get("/dev-ui/")).status_code == 404
+        assert (await client.get(f"/dev/apps/{site.runtime.app_name}/eval-sets")).status_code == 404

@@ -101,3 +101,10 @@ async def test_a_key_holds_for_the_whole_network(tmp_path: Path, sqlite_url: str
             keyed = {"Authorization": f"Bearer {secret}", "Host": "agents.example.org"}
             assert (await client.get(path, headers=keyed)).status_code == 200
         assert server.terminate() == 0
+
+
+def test_adks_dev_ui_is_not_served_where_keys_are_needed(tmp_path: Path, sqlite_url: str) -> None:
+    configure(tmp_path, sqlite_url, server='auth = "keys"')
+    assert "sends no keys" in refused(tmp_path, "--adk-ui")
+    configure(tmp_path, sqlite_url, server='auth = "keys"\nadk_ui = true')
+    assert "sends no keys" in refused(tmp_path)

@@ -91,6 +91,44 @@ async def test_a_stream_gives_the_same_and_usage_when_asked(client: AsyncOpenAI)
     assert last.usage.total_tokens == 15
 
 
+EXECUTED: dict[str, Any] = {
+    "index": 0,
+    "id": "call_1",
+    "type": "function",
+    "name": "note",
+    "arguments": '{"text": "this"}',
+    "output": '{"noted": "this"}',
+    "ok": True,
+}
+
+
+async def test_the_agents_own_tools_are_shown_and_are_nobody_elses_to_run(client: AsyncOpenAI) -> None:
+    whole = await client.chat.completions.create(model="obedient", messages=[user("note")])
+    message = whole.choices[0].message
+    assert (message.tool_calls, whole.choices[0].finish_reason) == (None, "stop")
+    assert (message.model_extra or {})["executed_tools"] == [EXECUTED]
+    stream = await client.chat.completions.create(model="obedient", messages=[user("note")], stream=True)
+    told: dict[str, Any] = {}
+    async for chunk in stream:
+        assert not chunk.choices[0].delta.tool_calls
+        for piece in (chunk.choices[0].delta.model_extra or {}).get("executed_tools", []):
+            assert not (told.keys() & piece.keys()) - {"index"}, "each field comes once"
+            told |= piece
+    assert told == EXECUTED
+
+
+async def test_the_sdks_own_helper_puts_a_stream_together(client: AsyncOpenAI) -> None:
+    async with client.chat.completions.stream(model="obedient", messages=[user("note")]) as stream:
+        final = await stream.get_final_completion()
+    assert (final.choices[0].message.model_extra or {})["executed_tools"] == [EXECUTED]
+    assert "noted" in (final.choices[0].message.content or "")
+
+
+async def test_without_tools_the_answer_is_openais_and_no_more(client: AsyncOpenAI) -> None:
+    answer = await client.chat.completions.create(model="obedient", messages=[user("hello")])
+    assert not answer.choices[0].message.model_extra
+
+
 async def test_the_agent_runs_its_own_tools(client: AsyncOpenAI, server: Server) -> None:
     answer, session = await ask(client, user("note"))
     assert answer == "the tool said {'noted': 'this'}"

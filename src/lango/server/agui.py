@@ -2,7 +2,8 @@
 
 The last message is the turn; those before it are in the session already and are not read. A thread that is not there
 yet begins one of the caller's own: ids are each user's own, so nobody learns of anybody else's. Tools, instruction and
-state are the agent's: a client's `tools`, `context` and `state` are read past, and `STATE_SNAPSHOT` tells the state.
+state are the agent's: a client's `tools`, which it would run itself, are refused by that name (400,
+`ClientToolsNotSupported`), its `context` and `state` are read past, and `STATE_SNAPSHOT` tells the state.
 A tool that needs approval ends the run with an interrupt; the next run answers it in `resume`, with the payload
 `{"approved": true}`.
 """

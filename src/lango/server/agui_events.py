@@ -57,6 +57,9 @@ def read_input(body: Mapping[str, Any]) -> RunAgentInput:
 
 async def begin(here: Served, user: Caller, asked: RunAgentInput) -> list[TurnOf]:
     """Accept what a run asks for: the last message, or answers to what an earlier run asked."""
+    if asked.tools:
+        message = "tools: the agent runs its own tools; tools that the client would run are not taken, send none"
+        raise Refused(400, "ClientToolsNotSupported", message)
     await here.door.check_tokens(user)
     if asked.resume:
         await here.session(user, asked.thread_id)

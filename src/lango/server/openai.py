@@ -13,6 +13,11 @@ Which session a turn belongs to:
 - Else a new session, which begins with this message alone: what a client says the assistant said is never stored.
 
 Every answer names its session in `X-Session-Id`.
+
+Calls of the agent's own tools are not `tool_calls`: a client would run those itself and wait for nobody. They are told
+in a field that OpenAI's SDK passes through, `executed_tools` of the message (or, in a stream, of the delta): `index`,
+`id`, `type`, `name`, `arguments` as JSON text, and once it is done `output` as JSON text, and `ok`. The pieces of a
+stream are merged by `index`, as those of `tool_calls` are.
 """
 
 import hashlib
@@ -270,16 +275,21 @@ class _Completion:
     async def whole(self, headers: Mapping[str, str]) -> Response:
         """Wait for the answer."""
         text: list[str] = []
+        tools = _Tools()
         async with aclosing(read(self._here.turns.follow(self._turn))) as events:
             async for event in events:
                 match event:
                     case {"type": "text_delta" | "approval"}:
                         text.append(self._text_of(event))
+                    case {"type": "tool_start" | "tool_end"}:
+                        tools.tell(event)
                     case {"type": "error", "fatal": True}:
                         status = status_of(event["error"])
                         return JSONResponse(error_body(status, event["error"], event["message"]), status, headers)
                     case {"type": "done"}:
-                        message = {"role": "assistant", "content": "".join(text), "refusal": None}
+                        message: dict[str, Any] = {"role": "assistant", "content": "".join(text), "refusal": None}
+                        if tools.executed:
+                            message["executed_tools"] = tools.executed
                         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(event)}
                         kind = {"object": "chat.completion"}
                         body = self._about | kind | {"choices": [choice], "usage": _usage(event)}
@@ -291,6 +301,7 @@ class _Completion:
     async def chunks(self, *, include_usage: bool) -> AsyncGenerator[str | None, None]:
         """Tell the answer as it comes."""
         no_usage = {"usage": None} if include_usage else {}
+        tools = _Tools()
         yield self._chunk({"role": "assistant", "content": ""}, None, no_usage)
         async with aclosing(read(self._here.turns.follow(self._turn))) as events:
             async for event in events:
@@ -299,6 +310,8 @@ class _Completion:
                         yield None
                     case {"type": "text_delta" | "approval"}:
                         yield self._chunk({"content": self._text_of(event)}, None, no_usage)
+                    case {"type": "tool_start" | "tool_end"}:
+                        yield self._chunk({"executed_tools": tools.tell(event)}, None, no_usage)
                     case {"type": "error", "fatal": True}:
                         yield _failed(event["error"], event["message"])
                     case {"type": "done"}:
@@ -319,6 +332,28 @@ class _Completion:
     def _chunk(self, delta: Mapping[str, Any], finish: str | None, more: Mapping[str, Any]) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return _frame(self._about | {"object": "chat.completion.chunk", "choices": [choice], **more})
+
+
+class _Tools:
+    """The agent's own calls, as a client is told of them."""
+
+    def __init__(self) -> None:
+        self.executed: list[dict[str, Any]] = []
+        self._places: dict[str, int] = {}
+
+    def tell(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Take an event; return what it adds."""
+        index = self._places.setdefault(event["call_id"], len(self._places))
+        piece: dict[str, Any] = {"index": index}
+        if index == len(self.executed):  # an approved call goes on without a start
+            piece |= {"id": event["call_id"], "type": "function", "name": event["name"]}
+            self.executed.append({})
+        if event["type"] == "tool_start":
+            piece["arguments"] = json.dumps(event["arguments"])
+        else:
+            piece |= {"output": json.dumps(event["result"]), "ok": event["ok"]}
+        self.executed[index] |= piece
+        return [piece]
 
 
 def _frame(data: Mapping[str, Any]) -> str:
