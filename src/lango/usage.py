@@ -43,6 +43,8 @@ class ToolUse:
     status: str
     started_at: float | None
     duration_s: float | None
+    approved_by: str | None = None
+    """Who said yes, where somebody was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ def _tool(one: usage.ToolRow) -> ToolUse:
     duration_s = None
     if one.started_at is not None and one.finished_at is not None:
         duration_s = max(0.0, one.finished_at - one.started_at)  # the clock may have gone back meanwhile
-    return ToolUse(one.call_id, one.name, one.status, one.started_at, duration_s)
+    return ToolUse(one.call_id, one.name, one.status, one.started_at, duration_s, one.approved_by)
 
 
 def _spent(spent: usage.Spent) -> Usage:

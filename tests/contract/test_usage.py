@@ -28,6 +28,7 @@ def _look(arguments: dict[str, Any]) -> dict[str, Any]:
 
 _SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
 LOOK = Tool("look", "Look at something.", _SCHEMA, _look)
+WIPE = Tool("wipe", "Wipe something.", _SCHEMA, _look, level="dangerous")
 
 
 class Talk:
@@ -49,7 +50,7 @@ class Talk:
 async def talking(store_url: str, script: Iterable[Entry], **history: Any) -> AsyncGenerator[Talk]:
     provider = ScriptedProvider(script)
     settings = Settings(store=StoreSettings(url=store_url), history=HistorySettings(**history))
-    async with open_runtime(settings, tools=[LOOK], provider=provider) as runtime:
+    async with open_runtime(settings, tools=[LOOK, WIPE], provider=provider) as runtime:
         yield Talk(runtime, provider)
 
 
@@ -83,6 +84,16 @@ async def test_a_turn_says_what_its_model_calls_and_its_tools_took(store_url: st
         assert first.tokens + second.tokens == session.total_tokens == usage.window.tokens
         assert (usage.all_turns, usage.total.input_tokens, usage.total.output_tokens) == (2, 430, 29)
         assert usage.total.model_calls == 3
+
+
+async def test_a_tool_that_was_approved_says_by_whom(store_url: str) -> None:
+    async with talking(store_url, [ToolCall("c1", "wipe", {"at": "5"}), "wiped"]) as talk:
+        await talk.say("wipe it")
+        async for _ in talk.runtime.approve("s", "c1", approved=True):
+            pass
+        asked, approved = (await talk.usage()).turns
+        assert [(tool.status, tool.approved_by) for tool in asked.tools] == [("intended", "user")]
+        assert [(tool.status, tool.approved_by) for tool in approved.tools] == [("finished", "user")]
 
 
 async def test_a_failed_turn_shows_the_call_that_failed(store_url: str) -> None:

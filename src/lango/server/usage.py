@@ -63,6 +63,8 @@ class Tool(BaseModel):
     status: str
     started_at: datetime | None
     duration_s: float | None
+    approved_by: str | None
+    """Who said yes, where somebody was asked."""
 
     @classmethod
     def of(cls, tool: ToolUse) -> Self:
@@ -74,6 +76,7 @@ class Tool(BaseModel):
             status=tool.status,
             started_at=started_at,
             duration_s=tool.duration_s,
+            approved_by=tool.approved_by,
         )
 
 
