@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, Literal, cast
 
 from google.adk.models import BaseLlm, LlmCapabilities
@@ -182,7 +183,8 @@ class ProviderLlm(BaseLlm):
         valid = valid or [Message("user", CONTINUE, author=CONTEXT_AUTHOR)]
         recalled = [one.recalled for one in llm_request.contents if isinstance(one, MemoryContent)]
         quoted, window = self._window(request, valid, recalled[0] if recalled else Recalled())
-        return replace(request, messages=(*quoted, *window), cut=window != valid)
+        heads = sum(1 for _ in takewhile(lambda message: message.role == "system", window))
+        return replace(request, messages=(*window[:heads], *quoted, *window[heads:]), cut=window != valid)
 
     def _window(
         self, request: Request, messages: list[Message], recalled: Recalled

@@ -96,6 +96,7 @@ def _unobserved(name: SessionId) -> Operation[tuple[SessionRecord, Unobserved] |
 
 def _add(held: Claim, name: SessionId, batch: Batch, learned: Sequence[Fact], now: float) -> Operation[int | None]:
     number = yield from observations.add_batch(held, batch)
-    if number is not None:
+    # what a rewind took back while it was observed teaches nothing
+    if number is not None and (yield from observations.holds(held.session_key, batch)):
         yield from facts.add(name.app_name, name.user_id, held.session_key, learned, now)
     return number

@@ -12,7 +12,7 @@ from typing import Literal
 from lango.store.database import Operation, Row
 from lango.store.jsontext import dumps, loads, readable
 from lango.store.pasts import all_places, key_of
-from lango.store.records import MESSAGE_COLUMNS, SessionRecord, Stored, from_message_row
+from lango.store.records import MESSAGE_COLUMNS, SessionRecord, Stored, from_message_row, rewinds_from_json
 from lango.store.window import Range, live_ranges
 
 Priority = Literal["high", "medium", "low"]
@@ -65,6 +65,7 @@ WHERE o.session_key = $2 AND b.last_seq <= $3
 """
 # takes the session's row: none is there once the session is deleted
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING session_key"
+_REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
 _CLAIM = """
 INSERT INTO observers (session_key, owner, claim, beat) VALUES ($1, $2, 1, 1)
 ON CONFLICT (session_key) DO UPDATE SET owner = excluded.owner, claim = observers.claim + 1, beat = observers.beat + 1
@@ -222,6 +223,12 @@ def next_live(ranges: Iterable[Range], after: int) -> int | None:
 def _is_whole(batch: Batch, rewinds: Sequence[Range]) -> bool:
     """Whether the messages that a batch covers are the same as when it was made."""
     return _covered(batch, rewinds[: batch.rewinds]) == _covered(batch, rewinds)
+
+
+def holds(key: int, batch: Batch) -> Operation[bool]:
+    """Whether no rewind took back a message of a batch since it was made."""
+    rows = yield _REWINDS, (key,)
+    return bool(rows) and _is_whole(batch, rewinds_from_json(rows[0][0]))
 
 
 def _covered(batch: Batch, rewinds: Sequence[Range]) -> list[Range]:

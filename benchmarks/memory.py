@@ -1,0 +1,294 @@
+"""Memory over long conversations: the plain window, ADK's own compaction, and observational memory, side by side.
+
+Facts are planted in a synthetic conversation, some are changed later. The model is a stand-in, the same for all three:
+it reads the prompt that it is given and keeps every planted sentence in it, of two about the same thing the later one,
+and a line about the rest. So what differs is not how well a model sums up, but what each way shows it, when, and what
+is still in the request afterwards.
+"""
+
+import asyncio
+import itertools
+import logging
+import random
+import re
+import tempfile
+import warnings
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.apps.app import EventsCompactionConfig
+from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
+from google.adk.runners import Runner
+from google.genai import types
+
+from benchmarks.table import quick, say, table
+from lango import Settings, open_runtime
+from lango.adk import ProviderLlm, SqlSessionService
+from lango.history import count_tokens
+from lango.memory.notes import OBSERVE, REFLECT
+from lango.messages import Message
+from lango.providers import Request
+from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
+
+BUDGET_TOKENS = 8_000
+CHECKPOINTS = (50, 200) if quick() else (50, 200, 1_000)
+KEEP_TURNS = 2
+INSTRUCTION = "You are a helpful assistant."
+PLAIN, ADK, OURS = "plain window", "ADK's compaction", "observational memory"
+
+_PLANTED = re.compile(r"My (\w+ \w+) is (\w+)\.")
+_REST = "They also talked about "
+_LINE = re.compile(r"^#(\d+) |^- \[\w+\] \((\d+-\d+)\)", re.MULTILINE)
+_ADK_PROMPT = "The following is a conversation history"
+_TALK = (
+    "harbour lantern meadow copper violin thunder saddle orchard marble falcon ribbon quarry cinder willow anchor "
+    "parcel velvet beacon timber saffron glacier pepper canyon mirror bridge cotton ember forest garnet hollow"
+)
+_WORDS = _TALK.split()
+
+
+# -- the conversation -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Conversation:
+    """What is said, turn by turn, and what is true at each."""
+
+    dice: random.Random = field(default_factory=lambda: random.Random(7))
+    truth: dict[str, str] = field(default_factory=dict)
+    stale: dict[str, set[str]] = field(default_factory=dict)
+    _values: Iterable[int] = field(default_factory=itertools.count)
+
+    def next_message(self, number: int) -> str:
+        """Every fourth turn plants a fact, every eighth changes one; the rest is talk."""
+        words = " ".join(self.dice.choices(_WORDS, k=60))
+        if number % 8 == 4 and self.truth:
+            return f"{self._plant(self.dice.choice(sorted(self.truth)))} {words}."
+        if number % 8 == 0:
+            return f"{words}. {self._plant(f'{self.dice.choice(_WORDS)} {_letters(number)}')}"
+        return f"{words}?"
+
+    def _plant(self, name: str) -> str:
+        value = f"value{_letters(next(iter(self._values)))}"
+        if name in self.truth:
+            self.stale.setdefault(name, set()).add(self.truth[name])
+        self.truth[name] = value
+        return f"My {name} is {value}."
+
+
+def _letters(number: int) -> str:
+    """Write a number in letters, each of them another word to a tokenizer and to a search."""
+    return "".join(chr(ord("a") + int(digit)) for digit in str(number)) + "q"
+
+
+# -- the stand-in -----------------------------------------------------------------------------------------------------
+
+
+class StandIn:
+    """Agent, observer, reflector and summarizer in one; counts what it is sent."""
+
+    name = "standin"
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.memory_calls = 0
+        self.memory_tokens = 0
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        tokens = count_tokens(request.messages) + count_tokens(request.system)
+        answer = self._summary(request)
+        if answer is None:
+            self.requests.append(request)
+            answer = f"I see. {' '.join(random.Random(len(self.requests)).choices(_WORDS, k=40))}."
+        else:
+            self.memory_calls += 1
+            self.memory_tokens += tokens + count_tokens(answer)
+        yield TextDelta(answer)
+        yield UsageDelta(tokens, count_tokens(answer))
+        yield Finish("stop")
+
+    def _summary(self, request: Request) -> str | None:
+        text = request.messages[-1].content
+        if request.system.startswith((OBSERVE, REFLECT)):
+            return _kept(text, request.system.startswith(REFLECT), "- [high] ({seqs}) {sentence}")
+        if text.startswith(_ADK_PROMPT):
+            return _kept(text, _REST in text, "{sentence}")
+        return None
+
+
+def _kept(text: str, condense: bool, form: str) -> str:
+    """Keep what was planted, each name once with its latest value; and, where it is new, a line about the rest."""
+    found: dict[str, tuple[str, str]] = {}
+    for planted in _PLANTED.finditer(text):
+        found.pop(planted[1], None)
+        found[planted[1]] = (_seqs_before(text, planted.start()), planted[0])
+    lines = [form.format(seqs=seqs, sentence=sentence) for seqs, sentence in found.values()]
+    if not condense:
+        rest = f"{_REST}{' and '.join(_words(text)[-6:])}."
+        lines.append(form.replace("high", "low").format(seqs=_seqs_before(text, len(text)), sentence=rest))
+    return "\n".join(lines or ["- [low] nothing of note"])
+
+
+def _seqs_before(text: str, place: int) -> str:
+    found = [one[1] or one[2] for one in _LINE.finditer(text, 0, place)]
+    return found[-1] if found else "0"
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.findall(r"[a-z]+", text) if word in _WORDS]
+
+
+# -- the contestants --------------------------------------------------------------------------------------------------
+
+
+async def _run_lango(standin: StandIn, said: list[str], folder: str, *, memory: bool) -> None:
+    settings = Settings.model_validate(
+        {
+            "store": {"url": f"sqlite:///{folder}/lango-{memory}.db"},
+            "agent": {"instruction": INSTRUCTION},
+            "history": {"max_message_token_budget": BUDGET_TOKENS},
+            "memory": {"enabled": memory, "keep_turns": KEEP_TURNS},
+        }
+    )
+    async with open_runtime(settings, provider=standin) as runtime:
+        for text in said:
+            await runtime.run("s", text)
+            await runtime.memory.settle()
+
+
+async def _run_adk(standin: StandIn, said: list[str], folder: str) -> None:
+    llm = ProviderLlm(standin, "standin", budget_tokens=10**9, max_messages=None)
+    compaction = EventsCompactionConfig(
+        summarizer=LlmEventSummarizer(llm=llm),
+        token_threshold=BUDGET_TOKENS * 3 // 4,
+        event_retention_size=2 * KEEP_TURNS,
+    )
+    agent = LlmAgent(name="lango", model=llm, instruction=INSTRUCTION)
+    app = App(name="bench", root_agent=agent, events_compaction_config=compaction)
+    async with SqlSessionService(f"sqlite:///{folder}/adk.db") as service:
+        await service.create_session(app_name="bench", user_id="u", session_id="s")
+        runner = Runner(app=app, session_service=service)
+        for text in said:
+            message = types.Content(role="user", parts=[types.Part(text=text)])
+            async for _ in runner.run_async(user_id="u", session_id="s", new_message=message):
+                pass
+
+
+# -- what is measured -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Checked:
+    """What is in a request of what was planted before it."""
+
+    planted: int
+    latest: int
+    only_stale: int
+    beside_stale: int
+
+
+def _check(request: Request, truth: dict[str, str], stale: dict[str, set[str]]) -> Checked:
+    text = " ".join(message.content for message in request.messages)
+    latest = only_stale = beside = 0
+    for name, value in truth.items():
+        old = any(f"My {name} is {one}." in text for one in stale.get(name, ()))
+        new = f"My {name} is {value}." in text
+        latest += new
+        only_stale += old and not new
+        beside += old and new
+    return Checked(len(truth), latest, only_stale, beside)
+
+
+def _text(request: Request) -> str:
+    return "\x00".join([request.system, *(_one(message) for message in request.messages)])
+
+
+def _one(message: Message) -> str:
+    return f"{message.role}:{message.content}"
+
+
+def _unchanged(requests: list[Request]) -> float:
+    """Return the share of the tokens of all requests that the request before begins with, too."""
+    same = total = 0
+    before = ""
+    for request in requests:
+        text = _text(request)
+        total += count_tokens(text)
+        same += count_tokens(_common(before, text))
+        before = text
+    return same / total
+
+
+def _common(one: str, other: str) -> str:
+    """Return what two texts begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        half = (low + high + 1) // 2
+        low, high = (half, high) if one[:half] == other[:half] else (low, half - 1)
+    return one[:low]
+
+
+async def _measure() -> None:
+    talk = Conversation()
+    said: list[str] = []
+    states: dict[int, tuple[dict[str, str], dict[str, set[str]]]] = {}
+    for number in range(1, CHECKPOINTS[-1] + 1):
+        if number in CHECKPOINTS:  # what was planted before this turn
+            states[number] = (dict(talk.truth), {name: set(old) for name, old in talk.stale.items()})
+        said.append(talk.next_message(number))
+    standins = {PLAIN: StandIn(), ADK: StandIn(), OURS: StandIn()}
+    with tempfile.TemporaryDirectory() as folder:
+        await _run_lango(standins[PLAIN], said, folder, memory=False)
+        await _run_adk(standins[ADK], said, folder)
+        await _run_lango(standins[OURS], said, folder, memory=True)
+    _print(standins, states)
+
+
+def _print(standins: dict[str, StandIn], states: dict[int, tuple[dict[str, str], dict[str, set[str]]]]) -> None:
+    say(f"{CHECKPOINTS[-1]} turns, a budget of {BUDGET_TOKENS:,} tokens, {KEEP_TURNS} turns kept as they are.")
+    say("One deterministic stand-in answers for all three: it keeps every planted sentence of the prompt it is given,")
+    say("of two about one thing the later one. It sums up for ADK and for us alike: what is compared is the mechanism.")
+    rows: list[list[Any]] = []
+    for turn, (truth, stale) in states.items():
+        for name, standin in standins.items():
+            checked = _check(standin.requests[turn - 1], truth, stale)
+            tokens = [count_tokens(one.messages) for one in standin.requests[:turn]]
+            rows.append(
+                [
+                    f"turn {turn:>5}: {name}",
+                    f"{checked.latest} of {checked.planted}",
+                    checked.only_stale,
+                    checked.beside_stale,
+                    tokens[-1],
+                    sum(tokens) / len(tokens),
+                ]
+            )
+    columns = ["", "facts in the request", "only an old value", "old beside new", "tokens now", "tokens a turn"]
+    table("Planted facts and what a request costs", columns, rows)
+    rows = [
+        [
+            name,
+            len(standin.requests),
+            standin.memory_calls,
+            standin.memory_tokens,
+            f"{_unchanged(standin.requests):.0%}",
+        ]
+        for name, standin in standins.items()
+    ]
+    columns = ["", "calls for answers", "calls for memory", "tokens of those", "unchanged prefix of requests"]
+    table("What it takes", columns, rows)
+
+
+def main() -> None:
+    """Run it."""
+    logging.getLogger("lango").setLevel(logging.ERROR)
+    logging.getLogger("google_adk").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*EXPERIMENTAL.*")
+    asyncio.run(_measure())
+
+
+if __name__ == "__main__":
+    main()
