@@ -1,0 +1,37 @@
+"""Observational memory with a model that nobody here scripted: it talks, observes itself and goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from lango import Settings, open_runtime
+from lango.providers.local import SMOLLM2, pull
+
+
+@pytest.mark.long
+async def test_o1_the_embedded_model_observes_its_own_conversation(tmp_path: Path) -> None:
+    pull(SMOLLM2)
+    settings = Settings.model_validate(
+        {
+            "agent": {"model": f"local/{SMOLLM2.name}", "instruction": "Answer in one short sentence."},
+            "store": {"url": f"sqlite:///{tmp_path}/lango.db"},
+            "memory": {"enabled": True, "observe_at_tokens": 60, "keep_turns": 0, "close_wait_s": 60},
+        }
+    )
+    async with open_runtime(settings) as runtime:
+        await runtime.run("s", "My name is Ann. I live in Lisbon with my dog Rex, and I work as a carpenter.")
+        await runtime.run("s", "Next week I travel to Bern by train, to repair a wooden bridge.")
+        await runtime.memory.settle()
+        recalled = await runtime.memory.show("s")
+        notes = [note for batch in recalled.batches for note in batch.observations]
+        assert recalled.observed_seq >= 2
+        assert notes
+        said = " ".join(note.text for note in notes).lower()
+        assert any(word in said for word in ("ann", "lisbon", "rex", "carpenter", "bern", "bridge")), said
+        assert "transcript" not in said, "not its instructions"
+        for batch in recalled.batches:
+            assert batch.model == f"local/{SMOLLM2.name}"
+            assert batch.input_tokens > 100
+            assert batch.output_tokens > 0
+            assert all(batch.first_seq <= note.first_seq <= note.last_seq <= batch.last_seq for note in notes[:1])
+        assert await runtime.run("s", "What is my name?")
