@@ -254,14 +254,11 @@ async def replay(running: RunningTurn, store: Store, is_gone: IsGone) -> None:
             await store.interrupt_turn(session, Ahead(turn.turn, record.status, record.owner, record.beat))
         else:
             await asyncio.sleep(POLL_S)
-    found = await store.events(session.name)
-    if record is None or found is None:
+    if record is None:
         raise TurnFailed("the session was deleted meanwhile")
-    invocations = {record.invocation_id, *record.extra.get("invocations", ())}
-    for one in found[1]:
-        said = one.message if one.invocation_id in invocations else None
-        if said and said.role == "assistant" and said.content:
-            running.tell(TextDelta(running.next_id(), said.content, said.author))
+    for one in await store.said_in_turn(turn):
+        if one.message:
+            running.tell(TextDelta(running.next_id(), one.message.content, one.message.author))
     if record.status != "done":
         told: dict[str, str] = record.extra.get("error") or {}
         raise TurnFailed(told.get("message", "the turn did not end well; send the message again"))

@@ -1,6 +1,7 @@
 """A7: one turn at a time per session, across runtimes; what comes meanwhile waits, is refused or interrupts."""
 
 import asyncio
+import functools
 import random
 from typing import Any
 
@@ -11,6 +12,7 @@ from lango.errors import TurnCancelled, TurnFailed, TurnRunning
 from lango.events import Accepted
 from lango.messages import ToolCall
 from lango.providers import Request
+from lango.store.database import Operation, Row
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import (
@@ -278,3 +280,23 @@ async def test_a7_a_caller_that_goes_away_at_any_moment_leaves_no_turn_behind(st
         left = await rows(runtime.store, "SELECT COUNT(*) FROM turns WHERE status IN ('running', 'waiting')")
         assert left == [(0,)]
         assert (await runtime.run("s", "and now?")).startswith("re: ")
+
+
+async def test_an_old_request_is_told_again_from_its_own_messages_alone(store_url: str) -> None:
+    provider = ScriptedProvider(["one", "two", "three"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        for key in ("a", "b", "c"):
+            await runtime.run("s", key, idempotency_key=key)
+        turn = (await runtime.submit("s", "b", idempotency_key="b")).turn
+
+        async def said() -> list[tuple[int, str]]:
+            return [(one.seq, one.message.content) for one in await runtime.store.said_in_turn(turn) if one.message]
+
+        def as_an_older_version_wrote_it(below: int) -> Operation[list[Row]]:
+            return (yield "UPDATE turns SET first_seq = NULL WHERE turn < $1", (below,))
+
+        assert await said() == [(4, "two")]
+        for below in (2, 3, 4):  # its neighbours know where they begin, or do not
+            await runtime.store.write(functools.partial(as_an_older_version_wrote_it, below))
+            assert await said() == [(4, "two")]
+        assert await runtime.run("s", "b", idempotency_key="b") == "two"

@@ -201,6 +201,10 @@ class Store:
         """Read what became of a turn."""
         return await self._database.read(lambda: turns.read(turn.session_key, turn.turn))
 
+    async def said_in_turn(self, turn: turns.Turn) -> list[Stored]:
+        """Read what the agents said in a turn, and nothing else of its session."""
+        return await self._database.read(lambda: turns.said(turn.session_key, turn.turn))
+
     async def cancel_turn(self, session: SessionRecord, *, before: int | None = None) -> bool:
         """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
         return await self._database.write(lambda: turns.cancel(session.key, before))

@@ -10,7 +10,6 @@ from typing import Any
 
 from lango.store import turns
 from lango.store.database import Operation
-from lango.store.ids import lengthen
 from lango.store.jsontext import dumps, loads
 
 IDS_PER_TURN = 1_000_000
@@ -33,10 +32,6 @@ SELECT id, turn, type, data, final FROM turn_events WHERE session_key = $1 AND i
 """
 _NEXT_TURN = "SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn > $2"
 _NEWEST_TURN = "SELECT MAX(turn) FROM turns WHERE session_key = $1"
-_SAID = """
-SELECT content, invocation_id FROM messages WHERE session_key = $1 AND role = 'assistant' AND content <> ''
-ORDER BY seq DESC LIMIT 1000
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,7 @@ def close(key: int, turn: int) -> Operation[None]:
         [] if told else [("accepted", {"turn": turn, "waiting": False, "invocation_id": record.invocation_id})]
     )
     already = "".join(loads(row[3])["text"] for row in told if row[2] == "text_delta")
-    rest = yield from _rest(key, record, already)
+    rest = yield from _rest(key, turn, already)
     if rest:
         events.append(("text_delta", {"text": rest, "author": ""}))
     events.append(_end(turn, record))
@@ -130,11 +125,10 @@ def close(key: int, turn: int) -> Operation[None]:
     yield from add(key, turn, rows)
 
 
-def _rest(key: int, record: turns.TurnRecord, already: str) -> Operation[str]:
+def _rest(key: int, turn: int, already: str) -> Operation[str]:
     """Return what the turn said and nobody was told; nothing where the two do not fit together."""
-    rows = yield _SAID, (key,)
-    invocations = {record.invocation_id, *record.extra.get("invocations", ())}
-    said = "".join(content for content, invocation in reversed(rows) if lengthen(invocation) in invocations)
+    messages = yield from turns.said(key, turn)
+    said = "".join(one.message.content for one in messages if one.message)
     return said.removeprefix(already) if said.startswith(already) else ""
 
 

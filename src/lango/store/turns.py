@@ -14,7 +14,15 @@ from lango.store import questions
 from lango.store.append import append
 from lango.store.database import Operation
 from lango.store.jsontext import dumps, loads
-from lango.store.records import Entry, SessionId, calls_from_json, calls_to_json
+from lango.store.records import (
+    MESSAGE_COLUMNS,
+    Entry,
+    SessionId,
+    Stored,
+    calls_from_json,
+    calls_to_json,
+    from_message_row,
+)
 from lango.store.recovery import close_calls
 
 Status = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
@@ -55,6 +63,19 @@ UPDATE turns SET status = 'interrupted', ended_at = $1, message = NULL
 WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'running') RETURNING turn
 """
 _READ = "SELECT status, invocation_id, extra, owner, beat FROM turns WHERE session_key = $1 AND turn = $2"
+# where the messages of a turn lie: a turn from before `first_seq` was kept lies somewhere between its neighbours
+_PLACE = """
+SELECT t.invocation_id, t.extra, t.first_seq,
+    (SELECT p.first_seq FROM turns p WHERE p.session_key = $1 AND p.turn < $2 AND p.first_seq IS NOT NULL
+        ORDER BY p.turn DESC LIMIT 1),
+    (SELECT n.first_seq FROM turns n WHERE n.session_key = $1 AND n.turn > $2 AND n.first_seq IS NOT NULL
+        ORDER BY n.turn LIMIT 1)
+FROM turns t WHERE t.session_key = $1 AND t.turn = $2
+"""
+_SAID = f"""
+SELECT {MESSAGE_COLUMNS} FROM messages
+WHERE session_key = $1 AND seq > $2 AND seq < $3 AND role = 'assistant' AND content <> '' ORDER BY seq
+"""  # noqa: S608 - constants
 _BEAT_WAITING = "UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
 _CANCEL = "UPDATE turns SET cancelled = 1 WHERE session_key = $1 AND status = 'running' AND turn < $2 RETURNING turn"
 
@@ -212,6 +233,18 @@ def read(key: int, turn: int) -> Operation[TurnRecord | None]:
     for status, invocation_id, extra, owner, beat in rows:
         return TurnRecord(status, invocation_id or "", loads(extra) if extra else {}, owner or "", beat)
     return None
+
+
+def said(key: int, turn: int) -> Operation[list[Stored]]:
+    """Read what the agents said in a turn: its own messages, however long the session is."""
+    places = yield _PLACE, (key, turn)
+    for invocation_id, extra, first, before, after in places:
+        rows = yield _SAID, (key, first or before or 0, after or 2**62)
+        found = [from_message_row(row) for row in rows]
+        told: dict[str, Any] = loads(extra) if extra else {}
+        own = {invocation_id, *told.get("invocations", ())}
+        return found if first else [one for one in found if one.invocation_id in own]
+    return []
 
 
 def cancel(key: int, before: int | None = None) -> Operation[bool]:
