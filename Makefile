@@ -46,7 +46,7 @@ test: setup sandbox browser check  ## every test
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
 
 pictures: setup browser  ## make the pictures of the README anew
-	LANGO_PICTURES=1 $(UV) run --frozen pytest -q tests/browser/test_pictures.py
+	LANGO_PICTURES=1 $(UV) run --frozen pytest -q tests/browser/test_pictures.py tests/e2e/test_terminal_picture.py
 
 check: setup  ## formatting, lint, types, import directions
 	$(UV) run --frozen ruff format --check .

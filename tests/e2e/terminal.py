@@ -53,6 +53,12 @@ class Terminal:
         """What is on the screen now."""
         return "\n".join(line.rstrip() for line in self._screen.display)
 
+    @property
+    def cells(self) -> list[list[pyte.screens.Char]]:
+        """What is on the screen now, each character with its colours."""
+        buffer = self._screen.buffer
+        return [[buffer[row][at] for at in range(self._screen.columns)] for row in range(self._screen.lines)]
+
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
