@@ -177,6 +177,8 @@ class ServerSettings(Section):
     max_attachment_bytes: Annotated[int, Field(ge=0)] = 10_000_000
     """What the files of one message may have together; 0: none are taken."""
     max_attachments: Annotated[int, Field(ge=0)] = 10
+    max_import_bytes: Annotated[int, Field(gt=0)] = 100_000_000
+    """The largest export of a session that may be imported."""
     log_format: Literal["text", "json"] = "text"
     adk_ui: bool = False
     """Whether ADK's own dev UI is at `/dev-ui/`, on this machine."""

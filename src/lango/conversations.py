@@ -1,20 +1,27 @@
-"""Conversations as a whole: list, read, name, fork, take back, delete. `runtime.sessions` in Python.
+"""Conversations as a whole: find, read, name, fork, take back, export, import, delete. `runtime.sessions` in Python.
 
 One app's sessions; each belongs to a user, and what is another user's is not there.
 """
 
+import asyncio
+import functools
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from typing import Any
 
 from lango.errors import SessionNotFound, TurnRunning, Unstorable
 from lango.history import WindowRules
 from lango.liveness import Watch
-from lango.store import SessionId, SessionRecord, Store, Stored, forks, rewinds, titles
+from lango.store import SessionId, SessionRecord, Store, Stored, exports, forks, imports, rewinds, titles
 from lango.store.database import Operation
+from lango.store.imports import Lines
+from lango.store.search import Hit
 from lango.store.sessions import get
 from lango.usage import DEFAULT_TURNS, SessionUsage, session_usage
+
+_IN_MEMORY = 1_000_000
 
 
 class Sessions:
@@ -113,6 +120,44 @@ class Sessions:
         """Delete a session and all that belongs to it; False: there is none. Forks of it keep what they share."""
         return await self._store.delete_session(SessionId(self._app_name, user_id, session_id))
 
+    async def search(self, words: str, *, user_id: str = "user", limit: int = 20) -> Sequence[Hit]:
+        """Find messages and titles that hold every word, the best first; the last word may be the beginning of one."""
+        return await self._store.search(self._app_name, user_id, words, limit=limit)
+
+    async def export_lines(self, session_id: str, *, user_id: str = "user") -> AsyncGenerator[str, None]:
+        """Read a session as lines of JSON, with all that belongs to it; see `lango.store.exchange`.
+
+        A fork comes with its past. What is written meanwhile is not in it, and neither is a turn that runs.
+        """
+        name = self._name(session_id, user_id)
+        export = await self._store.read(lambda: exports.begin(name))
+        for line in exports.head(export):
+            yield line
+        for first in range(1, max(export.session.last_seq, 1) + 1, exports.PAGE):
+            read = functools.partial(exports.events, export, first)
+            for line in await self._store.read(read):
+                yield line
+        for line in exports.turns(export):
+            yield line
+        call_ids = sorted(export.open_calls)
+        for first in range(0, len(call_ids), exports.PAGE):
+            read = functools.partial(exports.effects, export, call_ids[first : first + exports.PAGE])
+            for line in await self._store.read(read):
+                yield line
+        for line in await self._store.read(lambda: exports.observations(export)):
+            yield line
+        yield exports.end(export)
+
+    async def import_lines(
+        self, lines: Lines | AsyncIterable[str | bytes], *, user_id: str = "user", session_id: str | None = None
+    ) -> SessionRecord:
+        """Make a session of the lines of an export, of the same id or another one. All of it, or nothing.
+
+        The state of users and apps is not a session's to bring: what it changed of them stays in its journal. Raise
+        `InvalidExport` that names the line, or `SessionExists`.
+        """
+        return await import_session(self._store, lines, self._app_name, user_id, session_id)
+
     async def _interrupt_gone(self, name: SessionId) -> bool:
         """Mark the turns whose process is gone; False: one of them lives."""
         session, ahead = await self._store.read(lambda: rewinds.busy(name))
@@ -134,6 +179,42 @@ class Sessions:
 
     def _new(self, session_id: str | None, user_id: str) -> SessionId:
         return SessionId(self._app_name, user_id, session_id or uuid.uuid4().hex)
+
+
+async def import_session(
+    store: Store,
+    lines: Lines | AsyncIterable[str | bytes],
+    app_name: str | None = None,
+    user_id: str | None = None,
+    session_id: str | None = None,
+) -> SessionRecord:
+    """Make a session of the lines of an export; where no app, user or id is named, those of the export."""
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
+        if isinstance(lines, AsyncIterable):
+            async for line in lines:
+                file.write(line.encode() if isinstance(line, str) else line)
+        else:
+            file.writelines(line.encode() if isinstance(line, str) else line for line in lines)
+
+        def again() -> Lines:
+            file.seek(0)
+            return file
+
+        checked = await asyncio.to_thread(lambda: imports.check(again(), _must_be_an_event()))
+        told = checked.session
+        assert told
+        name = SessionId(app_name or told.app, user_id or told.user, session_id or told.id)
+        return await store.write(lambda: imports.write(name, checked, again), long=True)
+
+
+def _must_be_an_event() -> Callable[[Stored], None]:
+    """Return what refuses a stored event that ADK could not be given."""
+    from lango.adk.convert import DEFAULT_AGENT_NAME, stored_to_events  # takes seconds: only when it is needed
+
+    def must_be_an_event(stored: Stored) -> None:
+        stored_to_events([stored], DEFAULT_AGENT_NAME)
+
+    return must_be_an_event
 
 
 def _titled(name: SessionId) -> Operation[SessionRecord | None]:

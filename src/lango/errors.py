@@ -14,6 +14,7 @@ LangoError
 │   ├── SessionNotFound
 │   ├── SessionExists
 │   ├── MessageNotFound        no such message in the session, or one that was taken back
+│   ├── InvalidExport          an export that cannot be read: nothing was written
 │   ├── Unstorable             a value that neither database can keep
 │   └── Conflict
 │       ├── StaleSession       somebody else wrote to the session first
@@ -103,6 +104,10 @@ class SessionExists(StoreError):
 
 class MessageNotFound(StoreError):
     """There is no such message in the session, or it was taken back."""
+
+
+class InvalidExport(StoreError):
+    """An export of a session that cannot be read; the message names the line, and nothing was written."""
 
 
 class Unstorable(StoreError):

@@ -302,12 +302,18 @@ async def run_example(client: httpx.AsyncClient, page: dict[str, Any], path: str
         if parameter["in"] == "path":
             example = (parameter.get("examples") or parameter["schema"]["examples"])[0]
             filled = filled.replace(f"{{{parameter['name']}}}", str(example))
-    body: Any = None
-    if "requestBody" in operation:
+        elif parameter.get("required") and parameter["in"] == "query":
+            filled += f"?{parameter['name']}={(parameter.get('examples') or parameter['schema']['examples'])[0]}"
+    sent: dict[str, Any] = {}
+    if "application/json" in operation.get("requestBody", {"content": {}})["content"]:
         schema = resolved(page, operation["requestBody"]["content"]["application/json"]["schema"])
         body = schema["examples"][0]
         jsonschema.validate(body, schema | {"components": page["components"]})
-    answer = await client.request(method, filled, json=body)
+        sent = {"json": body}
+    elif "requestBody" in operation:
+        [(kind, content)] = operation["requestBody"]["content"].items()
+        sent = {"content": content["example"], "headers": {"Content-Type": kind}}
+    answer = await client.request(method, filled, **sent)
     assert str(answer.status_code) in operation["responses"], (path, method, answer.status_code, answer.text)
     assert answer.status_code < 300, (path, method, answer.text)
     promised = operation["responses"][str(answer.status_code)].get("content", {})

@@ -89,6 +89,22 @@ async def test_a_rewind_takes_back_and_the_conversation_goes_on(server: Server, 
         assert await contents(client, session) == ["one", "one", "2", "2"]
 
 
+async def test_messages_are_found_and_marked(server: Server, session: str) -> None:
+    async with server.client() as client:
+        await send(client, session, f"a needle named {session[2:]} in 干草堆")
+        found = await client.get("/v1/search", params={"q": f"needle {session[2:]}"})
+        assert found.status_code == 200
+        [asked, answered] = sorted(found.json()["hits"], key=lambda hit: hit["seq"])
+        assert (asked["session_id"], asked["seq"], asked["role"]) == (session, 1, "user")
+        assert (answered["seq"], answered["role"]) == (2, "assistant")
+        assert asked["title"] == asked["text"] == f"a needle named {session[2:]} in 干草堆"
+        assert [asked["text"][start:end] for start, end in asked["marks"]] == ["needle", session[2:]]
+        assert len((await client.get("/v1/search", params={"q": "草堆", "limit": 1})).json()["hits"]) == 1
+        assert (await client.get("/v1/search", params={"q": '" OR *'})).json() == {"hits": []}
+        for wrong in ({}, {"q": "x" * 1001}, {"q": "x", "limit": 0}, {"q": "x", "limit": 101}):
+            assert error_of(await client.get("/v1/search", params=wrong)) == (400, "BadRequest")
+
+
 async def test_nothing_is_taken_back_while_a_turn_runs(server: Server, session: str, tmp_path: Path) -> None:
     async with server.client() as client:
         await send_until(client, session, f"hold {tmp_path / 'never'}")
@@ -98,6 +114,51 @@ async def test_nothing_is_taken_back_while_a_turn_runs(server: Server, session: 
         assert fork["messages"] == 1, "a fork has what is stored by then"
         assert text_of(await send(client, fork["id"], "meanwhile")) == "meanwhile"
         assert (await client.post(f"{path}/cancel")).json() == {"cancelled": True}
+
+
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+async def test_an_export_is_imported_under_another_id(server: Server, session: str) -> None:
+    async with server.client() as client:
+        odd = f"{session} é"
+        await client.post("/v1/sessions", json={"id": odd, "state": {"n": 1}})
+        await send(client, odd, "note")
+        exported = await client.get(f"/v1/sessions/{odd}/export")
+        assert exported.status_code == 200
+        assert exported.headers["content-type"] == "application/x-ndjson"
+        saved_as = exported.headers["content-disposition"]
+        assert saved_as == f"attachment; filename=\"{session}__.jsonl\"; filename*=UTF-8''{session}%20%C3%A9.jsonl"
+        body = exported.content
+        path = "/v1/sessions/import"
+        assert error_of(await client.post(path, content=body, headers=NDJSON)) == (409, "SessionExists")
+        made = await client.post(path, params={"id": session}, content=body, headers=NDJSON)
+        assert made.status_code == 201, made.text
+        assert (made.json()["id"], made.json()["state"], made.json()["messages"]) == (session, {"n": 1}, 4)
+        again = (await client.get(f"/v1/sessions/{session}/export")).content
+        assert again.splitlines()[2:] == body.splitlines()[2:]
+        assert text_of(await send(client, session, "goes on")) == "goes on"
+        assert error_of(await client.get("/v1/sessions/nobodys/export")) == (404, "SessionNotFound")
+
+
+async def test_a_wrong_import_is_told_the_line(server: Server, session: str) -> None:
+    async with server.client() as client:
+        await send(client, session, "hello")
+        lines = (await client.get(f"/v1/sessions/{session}/export")).content.splitlines(keepends=True)
+        path = f"/v1/sessions/import?id=copy-{session}"
+        for body in (b"", b"{}", b"".join(lines[:-1]), b"".join([*lines[:3], *lines[4:]]), b"\xff"):
+            refused = await client.post(path, content=body, headers=NDJSON)
+            assert error_of(refused) == (400, "InvalidExport")
+            assert "line" in refused.json()["error"]["message"]
+        assert (await client.get(f"/v1/sessions/copy-{session}")).status_code == 404
+        plain = await client.post(path, content=b"".join(lines), headers={"Content-Type": "text/plain"})
+        assert plain.status_code == 415
+        huge = await client.post(path, content=b" " * 100_000_001, headers=NDJSON)
+        assert error_of(huge) == (413, "TooLarge")
+        more = b"".join(lines[:2]) + b"\n" * 2_000_000 + b"".join(lines[2:])
+        assert (await client.post(path, content=more, headers=NDJSON)).status_code == 201, (
+            "larger than a message may be"
+        )
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,7 @@ EVERYTHING: list[tuple[str, str, Any]] = [
     ("POST", "/fork", {}),
     ("POST", "/fork", {"at": 1, "id": "stolen"}),
     ("POST", "/rewind", {"before": 1}),
+    ("GET", "/export", None),
     ("DELETE", "", None),
 ]
 
@@ -236,6 +237,15 @@ async def test_6_the_same_id_is_two_sessions_for_two_users(keyed: Keyed) -> None
         assert text_of(await resume(alice, session)) == "of alice"
 
 
+async def test_6_nobody_finds_words_of_somebody_else(keyed: Keyed) -> None:
+    word = uuid.uuid4().hex
+    async with keyed.client(keyed.alice) as alice, keyed.client(keyed.bob) as bob:
+        await alice.post("/v1/sessions", json={"id": word})
+        await send(alice, word, f"the secret {word}")
+        assert len((await alice.get("/v1/search", params={"q": word})).json()["hits"]) == 2
+        assert (await bob.get("/v1/search", params={"q": word})).json() == {"hits": []}
+
+
 async def test_6_state_of_all_users_is_no_clients_to_set(keyed: Keyed) -> None:
     async with keyed.client(keyed.bob) as bob:
         assert (await bob.post("/v1/sessions", json={"state": {"app:policy": "allow all"}})).status_code == 400
@@ -248,7 +258,7 @@ async def test_6_state_of_all_users_is_no_clients_to_set(keyed: Keyed) -> None:
 async def test_6_without_a_key_there_is_nothing(keyed: Keyed, authorization: str) -> None:
     secret = authorization.replace("{}", keyed.alice)
     lines = ["Host: localhost", f"Authorization: {secret}", "Connection: close"]
-    for path in ("/v1/sessions", "/v1/sessions/x", "/v1/sessions/x/stream", "/metrics"):
+    for path in ("/v1/sessions", "/v1/sessions/x", "/v1/sessions/x/stream", "/v1/search?q=x", "/metrics"):
         status, answer = raw(keyed.server, "\n".join([f"GET {path} HTTP/1.1", *lines]))
         assert status == 401, answer
         assert "www-authenticate: bearer" in answer.lower()

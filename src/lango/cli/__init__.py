@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lango import __version__
-from lango.cli import db, doctor, init, keys, memory, models, run, serve, sessions
+from lango.cli import db, doctor, init, keys, memory, models, run, serve, sessions, transfer
 from lango.cli.chat import chat
 from lango.cli.visible import visible
 from lango.errors import LangoError, StoreError, UsageError
@@ -28,6 +28,8 @@ app.command()(chat)
 app.command()(run.run)
 app.command()(init.init)
 app.command()(doctor.doctor)
+sessions.app.command("export")(transfer.export)
+sessions.app.command("import")(transfer.import_)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(memory.app, name="memory")
 app.add_typer(keys.app, name="keys")

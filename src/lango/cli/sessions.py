@@ -1,6 +1,7 @@
-"""`lango sessions`: look at conversations, and delete them."""
+"""`lango sessions`: look at conversations, search them, name, fork, rewind and delete them."""
 
 import asyncio
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,14 @@ from lango.cli.visible import visible
 from lango.errors import SessionNotFound, UsageError
 
 if TYPE_CHECKING:
+    from lango.conversations import Sessions
     from lango.store import SessionRecord, Store, Stored
     from lango.usage import SessionUsage
 
-app = typer.Typer(help="Conversations: list, show, usage, delete.", no_args_is_help=True)
+app = typer.Typer(
+    help="Conversations: list, show, search, usage, rename, fork, rewind, export, import, delete.",
+    no_args_is_help=True,
+)
 
 Id = Annotated[str, typer.Argument(help="The session's id.")]
 App = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
@@ -29,14 +34,17 @@ def list_sessions(
     """List sessions, the newest last."""
 
     async def read(opened: "Store") -> "list[SessionRecord]":
-        return await _matching(opened, app, user)
+        from lango.store.titles import with_all_first_words
 
-    records = _run(store_url(config, store), read)
+        found = await matching(opened, app, user)
+        return await opened.read(lambda: with_all_first_words(found))
+
+    records = run(store_url(config, store), read)
     if as_json:
         for record in records:
-            print(json.dumps(_summary(record)))
+            print(json.dumps(summary(record)))
     else:
-        print_table([_summary(record) for record in records], empty="no sessions")
+        print_table([summary(record) for record in records], empty="no sessions", cut=("title",))
 
 
 @app.command()
@@ -48,16 +56,17 @@ def show(
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Show a session, message by message."""
+    """Show a session, message by message; what a rewind took back is left out."""
 
     async def read(opened: "Store") -> "list[Stored]":
-        record = await _one(opened, session_id, app, user)
-        found = await opened.events(record.name)
-        return found[1] if found else []
+        from lango.store.window import live_ranges
 
-    for one in _run(store_url(config, store), read):
-        if one.message is None:
-            continue
+        record = await one_session(opened, session_id, app, user)
+        _, stored = await opened.events(record.name) or (record, [])
+        live = list(live_ranges(record.last_seq, record.rewinds))
+        return [one for one in stored if one.message and any(first <= one.seq <= last for first, last in live)]
+
+    for one in run(store_url(config, store), read):
         if as_json:
             print(json.dumps(_message(one)))
         else:
@@ -80,10 +89,10 @@ def usage(
     from lango.cli.usage import print_usage, read_usage
 
     async def read(opened: "Store") -> "SessionUsage":
-        record = await _one(opened, session_id, app, user)
+        record = await one_session(opened, session_id, app, user)
         return await read_usage(opened, record.name, settings(config), limit)
 
-    print_usage(_run(store_url(config, store), read), as_json=as_json)
+    print_usage(run(store_url(config, store), read), as_json=as_json)
 
 
 @app.command()
@@ -97,29 +106,142 @@ def delete(
     """Delete a session and everything that belongs to it."""
 
     async def remove(opened: "Store") -> None:
-        record = await _one(opened, session_id, app, user)
+        record = await one_session(opened, session_id, app, user)
         await opened.delete_session(record.name)
 
-    _run(store_url(config, store), remove)
+    run(store_url(config, store), remove)
     print(f"deleted {session_id}")
 
 
-def _run(url: str, work: Any) -> Any:
+@app.command()
+def rename(
+    session_id: Id,
+    title: Annotated[str, typer.Argument(help="Its title; empty: it is called by its first words again.")],
+    app: App = None,
+    user: User = None,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Name a session."""
+
+    async def name(opened: "Store") -> "SessionRecord":
+        sessions, record = await _sessions(opened, session_id, app, user)
+        return await sessions.rename(session_id, title, user_id=record.name.user_id)
+
+    _told(run(store_url(config, store), name), as_json, "{id} is called {title!r}")
+
+
+@app.command()
+def fork(
+    session_id: Id,
+    at: Annotated[int | None, typer.Option("--at", min=0, help="The last message that is kept; 0: none.")] = None,
+    new_id: Annotated[str | None, typer.Option("--id", help="The fork's id; else a random one.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="The fork's title.")] = None,
+    app: App = None,
+    user: User = None,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Make a session with the same past, up to a message, and a future of its own. Prints its id."""
+
+    async def make(opened: "Store") -> "SessionRecord":
+        sessions, record = await _sessions(opened, session_id, app, user)
+        return await sessions.fork(session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id)
+
+    _told(run(store_url(config, store), make), as_json, "{id}")
+
+
+@app.command()
+def rewind(
+    session_id: Id,
+    before: Annotated[int, typer.Option("--before", min=1, help="A message: its turn is taken back, and all after.")],
+    app: App = None,
+    user: User = None,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Take back the turn that holds a message, and all after it. Nothing is deleted."""
+
+    async def take_back(opened: "Store") -> "SessionRecord":
+        sessions, record = await _sessions(opened, session_id, app, user)
+        return await sessions.rewind(session_id, before=before, user_id=record.name.user_id)
+
+    _told(
+        run(store_url(config, store), take_back),
+        as_json,
+        "{id} is as it was before the turn of message {before}",
+        before,
+    )
+
+
+@app.command()
+def search(
+    words: Annotated[list[str], typer.Argument(help="What to find: every word, in one message.")],
+    app: App = None,
+    user: User = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 20,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Find messages and titles by their words; the last word may be the beginning of one."""
+
+    async def find(opened: "Store") -> list[dict[str, Any]]:
+        records = await matching(opened, app, user)
+        owners = sorted({(record.name.app_name, record.name.user_id) for record in records})
+        hits = [
+            {"app": owner[0], "user": owner[1], **dataclasses.asdict(hit)}
+            for owner in owners
+            for hit in await opened.search(*owner, " ".join(words), limit=limit)
+        ]
+        return hits[:limit]
+
+    hits = run(store_url(config, store), find)
+    for hit in hits if as_json else ():
+        print(json.dumps(hit | {"created_at": moment(hit["created_at"])}))
+    if not as_json:
+        shown = [
+            {"session": hit["session_id"], "seq": hit["seq"], "role": hit["role"], "text": hit["text"]} for hit in hits
+        ]
+        print_table(shown, empty="nothing found", cut=("text",))
+
+
+def _told(record: "SessionRecord", as_json: bool, sentence: str, before: int = 0) -> None:
+    told = summary(record)
+    print(json.dumps(told) if as_json else visible(sentence.format(**told, before=before)))
+
+
+async def _sessions(
+    store: "Store", session_id: str, app: str | None, user: str | None
+) -> "tuple[Sessions, SessionRecord]":
+    from lango.conversations import Sessions
+
+    record = await one_session(store, session_id, app, user)
+    return Sessions(store, record.name.app_name), record
+
+
+def run(url: str, work: Any) -> Any:
+    """Open a store and do some work on it."""
     from lango.store import Store
 
-    async def run() -> Any:
-        async with Store(url) as opened:
-            return await work(opened)
+    async def opened() -> Any:
+        async with Store(url) as store:
+            return await work(store)
 
-    return asyncio.run(run())
+    return asyncio.run(opened())
 
 
-async def _matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":
+async def matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":
+    """Read the sessions of an app, or of a user, or all of them."""
     return [record for record in await store.sessions(app) if user is None or record.name.user_id == user]
 
 
-async def _one(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
-    found = [record for record in await _matching(store, app, user) if record.name.id == session_id]
+async def one_session(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
+    """Read the one session of an id."""
+    found = [record for record in await matching(store, app, user) if record.name.id == session_id]
     if not found:
         raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
     if len(found) > 1:
@@ -127,9 +249,11 @@ async def _one(store: "Store", session_id: str, app: str | None, user: str | Non
     return found[0]
 
 
-def _summary(record: "SessionRecord") -> dict[str, Any]:
+def summary(record: "SessionRecord") -> dict[str, Any]:
+    """Say what a session is, on a line."""
     return {
         "id": record.name.id,
+        "title": record.shown_title,
         "app": record.name.app_name,
         "user": record.name.user_id,
         "messages": record.last_seq,

@@ -1,29 +1,92 @@
-"""What one does with whole conversations: name, fork, take back."""
+"""What one does with whole conversations: find, name, fork, take back, export, import."""
 
-from fastapi import APIRouter
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import StreamingResponse
 
 from lango.server.auth import User
-from lango.server.schemas import NewFork, NewTitle, Rewind, Session, SessionWithState
+from lango.server.schemas import (
+    EXPORT_EXAMPLE,
+    SESSION_ID,
+    Hit,
+    Hits,
+    NewFork,
+    NewTitle,
+    Rewind,
+    Session,
+    SessionWithState,
+)
 from lango.server.served import Here
 from lango.server.sessions import BUSY, ERRORS, Id
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS)
+router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS)
+
+_LINES = "application/x-ndjson"
+_EXPORT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The session as lines of JSON; the last line says that nothing is missing.",
+        "content": {_LINES: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
+    }
+}
+_IMPORT: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {_LINES: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
+    }
+}
+
+NewId = Annotated[str | None, Query(pattern=SESSION_ID)]
+Words = Annotated[str, Query(max_length=1000, examples=["hello"])]
 
 
-@router.patch("/{session_id}")
+@router.get("/search")
+async def search(user: User, here: Here, q: Words, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> Hits:
+    """Find messages and titles that hold every word; the last word may be the beginning of one."""
+    found = await here.sessions.search(q, user_id=user.user_id, limit=limit)
+    return Hits(hits=[Hit.of(one) for one in found])
+
+
+@router.patch("/sessions/{session_id}")
 async def rename_session(session_id: Id, new: NewTitle, user: User, here: Here) -> Session:
     """Name a session."""
     return Session.of(await here.sessions.rename(session_id, new.title, user_id=user.user_id))
 
 
-@router.post("/{session_id}/fork", status_code=201, responses=BUSY)
+@router.post("/sessions/{session_id}/fork", status_code=201, responses=BUSY)
 async def fork_session(session_id: Id, new: NewFork, user: User, here: Here) -> SessionWithState:
     """Make a session with the same past, up to a message, and the state as it was then."""
     made = await here.sessions.fork(session_id, user_id=user.user_id, at=new.at, new_id=new.id, title=new.title)
     return SessionWithState.of(made)
 
 
-@router.post("/{session_id}/rewind", responses=BUSY)
+@router.post("/sessions/{session_id}/rewind", responses=BUSY)
 async def rewind_session(session_id: Id, what: Rewind, user: User, here: Here) -> SessionWithState:
     """Take back the turn that holds a message, and all after it; the state is as it was before. Nothing is deleted."""
     return SessionWithState.of(await here.sessions.rewind(session_id, before=what.before, user_id=user.user_id))
+
+
+@router.get("/sessions/{session_id}/export", response_class=StreamingResponse, responses=_EXPORT)
+async def export_session(session_id: Id, user: User, here: Here) -> StreamingResponse:
+    """Read a session with all that belongs to it, to be kept or imported elsewhere."""
+    lines = here.sessions.export_lines(session_id, user_id=user.user_id)
+    first = await anext(lines)  # what is not there is told before anything is sent
+
+    async def every_line() -> AsyncIterator[str]:
+        yield first
+        async for line in lines:
+            yield line
+
+    name = f"{session_id}.jsonl"
+    shown = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in name)
+    saved_as = f"attachment; filename=\"{shown}\"; filename*=UTF-8''{quote(name, safe='')}"
+    return StreamingResponse(every_line(), media_type=_LINES, headers={"Content-Disposition": saved_as})
+
+
+@router.post("/sessions/import", status_code=201, responses=BUSY, openapi_extra=_IMPORT)
+async def import_session(request: Request, user: User, here: Here, id: NewId = None) -> SessionWithState:
+    """Make a session of an export, of the same id or another one: all of it, or nothing."""
+    made = await here.sessions.import_lines(request.stream(), user_id=user.user_id, session_id=id)
+    return SessionWithState.of(made)

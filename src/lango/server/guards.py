@@ -5,6 +5,7 @@ JSON without being asked for permission first.
 """
 
 import re
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -15,6 +16,7 @@ from lango.server.errors import Refused, as_response
 from lango.server.hosts import host_of, is_loopback, place_of_origin
 
 _WITH_FILES = re.compile(r"/v1/sessions/[^/]+/messages")
+_IMPORT = "/v1/sessions/import"
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -36,8 +38,9 @@ class Guards:
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
         self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
-        self._max_body_bytes = settings.max_body_bytes
-        self._most_bytes = most_bytes(settings)
+        self._import = _Body("application/x-ndjson", settings.max_import_bytes, "server.max_import_bytes")
+        self._with_files = _Body("application/json", most_bytes(settings), "server.max_body_bytes")
+        self._body = _Body("application/json", settings.max_body_bytes, "server.max_body_bytes")
         named = {host.lower() for host in settings.allowed_hosts}
         # a key is needed there: the name that it is reached by grants nothing
         self._any_host = not is_loopback(settings.host) and not named
@@ -56,11 +59,7 @@ class Guards:
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
-            await self._app(scope, _Bounded(receive, self._limit(scope)), _Hardened(send))
-
-    def _limit(self, scope: Scope) -> int:
-        """Return how long a body may be: a message may bring files."""
-        return self._most_bytes if _WITH_FILES.fullmatch(scope["path"]) else self._max_body_bytes
+            await self._app(scope, _Bounded(receive, self._body_of(scope)), _Hardened(send))
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         host = headers.get("host", "")
@@ -71,7 +70,13 @@ class Guards:
             message = "pages of that origin may not call this server (setting server.allowed_origins)"
             raise Refused(403, "ForeignOrigin", message)
         if scope["type"] == "http" and unsafe:
-            self._check_body(headers, self._limit(scope))
+            _check_body(headers, self._body_of(scope))
+
+    def _body_of(self, scope: Scope) -> "_Body":
+        """Return what a body may be: a message may bring files, an import is a file."""
+        if scope["path"] == _IMPORT:
+            return self._import
+        return self._with_files if _WITH_FILES.fullmatch(scope["path"]) else self._body
 
     def _is_ours(self, origins: list[str], host: str) -> bool:
         """Whether no page sent it, or one of this server, or one that may."""
@@ -80,33 +85,42 @@ class Guards:
             for origin in origins
         )
 
-    def _check_body(self, headers: Headers, limit: int) -> None:
-        length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > limit:
-            raise _too_large(limit)
-        has_body = length != "0" or "transfer-encoding" in headers
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if (has_body or kind) and kind != "application/json":
-            raise Refused(415, "NotJson", "send Content-Type: application/json")
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """What a body may be."""
+
+    kind: str
+    limit: int
+    setting: str
+
+    def too_large(self) -> Refused:
+        return Refused(413, "TooLarge", f"the body is larger than {self.limit} bytes (setting {self.setting})")
 
 
-def _too_large(limit: int) -> Refused:
-    return Refused(413, "TooLarge", f"the body is larger than {limit} bytes (setting server.max_body_bytes)")
+def _check_body(headers: Headers, body: _Body) -> None:
+    length = headers.get("content-length", "0")
+    if length.isdigit() and int(length) > body.limit:
+        raise body.too_large()
+    has_body = length != "0" or "transfer-encoding" in headers
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if (has_body or kind) and kind != body.kind:
+        raise Refused(415, "NotJson", f"send Content-Type: {body.kind}")
 
 
 class _Bounded:
     """Reads a body that does not say how long it is, up to the limit."""
 
-    def __init__(self, receive: Receive, limit: int) -> None:
+    def __init__(self, receive: Receive, body: _Body) -> None:
         self._receive = receive
-        self._limit = limit
+        self._body = body
         self._read = 0
 
     async def __call__(self) -> Message:
         message = await self._receive()
         self._read += len(message.get("body", b""))
-        if self._read > self._limit:
-            refused = _too_large(self._limit)
+        if self._read > self._body.limit:
+            refused = self._body.too_large()
             raise HTTPException(refused.status, str(refused))  # of what is raised here FastAPI lets only this through
         return message
 

@@ -15,6 +15,7 @@ from lango.messages import ToolCall
 from lango.store import SessionRecord, Stored, questions
 from lango.store.effects import EffectRecord
 from lango.store.ids import call_key
+from lango.store.search import Hit as FoundHit
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
@@ -297,6 +298,41 @@ class Questions(BaseModel):
     approvals: list[Question]
 
 
+class Hit(BaseModel):
+    """A message that was found, or a title."""
+
+    session_id: str
+    title: str
+    """What the session is called."""
+    seq: int
+    """0: it is the title itself."""
+    role: Literal["user", "assistant", "title"]
+    created_at: datetime
+    text: str
+    """A piece of the message around the first word that was found, as plain text."""
+    marks: list[tuple[int, int]]
+    """Where in `text` the words stand: from and to, counted in Unicode code points."""
+
+    @classmethod
+    def of(cls, found: FoundHit) -> Self:
+        """Show what was found."""
+        return cls(
+            session_id=found.session_id,
+            title=found.title,
+            seq=found.seq,
+            role=found.role,
+            created_at=datetime.fromtimestamp(found.created_at, UTC),
+            text=found.text,
+            marks=list(found.marks),
+        )
+
+
+class Hits(BaseModel):
+    """What was found, the best first."""
+
+    hits: list[Hit]
+
+
 class Cancelled(BaseModel):
     """Whether a turn was running."""
 
@@ -329,4 +365,15 @@ id: 1000005
 event: done
 data: {"type":"done","id":1000005,"turn":1,"status":"done","usage":{"output_tokens":7},"finish_reason":"stop"}
 
+"""
+
+EXPORT_EXAMPLE = """\
+{"kind":"header","format":"lango-session","version":1}
+{"kind":"session","app":"lango","user":"user","id":"imported","title":"A greeting","created_at":1760000000.0,\
+"updated_at":1760000001.5,"revision":2,"epoch":0}
+{"kind":"message","seq":1,"role":"user","author":"user","content":"Hello!","tokens":5,"created_at":1760000000.5,\
+"event_id":"first"}
+{"kind":"message","seq":2,"role":"assistant","author":"lango","content":"Hello! How can I help?","tokens":9,\
+"created_at":1760000001.5,"event_id":"second"}
+{"kind":"end","lines":4}
 """

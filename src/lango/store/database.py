@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from lango.errors import SchemaError
 
@@ -20,6 +20,8 @@ T = TypeVar("T")
 Row = Sequence[Any]
 Statement = tuple[str, tuple[Any, ...]]
 Operation = Generator[Statement, list[Row], T]
+Dialect = Literal["sqlite", "postgres"]
+"""For the few operations that need what only one of the databases knows."""
 
 
 class Undo(Exception):
@@ -33,8 +35,16 @@ class Undo(Exception):
 class Database(Protocol):
     """One database, safe to use from any task, thread and event loop."""
 
-    async def write(self, operation: Callable[[], Operation[T]]) -> T:
-        """Run an operation in one transaction: all of it or nothing. It may be run again after a lost connection."""
+    @property
+    def dialect(self) -> Dialect:
+        """What kind it is."""
+        ...
+
+    async def write(self, operation: Callable[[], Operation[T]], *, long: bool = False) -> T:
+        """Run an operation in one transaction: all of it or nothing. It may be run again after a lost connection.
+
+        `long`: it takes more than a moment, and must not hold the event loop up.
+        """
         ...
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
@@ -55,7 +65,8 @@ def migrations() -> list[tuple[int, list[str]]]:
 
 def _statements(text: str) -> list[str]:
     bare = "\n".join(line.split("-- ")[0].rstrip() for line in text.splitlines())
-    return [part.strip() for part in bare.split(";") if part.strip()]
+    # at the end of a line: the body of a trigger has some of its own
+    return [part.strip() for part in re.split(r";\s*(?:\n|$)", bare) if part.strip()]
 
 
 _VERSION = "SELECT COALESCE(MAX(version), 0) FROM lango_schema"
@@ -78,7 +89,9 @@ def migrate(place: str, dialect: str) -> Operation[int]:
     for number, statements in known:
         if number > version:
             for statement in statements:
-                yield re.sub(rf"/\*{dialect} (.*?)\*/", r"\1", statement), ()
+                spelt = re.sub(r"/\*.*?\*/", "", re.sub(rf"/\*{dialect} (.*?)\*/", r"\1", statement))
+                if spelt.strip():
+                    yield spelt, ()
             yield "INSERT INTO lango_schema (version, applied_at) VALUES ($1, CURRENT_TIMESTAMP)", (number,)
     return newest
 

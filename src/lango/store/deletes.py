@@ -4,6 +4,7 @@ from lango.store import pasts
 from lango.store.database import Operation
 from lango.store.ids import call_key
 from lango.store.records import SessionId, calls_from_json
+from lango.store.search import LOCK
 
 _DELETE = "DELETE FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key, forked_from"
 _OWN = [
@@ -22,7 +23,7 @@ _OWN = [
 ]
 _SHARED = [
     f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608 - constants
-    for table in ("messages", "state_events", "effects", "shared_sessions")
+    for table in ("messages", "state_events", "effects", "search_messages", "search_progress", "shared_sessions")
 ]
 # These take the row that stands for what is shared: of two that let go of it at once, one sees what the other left.
 _GONE = "UPDATE shared_sessions SET deleted = 1 WHERE session_key = $1 RETURNING forks"
@@ -35,6 +36,7 @@ SELECT tool_calls FROM messages WHERE session_key = $1 AND seq > $2 AND tool_cal
 """
 _TRIM_EFFECT = "DELETE FROM effects WHERE session_key = $1 AND call_id = $2"
 _TRIM_EFFECTS = "DELETE FROM effects WHERE session_key = $1 AND epoch > $2"
+_TRIM_INDEX = "DELETE FROM search_messages WHERE session_key = $1 AND (seq > $2 OR seq = 0)"
 _TRIM_MESSAGES = "DELETE FROM messages WHERE session_key = $1 AND seq > $2"
 _TRIM_STATES = "DELETE FROM state_events WHERE session_key = $1 AND (seq > $2 OR revision > $3)"
 
@@ -69,13 +71,16 @@ def _let_go(key: int) -> Operation[None]:
 
 
 def _purge(key: int) -> Operation[None]:
+    yield LOCK, (key,)  # nobody adds to the index what is deleted here
     for statement in _SHARED:
         yield statement, (key,)
 
 
 def _trim(key: int) -> Operation[None]:
     """Delete what no fork shares of a session that is gone: what it did after the last of them."""
+    yield LOCK, (key,)
     [[seq, revision, epoch]] = yield _KEPT, (key,)
+    yield _TRIM_INDEX, (key, seq)
     for [calls] in (yield _CALLS_AFTER, (key, seq)):
         for call in calls_from_json(calls):
             yield _TRIM_EFFECT, (key, call_key(call.id))

@@ -77,6 +77,26 @@ def loads(text: str) -> Any:
     return json.loads(text)
 
 
+def plain_dumps(value: Any) -> str:
+    """Return JSON text for what JSON can say, spelt as `dumps` does; tags are only objects here."""
+    text = _encode(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return _encode_ascii(value)
+    return text
+
+
+def plain_loads(text: str) -> Any:
+    """Return what JSON text says, tags as the objects that they are. Raise `ValueError` for what is not JSON."""
+    return json.loads(text, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
 def _tagged(value: Any, depth: int) -> Any:
     """Spell what JSON cannot say as objects with a tag."""
     if depth > _DEEPEST:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lango.errors import LangoError, MissingDependency, StoreError, StoreUnavailable, StoreUrlError
-from lango.store.database import Operation, Row, Undo, migrate
+from lango.store.database import Dialect, Operation, Row, Undo, migrate
 
 T = TypeVar("T")
 
@@ -40,8 +40,14 @@ class PostgresDatabase:
         self._lock = threading.Lock()
         self._reached = False
 
-    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+    @property
+    def dialect(self) -> Dialect:
+        """What kind it is."""
+        return "postgres"
+
+    async def write(self, operation: Callable[[], Operation[T]], *, long: bool = False) -> T:
         """Run an operation in a transaction."""
+        del long  # it is the server that works
         return await self._retried(operation, "read_committed", readonly=False)
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:

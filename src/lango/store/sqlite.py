@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar, cast
 import apsw
 
 from lango.errors import SchemaError
-from lango.store.database import Operation, Row, Undo, migrate, run_sync
+from lango.store.database import Dialect, Operation, Row, Undo, migrate, run_sync
 from lango.store.sqlite_errors import check_path, only_readable, translate, translated
 
 T = TypeVar("T")
@@ -115,9 +115,14 @@ class SqliteDatabase:
         self._quick_commits = 0
         self._wal_pages = 0
 
-    async def write(self, operation: Callable[[], Operation[T]]) -> T:
+    @property
+    def dialect(self) -> Dialect:
+        """What kind it is."""
+        return "sqlite"
+
+    async def write(self, operation: Callable[[], Operation[T]], *, long: bool = False) -> T:
         """Run an operation in a transaction: at once, or grouped with whatever else waits."""
-        if self._quick_commits >= _QUICK_ENOUGH and self._queue.empty():
+        if not long and self._quick_commits >= _QUICK_ENOUGH and self._queue.empty():
             done = self._write_here(operation)
             if done is not None:
                 if done.error is not None:

@@ -1,12 +1,14 @@
 """The store: every operation as a coroutine, on SQLite or PostgreSQL alike."""
 
+import functools
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from lango.errors import StoreUrlError, Unstorable
-from lango.store import deletes, effects, keys, pages, questions, sessions, streams, turns, window
+from lango.errors import StoreUnavailable, StoreUrlError, Unstorable
+from lango.store import deletes, effects, keys, pages, questions, search, sessions, streams, turns, window
 from lango.store.append import append
 from lango.store.database import Database, Operation
 from lango.store.memory import MemoryStore
@@ -15,6 +17,8 @@ from lango.store.records import Appended, Entry, SessionId, SessionRecord, Store
 from lango.store.sqlite import MEMORY, SqliteDatabase
 
 T = TypeVar("T")
+
+_log = logging.getLogger("lango.store")
 
 SCHEMES = "sqlite:///file.db or postgresql://user@host/database"
 
@@ -80,9 +84,9 @@ class Store:
         """Return the version of the schema."""
         return await self._database.write(_version)
 
-    async def write(self, operation: Callable[[], Operation[T]]) -> T:
-        """Run an operation of this package in one transaction."""
-        return await self._database.write(operation)
+    async def write(self, operation: Callable[[], Operation[T]], *, long: bool = False) -> T:
+        """Run an operation of this package in one transaction; `long`: it takes more than a moment."""
+        return await self._database.write(operation, long=long)
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation of this package that only reads, on one snapshot."""
@@ -112,6 +116,24 @@ class Store:
         if not _storable(name):
             return False
         return await self._database.write(lambda: deletes.delete(name))
+
+    async def search(self, app_name: str, user_id: str, asked: str, *, limit: int = 20) -> list[search.Hit]:
+        """Find messages and titles of a user's sessions that hold every word; see `lango.store.search`."""
+        if not _storable(SessionId(app_name, user_id, "")):
+            return []
+        try:
+            await self._update_index(app_name, user_id)
+        except StoreUnavailable as error:  # a file that cannot be written: what is in the index is found all the same
+            _log.warning("the index of the search is not up to date: %s", error)
+        dialect = self._database.dialect
+        return await self._database.read(lambda: search.search(dialect, app_name, user_id, asked, limit))
+
+    async def _update_index(self, app_name: str, user_id: str) -> None:
+        dialect = self._database.dialect
+        for key, upto in await self._database.read(lambda: search.behind(app_name, user_id)):
+            work = functools.partial(search.index_some, dialect, app_name, user_id, key, upto)
+            while not await self._database.write(work, long=True):
+                pass  # some at a time: others write in between
 
     async def user_state(self, app_name: str, user_id: str) -> dict[str, Any]:
         """Read the state of a user, without prefixes."""

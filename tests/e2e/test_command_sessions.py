@@ -1,0 +1,105 @@
+"""`lango sessions` as a user types it: find, name, fork, take back, export, import."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lango.messages import Message
+from lango.store import Entry, SessionId, Store
+from tests.e2e.test_command_line import lango, refused
+
+TEXTS = ["where is Bern", "in Switzerland", "and \x1b[31m Oslo", "in Norway"]
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> Path:
+    async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
+        await fill(store, SessionId("app", "alice", "first"), TEXTS)
+    return tmp_path
+
+
+async def fill(store: Store, name: SessionId, texts: list[str]) -> None:
+    record = await store.create_session(name, {"turns": 0})
+    for number, text in enumerate(texts):
+        role = "assistant" if number % 2 else "user"
+        message = Message(role, text, author=role)
+        delta = {"turns": number // 2 + 1}
+        entry = Entry(f"e{number}", time.time(), message, 3, f"i{number // 2}", delta)
+        await store.append(record.key, name, number, entry)
+
+
+def objects(*arguments: str, cwd: Path) -> list[dict[str, Any]]:
+    run = lango("sessions", *arguments, "--json", cwd=cwd)
+    assert run.returncode == 0, run
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def shown(folder: Path, session: str) -> list[str]:
+    return [one["content"] for one in objects("show", session, cwd=folder)]
+
+
+def test_a_session_is_forked_named_and_listed(folder: Path) -> None:
+    made = lango("sessions", "fork", "first", "--at", "2", "--id", "second", cwd=folder)
+    assert (made.returncode, made.stdout) == (0, "second\n")
+    assert shown(folder, "second") == TEXTS[:2]
+    named = lango("sessions", "rename", "second", "The\nother way", cwd=folder)
+    assert named.stdout == "second is called 'The other way'\n"
+    titles = {one["id"]: one["title"] for one in objects("list", cwd=folder)}
+    assert titles == {"first": "where is Bern", "second": "The other way"}
+    table = lango("sessions", "list", cwd=folder).stdout
+    assert "where is Bern" in table
+    [whole] = objects("fork", "second", "--title", "Mine", cwd=folder)
+    assert (whole["title"], whole["messages"]) == ("Mine", 2)
+    refused(lango("sessions", "fork", "first", "--at", "9", cwd=folder), "no message 9")
+    refused(lango("sessions", "fork", "first", "--id", "second", cwd=folder), "'second' already exists")
+    refused(lango("sessions", "fork", "third", cwd=folder), "'third'", "lango sessions list")
+
+
+def test_a_turn_is_taken_back(folder: Path) -> None:
+    told = lango("sessions", "rewind", "first", "--before", "4", cwd=folder)
+    assert (told.returncode, told.stdout) == (0, "first is as it was before the turn of message 4\n")
+    assert shown(folder, "first") == TEXTS[:2]
+    refused(lango("sessions", "rewind", "first", "--before", "4", cwd=folder), "no message 4", "taken back")
+
+
+def test_words_are_found(folder: Path) -> None:
+    [hit] = objects("search", "switz", cwd=folder)
+    assert (hit["session_id"], hit["seq"], hit["user"], hit["marks"]) == ("first", 2, "alice", [[3, 14]])
+    table = lango("sessions", "search", "oslo", cwd=folder).stdout
+    assert "\x1b" not in table
+    assert "first" in table
+    assert lango("sessions", "search", "no", "such", "words", cwd=folder).stdout == "nothing found\n"
+    assert objects("search", "in", "--user", "bob", cwd=folder) == []
+    assert len(objects("search", "in", "--limit", "1", cwd=folder)) == 1
+
+
+async def test_sessions_go_out_into_files_and_come_back(folder: Path) -> None:
+    async with Store(f"sqlite:///{folder}/lango.db") as store:
+        await fill(store, SessionId("other", "bob", "second"), ["hello"])
+    out = lango("sessions", "export", "first", "-o", "first.jsonl", cwd=folder)
+    assert (out.returncode, out.stdout, out.stderr) == (0, "exported 1 session to first.jsonl\n", "")
+    assert lango("sessions", "export", "first", cwd=folder).stdout == (folder / "first.jsonl").read_text()
+    refused(lango("sessions", "import", "first.jsonl", cwd=folder), "'first' already exists")
+    [copied] = objects("import", "first.jsonl", "--id", "copy", "--user", "carol", cwd=folder)
+    assert (copied["id"], copied["user"], copied["app"], copied["messages"]) == ("copy", "carol", "app", 4)
+    assert shown(folder, "copy") == TEXTS
+    assert lango("sessions", "delete", "copy", cwd=folder).returncode == 0
+    assert lango("sessions", "export", "--all", "-o", "all.jsonl", cwd=folder).returncode == 0
+    whole = lango("sessions", "import", "all.jsonl", "--store", "sqlite:///new.db", cwd=folder)
+    assert whole.stdout == "imported first: 4 messages\nimported second: 1 messages\n"
+    again = lango("sessions", "export", "--all", "--store", "sqlite:///new.db", cwd=folder)
+    assert again.stdout == (folder / "all.jsonl").read_text(), "the same bytes"
+
+
+def test_what_cannot_be_exported_or_imported_is_told_in_a_sentence(folder: Path) -> None:
+    refused(lango("sessions", "export", cwd=folder), "name a session, or say --all")
+    refused(lango("sessions", "export", "first", "--all", cwd=folder), "name a session, or say --all")
+    refused(lango("sessions", "export", "first", "-o", "no/such/folder", cwd=folder), "cannot be written")
+    refused(lango("sessions", "import", "nothing.jsonl", cwd=folder), "nothing.jsonl cannot be read")
+    (folder / "wrong.jsonl").write_text("hello\n")
+    refused(lango("sessions", "import", "wrong.jsonl", cwd=folder), "line 1 is not JSON of this format")
+    (folder / "empty.jsonl").write_text("")
+    refused(lango("sessions", "import", "empty.jsonl", cwd=folder), "cut off")
