@@ -1,6 +1,6 @@
 /** The list of conversations: pages of it, search, and what can be done with one. */
 
-import { api, explain, request, sessionPath } from "./api.js";
+import { api, ApiError, explain, request, sessionPath } from "./api.js";
 import { fork } from "./acts.js";
 import { askText, confirm, download, showMenu } from "./dialogs.js";
 import { byId, el, icon, moment, toast } from "./dom.js";
@@ -142,11 +142,15 @@ async function remove(id) {
 
 /** @param {File} file */
 async function load(file) {
+  const sent = { method: "POST", raw: file, type: "application/x-ndjson" };
   await trying(async () => {
-    const made = await api("/v1/sessions/import", { method: "POST", raw: file, type: "application/x-ndjson" });
+    const made = await api("/v1/sessions/import", sent).catch((error) => {
+      if (!(error instanceof ApiError) || error.type !== "SessionExists") throw error;
+      toast("That conversation is here already: this is a copy of it.");
+      return api(`/v1/sessions/import?id=${Date.now().toString(36)}${Math.random().toString(36).slice(2)}`, sent);
+    });
     location.hash = `#/s/${encodeURIComponent(made.id)}`;
     await refresh();
-    toast("Imported.");
   });
 }
 
