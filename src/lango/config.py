@@ -4,14 +4,16 @@ What is given in Python wins over the environment, the environment over the file
 that nobody knows is an error: a setting that is misspelt should not be silently without effect.
 """
 
+import difflib
+import json
 import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from lango.errors import ConfigError
 
@@ -254,6 +256,8 @@ class Settings(BaseSettings):
             loaded = FromFile()
         except ValidationError as error:
             raise ConfigError("; ".join(_told(problem, file) for problem in error.errors())) from error
+        except SettingsError as error:
+            raise ConfigError(_unreadable() or str(error)) from error
         return cls.model_construct(**{name: getattr(loaded, name) for name in cls.model_fields})
 
     @classmethod
@@ -293,7 +297,7 @@ def _told(problem: Any, file: Path | None) -> str:
     key = ".".join(path)
     match problem:
         case {"type": "extra_forbidden"}:
-            message = "is not a setting"
+            message = f"is not a setting{_near(path)}"
         case {"type": "value_error", "ctx": {"error": error}}:
             message = str(error)
         case _:
@@ -304,6 +308,43 @@ def _told(problem: Any, file: Path | None) -> str:
     line = _line_of(file, path) if file else None
     place = f"{file}, line {line}" if line else str(file or "settings")
     return f"{place}: {key}: {message}"
+
+
+def _kind_of(path: list[str]) -> Any:
+    """Return the type of a setting or table; None where there is none of that name."""
+    kind: Any = Settings
+    for part in path:
+        if get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+        else:
+            fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+            kind = fields[part].annotation if part in fields else None
+        tables = [one for one in get_args(kind) if isinstance(one, type) and issubclass(one, BaseModel)]
+        kind = tables[0] if tables and get_origin(kind) is not dict else kind
+    return kind
+
+
+def _near(path: list[str]) -> str:
+    """Say which setting was probably meant."""
+    table = _kind_of(path[:-1])
+    known = list(table.model_fields) if isinstance(table, type) and issubclass(table, BaseModel) else []
+    return "".join(f"; did you mean {one}?" for one in difflib.get_close_matches(path[-1], known, 1))
+
+
+def _unreadable() -> str:
+    """Say which variables of the environment hold a list or a table that is not JSON."""
+    wrong: list[str] = []
+    for name, value in sorted(os.environ.items()):
+        if not name.upper().startswith("LANGO_"):
+            continue
+        kind = _kind_of(name[len("LANGO_") :].lower().split("__"))
+        try:
+            if get_origin(kind) in (list, dict) or (isinstance(kind, type) and issubclass(kind, BaseModel)):
+                json.loads(value)
+        except ValueError:
+            example = '\'["one", "two"]\'' if get_origin(kind) is list else '\'{"key": "value"}\''
+            wrong.append(f"the environment variable {name} is not JSON: write it like {name}={example}")
+    return "; ".join(wrong)
 
 
 def _line_of(file: Path, path: list[str]) -> int | None:

@@ -112,6 +112,22 @@ def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None
     refused(lango("db", "upgrade", "--config", "none.toml", cwd=tmp_path), "none.toml")
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("LANGO_TOOLS__ENABLED", "shell", ["LANGO_TOOLS__ENABLED is not JSON", "LANGO_TOOLS__ENABLED='["]),
+        ("LANGO_AGENT__MODELL", "openai/gpt-5", ["LANGO_AGENT__MODELL", "not a setting", "did you mean model?"]),
+        ("LANGO_MCP", "{", ["LANGO_MCP is not JSON", "LANGO_MCP='{"]),
+        ("LANGO_SERVER__PORT", "http", ["LANGO_SERVER__PORT", "valid integer"]),
+        ("LANGO_AGENT__MODEL", "gpt-5", ["'gpt-5'", "provider/name", "such as openai/gpt-5-mini"]),
+    ],
+)
+def test_a_wrong_variable_is_told_with_the_way_to_write_it(
+    tmp_path: Path, variable: str, value: str, says: list[str]
+) -> None:
+    refused(lango("run", "hello", cwd=tmp_path, **{variable: value}), *says)
+
+
 def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
     assert lango("init", cwd=tmp_path).returncode == 0
     Settings.load(tmp_path / "lango.toml")

@@ -54,7 +54,10 @@ def resolve(
     configured = providers or {}
     name, slash, model_name = model.partition("/")
     if not slash or not name or not model_name:
-        raise ConfigError(f"The model {model!r} is not of the form provider/name. Providers: {_known(configured)}")
+        raise ConfigError(
+            f"The model {model!r} is not of the form provider/name, such as openai/gpt-5-mini. "
+            f"Providers: {_known(configured)}"
+        )
     settings = configured.get(name, ProviderSettings())
     settings = replace(settings, type=settings.type or name)
     if settings.type not in _BUILT_IN:

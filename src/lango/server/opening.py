@@ -1,5 +1,6 @@
 """What is checked before a server starts, and before anything large is imported: the place, and who could come in."""
 
+import errno
 import socket
 
 from lango.config import ServerSettings, Settings
@@ -30,7 +31,10 @@ def bind(settings: ServerSettings) -> socket.socket:
     except OSError as error:
         place.close()
         where = f"{settings.host}:{settings.port}"
-        raise ConfigError(f"cannot listen on {where} ({error.strerror}): choose another with --port") from error
+        taken = "it runs there already, or " if error.errno == errno.EADDRINUSE else ""
+        raise ConfigError(
+            f"cannot listen on {where} ({error.strerror}): {taken}choose another with --port or LANGO_SERVER__PORT"
+        ) from error
     return place
 
 
