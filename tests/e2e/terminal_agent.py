@@ -7,7 +7,7 @@
 - `note TEXT`: a call of a safe tool; `wipe TEXT`: of one that needs approval; `broken`: of one that fails
 - `think`: a thought, then an answer
 - `fail`: the provider is not there
-- anything else comes back as it is
+- anything else comes back as it is, and with it the files that came along
 """
 
 import asyncio
@@ -63,6 +63,8 @@ class Obedient:
             async for delta in self._obey(last.content.split(maxsplit=1)):
                 calls = calls or isinstance(delta, Finish)
                 yield delta
+            for one in last.media:
+                yield TextDelta(f" {one.name}: {(one.data or b'').decode()}")
             if calls:
                 return
         yield UsageDelta(1000, 500)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.tools import FunctionTool
+from google.adk.tools.agent_tool import AgentTool
 
 from lango import open_runtime
+from lango.adk import AdkTool
 from lango.errors import ApprovalExpired
 from lango.events import ApprovalNeeded, ToolEnd, ToolStart, TurnDone
 from lango.messages import ToolCall
@@ -361,3 +363,34 @@ async def test_t3_a_question_after_a_very_long_turn_is_answered_all_the_same(sql
         assert sent.to == ["bob"]
         assert await runtime.run("s", "bye") == "bye"
     assert [broken_for(request) for request in provider.requests[-3:]] == [[], [], []]
+
+
+@pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it
+async def test_t3_an_agent_that_is_a_tool_has_nobody_to_ask_and_says_so(sqlite_url: str) -> None:
+    """It runs in a session of its own that ends with its call: a question could never be answered there."""
+    ran: list[str] = []
+
+    @tool(level="dangerous")
+    def erase(path: str) -> str:
+        """Erase a file."""
+        ran.append(path)
+        return "erased"
+
+    helper = LlmAgent(name="helper", model="openai/x", tools=[AdkTool(erase)])
+    root = LlmAgent(name="mine", model="openai/x", tools=[AgentTool(helper)])
+    provider = ScriptedProvider(
+        [
+            ToolCall("c1", "helper", {"request": "erase it"}),
+            ToolCall("c2", "erase", {"path": "x"}),
+            "it needs an approval",
+            "you have to allow it",
+        ]
+    )
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
+        events = await collect(runtime.stream("s", "go"))
+        assert isinstance(events[-1], TurnDone)
+        assert events[-1].status == "done"
+        assert not any(isinstance(event, ApprovalNeeded) for event in events)
+    assert not ran
+    [result] = provider.requests[2].messages[-1].tool_calls
+    assert "has nobody to ask" in str(result.output)

@@ -1,5 +1,6 @@
 """H2, H4, H5 and H6 through the runtime: what is loaded is what is sent, whatever the session's length."""
 
+import logging
 import random
 from typing import Any
 
@@ -59,6 +60,21 @@ async def test_h2_what_is_not_loaded_would_not_have_been_sent(sqlite_url: str, s
     assert broken_for(bounded) == broken_for(unbounded) == []
     # the second request has one turn more, and is as long at most
     assert [one.content for one in bounded.messages[-90:]] == [one.content for one in unbounded.messages[-92:-2]]
+
+
+async def test_h2_the_warning_counts_what_stayed_in_the_store(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = ScriptedProvider(["yes"] * 2)
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[look]) as runtime:
+        await fill(runtime, 150)
+        stored = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        assert stored
+        with caplog.at_level(logging.WARNING, "lango.history"):
+            sent = await request_of(runtime, provider)
+    [told] = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    in_all = stored.last_seq + 1
+    assert f"left out {in_all - len(sent.messages)} of {in_all} messages" in told
 
 
 async def test_h6_the_same_request_from_a_short_and_a_long_session(store_url: str) -> None:

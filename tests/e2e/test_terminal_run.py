@@ -129,3 +129,11 @@ def test_closed_streams(folder: Path) -> None:
 def test_a_mistake_is_2(folder: Path) -> None:
     assert "nothing to ask" in run(folder, code=2).stderr
     assert "use one of them" in run(folder, "-c", "-r", "x", "hi", code=2).stderr
+
+
+def test_files_go_along(folder: Path) -> None:
+    (folder / "shopping list").write_text("three pears")
+    done = run_json(folder, "what is in it?", "--attach", str(folder / "shopping list"))
+    assert "three pears" in done["text"], "the model of the tests says what it was sent"
+    gone = run(folder, "what?", "--attach", str(folder / "not there"), code=2)
+    assert "not there: No such file" in gone.stderr

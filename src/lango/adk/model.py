@@ -11,16 +11,18 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, S
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any, Literal, cast
+from typing import Any
 
 from google.adk.models import BaseLlm, LlmCapabilities
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
-from pydantic import PrivateAttr, TypeAdapter
+from pydantic import PrivateAttr
 
 from lango.adk.content import contents_to_messages, reply_to_content, usage_to_metadata
 from lango.adk.memory import MemoryContent
+from lango.adk.requests import reserved_tokens, response_schema, system_text, tool_choice, tool_specs
+from lango.adk.sessions import not_loaded
 from lango.adk.voice import Say, speaker_of
 from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (
@@ -34,7 +36,6 @@ from lango.history import (
     repair,
 )
 from lango.history.repair import CONTEXT_AUTHOR, CONTINUE
-from lango.history.tokens import compact_json
 from lango.memory import quote
 from lango.messages import Message, Thought, ToolCall
 from lango.providers.assembly import Assembler, MalformedCall, Reply
@@ -45,7 +46,6 @@ from lango.providers.protocol import (
     Request,
     TextDelta,
     ThoughtDelta,
-    ToolSpec,
     UsageDelta,
 )
 from lango.store.observations import Recalled
@@ -56,7 +56,6 @@ MAX_REASKS = 2
 """How often a model is told that its call was malformed, before it is given up."""
 _MAX_QUOTED_CHARACTERS = 2_000  # of malformed arguments, when the model is told of them
 _ADK_PREFIX = "adk-"  # ADK hides ids that begin with it from custom models
-_TOOL_TOKENS = 12  # what a tool's declaration costs beside its JSON
 
 
 class ProviderLlm(BaseLlm):
@@ -169,14 +168,14 @@ class ProviderLlm(BaseLlm):
         request = Request(
             model=model,
             messages=(),
-            system=_system_text(loose.system_instruction),
-            tools=_tools(loose.tools),
+            system=system_text(loose.system_instruction),
+            tools=tool_specs(loose.tools),
             temperature=config.temperature,
             top_p=config.top_p,
             max_tokens=config.max_output_tokens,
             stop=tuple(config.stop_sequences or ()),
-            response_schema=_response_schema(config),
-            tool_choice=_tool_choice(config),
+            response_schema=response_schema(config),
+            tool_choice=tool_choice(config),
         )
         # Signatures first: a thought that was only a foreign signature leaves an empty message for repair to drop.
         valid = repair(keep_signatures(messages, self._provider.name, model))
@@ -190,7 +189,7 @@ class ProviderLlm(BaseLlm):
         self, request: Request, messages: list[Message], recalled: Recalled
     ) -> tuple[list[Message], list[Message]]:
         """Return what is quoted of the memory, and the newest messages that fit beside it."""
-        reserved = self._reserved_tokens = _reserved_tokens(request)
+        reserved = self._reserved_tokens = reserved_tokens(request)
         budget = self._counter.budget(self._budget_tokens, self._key(request)) + reserved
         if self._context_tokens:
             room = self._context_tokens - (request.max_tokens or 0)
@@ -212,6 +211,7 @@ class ProviderLlm(BaseLlm):
             max_messages=self._max_messages,
             max_turns=self._max_turns,
             reserved_tokens=reserved,
+            not_loaded=not_loaded.get(),
         )
 
     def _key(self, request: Request) -> str:
@@ -221,7 +221,7 @@ class ProviderLlm(BaseLlm):
         """Compare our count with the provider's, but not of pictures and files: those are estimates."""
         reported = reply.usage.input_tokens
         if reported and not any(message.media for message in request.messages):
-            counted = count_tokens(request.messages) + _reserved_tokens(request)
+            counted = count_tokens(request.messages) + reserved_tokens(request)
             self._counter.learn(self._key(request), counted, reported)
 
 
@@ -245,69 +245,6 @@ async def _in_task(work: Coroutine[Any, Any, None]) -> None:
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
-
-
-def _system_text(instruction: Any) -> str:
-    """Return the text parts of a system instruction, joined by newlines."""
-    if instruction is None or isinstance(instruction, str):
-        return instruction or ""
-    if isinstance(instruction, types.Content):
-        return "\n".join(part.text for part in instruction.parts or [] if part.text)
-    if isinstance(instruction, types.Part):
-        return instruction.text or ""
-    texts = (_system_text(part) for part in cast("Sequence[Any]", instruction))
-    return "\n".join(text for text in texts if text)
-
-
-def _tools(tools: Sequence[Any] | None) -> tuple[ToolSpec, ...]:
-    declarations = [
-        declaration
-        for tool in tools or ()
-        if isinstance(tool, types.Tool)
-        for declaration in tool.function_declarations or ()
-    ]
-    return tuple(
-        ToolSpec(declaration.name or "", declaration.description or "", _parameters(declaration))
-        for declaration in declarations
-    )
-
-
-def _parameters(declaration: types.FunctionDeclaration) -> Mapping[str, Any]:
-    schema = declaration.parameters_json_schema or declaration.parameters
-    return _json_schema(schema) if schema else {"type": "object", "properties": {}}
-
-
-def _response_schema(config: types.GenerateContentConfig) -> Mapping[str, Any] | None:
-    schema: Any = config.response_json_schema or config.response_schema
-    return None if schema is None else _json_schema(schema)
-
-
-def _json_schema(schema: Any) -> Mapping[str, Any]:
-    """Return any way in which genai writes a schema as JSON schema."""
-    if isinstance(schema, types.Schema):
-        return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if isinstance(schema, dict):
-        return cast("dict[str, Any]", schema)
-    return TypeAdapter[Any](schema).json_schema()
-
-
-def _tool_choice(config: types.GenerateContentConfig) -> Literal["auto", "required", "none"]:
-    calling = config.tool_config and config.tool_config.function_calling_config
-    match calling and calling.mode:
-        case types.FunctionCallingConfigMode.ANY:
-            return "required"
-        case types.FunctionCallingConfigMode.NONE:
-            return "none"
-        case _:
-            return "auto"
-
-
-def _reserved_tokens(request: Request) -> int:
-    """Count what a request holds beside its messages."""
-    declared = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
-    tools = count_tokens(compact_json(declared)) + _TOOL_TOKENS * len(declared) if declared else 0
-    schema = count_tokens(compact_json(request.response_schema)) if request.response_schema else 0
-    return count_tokens(request.system) + tools + schema
 
 
 # The answer.

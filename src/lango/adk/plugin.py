@@ -49,6 +49,10 @@ _GRACE_S = 2.0
 WAITING = "not run: it waits for a person's approval, which lapses when the conversation goes on without it"
 REFUSED = "not run: a person refused this call"
 DENIED = "not run: this tool is not allowed here"
+NOBODY_TO_ASK = (
+    "not run: this needs a person's approval, and an agent that is called as a tool has nobody to ask. Say so in your "
+    "answer: whoever called you may call this tool directly"
+)
 CHANGED = "not run: these are not the arguments that were approved"
 
 
@@ -281,6 +285,8 @@ def _check_approval(state: TurnState, tool: BaseTool, context: ToolContext) -> d
         return None
     if decision == "deny":
         return {"error": DENIED}
+    if context.tool_confirmation is None and context.session.id != state.session_id:
+        return {"error": NOBODY_TO_ASK}
     if context.tool_confirmation is None:
         context.request_confirmation(hint=f"May {tool.name} run with exactly these arguments?")
         context.actions.skip_summarization = True

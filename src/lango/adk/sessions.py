@@ -24,11 +24,16 @@ from lango.store.database import no_collection
 from lango.store.observations import Recalled
 from lango.store.records import TEMP_PREFIX, without_temp
 from lango.store.sessions import delta_back_to, split_scopes
+from lango.store.window import live_ranges
 
 writing_epoch: ContextVar[int | None] = ContextVar("lango_epoch", default=None)
 """The epoch of the turn that writes, where a turn does: a turn that lost its claim can write no more."""
 stored_message: ContextVar[Event | None] = ContextVar("lango_message", default=None)
 """The user's message that the turn was stored with: ADK appends it once more, and it is there already."""
+
+
+not_loaded: ContextVar[int] = ContextVar("lango_not_loaded", default=0)
+"""How many messages of the session stayed in the store when its window was loaded: whoever cuts more adds them."""
 
 
 class StaleStoredSession(StaleSession, StaleSessionError):
@@ -171,6 +176,7 @@ class SqlSessionService(BaseSessionService):
             recalled = remembered[2] if remembered else recalled
         else:
             found = await self._store.window(name, self._budget_tokens, self._max_messages)
+            not_loaded.set(_live_messages(found[0]) - len(found[1]) if found else 0)
         if found is None:
             return None
         record, stored = found
@@ -252,6 +258,10 @@ class SqlSessionService(BaseSessionService):
         if record.updated_at > session.last_update_time:
             raise StaleStoredSession(f"session {name.id!r} was written since this object was made: load it again")
         return record.key, record.revision
+
+
+def _live_messages(record: SessionRecord) -> int:
+    return sum(last - first + 1 for first, last in live_ranges(record.last_seq, record.rewinds))
 
 
 def _as_stored(session: Session) -> StoredSession | None:

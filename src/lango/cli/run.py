@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import mimetypes
 import os
 import select
 import signal
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -22,6 +24,7 @@ from lango.errors import LangoError, TurnCancelled, UsageError
 if TYPE_CHECKING:
     from lango.config import Settings
     from lango.events import ApprovalNeeded, TurnDone, TurnEvent
+    from lango.messages import Attachment
     from lango.running import RunningTurn
     from lango.runtime import Runtime
 
@@ -39,6 +42,11 @@ Approve = Annotated[
     ),
 ]
 
+Attach = Annotated[
+    list[Path] | None,
+    typer.Option("--attach", metavar="FILE", help="Send a file or picture along; may be given more than once."),
+]
+
 WAITS = 3
 """The exit code where a tool waits for an approval."""
 _INTERRUPTED = 130
@@ -53,6 +61,7 @@ def run(
     model: Model = None,
     output_format: Format = "text",
     approve: Approve = "none",
+    attach: Attach = None,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
@@ -62,10 +71,30 @@ def run(
         raise UsageError('there is nothing to ask: lango run "your question", or pipe it in')
     chosen = chosen_settings(config, store, model)
     names = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
-    code = asyncio.run(_run(chosen, text, resume, go_on, _Printer(output_format), names))
+    files = [_attachment(path) for path in attach or ()]
+    code = asyncio.run(_run(chosen, _Question(text, files, names), resume, go_on, _Printer(output_format)))
     if code == _NOBODY_READS:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains when it flushes at its end
     raise typer.Exit(code)
+
+
+def _attachment(path: Path) -> "Attachment":
+    from lango.messages import Attachment
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"--attach {visible(str(path))}: {error.strerror}") from error
+    return Attachment(path.name, mimetypes.guess_type(path.name)[0] or _kind_of(data), data)
+
+
+def _kind_of(data: bytes) -> str:
+    """A file whose name says nothing: text, if it is."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "text/plain"
 
 
 def _from_pipe(prompt: str | None) -> str:
@@ -90,6 +119,15 @@ def _say_that_it_waits() -> None:
     """A pipe that nobody writes to and nobody closes would be waited for without a word."""
     if os.name == "posix" and not select.select([sys.stdin], [], [], _PATIENCE_S)[0]:
         print("lango: waiting for what is piped in; `< /dev/null` says that there is nothing", file=sys.stderr)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is asked: text and files, and which tools may run for it."""
+
+    text: str
+    files: "Sequence[Attachment]"
+    approved: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -163,9 +201,7 @@ class _Printer:
         sys.stdout.flush()
 
 
-async def _run(
-    chosen: "Settings", text: str, resume: str | None, go_on: bool, printer: _Printer, approved: Sequence[str]
-) -> int:
+async def _run(chosen: "Settings", question: _Question, resume: str | None, go_on: bool, printer: _Printer) -> int:
     from lango.runtime import open_runtime
 
     async with open_runtime(chosen) as runtime:
@@ -174,16 +210,16 @@ async def _run(
             print(f"lango: there was no session {visible(resume)!r}: this is a new one", file=sys.stderr)
         printer.session_id = place.session_id
         try:
-            return await _ask(runtime, place, text, printer, approved)
+            return await _ask(runtime, place, question, printer)
         except BrokenPipeError:  # whoever read has seen enough; the runtime stops the turn as it closes
             return _NOBODY_READS
 
 
-async def _ask(runtime: "Runtime", place: Place, text: str, printer: _Printer, approved: Sequence[str]) -> int:
+async def _ask(runtime: "Runtime", place: Place, asked: _Question, printer: _Printer) -> int:
     """Run a turn, and those that go on where a tool was allowed beforehand."""
     id_ = place.session_id
-    error = await _follow(await runtime.submit(id_, text, user_id=USER), printer)
-    while error is None and (question := _allowed(printer.questions, approved)):
+    error = await _follow(await runtime.submit(id_, asked.text, user_id=USER, attachments=asked.files), printer)
+    while error is None and (question := _allowed(printer.questions, asked.approved)):
         printer.questions.remove(question)
         error = await _follow(
             await runtime.submit_approval(id_, question.call_id, approved=True, user_id=USER), printer

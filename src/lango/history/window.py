@@ -50,22 +50,24 @@ def fit_to_budget(
     max_messages: int | None = None,
     max_turns: int | None = None,
     reserved_tokens: int = 0,
+    not_loaded: int = 0,
 ) -> list[Message]:
     """Return the newest messages that fit the budget; None or 0 is 32,000 tokens.
 
     `reserved_tokens` is what the system prompt and the tool declarations take of the budget. `max_messages` and
     `max_turns` (a turn begins with a message of the user) bound the window besides; None or 0 is no bound. Leading
     system messages and the current user message stay in any case. Whatever is left out or clipped is logged in one
-    warning. Raises `BudgetTooSmall` where even the least does not fit.
+    warning, and with it the `not_loaded` messages before these, which stayed in the store. Raises `BudgetTooSmall`
+    where even the least does not fit.
     """
     budget = (budget_tokens or DEFAULT_BUDGET_TOKENS) - reserved_tokens
     window = _fitted(list(messages), budget, max_messages, max_turns)
-    left_out = len(window.history) - len(window.kept)
+    left_out = len(window.history) - len(window.kept) + not_loaded
     if left_out or window.clipped_tokens:
         _log.warning(
             "the history is larger than its budget: left out %d of %d messages, clipped %d tokens of results",
             left_out,
-            len(window.history),
+            len(window.history) + not_loaded,
             window.clipped_tokens,
         )
     return [window.kept[at] for at in sorted(window.kept)]

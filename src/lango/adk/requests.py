@@ -1,0 +1,79 @@
+"""What an ADK request holds beside its contents, in our words: system prompt, tools, schema of the answer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+from google.genai import types
+from pydantic import TypeAdapter
+
+from lango.history import count_tokens
+from lango.history.tokens import compact_json
+from lango.providers.protocol import Request, ToolSpec
+
+_TOOL_TOKENS = 12  # what a tool's declaration costs beside its JSON
+
+
+def system_text(instruction: Any) -> str:
+    """Return the text parts of a system instruction, joined by newlines."""
+    if instruction is None or isinstance(instruction, str):
+        return instruction or ""
+    if isinstance(instruction, types.Content):
+        return "\n".join(part.text for part in instruction.parts or [] if part.text)
+    if isinstance(instruction, types.Part):
+        return instruction.text or ""
+    texts = (system_text(part) for part in cast("Sequence[Any]", instruction))
+    return "\n".join(text for text in texts if text)
+
+
+def tool_specs(tools: Sequence[Any] | None) -> tuple[ToolSpec, ...]:
+    """Return the tools that are declared."""
+    declarations = [
+        declaration
+        for tool in tools or ()
+        if isinstance(tool, types.Tool)
+        for declaration in tool.function_declarations or ()
+    ]
+    return tuple(
+        ToolSpec(declaration.name or "", declaration.description or "", _parameters(declaration))
+        for declaration in declarations
+    )
+
+
+def _parameters(declaration: types.FunctionDeclaration) -> Mapping[str, Any]:
+    schema = declaration.parameters_json_schema or declaration.parameters
+    return _json_schema(schema) if schema else {"type": "object", "properties": {}}
+
+
+def response_schema(config: types.GenerateContentConfig) -> Mapping[str, Any] | None:
+    """Return the schema that the answer must follow, as JSON schema."""
+    schema: Any = config.response_json_schema or config.response_schema
+    return None if schema is None else _json_schema(schema)
+
+
+def _json_schema(schema: Any) -> Mapping[str, Any]:
+    """Return any way in which genai writes a schema as JSON schema."""
+    if isinstance(schema, types.Schema):
+        return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(schema, dict):
+        return cast("dict[str, Any]", schema)
+    return TypeAdapter[Any](schema).json_schema()
+
+
+def tool_choice(config: types.GenerateContentConfig) -> Literal["auto", "required", "none"]:
+    """Return whether the model may, must or must not call a tool."""
+    calling = config.tool_config and config.tool_config.function_calling_config
+    match calling and calling.mode:
+        case types.FunctionCallingConfigMode.ANY:
+            return "required"
+        case types.FunctionCallingConfigMode.NONE:
+            return "none"
+        case _:
+            return "auto"
+
+
+def reserved_tokens(request: Request) -> int:
+    """Count what a request holds beside its messages."""
+    declared = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
+    tools = count_tokens(compact_json(declared)) + _TOOL_TOKENS * len(declared) if declared else 0
+    schema = count_tokens(compact_json(request.response_schema)) if request.response_schema else 0
+    return count_tokens(request.system) + tools + schema
