@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -89,6 +90,8 @@ def test_shell_blocks_name_what_exists(text: str, tmp_path: Path, monkeypatch: p
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
     monkeypatch.setenv("LANGO_SERVER__PORT", "0")  # the doctor looks whether the port is free
+    monkeypatch.setenv("LANGO_AGENT__MODEL", "openai/gpt-5-mini")  # and whether there is a model, which is large
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.chdir(tmp_path)
     for line in text.splitlines():
         words = shlex.split(line, comments=True)
@@ -120,7 +123,8 @@ def test_json_blocks_are_json(text: str) -> None:
 async def test_sql_blocks_read_a_store(text: str, tmp_path: Path) -> None:
     async with Store(f"sqlite:///{tmp_path}/lango.db"):
         pass
-    with closing(apsw.Connection(str(tmp_path / "lango.db"))) as connection:
+    connection: Any = apsw.Connection(str(tmp_path / "lango.db"))
+    with closing(connection):
         assert list(connection.execute(text)) == []
 
 
@@ -156,6 +160,14 @@ def test_links_lead_somewhere() -> None:
             found = page.parent / target if target else page
             assert found.exists(), f"{page}: {target}"
             assert not anchor or anchor in _anchors(found), f"{page}: {target}#{anchor}"
+
+
+def test_files_and_benchmarks_that_are_named_exist() -> None:
+    for page in PAGES:
+        for named in re.findall(r"`((?:tests|benchmarks|src)/[\w/.]+\.py)`", page.read_text()):
+            assert (ROOT / named).is_file(), f"{page}: {named}"
+        for named in re.findall(r"ONLY=(\w+)", page.read_text()):
+            assert (ROOT / "benchmarks" / f"{named}.py").is_file(), f"{page}: {named}"
 
 
 def _anchors(page: Path) -> set[str]:
