@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from lango.errors import FencedWrite
 from lango.messages import Message
 from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
 from lango.store.streams import IDS_PER_TURN, KEPT_TURNS, PAGE, ToldEvent, turn_of
@@ -24,11 +25,13 @@ async def running(store: Store, name: SessionId = NAME) -> tuple[SessionRecord, 
     return session, await store.submit_turn(session, entry, "owner")
 
 
-async def answer(store: Store, session: SessionRecord, turn: Turn, text: str) -> None:
+async def answer(
+    store: Store, session: SessionRecord, turn: Turn, text: str, *, id_: str = "answer", ends_turn: bool = False
+) -> None:
     now = await store.session(session.name)
     assert now
-    entry = Entry("answer", time.time(), Message("assistant", text), invocation_id="inv")
-    await store.append(session.key, session.name, now.revision, entry, epoch=turn.epoch)
+    entry = Entry(id_, time.time(), Message("assistant", text), invocation_id="inv")
+    await store.append(session.key, session.name, now.revision, entry, epoch=turn.epoch, ends_turn=ends_turn)
 
 
 async def test_events_are_read_after_any_id_in_order(store: Store) -> None:
@@ -92,6 +95,32 @@ async def test_an_interrupted_turn_ends_with_an_error(store: Store) -> None:
     assert last.final
     assert json.loads(last.data)["fatal"] is True
     assert not await store.add_told(session.key, 1, [told(9, "the zombie speaks")])
+
+
+async def test_a_turn_whose_answer_is_stored_is_done_though_nobody_ended_it(store: Store) -> None:
+    session, turn = await running(store)
+    await answer(store, session, turn, "a step")
+    await answer(store, session, turn, "the end", id_="end", ends_turn=True)
+    assert await store.interrupt_turn(session, Ahead(turn.turn, "running", "owner", 0))
+    await store.close_told(session.key, 1)
+    *_, last = (await store.told(session.key, 1)).events
+    assert (last.final, last.type) == (True, "done")
+    assert not await store.end_turn(session.name, turn, "failed"), "whoever was taken for dead does not change it"
+    record = await store.turn(turn)
+    assert record
+    assert record.status == "done"
+
+
+async def test_an_answer_marks_only_the_turn_that_gave_it_and_only_while_it_runs(store: Store) -> None:
+    session, late = await running(store)
+    assert await store.interrupt_turn(session, Ahead(late.turn, "running", "owner", 0))
+    await answer(store, session, late, "too late", ends_turn=True)  # no newer turn fences it yet
+    _, newer = await running(store)
+    with pytest.raises(FencedWrite):
+        await answer(store, session, late, "much too late", id_="later", ends_turn=True)
+    assert await store.interrupt_turn(session, Ahead(newer.turn, "running", "owner", 0))
+    records = [await store.turn(one) for one in (late, newer)]
+    assert [record and record.status for record in records] == ["interrupted", "interrupted"]
 
 
 async def test_events_go_with_their_session_and_old_ones_with_time(store: Store) -> None:

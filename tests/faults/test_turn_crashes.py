@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from lango.events import TextDelta, TurnError
 from lango.providers import Request
-from tests.faults.turn_worker import BOUNDARIES, Kill, check, kill_at, retry_and_go_on
+from lango.testing import ScriptedProvider
+from tests.agents.parts import rows
+from tests.faults.turn_worker import BOUNDARIES, Kill, check, kill_at, retry_and_go_on, teller
 
 RANDOM_KILLS = 8
 
@@ -17,7 +20,7 @@ async def test_f1_to_f7_after_kill_9_at_a_boundary(store_url: str, tmp_path: Pat
     if where != "message stored":
         assert kill.heard == ["accepted"], "the client was told that its message is kept"
     provider, outcome = await retry_and_go_on(store_url, tmp_path, kill)
-    assert outcome == ("I pay. it is done" if where == "turn ended" else "TurnFailed")
+    assert outcome == ("I pay. it is done" if where in ("answer stored", "turn ended") else "TurnFailed")
     await check(store_url, tmp_path, [kill], provider.requests)
     [told] = [str(result) for result in _payments(provider.requests[-1]) if "error" in result] or [""]
     effects = (tmp_path / "effects").read_text().split()
@@ -37,6 +40,19 @@ async def test_f1_to_f7_after_kill_9_at_a_boundary(store_url: str, tmp_path: Pat
 def _payments(request: Request) -> list[dict[str, object]]:
     results = [call for one in request.messages if one.role == "tool" for call in one.tool_calls]
     return [dict(call.output or {}) for call in results if call.name == "pay"]
+
+
+async def test_an_answer_after_which_another_agent_speaks_is_no_end(store_url: str, tmp_path: Path) -> None:
+    """Killed between the answers of two agents: what is stored is told again, and that it is not all."""
+    kill = kill_at(store_url, tmp_path, Kill("s", "both", "k", "answer stored", agents=2))
+    provider = ScriptedProvider(["never asked"])
+    async with teller(store_url, tmp_path, provider, agents=2) as runtime:
+        events = [event async for event in runtime.stream("s", kill.text, idempotency_key=kill.key)]
+        assert [event.text for event in events if isinstance(event, TextDelta)] == ["I pay. ", "it is done"]
+        assert isinstance(events[-1], TurnError)
+        assert events[-1].error == "TurnFailed"
+        assert await rows(runtime.store, "SELECT status, answered FROM turns") == [("interrupted", 0)]
+    assert provider.requests == []
 
 
 async def test_f1_to_f7_after_kill_9_at_many_random_moments(store_url: str, tmp_path: Path) -> None:

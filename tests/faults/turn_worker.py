@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from google.adk.agents import LlmAgent
+from google.adk.workflow import Workflow
 
 from lango import open_runtime
+from lango.adk.agent import adk_tool
 from lango.adk.engine import import_adk
 from lango.errors import LangoError
 from lango.events import Accepted, TurnDone
@@ -64,7 +66,9 @@ Point = Callable[[str], None]
 # -- the worker ------------------------------------------------------------------------------------------------------
 
 
-def run_a_turn(pipe: Connection, url: str, folder: str, session: str, text: str, key: str, stop_at: str) -> None:
+def run_a_turn(
+    pipe: Connection, url: str, folder: str, session: str, text: str, key: str, stop_at: str, agents: int = 1
+) -> None:
     """Run one turn, waiting for the kill at a boundary; with `stop_at` empty, run it to its end."""
 
     def point(name: str) -> None:
@@ -74,7 +78,7 @@ def run_a_turn(pipe: Connection, url: str, folder: str, session: str, text: str,
 
     async def run() -> None:
         announce(point)
-        async with teller(url, Path(folder), AnnouncingProvider(point), point) as runtime:
+        async with teller(url, Path(folder), AnnouncingProvider(point), point, agents) as runtime:
             pipe.send("ready")
             async for event in runtime.stream(session, text, idempotency_key=key):
                 if isinstance(event, Accepted | TurnDone):
@@ -162,7 +166,7 @@ class AnnouncingProvider(ScriptedProvider):
 
 @asynccontextmanager
 async def teller(
-    url: str, folder: Path, provider: ScriptedProvider, point: Point = lambda _: None
+    url: str, folder: Path, provider: ScriptedProvider, point: Point = lambda _: None, agents: int = 1
 ) -> AsyncGenerator[Runtime, None]:
     """Open a runtime whose agent has a tool with an effect that can be seen, one without, and keeps state."""
 
@@ -178,8 +182,12 @@ async def teller(
         Tool("pay", "Pay.", schema, pay, effect="once"),
         Tool("look", "Look.", None, lambda: "seen", effect="none"),
     ]
-    root = LlmAgent(name=AGENT, model="scripted/x", output_key="said")
     settings = settings_for(url, name="crash")
+    root: Any = LlmAgent(name=AGENT, model="scripted/x", output_key="said")
+    if agents > 1:  # in a row, one after the other
+        own: Any = [adk_tool(tool, 10.0) for tool in tools]
+        row = [LlmAgent(name=f"{AGENT}{number}", model="scripted/x", tools=own) for number in range(agents)]
+        root, tools = Workflow(name="row", edges=[("START", *row)]), []
     async with open_runtime(settings, provider=provider, root_agent=root, tools=tools) as runtime:
         yield runtime
 
@@ -196,12 +204,13 @@ class Kill:
     key: str
     where: str
     heard: list[str] = field(default_factory=list[str])
+    agents: int = 1
 
 
 def kill_at(url: str, folder: Path, kill: Kill, dice: random.Random | None = None) -> Kill:
     """Start a worker and kill it: at the boundary, or, with dice, at a random moment of its turn."""
     stop_at = "" if dice else kill.where
-    worker = Worker(run_a_turn, url, str(folder), kill.session, kill.text, kill.key, stop_at)
+    worker = Worker(run_a_turn, url, str(folder), kill.session, kill.text, kill.key, stop_at, kill.agents)
     assert worker.recv() == "ready"
     if dice is not None:
         time.sleep(dice.uniform(0, 0.08))  # the random moment

@@ -16,6 +16,7 @@ from google.genai import types
 from lango.adk.agent import Models, build_app, decision_for, effect_of, transfer_targets, tree
 from lango.adk.attachments import attachments_to_parts
 from lango.adk.convert import complete_event, event_to_entry
+from lango.adk.endings import is_answer, sure_speaker
 from lango.adk.model import ProviderLlm
 from lango.adk.plugin import RuntimePlugin, TurnState, current_turn
 from lango.adk.sessions import SqlSessionService, stored_message, writing_epoch
@@ -88,6 +89,7 @@ class AdkEngine:
         # some events become no message of a request
         max_messages = None if settings.memory.enabled else history.max_messages * 5 // 4
         self._loaded = (history.max_message_token_budget or DEFAULT_BUDGET_TOKENS, max_messages)
+        speaker = sure_speaker(self._app)
         self._service = SqlSessionService(
             "",
             store=store,
@@ -97,6 +99,7 @@ class AdkEngine:
             memory=settings.memory.enabled,
             user_facts=settings.memory.user_facts,
             approval_expires_s=settings.tools.approval_expires_s or None,
+            ends_turn=lambda event: is_answer(event, speaker),
         )
         self._observer = self._models.observer(self._root) if settings.memory.enabled else None
         self._runner = Runner(app=self._app, session_service=self._service)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 import uuid
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -96,7 +97,7 @@ class SqlSessionService(BaseSessionService):
     `user_facts` also what is known of its user.
 
     `root_agent_name` is the author of stored messages that name none. A question for approval waits for its answer
-    `approval_expires_s` seconds; None: as long as it takes.
+    `approval_expires_s` seconds; None: as long as it takes. `ends_turn` knows the event that ends a turn.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class SqlSessionService(BaseSessionService):
         max_messages: int | None = None,
         root_agent_name: str = DEFAULT_AGENT_NAME,
         approval_expires_s: float | None = None,
+        ends_turn: Callable[[Event], bool] | None = None,
         store: Store | None = None,
         memory: bool = False,
         user_facts: bool = False,
@@ -118,6 +120,7 @@ class SqlSessionService(BaseSessionService):
         self._memory = memory
         self._user_facts = user_facts
         self._approval_expires_s = approval_expires_s
+        self._ends_turn = ends_turn
         self._turnstiles: dict[tuple[int, SessionId], _Turnstile] = {}
 
     @property
@@ -230,8 +233,11 @@ class SqlSessionService(BaseSessionService):
         if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
             await self._complete_rewind(key, session, event)
         entry = event_to_entry(event, self._approval_expires_s)
+        ends_turn = self._ends_turn is not None and self._ends_turn(event)
         try:
-            appended = await self._store.append(key, name, revision, entry, epoch=writing_epoch.get())
+            appended = await self._store.append(
+                key, name, revision, entry, epoch=writing_epoch.get(), ends_turn=ends_turn
+            )
         except (StaleSession, SessionNotFound, SessionExists) as error:
             raise _as_adk_knows_it(error) from error
         if (stored := _as_stored(session)) is not None:

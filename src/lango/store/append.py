@@ -50,15 +50,20 @@ SELECT seq, role, content, tool_calls, state_delta, extra FROM history WHERE ses
 _SAME_STATE_EVENT = "SELECT seq, state_delta FROM history_states WHERE session_key = $1 AND event_id = $2"
 _REVISION = "SELECT revision, epoch FROM sessions WHERE session_key = $1"
 
+_ANSWERED = "UPDATE turns SET answered = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
+
 _REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
 _SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"
 
 
-def append(key: int, name: SessionId, revision: int, entry: Entry, epoch: int | None = None) -> Operation[Appended]:
+def append(
+    key: int, name: SessionId, revision: int, entry: Entry, epoch: int | None = None, *, ends_turn: bool = False
+) -> Operation[Appended]:
     """Store an event at the end of its session.
 
     `revision` is what the writer has seen of the session: if it moved on, the writer is stale, unless this very event
-    is what moved it. `epoch`, where a turn writes, must be the session's newest.
+    is what moved it. `epoch`, where a turn writes, must be the session's newest. `ends_turn`: nothing comes after this
+    event in its turn, which is done even if nobody lives to end it.
     """
     row = to_columns(entry)
     message = entry.message
@@ -98,6 +103,8 @@ def append(key: int, name: SessionId, revision: int, entry: Entry, epoch: int | 
         yield from apply_delta(key, name, delta)
     if entry.rewind_before:
         yield from _note_rewind(key, seq, entry.rewind_before)
+    if ends_turn and epoch is not None:
+        yield _ANSWERED, (key, epoch)
     return Appended(seq, revision + 1)
 
 

@@ -150,10 +150,17 @@ class Store:
         return await self._database.read(lambda: sessions.state_before(key, invocation_id))
 
     async def append(
-        self, key: int, name: SessionId, revision: int, entry: Entry, *, epoch: int | None = None
+        self,
+        key: int,
+        name: SessionId,
+        revision: int,
+        entry: Entry,
+        *,
+        epoch: int | None = None,
+        ends_turn: bool = False,
     ) -> Appended:
         """Store an event at the end of its session; see `lango.store.append`."""
-        return await self._database.write(lambda: append(key, name, revision, entry, epoch))
+        return await self._database.write(lambda: append(key, name, revision, entry, epoch, ends_turn=ends_turn))
 
     async def events(
         self, name: SessionId, newest: int | None = None, since: float | None = None
@@ -199,7 +206,7 @@ class Store:
         return await self._database.write(lambda: turns.claim(turn.session_key, name, turn.turn, now))
 
     async def interrupt_turn(self, session: SessionRecord, gone: turns.Ahead) -> bool:
-        """Mark a turn whose process is gone; False: it moved on."""
+        """End a turn whose process is gone: done, where all of its answer is stored; False: it moved on."""
         now = time.time()
         return await self._database.write(lambda: turns.interrupt(session.key, session.name, gone, now))
 

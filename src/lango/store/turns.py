@@ -59,7 +59,7 @@ UPDATE turns SET status = 'cancelled', ended_at = $1 WHERE session_key = $2 AND 
 RETURNING turn
 """
 _INTERRUPT = """
-UPDATE turns SET status = 'interrupted', ended_at = $1, message = NULL
+UPDATE turns SET status = CASE WHEN answered = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1, message = NULL
 WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'running') RETURNING turn
 """
 _READ = "SELECT status, invocation_id, extra, owner, beat FROM turns WHERE session_key = $1 AND turn = $2"
@@ -188,7 +188,10 @@ def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Oper
 
 
 def interrupt(key: int, name: SessionId, gone: Ahead, now: float) -> Operation[bool]:
-    """Mark a turn whose process is gone. The message of one that waited becomes part of the conversation: not lost."""
+    """End a turn whose process is gone: it was interrupted, unless its last event is stored.
+
+    The message of one that waited becomes part of the conversation: not lost.
+    """
     [[revision]] = (yield _LOCK, (key,)) or [[0]]
     messages = yield _MESSAGE, (key, gone.turn)
     if not (yield _INTERRUPT, (now, key, gone.turn, gone.beat)):
