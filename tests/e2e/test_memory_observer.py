@@ -9,7 +9,7 @@ from lango import open_runtime
 from lango.events import TurnDone
 from lango.history import count_tokens
 from lango.memory.notes import OBSERVE
-from lango.messages import ToolCall
+from lango.messages import Attachment, ToolCall
 from lango.providers import Request
 from lango.tools import tool
 from tests.agents.memory_parts import Roles, halved, numbers_in, quoted, remembering, session_of, shown_to, spoken
@@ -195,3 +195,31 @@ async def test_o3_with_memory_on_more_than_100_messages_are_sent(sqlite_url: str
         for number in range(60):
             await runtime.run("s", f"message {number}")
     assert len(roles.agent[-1].messages) == 119
+
+
+async def test_o1_files_that_a_message_brings_are_told_to_the_observer(sqlite_url: str) -> None:
+    files = [
+        Attachment("plan.txt", "text/plain", b"The bridge opens on 3 May.\n" * 12),
+        Attachment("photo.png", "image/png", b"\x89PNG"),
+    ]
+    roles = Roles()
+    async with open_runtime(remembering(sqlite_url, observe_at_tokens=500), provider=roles.provider) as runtime:
+        await runtime.run("s", "here is the plan", attachments=files)
+        await runtime.memory.settle()
+    text = shown_to(roles.observer[0])
+    assert "a file is attached: plan.txt (text/plain): The bridge opens on 3 May." in text
+    assert "a file is attached: photo.png (image/png)" in text
+
+
+async def test_o3_notes_and_messages_fit_the_budget_together(sqlite_url: str) -> None:
+    roles = Roles(reflector=lambda _: RuntimeError("no reflector, so the notes grow and grow"))
+    settings = remembering(sqlite_url, history={"max_message_token_budget": 600}, reflect_at_tokens=10_000)
+    async with open_runtime(settings, provider=roles.provider) as runtime:
+        for number in range(12):
+            await runtime.run("s", f"{number} {LONG}")
+            await runtime.memory.settle()
+        assert (await runtime.memory.show("s")).tokens > 600
+    assert all(count_tokens(request.messages) <= 600 for request in roles.agent)
+    assert all(broken_for(request) == [] for request in roles.agent)
+    assert "notes are left out here]" in quoted(roles.agent[-1])
+    assert spoken(roles.agent[-1])[-1] == f"11 {LONG}"

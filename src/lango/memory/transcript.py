@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any, cast
 
 from lango.history import count_tokens
 from lango.history.tokens import compact_json
@@ -75,7 +76,7 @@ def _head(stored: Stored) -> str:
 def _lines(stored: Stored) -> Iterator[str]:
     message = stored.message
     if message is not None and message.role != "event":
-        for said in _said(message):
+        for said in (*_said(message), *_files(stored)):
             yield _INDENT.join(said.splitlines())
 
 
@@ -89,6 +90,18 @@ def _said(message: Message) -> Iterator[str]:
             yield f"{who} calls {call.name} with {compact_json(call.input or {})}"
         if call.output is not None:
             yield f"{call.name} returned {compact_json(call.output)}"
+
+
+def _files(stored: Stored) -> Iterator[str]:
+    """Tell which files a message brings; of a text, also what it says."""
+    layout: Any = (stored.extra or {}).get("parts") or ()
+    for part in layout:
+        blob = cast("dict[str, Any]", part).get("inline_data") if isinstance(part, dict) else None
+        if not blob:
+            continue
+        kind, data = blob.get("mime_type") or "", blob.get("data") or b""
+        file = f"a file is attached: {blob.get('display_name') or 'without a name'} ({kind})"
+        yield f"{file}: {data.decode('utf-8', 'replace')}" if kind.startswith("text/") else file
 
 
 def _parts(said: str, max_tokens: int, cost: int) -> list[str]:
