@@ -27,8 +27,7 @@ MAX_BATCHES = 10
 """How many batches are observed after one turn: a long session whose memory is new catches up over its next turns."""
 FIRST_PAUSE_S = 30.0
 MOST_PAUSE_S = 3_600.0
-_LEAST_ANSWER_TOKENS = 512
-_MOST_ANSWER_TOKENS = 8_000
+_LEAST_ANSWER_TOKENS = 200
 _SHRUNK = 0.9  # a reflection that saves less than a tenth is none
 
 IsGone = Callable[[int, int, str, int], bool]
@@ -219,12 +218,13 @@ class Observer:
         raise NothingNoted(f"{self._model.name} gave no notes on messages {span.first_seq}-{span.last_seq}")
 
     async def _answer(self, system: str, shown: str, spent: _Spent) -> str:
-        counted = count_tokens(shown) + count_tokens(system)
+        length = count_tokens(shown)
+        counted = length + count_tokens(system)
         request = Request(
             self._model.model,
             (Message("user", shown),),
             system=system,
-            max_tokens=min(_MOST_ANSWER_TOKENS, max(_LEAST_ANSWER_TOKENS, counted // 2)),
+            max_tokens=self._most_answer_tokens(length),
         )
         assembler = Assembler(self._model.provider.name)
         deltas = self._model.provider.stream(request)
@@ -244,6 +244,11 @@ class Observer:
         spent.input_tokens += counted if usage.input_tokens is None else usage.input_tokens
         spent.output_tokens += count_tokens(reply.text) if usage.output_tokens is None else usage.output_tokens
         return reply.text
+
+    def _most_answer_tokens(self, shown_tokens: int) -> int | None:
+        """A small model talks on and on: its notes are no longer than what they are about. Others may think first."""
+        context = self._model.context_tokens
+        return None if context is None else min(max(_LEAST_ANSWER_TOKENS, shown_tokens), context // 4)
 
     async def _add(self, held: Claim, name: SessionId, batch: Batch, spent: _Spent, facts: Sequence[Fact] = ()) -> bool:
         whole = replace(
