@@ -47,6 +47,14 @@ def test_o1_what_is_in_no_form_is_taken_only_at_last_and_as_one_note_of_low_prio
     assert notes("", lenient=True) == notes(" \n ", lenient=True) == []
 
 
+def test_o1_a_transcript_that_was_copied_is_taken_only_at_last() -> None:
+    copied = "#12 2026-11-15 09:00 user: I live in Bern.\n#13 2026-11-15 09:00 lango: Nice!"
+    made_up = "#14 2026-11-15 09:00 lango: I said more.\n#15 2026-11-15 09:00 user: I live in Bern."
+    assert read_notes(copied, SPAN, OBSERVE, shown=copied) == []
+    found = read_notes(f"{copied}\n{made_up}", SPAN, OBSERVE, shown=copied, lenient=True)
+    assert [(note.first_seq, note.text) for note in found] == [(12, "user: I live in Bern."), (13, "lango: Nice!")]
+
+
 def test_o1_a_note_that_is_said_again_and_again_is_one_note() -> None:
     assert notes("- [low] (11) tea\n" * 50) == [("low", 11, 11, "tea")]
 

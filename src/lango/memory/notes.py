@@ -41,6 +41,7 @@ Write one note a line and nothing else, the oldest first, in this form, with the
 numbers of the messages that it comes from:
 - [high] (12-15) The note in one sentence."""
 
+NOW = "\n\nEnd of what is quoted. Your notes, one a line:"
 AGAIN = "\nYour last answer held no note. Answer only with lines that begin with - [high], - [medium] or - [low]."
 
 _HEAD = r"^\s*(?:[-*•]|\d+[.)])"
@@ -48,7 +49,7 @@ _LINE = re.compile(
     rf"{_HEAD}?\s*\**\[\s*(high|medium|low|fact)\s*\]\**\s*(?:\(([^)]*)\))?\s*[:,-]?\s*(.+)$", re.IGNORECASE
 )
 _BULLET = re.compile(rf"{_HEAD}\s+(?:\(([#\d\s,to-]*)\))?\s*(.+)$")
-_TRANSCRIPT = re.compile(r"^\s*#\d+ ")
+_TRANSCRIPT = re.compile(r"^\s*#(\d+) (?:\d{4}-\d\d-\d\d \d\d:\d\d )?(.+)$")
 _NUMBER = re.compile(r"\d+")
 _DAY = re.compile(r"^\(?\d{4}-\d\d-\d\d\)?[:,]?\s*")
 _LEAST_ECHO = 12  # characters that an echo of the instructions has at least: shorter ones are words that anybody says
@@ -74,21 +75,25 @@ class Span:
     last_seq: int
 
 
-def read_notes(answer: str, span: Span, instructions: str, *, lenient: bool = False) -> list[Note]:
+def read_notes(answer: str, span: Span, instructions: str, *, shown: str = "", lenient: bool = False) -> list[Note]:
     """Return the notes of an answer.
 
-    Lines in the form that was asked for; else any list. With `lenient`, where there is neither, all that was said is
-    one note of low priority. Lines that repeat the instructions are never notes.
+    Lines in the form that was asked for; else any list. With `lenient`, where there is neither, lines of the transcript
+    that were copied, or else all that was said as one note, all of low priority. Lines that repeat the instructions are
+    never notes.
     """
     lines = [line for line in answer.splitlines() if line.strip()]
-    own = [line for line in lines if not _is_echo(line, instructions) and not _TRANSCRIPT.match(line)]
+    own = [line for line in lines if not _is_echo(line, instructions)]
     echoes = len(own) < len(lines)
     notes = [note for line in own if (note := _strict(line, span))]
     if notes or echoes:  # what else stands in an answer that repeats its instructions is not to be trusted
         return _without_repeats(notes)
-    notes = [note for line in own if (note := _bullet(line, span))]
-    if not notes and lenient and (text := _clean(" ".join(own))):
-        notes = [Note("low", span.first_seq, span.last_seq, text)]
+    said = [line for line in own if not _TRANSCRIPT.match(line)]
+    notes = [note for line in said if (note := _bullet(line, span))]
+    if not notes and lenient:
+        copied = [note for line in own if (note := _copy(line, span, shown))]
+        text = _clean(" ".join(said))
+        notes = copied or ([Note("low", span.first_seq, span.last_seq, text)] if text else [])
     return _without_repeats(notes)
 
 
@@ -141,6 +146,16 @@ def _bullet(line: str, span: Span) -> Note | None:
     return Note("medium", first, last, text)
 
 
+def _copy(line: str, span: Span, shown: str) -> Note | None:
+    """A small model may copy the transcript: that, too, says what was said, if it is not made up."""
+    copied = _TRANSCRIPT.match(line)
+    for one in shown.splitlines() if copied else ():
+        said = _TRANSCRIPT.match(one)
+        if copied and said and said[2].strip() == copied[2].strip() and (text := _clean(said[2])):
+            return Note("low", *_numbers(said[1], span), text)
+    return None
+
+
 def _numbers(text: str, span: Span) -> tuple[int, int]:
     """Return the messages that a note names; all that the answer is about, where it names none of those."""
     numbers = [int(number) for number in _NUMBER.findall(text)[:20] if len(number) < 19]
@@ -170,4 +185,7 @@ def _plain(text: str) -> str:
 
 def _without_repeats(notes: Iterable[Note]) -> list[Note]:
     """Small models say the same thing again and again."""
-    return list({_plain(note.text): note for note in reversed(list(notes))}.values())[::-1]
+    first: dict[str, Note] = {}
+    for note in notes:
+        first.setdefault(_plain(note.text), note)
+    return list(first.values())

@@ -212,8 +212,8 @@ class Observer:
     ) -> list[notes.Note]:
         """Ask the model for notes, twice at most: what is in no form at all is taken only at the end."""
         for system, last in ((prompt, False), (prompt + notes.AGAIN, True)):
-            answer = await self._answer(system, shown, spent)
-            if found := notes.read_notes(answer, span, system, lenient=lenient and last):
+            answer = await self._answer(system, shown + notes.NOW, spent)
+            if found := notes.read_notes(answer, span, system + notes.NOW, shown=shown, lenient=lenient and last):
                 return found
         raise NothingNoted(f"{self._model.name} gave no notes on messages {span.first_seq}-{span.last_seq}")
 
