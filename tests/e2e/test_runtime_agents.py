@@ -276,3 +276,40 @@ async def test_what_the_body_raises_comes_out_as_it_is(sqlite_url: str) -> None:
     with pytest.raises(KeyError):
         async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([])):
             raise KeyError
+
+
+@pytest.mark.parametrize("as_app", [False, True])
+async def test_a1_two_runtimes_on_one_agent_do_not_share_its_model(store_url: str, as_app: bool) -> None:
+    below = LlmAgent(name="below", model="openai/below", description="It knows.")
+    agent = LlmAgent(name="both", model="openai/x", sub_agents=[below])
+    root: Any = App(name="both", root_agent=agent) if as_app else agent
+    first, second = ScriptedProvider(["first", "first again"]), ScriptedProvider(["second"])
+    settings = settings_for(store_url, name="both")
+    async with open_runtime(settings, root_agent=root, provider=first, tools=[add]) as one:
+        async with open_runtime(settings, root_agent=root, provider=second, tools=[today]) as two:
+            assert await one.run("s", "hello") == "first"
+            assert await two.run("t", "hello") == "second"
+        assert await one.run("s", "and now?") == "first again"
+    offered = [{tool.name for tool in provider.requests[-1].tools} & {"add", "today"} for provider in (first, second)]
+    assert offered == [{"add"}, {"today"}], "nor its tools"
+    third = ScriptedProvider(["third"])
+    async with open_runtime(settings, root_agent=root, provider=third) as three:
+        assert await three.run("u", "hello") == "third"
+        assert three.agents()["sub_agents"][0]["name"] == "below"
+    assert [tool.name for tool in third.requests[0].tools] == ["transfer_to_agent"], "what runtimes added is theirs"
+
+
+async def test_a1_an_agent_that_cannot_be_copied_is_shared_and_that_is_said(
+    store_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = Workflow(name="flow", edges=[("START", LlmAgent(name="only", model="openai/x"))])
+    settings = settings_for(store_url)
+    for provider in (ScriptedProvider(["one"]), ScriptedProvider(["two"])):
+        async with open_runtime(settings, root_agent=root, provider=provider) as runtime:
+            assert await runtime.run("s", "hello") in ("one", "two")
+    assert "two runtimes at once" not in caplog.text
+    async with (
+        open_runtime(settings, root_agent=root, provider=ScriptedProvider([])),
+        open_runtime(settings, root_agent=root, provider=ScriptedProvider([])),
+    ):
+        assert "flow is used by two runtimes at once" in caplog.text

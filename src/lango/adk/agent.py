@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App
@@ -39,6 +40,20 @@ class Models:
         self._counter = TokenCounter()
         self._made: dict[str, ProviderLlm] = {}
         self._resolved: list[tuple[Provider, str]] = []
+        self.agents: list[BaseAgent] = []
+        """Those of somebody's own that it serves."""
+
+    def take(self, root: Any) -> Any:
+        """Return somebody's agent for this runtime, until `close`: a copy of it where another one has it just now."""
+        taken = {id(agent) for models in _open for agent in models.agents}
+        if any(id(agent) in taken for agent in _with_called(root)):
+            if _is_copyable(root):
+                root = root.clone()
+            else:
+                _log.warning("the agent %s is used by two runtimes at once, and they share its models", root.name)
+        self.agents = [*_with_called(root)]
+        _open.add(self)
+        return root
 
     def named(self, model: str) -> ProviderLlm:
         """Return the model of a name. Raise what is missing for it: the key, the weights, the provider."""
@@ -115,11 +130,15 @@ class Models:
                 await load(name)
 
     async def close(self) -> None:
-        """Close what the providers hold open."""
+        """Close what the providers hold open, and let go of somebody's agent."""
+        _open.discard(self)
         for model in self._made.values():
             close: Callable[[], Any] | None = getattr(model.provider, "aclose", None)
             if close:
                 await close()
+
+
+_open: WeakSet[Models] = WeakSet()  # what serves somebody's agents just now
 
 
 def build_app(
@@ -136,11 +155,12 @@ def build_app(
     if found is None:
         found = _agent_of_settings(settings, models, tools)
     else:
-        root: Any = found.root_agent if isinstance(found, App) else found
+        root: Any = models.take(found.root_agent if isinstance(found, App) else found)
         _own_models(root, settings, models)
         _add_tools(root, [adk_tool(tool, settings.agent.tool_timeout_s) for tool in tools])
-    if isinstance(found, App):
-        return found.model_copy(update={"plugins": [plugin, *found.plugins]})
+        if isinstance(found, App):
+            return found.model_copy(update={"root_agent": root, "plugins": [plugin, *found.plugins]})
+        found = root
     return App(name=settings.agent.name, root_agent=found, plugins=[plugin])
 
 
@@ -267,15 +287,21 @@ def _is_first(agent: BaseAgent) -> bool:
     return above is None or (not isinstance(above, LlmAgent) and _is_first(above))
 
 
+_added: WeakSet[AdkTool] = WeakSet()
+
+
 def _add_tools(root: Any, tools: Sequence[AdkTool]) -> None:
-    """Give somebody's agent the tools that were passed along with it, once."""
-    if not tools:
+    """Give somebody's agent the tools that were passed along with it, in place of those of another runtime."""
+    if not tools and not isinstance(root, LlmAgent):
         return
     if not isinstance(root, LlmAgent):
         raise ConfigError(f"tools cannot be added to {root.name}: it is no LlmAgent; give them to its agents")
     names = {tool.name for tool in tools}
     own: list[Any] = vars(root)["tools"]  # ADK types it as a list of bare callables
-    root.tools = [*(one for one in own if getattr(one, "name", "") not in names), *tools]
+    kept = [one for one in own if not (isinstance(one, AdkTool) and one in _added)]
+    _added.update(tools)
+    if tools or len(kept) < len(own):
+        root.tools = [*(one for one in kept if getattr(one, "name", "") not in names), *tools]
 
 
 def decision_for(tool: BaseTool, settings: ToolSettings) -> Decision:
@@ -315,6 +341,17 @@ def _with_called(root: Any) -> Iterator[BaseAgent]:
         for tool in vars(agent).get("tools", ()):
             if isinstance(tool, AgentTool):
                 yield from _with_called(tool.agent)
+
+
+def _is_copyable(root: Any) -> bool:
+    """Whether a copy is the same agent: ADK copies its own kinds and those below, no graph, no agent in a tool."""
+    agents = [*tree(root)]
+    return (
+        getattr(root, "parent_agent", None) is None
+        and len(agents) == len([*_with_called(root)])
+        and all(type(one).__module__.startswith("google.adk.") and not getattr(one, "graph", None) for one in agents)
+        and isinstance(root, BaseAgent)
+    )
 
 
 def transfer_targets(root: Any, name: str) -> list[str]:
