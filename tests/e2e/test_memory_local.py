@@ -1,4 +1,4 @@
-"""Observational memory with a model that nobody here scripted: it talks, observes itself and goes on."""
+"""Observational memory with models that nobody here scripted: a small one talks, a larger one observes it."""
 
 from pathlib import Path
 
@@ -6,38 +6,44 @@ import pytest
 
 from lango import Settings, open_runtime
 from lango.providers.local import SMOLLM2, pull
+from lango.providers.local.models import QWEN
 
 
 @pytest.mark.long
-async def test_o1_the_embedded_model_observes_its_own_conversation(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_o1_an_embedded_model_observes_a_conversation_and_the_notes_go_to_the_agent(tmp_path: Path) -> None:
     pull(SMOLLM2)
+    pull(QWEN)
     settings = Settings.model_validate(
         {
             "agent": {"model": f"local/{SMOLLM2.name}", "instruction": "Answer in one short sentence."},
             "store": {"url": f"sqlite:///{tmp_path}/lango.db"},
-            "memory": {"enabled": True, "observe_at_tokens": 120, "keep_turns": 0, "close_wait_s": 60},
+            "memory": {
+                "enabled": True,
+                "model": f"local/{QWEN.name}",  # a model of 135 million parameters cannot take notes
+                "observe_at_tokens": 100,
+                "keep_turns": 0,
+                "close_wait_s": 300,
+            },
         }
     )
     async with open_runtime(settings) as runtime:
-        await runtime.run("s", "My name is Ann. I live in Lisbon with my dog Rex, and I work as a carpenter.")
         await runtime.run(
             "s",
-            "Next week I travel to Bern by train. I am to repair a wooden bridge there, and I bring my own tools: two "
-            "saws, a hammer, and a box of long nails. I stay for nine days in a small hotel close to the river, and my "
-            "neighbour Tom takes care of the garden, of the mail and of three hens while Rex and I are away from home.",
+            "My name is Ann, I live in Lisbon with my dog Rex, and I work as a carpenter. Next week I travel to Bern "
+            "by train, to repair a wooden bridge. I bring two saws and a box of long nails, and stay for nine days. My "
+            "neighbour Tom takes care of the garden and of three hens while Rex and I are away from home.",
         )
         await runtime.memory.settle()
         recalled = await runtime.memory.show("s")
         notes = [note for batch in recalled.batches for note in batch.observations]
-        # a model of 135 million parameters may find no words: then nothing is taken for observed, and the log says so
-        assert bool(notes) == (recalled.observed_seq > 0) == ("gave no notes" not in caplog.text)
         said = " ".join(note.text for note in notes).lower()
+        assert sum(word in said for word in ("ann", "lisbon", "rex", "carpenter", "bern", "bridge", "tom")) >= 2, said
         assert "transcript" not in said, "not its instructions"
         for batch in recalled.batches:
-            assert batch.model == f"local/{SMOLLM2.name}"
+            assert batch.model == f"local/{QWEN.name}"
             assert batch.input_tokens > 100
             assert batch.output_tokens > 0
-            assert all(batch.first_seq <= note.first_seq <= note.last_seq <= batch.last_seq for note in notes[:1])
-        assert await runtime.run("s", "What is my name?")
+            assert all(
+                batch.first_seq <= note.first_seq <= note.last_seq <= batch.last_seq for note in batch.observations
+            )
+        assert await runtime.run("s", "What is my name?"), "and the conversation goes on with the notes in its request"
