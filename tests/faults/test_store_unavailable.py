@@ -140,7 +140,7 @@ async def fill_up(session: Session) -> StoreError:
 async def test_f7_a_full_database_is_a_typed_error_and_reads_go_on(tmp_path: Path) -> None:
     session = Session(tmp_path / "lango.db")
     await session.create()
-    await session.database.write(lambda: pragma("max_page_count = 60"))
+    await session.database.write(lambda: pragma("max_page_count = 150"))
     error = await fill_up(session)
     assert isinstance(error, StoreUnavailable)
     assert "is full: make room; nothing was written" in str(error)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -337,10 +338,10 @@ def test_commands(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces_in_place_of_tools(monkeypatch, PIECES)
     monkeypatch.setattr(models, "MODELS", (tiny_model(),))
     run = CliRunner().invoke
-    assert "tiny  0 MB  not there" in run(app, ["list"]).stdout
+    assert re.search(r"local/tiny +0 MB +no ", run(app, ["list"]).stdout)
     assert run(app, ["pull", "tiny"]).stdout.strip() == str(cache / "tiny.gguf")
     assert run(app, ["path", "tiny"]).stdout.strip() == str(cache / "tiny.gguf")
-    assert "tiny  0 MB  there" in run(app, ["list"]).stdout
+    assert re.search(r"local/tiny +0 MB +yes ", run(app, ["list"]).stdout)
     assert run(app, ["path"]).stdout.strip() == str(cache)
     for wrong in (["pull", "nobody"], ["path", "nobody"], ["pull", "tiny", "--from", "moon"]):
         result = run(app, wrong)

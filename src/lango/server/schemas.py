@@ -77,7 +77,7 @@ class NewMessage(Body):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"text": "Hello!"}]})
 
-    text: str = ""
+    text: Annotated[str, Field(max_length=2**31)] = ""  # a bounded text is one that UTF-8 can say
     """May be empty where files come along."""
     attachments: list[NewAttachment] = []
 

@@ -29,7 +29,8 @@ CREATE TABLE shared_sessions (
 CREATE INDEX messages_state ON messages (session_key, seq) WHERE state_delta IS NOT NULL;
 CREATE INDEX messages_call ON messages (session_key, call_seq, seq) WHERE call_seq IS NOT NULL;
 
--- A session's rows and those of its past, for questions about one row or about all of them.
+-- A session's rows and those of its past, for questions about one row or about all of them. CROSS JOIN: SQLite keeps
+-- its order, from the pieces to their rows; else it may read the rows of every session.
 CREATE VIEW history AS
 SELECT session_key, session_key AS source_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at,
        event_id, invocation_id, call_seq, state_delta, extra
@@ -37,13 +38,13 @@ FROM messages
 UNION ALL
 SELECT p.session_key, p.source_key, m.seq, m.role, m.author, m.content, m.tool_calls, m.tokens, m.total_tokens,
        m.created_at, m.event_id, m.invocation_id, m.call_seq, m.state_delta, m.extra
-FROM session_pasts p JOIN messages m ON m.session_key = p.source_key AND m.seq >= p.first_seq AND m.seq <= p.last_seq;
+FROM session_pasts p CROSS JOIN messages m WHERE m.session_key = p.source_key AND m.seq >= p.first_seq AND m.seq <= p.last_seq;
 
 CREATE VIEW history_states AS
 SELECT session_key, session_key AS source_key, seq, revision, event_id, created_at, state_delta, extra FROM state_events
 UNION ALL
 SELECT p.session_key, p.source_key, e.seq, e.revision, e.event_id, e.created_at, e.state_delta, e.extra
-FROM session_pasts p JOIN state_events e ON e.session_key = p.source_key AND e.seq >= p.first_seq - 1
+FROM session_pasts p CROSS JOIN state_events e WHERE e.session_key = p.source_key AND e.seq >= p.first_seq - 1
     AND e.seq <= p.last_seq AND e.revision <= p.last_revision;
 
 CREATE VIEW history_effects AS
@@ -53,7 +54,7 @@ FROM effects
 UNION ALL
 SELECT p.session_key, p.source_key, e.call_id, e.epoch, e.name, e.effect, e.status, e.arguments, e.intended_at,
        e.started_at, e.finished_at, e.result, e.whole
-FROM session_pasts p JOIN effects e ON e.session_key = p.source_key AND e.epoch <= p.last_epoch;
+FROM session_pasts p CROSS JOIN effects e WHERE e.session_key = p.source_key AND e.epoch <= p.last_epoch;
 
 DROP VIEW conversation;
 

@@ -24,4 +24,4 @@ FROM effects
 UNION ALL
 SELECT p.session_key, p.source_key, e.call_id, e.epoch, e.name, e.effect, e.status, e.arguments, e.intended_at,
        e.started_at, e.finished_at, e.result, e.whole, e.approved, e.approved_by, e.approved_at
-FROM session_pasts p JOIN effects e ON e.session_key = p.source_key AND e.epoch <= p.last_epoch;
+FROM session_pasts p CROSS JOIN effects e WHERE e.session_key = p.source_key AND e.epoch <= p.last_epoch;
