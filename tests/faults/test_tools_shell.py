@@ -200,6 +200,18 @@ async def test_a_cancel_kills_the_whole_group(shell: Tool, root: Path) -> None:
     assert await gone(marker)
 
 
+async def test_a_cancel_at_any_moment_of_the_start_leaves_nothing_running(shell: Tool) -> None:
+    marker = f"{35_000 + os.getpid() % 1000}.25"
+    for steps in range(30):
+        task = asyncio.ensure_future(call(shell, f"sleep {marker} & sleep {marker}"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await gone(marker)
+
+
 async def test_what_a_command_leaves_behind_does_not_go_on(shell: Tool) -> None:
     marker = f"{34_000 + os.getpid() % 1000}.0625"
     began = time.monotonic()

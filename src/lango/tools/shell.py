@@ -91,8 +91,8 @@ def _limited(limits: ShellLimits, *, processes: bool) -> str:
     return " && ".join(wanted) + ' || { echo "the limits cannot be set" >&2; exit 126; }; exec "$0" -c "$1"'
 
 
-async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLimits) -> dict[str, Any]:
-    transport, command = await asyncio.get_running_loop().subprocess_exec(
+async def _start(argv: list[str], folder: Path, limits: ShellLimits) -> "_Started":
+    return await asyncio.get_running_loop().subprocess_exec(
         lambda: _Command(limits),
         *argv,
         cwd=folder,
@@ -103,6 +103,17 @@ async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLim
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
+
+
+async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLimits) -> dict[str, Any]:
+    starting = asyncio.ensure_future(_start(argv, folder, limits))
+    try:
+        transport, command = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # the command may run already, and asyncio would kill it alone, without what it has started
+        transport, command = await starting
+        await _end(transport, command)
+        raise
     pid = transport.get_pid()
     watcher = asyncio.ensure_future(_watch(pid, limits))
     excess = ""
@@ -114,9 +125,7 @@ async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLim
         excess = f"it ran for more than {timeout_s:g} s"
     finally:
         watcher.cancel()
-        _kill(pid)  # also what the command left behind: it would go on, and hold the pipes open
-        await asyncio.wait({command.closed}, timeout=_GRACE_S)
-        transport.close()
+        await _end(transport, command)
     told: dict[str, Any] = {
         "exit_code": transport.get_returncode(),
         "stdout": command.streams[1].text(),
@@ -125,6 +134,13 @@ async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLim
     if excess:
         raise ToolError(f"the command was killed: {excess}", **told)
     return told
+
+
+async def _end(transport: asyncio.SubprocessTransport, command: "_Command") -> None:
+    """Kill a command, and also what it left behind: it would go on, and hold the pipes open."""
+    _kill(transport.get_pid())
+    await asyncio.wait({command.closed}, timeout=_GRACE_S)
+    transport.close()
 
 
 class _Command(asyncio.SubprocessProtocol):
@@ -150,6 +166,9 @@ class _Command(asyncio.SubprocessProtocol):
         """The process has ended and its pipes are closed."""
         if not self.closed.done():
             self.closed.set_result(None)
+
+
+_Started = tuple[asyncio.SubprocessTransport, _Command]
 
 
 def _kill(pid: int) -> None:
