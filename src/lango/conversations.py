@@ -14,7 +14,7 @@ from typing import Any
 from lango.errors import SessionNotFound, TurnRunning, Unstorable
 from lango.history import WindowRules
 from lango.liveness import Watch
-from lango.store import SessionId, SessionRecord, Store, Stored, exports, forks, imports, rewinds, titles
+from lango.store import SessionId, SessionRecord, Store, Stored, forks, rewinds, titles
 from lango.store.database import Operation
 from lango.store.imports import Lines
 from lango.store.search import Hit
@@ -130,6 +130,8 @@ class Sessions:
         A fork comes with its past. What is written meanwhile is not in it, and neither is a turn that runs.
         """
         name = self._name(session_id, user_id)
+        from lango.store import exports  # few need it, and it takes long to import
+
         export = await self._store.read(lambda: exports.begin(name))
         for line in exports.head(export):
             yield line
@@ -199,6 +201,8 @@ async def import_session(
         def again() -> Lines:
             file.seek(0)
             return file
+
+        from lango.store import imports  # few need it, and it takes long to import
 
         checked = await asyncio.to_thread(lambda: imports.check(again(), _must_be_an_event()))
         told = checked.session

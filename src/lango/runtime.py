@@ -131,10 +131,6 @@ class Runtime:
         turn.kept = True
         return turn
 
-    async def prepare(self) -> None:
-        """Do now what the first turn would have to wait for."""
-        await self._engine.prepare()
-
     async def cancel(self, session_id: str, *, user_id: str = "user") -> bool:
         """Stop the session's running turn, wherever it runs; what is stored stays. False: none runs."""
         session = await self._store.session(SessionId(self.app_name, user_id, session_id))

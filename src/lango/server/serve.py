@@ -46,11 +46,9 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._served = served
         self._ready = ready
-        self._preparing: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._preparing = asyncio.create_task(self._served.runtime.prepare())
         gc.freeze()  # what is there now stays: no collection goes through it again, in the middle of a stream
         gc.enable()
         self._ready()
@@ -60,8 +58,6 @@ class _Server(uvicorn.Server):
         draining = asyncio.create_task(self._served.turns.drain(self._served.settings.server.shutdown_s))
         await super().shutdown(sockets)
         await draining
-        if self._preparing is not None:
-            await self._preparing
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
