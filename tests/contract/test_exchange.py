@@ -341,7 +341,7 @@ COLUMNS = {
     "sessions": "last_seq user_seq total_tokens: counted again; session_key: ours",
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",
-    "turns": "owner lease_until beat cancelled message: of turns that run; session_key",
+    "turns": "owner lease_until beat cancelled message answered: of turns that run; session_key",
     "effects": "session_key",
     "observation_batches": "session_key",
     "observations": "session_key",

@@ -172,6 +172,8 @@ from lango.messages import Message
 from lango.providers.local import LocalProvider
 from lango.providers.protocol import Request, TextDelta
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started without it
+
 async def main():
     request = Request("smollm2", (Message("user", "Tell a long story"),), max_tokens=4000)
     async for delta in LocalProvider().stream(request):

