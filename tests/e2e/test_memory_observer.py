@@ -100,6 +100,18 @@ async def test_o1_one_huge_message_is_observed_in_pieces_and_whole(sqlite_url: s
     assert recalled.batches[0].input_tokens > 4_000, "the pieces' costs are added up"
 
 
+async def test_o1_a_piece_of_noise_does_not_hold_up_the_rest(sqlite_url: str) -> None:
+    huge = "the code of the safe is 4711. " + "lorem ipsum " * 2_000
+    roles = Roles(observer=lambda request: "- [high] (1) The code is 4711." if "4711" in shown_to(request) else "")
+    async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
+        await runtime.run("s", huge)
+        await runtime.memory.settle()
+        recalled = await runtime.memory.show("s")
+    assert len(roles.observer) > 3, "shown in pieces, what gave nothing twice"
+    assert [note.text for batch in recalled.batches for note in batch.observations] == ["The code is 4711."]
+    assert recalled.observed_seq == 1
+
+
 async def test_o1_notes_that_pass_a_threshold_are_condensed(store_url: str) -> None:
     roles = Roles(reflector=halved)
     settings = remembering(store_url, reflect_at_tokens=300)

@@ -143,8 +143,11 @@ class Observer:
         known = await self._known_facts(session.name)
         spent = _Spent()
         written: list[notes.Note] = []
-        for piece in transcript.pieces(shown, limits.batch_tokens, limits.piece_tokens):
+        pieces = transcript.pieces(shown, limits.batch_tokens, limits.piece_tokens)
+        for piece in pieces:
             written += await self._ask(self._observe_prompt(), f"{known}{piece}", span, spent, lenient=True)
+        if pieces and not written:
+            raise NothingNoted(f"{self._model.name} gave no notes on messages {span.first_seq}-{span.last_seq}")
         days = {one.seq: transcript.day_of(one) for one in shown}
         floor = await self._store.memory.floor(session, span.last_seq, limits.keep_turns, limits.floor_tokens)
         observed = notes.observations(written, days)
@@ -210,12 +213,15 @@ class Observer:
     async def _ask(
         self, prompt: str, shown: str, span: notes.Span, spent: _Spent, *, lenient: bool
     ) -> list[notes.Note]:
-        """Ask the model for notes, twice at most: what is in no form at all is taken only at the end."""
+        """Ask the model for notes, twice at most: what is in no form at all is taken only at the end.
+
+        None may be right: a piece of a long message can be noise, and must not hold up the rest.
+        """
         for system, last in ((prompt, False), (prompt + notes.AGAIN, True)):
             answer = await self._answer(system, shown + notes.NOW, spent)
             if found := notes.read_notes(answer, span, system + notes.NOW, shown=shown, lenient=lenient and last):
                 return found
-        raise NothingNoted(f"{self._model.name} gave no notes on messages {span.first_seq}-{span.last_seq}")
+        return []
 
     async def _answer(self, system: str, shown: str, spent: _Spent) -> str:
         length = count_tokens(shown)
