@@ -200,6 +200,24 @@ async def test_a_cancel_kills_the_whole_group(shell: Tool, root: Path) -> None:
     assert await gone(marker)
 
 
+@pytest.mark.parametrize("end", ["timeout", "cancel", "exit"])
+async def test_what_leaves_its_process_group_dies_too(shell: Tool, root: Path, end: str) -> None:
+    marker = f"{36_000 + os.getpid() % 1000}.25"
+    leaving = [f"setsid sleep {marker} &", f"(setsid sleep {marker} &)"]  # its parent lives on; it has none any more
+    if end != "exit":  # else nothing is left to know it by
+        leaving.append(f"env -i setsid sleep {marker} &")
+    last = "true" if end == "exit" else f"sleep {marker}"
+    wait = f"while [ $(pgrep -cf '^sleep {marker}') -lt {len(leaving)} ]; do :; done"
+    command = "\n".join([*leaving, wait, "touch begun", last])
+    task = asyncio.ensure_future(call(shell, command, timeout_s=2 if end == "timeout" else 60))
+    while not (root / "begun").exists():
+        await asyncio.sleep(0.01)
+    if end == "cancel":
+        task.cancel()
+    await asyncio.wait([task])
+    assert await gone(marker)
+
+
 async def test_a_cancel_at_any_moment_of_the_start_leaves_nothing_running(shell: Tool) -> None:
     marker = f"{35_000 + os.getpid() % 1000}.25"
     for steps in range(30):

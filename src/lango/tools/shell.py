@@ -5,8 +5,12 @@ import os
 import shutil
 import signal
 import sys
+import time
+import uuid
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,6 +25,10 @@ from lango.tools.workspace import Workspace
 SandboxChoice = Literal["bubblewrap", "none"]
 _GRACE_S = 2.0
 """How long killed processes may take to let go of their pipes."""
+_MARK = "LANGO_COMMAND"
+"""The variable by which a command's processes are known, whatever group or parent they have now."""
+_MOST_ROUNDS, _ROUND_S = 20, 0.01
+"""How often processes are looked for that were started while others were killed, and how long those may take to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +100,13 @@ def _limited(limits: ShellLimits, *, processes: bool) -> str:
 
 
 async def _start(argv: list[str], folder: Path, limits: ShellLimits) -> "_Started":
+    mark = uuid.uuid4().hex
     return await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Command(limits),
+        lambda: _Command(limits, f"{_MARK}={mark}".encode()),
         *argv,
         cwd=folder,
         # bubblewrap itself gets no more either: what it was given can be read in /proc/1/environ inside
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, _MARK: mark},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -137,8 +146,17 @@ async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLim
 
 
 async def _end(transport: asyncio.SubprocessTransport, command: "_Command") -> None:
-    """Kill a command, and also what it left behind: it would go on, and hold the pipes open."""
-    _kill(transport.get_pid())
+    """Kill a command, and also what it left behind: it would go on, and hold the pipes open.
+
+    A sandbox ends with its first process. Without one, what has left the process group is found by its parents, or,
+    once these are gone, by its mark.
+    """
+    if transport.get_returncode() is None:  # else its number may be another's by now
+        for pid in list(_descendants(transport.get_pid())):
+            _kill(pid)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(transport.get_pid(), signal.SIGKILL)
+    await asyncio.to_thread(_kill_marked, command.mark)
     await asyncio.wait({command.closed}, timeout=_GRACE_S)
     transport.close()
 
@@ -146,8 +164,9 @@ async def _end(transport: asyncio.SubprocessTransport, command: "_Command") -> N
 class _Command(asyncio.SubprocessProtocol):
     """A process and what it writes. asyncio's own `wait` also waits for the pipes, which its children may hold."""
 
-    def __init__(self, limits: ShellLimits) -> None:
+    def __init__(self, limits: ShellLimits, mark: bytes) -> None:
         loop = asyncio.get_running_loop()
+        self.mark = mark
         self.streams = {1: _Output(limits), 2: _Output(limits)}
         self.exited: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
@@ -171,10 +190,38 @@ class _Command(asyncio.SubprocessProtocol):
 _Started = tuple[asyncio.SubprocessTransport, _Command]
 
 
+def _kill_marked(mark: bytes) -> None:
+    """Kill what bears a command's mark, and what that starts meanwhile."""
+    for _ in range(_MOST_ROUNDS):
+        found = [pid for pid, environment in _environments() if mark in environment]
+        if not found:
+            return
+        for pid in found:
+            _kill(pid)
+        time.sleep(_ROUND_S)
+
+
 def _kill(pid: int) -> None:
-    """Kill a process group. The sandbox, if there is one, ends with its first process."""
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+
+
+def _environments() -> Iterator[tuple[int, bytes]]:
+    """Read the environments of this user's processes, where the system shows them."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile, or is another user's
+            yield int(process.name), (process / "environ").read_bytes()
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Walk through what a process has started, and what that has; each is told before what it has started."""
+    waiting = [pid]
+    while waiting:
+        with suppress(OSError, ValueError):  # it has ended meanwhile
+            for task in Path(f"/proc/{waiting.pop()}/task").iterdir():
+                children = [int(child) for child in (task / "children").read_text("ascii").split()]
+                yield from children
+                waiting += children
 
 
 async def _watch(pid: int, limits: ShellLimits) -> str:
@@ -192,15 +239,14 @@ async def _watch(pid: int, limits: ShellLimits) -> str:
 
 def _usage(pid: int, most: int) -> tuple[int, int]:
     """Count the processes and threads from one on, and their memory; stop counting above `most`."""
-    waiting, seen, memory = [pid], 0, 0
+    seen = memory = 0
     page = os.sysconf("SC_PAGE_SIZE")
-    while waiting and seen <= most:
-        current = waiting.pop()
+    for current in chain([pid], _descendants(pid)):
         with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
             memory += int(Path(f"/proc/{current}/statm").read_text("ascii").split()[1]) * page
-            for task in Path(f"/proc/{current}/task").iterdir():
-                seen += 1
-                waiting += map(int, (task / "children").read_text("ascii").split())
+            seen += len(os.listdir(f"/proc/{current}/task"))  # noqa: PTH208 - a number only
+        if seen > most:
+            break
     return seen, memory
 
 
