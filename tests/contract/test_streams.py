@@ -129,9 +129,9 @@ async def test_events_go_with_their_session_and_old_ones_with_time(store: Store)
     newer = KEPT_TURNS + 2
     await store.add_told(session.key, newer, [told(1, turn=newer)])
     assert (await store.told(session.key, 1)).events == []
-    assert await store.newest_turn(session.key) == 1
-    assert await store.next_turn(session.key, 0) == 1
-    assert await store.next_turn(session.key, 1) is None
+    assert await store.newest_turn(session) == 1
+    assert await store.next_turn(session, 0) == 1
+    assert await store.next_turn(session, 1) is None
     await store.delete_session(session.name)
     assert (await store.told(session.key, newer)).events == []
     assert not await store.add_told(session.key, newer, [told(2, turn=newer)]), "nothing for a session that is gone"

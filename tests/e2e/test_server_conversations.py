@@ -85,6 +85,8 @@ async def test_a_rewind_takes_back_and_the_conversation_goes_on(server: Server, 
         assert rewound.status_code == 200, rewound.text
         assert await contents(client, session) == ["one", "one"]
         assert error_of(await client.post(path, json={"before": 4})) == (404, "MessageNotFound")
+        async with client.stream("GET", f"/v1/sessions/{session}/stream") as newest:
+            assert text_of([event async for event in events_of(newest)]) == "one", "what was taken back is not told"
         assert text_of(await send(client, session, "2")) == "2"
         assert await contents(client, session) == ["one", "one", "2", "2"]
 

@@ -178,7 +178,7 @@ async def update_session(
     caller = _as_user(here, user, app, user_id)
     # read first: a turn that begins after this makes the write below stale
     session = await here.session(caller, session_id)
-    newest = await here.store.newest_turn(session.key)
+    newest = await here.store.newest_turn(session)
     turn = (await here.store.told(session.key, newest, _NO_EVENTS)).turn if newest is not None else None
     if turn and turn.status in ("waiting", "running"):
         raise StaleSession(f"a turn of session {session_id!r} runs: change its state when it is done")

@@ -149,7 +149,7 @@ class TurnStreams:
             async with aclosing(self.follow(TurnOf(session, turn), after_id or 0)) as events:
                 async for told in events:
                     yield told
-            turn = await self._store.next_turn(session.key, turn)
+            turn = await self._store.next_turn(session, turn)
 
     async def has_more(self, session: SessionRecord, after_id: int | None) -> bool:
         """Whether a session has something to tell after an id, now or when its turn goes on."""
@@ -157,12 +157,12 @@ class TurnStreams:
         if turn is None:
             return False
         told = await self._store.told(session.key, turn, after_id or 0)
-        return bool(told.events) or not told.closed or await self._store.next_turn(session.key, turn) is not None
+        return bool(told.events) or not told.closed or await self._store.next_turn(session, turn) is not None
 
     async def _first_turn(self, session: SessionRecord, after_id: int | None) -> int | None:
         if after_id is None:
-            return await self._store.newest_turn(session.key)
-        return await self._store.next_turn(session.key, turn_of(after_id) - 1)
+            return await self._store.newest_turn(session)
+        return await self._store.next_turn(session, turn_of(after_id) - 1)
 
     async def _stored(self, turn: TurnOf, after_id: int) -> AsyncGenerator[ToldEvent | None, None]:
         """Read a turn that runs elsewhere, or ran once, from the store."""

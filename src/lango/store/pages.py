@@ -15,7 +15,7 @@ from lango.store.records import (
 )
 from lango.store.sessions import with_pasts
 from lango.store.titles import FIRST_WORDS, shown, with_first_words
-from lango.store.window import live_ranges
+from lango.store.window import is_live, live_ranges
 
 _SESSIONS = f"""
 SELECT session_key, id, revision, last_seq, user_seq, total_tokens, epoch, created_at, updated_at, rewinds, title,
@@ -65,7 +65,7 @@ def _record(app_name: str, user_id: str, row: Row) -> SessionRecord:
 
 def message(session: SessionRecord, seq: int) -> Operation[Stored | None]:
     """Read one message, unless a rewind took it back."""
-    live = any(first <= seq <= last for first, last in live_ranges(session.last_seq, session.rewinds))
+    live = is_live(seq, live_ranges(session.last_seq, session.rewinds))
     rows = (yield _MESSAGES, (key_of(session, seq), seq, seq, 1)) if live else []
     return from_message_row(rows[0]) if rows else None
 

@@ -23,9 +23,8 @@ from lango.store.records import (
     SessionRecord,
     Stored,
     from_message_row,
-    rewinds_from_json,
 )
-from lango.store.window import live_ranges
+from lango.store.window import is_live, live_of, live_ranges
 
 POLICY = "policy"
 """Who answered, where nobody did."""
@@ -64,7 +63,6 @@ WHERE expires_at IS NOT NULL AND answered_at IS NULL
 # takes the session's row, as every turn does that begins
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision, app_name, user_id, id"
 _RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
-_RANGES = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
 _DROP = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2"
 _MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
@@ -97,7 +95,7 @@ def waiting(session: SessionRecord) -> Operation[list[Question]]:
     live = list(live_ranges(session.last_seq, session.rewinds))
     found: list[Question] = []
     for _, seq, about, about_seq, expires_at in rows:
-        if not any(first <= seq <= last for first, last in live):
+        if not is_live(seq, live):
             continue
         made = yield from _call(session.key, about, about_seq)
         if made:
@@ -150,9 +148,9 @@ def next_due_s() -> Operation[float | None]:
 
 
 def _close(key: int, name: SessionId, revision: int, now: float, rows: list[Row], why: str) -> Operation[int]:
-    live = (yield from _live(key)) if rows else []
+    live = (yield from live_of(key)) if rows else []
     for question, seq, about, about_seq in rows:
-        if not any(first <= seq <= last for first, last in live):
+        if not is_live(seq, live):
             yield _DROP, (key, question)  # taken back: nobody reads it any more
             continue
         for row in (yield _MESSAGE, (key, seq)):
@@ -170,11 +168,6 @@ def _close(key: int, name: SessionId, revision: int, now: float, rows: list[Row]
             revision = (yield from append(key, name, revision, _result(stored, told, revision, now))).revision
             yield from effects.note_answer(key, call.id, POLICY, now, approved=False)
     return revision
-
-
-def _live(key: int) -> Operation[list[tuple[int, int]]]:
-    [[last_seq, rewinds]] = yield _RANGES, (key,)
-    return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
 
 
 def _call(key: int, about: str, about_seq: int | None) -> Operation[tuple[Stored, ToolCall] | None]:

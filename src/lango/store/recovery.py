@@ -15,8 +15,8 @@ from lango.store.effects import EffectRecord, of_call
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps
 from lango.store.questions import overtake
-from lango.store.records import MESSAGE_COLUMNS, Entry, SessionId, Stored, from_message_row, rewinds_from_json
-from lango.store.window import live_ranges
+from lango.store.records import MESSAGE_COLUMNS, Entry, SessionId, Stored, from_message_row
+from lango.store.window import is_live, live_of
 
 NOT_RUN = "not run: the turn ended before this call was made"
 SAFE_TO_REPEAT = "interrupted: the turn ended while the tool ran, its result is lost; it is safe to call it again"
@@ -33,7 +33,6 @@ _OPEN = """
 SELECT seq, MIN(long_running), COUNT(asks_about) FROM open_calls WHERE session_key = $1 GROUP BY seq ORDER BY seq
 """
 _WAITING_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = $2 AND long_running = 0"
-_RANGES = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
 _CALLS = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
@@ -54,9 +53,9 @@ def close_calls(
     With `questions_too`, questions for approval are over: that is a no.
     """
     rows = yield _OPEN, (key,)
-    ranges = (yield from _live(key)) if rows else []
+    ranges = (yield from live_of(key)) if rows else []
     for seq in [seq for seq, long_running, _ in rows if not long_running]:
-        if not any(first <= seq <= last for first, last in ranges):
+        if not is_live(seq, ranges):
             continue  # taken back: nobody reads the call, and nobody would know what the result belongs to
         waiting = {call_id for [call_id] in (yield _WAITING_IDS, (key, seq))}
         made = yield _CALLS, (key, seq)
@@ -68,11 +67,6 @@ def close_calls(
     if questions_too and any(asked for _, _, asked in rows):
         revision = yield from overtake(key, name, revision, now)
     return revision
-
-
-def _live(key: int) -> Operation[list[tuple[int, int]]]:
-    [[last_seq, rewinds]] = yield _RANGES, (key,)
-    return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
 
 
 def _results(key: int, stored: Stored, waiting: set[str], epoch: int, forked: bool) -> Operation[tuple[ToolCall, ...]]:

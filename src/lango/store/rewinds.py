@@ -17,7 +17,7 @@ from lango.store.records import Entry, SessionId, SessionRecord
 from lango.store.sessions import delta_back_to, split_scopes, state_before
 from lango.store.titles import with_first_words
 from lango.store.turns import Ahead
-from lango.store.window import live_ranges
+from lango.store.window import is_live, live_ranges
 
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
 _BUSY = """
@@ -63,7 +63,7 @@ def busy(name: SessionId) -> Operation[tuple[SessionRecord | None, list[Ahead]]]
 
 
 def _invocation(session: SessionRecord, seq: int) -> Operation[str]:
-    if not any(first <= seq <= last for first, last in live_ranges(session.last_seq, session.rewinds)):
+    if not is_live(seq, live_ranges(session.last_seq, session.rewinds)):
         raise MessageNotFound(f"session {session.name.id!r} has no message {seq}, or it was taken back before")
     rows = yield _INVOCATION, (key_of(session, seq), seq)
     for stored, extra in rows:

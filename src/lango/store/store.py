@@ -341,13 +341,13 @@ class Store:
         """Tell the end of a turn that is over and that nobody tells any more."""
         await self._database.write(lambda: streams.close(key, turn))
 
-    async def newest_turn(self, key: int) -> int | None:
-        """Return the newest turn of a session."""
-        return await self._database.read(lambda: streams.newest_turn(key))
+    async def newest_turn(self, session: SessionRecord) -> int | None:
+        """Return the newest turn of a session that no rewind took back."""
+        return await self._database.read(lambda: streams.newest_turn(session))
 
-    async def next_turn(self, key: int, turn: int) -> int | None:
-        """Return the turn after one."""
-        return await self._database.read(lambda: streams.next_turn(key, turn))
+    async def next_turn(self, session: SessionRecord, turn: int) -> int | None:
+        """Return the turn after one, of those that no rewind took back."""
+        return await self._database.read(lambda: streams.next_turn(session, turn))
 
     async def leases(self) -> turns.Leases:
         """Count the turns that run and wait in the whole store."""

@@ -11,6 +11,8 @@ from typing import Any
 from lango.store import turns
 from lango.store.database import Operation
 from lango.store.jsontext import dumps, loads
+from lango.store.records import SessionRecord
+from lango.store.window import is_live, live_ranges
 
 IDS_PER_TURN = 1_000_000
 KEPT_TURNS = 50
@@ -30,8 +32,9 @@ _DROP_OLD = "DELETE FROM turn_events WHERE session_key = $1 AND id < $2"
 _AFTER = """
 SELECT id, turn, type, data, final FROM turn_events WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
 """
-_NEXT_TURN = "SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn > $2"
-_NEWEST_TURN = "SELECT MAX(turn) FROM turns WHERE session_key = $1"
+_NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 ORDER BY turn LIMIT $3"
+_NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn < $2 ORDER BY turn DESC LIMIT $3"
+_TURNS_AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +91,25 @@ def read(key: int, turn: int, after_id: int) -> Operation[Told]:
     return Told([], record, bool(last and last[0][2]))
 
 
-def newest_turn(key: int) -> Operation[int | None]:
-    """Return the newest turn of a session."""
-    [[turn]] = yield _NEWEST_TURN, (key,)
-    return turn
+def newest_turn(session: SessionRecord) -> Operation[int | None]:
+    """Return the newest turn of a session that no rewind took back."""
+    return (yield from _first_live(session, _NEWEST_TURNS, 2**62))
 
 
-def next_turn(key: int, turn: int) -> Operation[int | None]:
-    """Return the turn after one."""
-    [[found]] = yield _NEXT_TURN, (key, turn)
-    return found
+def next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
+    """Return the turn after one, of those that no rewind took back."""
+    return (yield from _first_live(session, _NEXT_TURNS, turn))
+
+
+def _first_live(session: SessionRecord, turns_from: str, start: int) -> Operation[int | None]:
+    live = list(live_ranges(session.last_seq, session.rewinds))
+    while rows := (yield turns_from, (session.key, start, _TURNS_AT_ONCE if session.rewinds else 1)):
+        for turn, first_seq in rows:
+            # one without a message waits, or never ran; one beyond the record began after it was read
+            if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):
+                return turn
+        start = rows[-1][0]
+    return None
 
 
 def close(key: int, turn: int) -> Operation[None]:

@@ -10,7 +10,7 @@ from lango.store.jsontext import loads
 from lango.store.pasts import key_of
 from lango.store.records import SessionRecord
 from lango.store.turns import Status
-from lango.store.window import live_ranges
+from lango.store.window import is_live, live_ranges
 
 # what the session had before a turn is in the running total of the turn's first message
 _TURNS = """
@@ -123,7 +123,7 @@ def _turn(
         last_seq=next_seq - 1 if known else None,
         tokens=next_total - before_tokens if known else 0,
         spent=Spent(*spent),
-        taken_back=known and not any(first <= first_seq <= last for first, last in live),
+        taken_back=known and not is_live(first_seq, live),
         extra=loads(extra) if extra else {},
         tools=used.get(epoch, ()),
     )

@@ -17,6 +17,7 @@ from lango.store.records import (
     calls_from_json,
     from_message_row,
     from_state_row,
+    rewinds_from_json,
 )
 
 _RECENT = f"""
@@ -45,6 +46,7 @@ _ONE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq =
 _RANGE = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 ORDER BY seq
 """  # noqa: S608
+_RANGES = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
 _TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 _WAITING = """
 SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
@@ -133,6 +135,17 @@ def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
         yield 1, end
 
 
+def live_of(key: int) -> Operation[list[Range]]:
+    """Read the ranges of a session's messages that no rewind took back, newest first."""
+    [[last_seq, rewinds]] = yield _RANGES, (key,)
+    return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
+
+
+def is_live(seq: int, ranges: Iterable[Range]) -> bool:
+    """Whether a message lies in one of some ranges."""
+    return any(first <= seq <= last for first, last in ranges)
+
+
 def _tail_of_range(session: SessionRecord, place: Place, budget: int) -> Operation[tuple[list[Row], int]]:
     """Read the end of one live range that fits the budget, and say how many tokens it has."""
     key, first, last = place
@@ -196,6 +209,6 @@ def _with_needed(session: SessionRecord, ranges: Sequence[Range], rows: list[Row
         wanted.add(session.user_seq)
     earlier: list[Row] = []
     for seq in sorted(wanted - {row[_SEQ] for row in rows}):
-        if any(first <= seq <= last for first, last in ranges):
+        if is_live(seq, ranges):
             earlier += yield _ONE, (key_of(session, seq), seq)
     return sorted([*earlier, *rows], key=lambda row: row[_SEQ]) if earlier else rows

@@ -70,7 +70,7 @@ def _show_text(screen: "Screen", text: str) -> None:
 
 async def left_behind(runtime: "Runtime", session: "SessionRecord") -> str:
     """Say what became of the last turn, where it did not end well; empty: it did."""
-    newest = await runtime.store.newest_turn(session.key)
+    newest = await runtime.store.newest_turn(session)
     record = await runtime.store.turn(Turn(session.key, newest)) if newest else None
     if not newest or record is None:
         return ""
