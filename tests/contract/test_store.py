@@ -7,7 +7,7 @@ import pytest
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message, ToolCall
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn, recovery
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn, effects, forks, recovery
 from lango.store.effects import Effect, EffectRecord
 
 NAME = SessionId("app", "alice", "s")
@@ -282,6 +282,38 @@ async def test_a_turn_can_be_cancelled_from_anywhere(writer: Writer) -> None:
     await store.delete_session(NAME)
     with pytest.raises(SessionNotFound):
         await store.submit_turn(session, asks("3"), "me")
+
+
+async def test_a_call_whose_id_comes_again_keeps_what_is_known_of_it(writer: Writer) -> None:
+    store, session = writer.store, writer.session
+    for number, by in enumerate(("alice", "bob", "carol")):
+        turn = await store.submit_turn(session, asks(str(number)), "me")
+        record = await store.session(NAME)
+        assert record
+        writer.revision = record.revision
+        await writer.call("c")
+        if by == "bob":  # the turn that asks ends, and the one that brings the answer runs the tool
+            await store.intend_effect(turn, "c", "f", "once", "hash")
+            await store.write(lambda: effects.note_answer(session.key, "c", "bob", time.time(), approved=True))
+            await store.end_turn(NAME, turn, "done")
+            turn = await store.submit_turn(session, asks("yes"), "me")
+            record = await store.session(NAME)
+            assert record
+            writer.revision = record.revision
+        await store.intend_effect(turn, "c", "f", "once", "hash", effects.Approval(True, by))
+        await store.start_effect(turn, "c")
+        await store.finish_effect(turn, "c", {"ok": True})
+        await writer.answer("c")
+        await store.end_turn(NAME, turn, "done")
+    whole = await store.session(NAME)
+    assert whole
+    fork = await store.write(lambda: forks.fork(NAME, SessionId("app", "alice", "fork"), None, None, time.time()))
+    for one in (whole, fork):
+        page = await store.messages_page(one)
+        found = await store.effects_of(one.key, page)
+        told = [found[place] for place in sorted(found)]
+        assert [record.approved_by for record in told] == ["alice"] * 2 + ["bob"] * 3 + ["carol"] * 2
+        assert {record.status for record in told} == {"finished"}
 
 
 async def test_a8_the_journal_says_what_became_of_a_call(writer: Writer) -> None:

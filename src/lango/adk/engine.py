@@ -32,7 +32,8 @@ from lango.messages import Attachment, ToolCall
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
 from lango.store import Entry, SessionId, Store, Turn
-from lango.store.questions import POLICY, Answer
+from lango.store.effects import POLICY
+from lango.store.questions import Answer
 from lango.store.records import CONFIRMATION, asked_about
 from lango.tools import Tool
 

@@ -31,8 +31,7 @@ from lango.adk.voice import Say, speak
 from lango.errors import InvalidArguments, LangoError, NotJson, TurnLimit
 from lango.events import ToolStart, TurnEvent
 from lango.store import Store, Turn
-from lango.store.effects import Approval, Effect
-from lango.store.questions import POLICY
+from lango.store.effects import POLICY, Approval, Effect
 from lango.tools.policy import Decision, fingerprint
 from lango.tools.results import error_text, to_result
 

@@ -3,7 +3,6 @@
 import base64
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
@@ -13,7 +12,7 @@ from lango.adk.attachments import stored_attachments
 from lango.adk.thoughts import stored_thoughts
 from lango.messages import ToolCall
 from lango.store import SessionRecord, Stored, questions
-from lango.store.effects import EffectRecord
+from lango.store.effects import EffectRecord, Journal
 from lango.store.ids import call_key
 from lango.store.search import Hit as FoundHit
 
@@ -239,12 +238,12 @@ class Message(BaseModel):
     """Which turn it belongs to: the same as of the turn's `accepted`."""
 
     @classmethod
-    def of(cls, stored: Stored, journal: Mapping[str, EffectRecord] = MappingProxyType({})) -> Self:
+    def of(cls, stored: Stored, journal: Journal) -> Self:
         """Show a stored message; `journal` is what is known of its calls."""
         message = stored.message
         assert message
         assert message.role != "event"
-        calls = [Call.of(call, journal.get(call_key(call.id))) for call in message.tool_calls]
+        calls = [Call.of(call, journal.get((stored.seq, call_key(call.id)))) for call in message.tool_calls]
         return cls(
             seq=stored.seq,
             role=message.role,

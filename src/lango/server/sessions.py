@@ -107,8 +107,7 @@ async def read_messages(
     session = await here.current(user, session_id)
     found = await here.store.messages_page(session, before=before, limit=limit + 1)
     page = found[-limit:]
-    calls = [call.id for stored in page if stored.message for call in stored.message.tool_calls]
-    journal = await here.store.effects_of(session.key, calls)
+    journal = await here.store.effects_of(session.key, page)
     return MessagePage(
         messages=[Message.of(stored, journal) for stored in page], before=page[0].seq if len(found) > limit else None
     )

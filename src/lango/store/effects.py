@@ -4,14 +4,15 @@ After a crash the journal says, for every call that has no result, whether its t
 something, or finished with a result that did not become a message any more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from lango.errors import FencedWrite
-from lango.store.database import Operation, Row
+from lango.store.database import Operation
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps, loads, readable
+from lango.store.records import Stored
 
 Effect = Literal["none", "idempotent", "once"]
 EffectStatus = Literal["intended", "started", "finished", "unknown"]
@@ -47,10 +48,16 @@ UPDATE effects SET approved = $1, approved_by = $2, approved_at = $3 WHERE sessi
 """
 _AT_ONCE = 50
 _OF_CALLS = f"""
-SELECT call_id, name, effect, status, arguments, started_at, finished_at, NULL, approved, approved_by
+SELECT source_key, epoch, call_id, name, effect, status, arguments, started_at, finished_at, NULL, approved, approved_by
 FROM history_effects WHERE session_key = $1
     AND call_id IN ({", ".join(f"${number + 2}" for number in range(_AT_ONCE))}) ORDER BY epoch
 """  # noqa: S608 - constants
+_FIRST_SEQS = """
+SELECT epoch, first_seq FROM turns WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 AND first_seq IS NOT NULL
+"""
+
+POLICY = "policy"
+"""Who answered a question for approval, where nobody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +134,55 @@ def of_call(key: int, call_id: str, since_epoch: int = 0) -> Operation[EffectRec
     return _record(rows[0])
 
 
-def of_calls(key: int, call_ids: Iterable[str]) -> Operation[dict[str, EffectRecord]]:
-    """Read what the journal says of calls, without their results, by the ids that it knows them by (`call_key`)."""
-    wanted = sorted({call_key(call_id) for call_id in call_ids})
-    found: dict[str, EffectRecord] = {}
-    for start in range(0, len(wanted), _AT_ONCE):
-        some = wanted[start : start + _AT_ONCE]
-        rows = yield _OF_CALLS, (key, *some, *(some[-1:] * (_AT_ONCE - len(some))))
-        found |= {row[0]: _record(row) for row in rows}  # the newest of a call comes last
-    return found
+Journal = Mapping[tuple[int, str], EffectRecord]
+"""What is known of calls, by the message that holds the call or its result, and the call's `call_key`."""
 
 
-def _record(row: Row) -> EffectRecord:
+def of_messages(key: int, messages: Sequence[Stored]) -> Operation[Journal]:
+    """Read what the journal says of the calls in messages, without their results."""
+    places = [(one.seq, call_key(call.id)) for one in messages if one.message for call in one.message.tool_calls]
+    noted = yield from _noted(key, sorted({call_id for _, call_id in places}))
+    again = [one for notes in noted.values() if len(notes) > 1 for one in notes]
+    begins = yield from _begins(again)
+    return {(seq, call_id): _of_message(seq, notes, begins) for seq, call_id in places if (notes := noted.get(call_id))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    source_key: int
+    epoch: int
+    record: EffectRecord
+
+
+def _noted(key: int, call_ids: list[str]) -> Operation[dict[str, list[_Note]]]:
+    """Read every row of some calls, the oldest first."""
+    noted: dict[str, list[_Note]] = {}
+    for start in range(0, len(call_ids), _AT_ONCE):
+        some = call_ids[start : start + _AT_ONCE]
+        for source_key, epoch, *row in (yield _OF_CALLS, (key, *some, *(some[-1:] * (_AT_ONCE - len(some))))):
+            noted.setdefault(row[0], []).append(_Note(source_key, epoch, _record(row)))
+    return noted
+
+
+def _begins(notes: Sequence[_Note]) -> Operation[dict[tuple[int, int], int]]:
+    """Read where the turns that noted something begin."""
+    begins: dict[tuple[int, int], int] = {}
+    for source_key in {note.source_key for note in notes}:
+        epochs = [note.epoch for note in notes if note.source_key == source_key]
+        rows = yield _FIRST_SEQS, (source_key, min(epochs), max(epochs))
+        begins |= {(source_key, epoch): first_seq for epoch, first_seq in rows}
+    return begins
+
+
+def _of_message(seq: int, notes: Sequence[_Note], begins: Mapping[tuple[int, int], int]) -> EffectRecord:
+    """Choose among the turns that noted a call: an id may come again, and what was asked is run by a later turn."""
+    place = max((n for n, one in enumerate(notes) if begins.get((one.source_key, one.epoch), 0) <= seq), default=0)
+    record = notes[place].record
+    asked = record.status in ("intended", "unknown") and record.approved_by not in (None, POLICY)
+    return notes[place + 1].record if asked and place + 1 < len(notes) else record
+
+
+def _record(row: Sequence[Any]) -> EffectRecord:
     *told, result, approved, approved_by = row
     return EffectRecord(
         *told,

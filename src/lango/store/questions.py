@@ -26,8 +26,6 @@ from lango.store.records import (
 )
 from lango.store.window import is_live, live_of, live_ranges
 
-POLICY = "policy"
-"""Who answered, where nobody did."""
 EXPIRED = "not run: nobody answered the question for approval in time, and that is a no"
 OVERTAKEN = "not run: the conversation went on without an answer to the question for approval, and that is a no"
 _MOST_DUE = 100
@@ -166,7 +164,7 @@ def _close(key: int, name: SessionId, revision: int, now: float, rows: list[Row]
             stored, call = made
             told = ToolCall(call.id, call.name, output={"error": why, "outcome": "not run"})
             revision = (yield from append(key, name, revision, _result(stored, told, revision, now))).revision
-            yield from effects.note_answer(key, call.id, POLICY, now, approved=False)
+            yield from effects.note_answer(key, call.id, effects.POLICY, now, approved=False)
     return revision
 
 

@@ -3,7 +3,7 @@
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -307,9 +307,9 @@ class Store:
         """Read what the journal says of a call."""
         return await self._database.read(lambda: effects.of_call(key, call_id))
 
-    async def effects_of(self, key: int, call_ids: Iterable[str]) -> dict[str, effects.EffectRecord]:
-        """Read what the journal says of calls, without their results, by `call_key` of their ids."""
-        return await self._database.read(lambda: effects.of_calls(key, call_ids))
+    async def effects_of(self, key: int, messages: Sequence[Stored]) -> effects.Journal:
+        """Read what the journal says of the calls in messages, without their results."""
+        return await self._database.read(lambda: effects.of_messages(key, messages))
 
     # -- what a server keeps --------------------------------------------------------------------------------------
 
