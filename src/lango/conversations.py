@@ -8,7 +8,7 @@ import functools
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lango.errors import SessionNotFound, TurnRunning, Unstorable
@@ -189,26 +189,39 @@ async def import_session(
     app_name: str | None = None,
     user_id: str | None = None,
     session_id: str | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> SessionRecord:
-    """Make a session of the lines of an export; where no app, user or id is named, those of the export."""
+    """Make a session of the lines of an export; where no app, user or id is named, those of the export.
+
+    `progress` is told, from any thread, which share of the work is done: from 0 to 1, once the lines are read.
+    """
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
         if isinstance(lines, AsyncIterable):
             async for line in lines:
                 file.write(line.encode() if isinstance(line, str) else line)
         else:
             file.writelines(line.encode() if isinstance(line, str) else line for line in lines)
+        size = file.tell()
 
-        def again() -> Lines:
+        def again(before: float) -> Lines:
             file.seek(0)
-            return file
+            return file if progress is None else _told(file, progress, before, 0.5 / max(1, size))
 
         from lango.store import imports  # few need it, and it takes long to import
 
-        checked = await asyncio.to_thread(lambda: imports.check(again(), _must_be_an_event()))
+        checked = await asyncio.to_thread(lambda: imports.check(again(0.0), _must_be_an_event()))
         told = checked.session
         assert told
         name = SessionId(app_name or told.app, user_id or told.user, session_id or told.id)
-        return await store.write(lambda: imports.write(name, checked, again), long=True)
+        return await store.write(lambda: imports.write(name, checked, lambda: again(0.5)), long=True)
+
+
+def _told(lines: Iterable[bytes], tell: Callable[[float], None], done: float, a_byte: float) -> Iterator[bytes]:
+    """Say of each line how much is done with it, once it is."""
+    for line in lines:
+        yield line
+        done += len(line) * a_byte
+        tell(done)
 
 
 def _must_be_an_event() -> Callable[[Stored], None]:

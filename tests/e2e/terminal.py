@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pyte
 
@@ -114,6 +115,10 @@ class Terminal:
             assert time.monotonic() < end, self.text
         return self.process.wait(PATIENCE_S)
 
+    def read_some(self, timeout_s: float) -> None:
+        """Read what there is, or comes within some time."""
+        self._read(timeout_s)
+
     def _read(self, timeout_s: float) -> bool:
         if not select.select([self._master], [], [], timeout_s)[0]:
             return True
@@ -133,9 +138,14 @@ def configure(folder: Path, rest: str = "", agent: str = "") -> None:
 
 @contextmanager
 def terminal(
-    folder: Path, *arguments: str, columns: int = 80, rows: int = 30, **environment: str
+    folder: Path,
+    *arguments: str,
+    columns: int = 80,
+    rows: int = 30,
+    stdout: IO[bytes] | None = None,
+    **environment: str,
 ) -> Generator[Terminal]:
-    """Run `lango` in a terminal until the block ends."""
+    """Run `lango` in a terminal until the block ends; `stdout` may go elsewhere."""
     if not (folder / "lango.toml").exists():
         configure(folder)
     inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
@@ -143,7 +153,13 @@ def terminal(
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(
-        [LANGO, *arguments], cwd=folder, env=env, stdin=slave, stdout=slave, stderr=slave, preexec_fn=_take_terminal
+        [LANGO, *arguments],
+        cwd=folder,
+        env=env,
+        stdin=slave,
+        stdout=stdout or slave,
+        stderr=slave,
+        preexec_fn=_take_terminal,
     )
     os.close(slave)
     try:

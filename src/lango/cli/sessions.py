@@ -3,11 +3,13 @@
 import asyncio
 import dataclasses
 import json
+import signal
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lango.cli.options import Config, Json, StoreUrl, settings, store_url
+from lango.cli.progress import progress_bar
 from lango.cli.tables import moment, print_table
 from lango.cli.visible import visible
 from lango.errors import SessionNotFound, UsageError
@@ -192,11 +194,12 @@ def search(
     async def find(opened: "Store") -> list[dict[str, Any]]:
         records = await matching(opened, app, user)
         owners = sorted({(record.name.app_name, record.name.user_id) for record in records})
-        hits = [
-            {"app": owner[0], "user": owner[1], **dataclasses.asdict(hit)}
-            for owner in owners
-            for hit in await opened.search(*owner, " ".join(words), limit=limit)
-        ]
+        hits: list[dict[str, Any]] = []
+        for app_name, user_id in owners:
+            # only the first search after many messages takes long
+            with progress_bar("indexing", "messages") as tell:
+                found = await opened.search(app_name, user_id, " ".join(words), limit=limit, indexing=tell)
+            hits += [{"app": app_name, "user": user_id, **dataclasses.asdict(hit)} for hit in found]
         return hits[:limit]
 
     hits = run(store_url(config, store), find)
@@ -231,7 +234,16 @@ def run(url: str, work: Any) -> Any:
         async with Store(url) as store:
             return await work(store)
 
-    return asyncio.run(opened())
+    before = signal.signal(signal.SIGINT, _stop)
+    try:
+        return asyncio.run(opened())
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(*_: object) -> None:
+    """End at the first Ctrl-C: asyncio's own way waits for a pipe that nobody reads or writes."""
+    raise KeyboardInterrupt
 
 
 async def matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":

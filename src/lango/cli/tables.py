@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_WHOLE = 10_000
+_AT_ONCE = 1000
+"""So many rows are laid out together on a terminal: rich takes long for many, and nobody waits for the first."""
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], *, empty: str, cut: Sequence[str] = ()) -> None:
@@ -20,12 +21,14 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, empty: str, cut: Sequence[
     if not rows:
         print(empty)
         return
+    if not sys.stdout.isatty():
+        _print_whole(rows)  # `grep` and `cut` want every row on its own line
+        return
     from rich.console import Console
 
     console = Console(highlight=False)
-    if not sys.stdout.isatty():
-        console = Console(highlight=False, width=_WHOLE)  # `grep` and `cut` want every row on its own line
-    _print_trimmed(console, make_table(rows, cut=cut))
+    for first in range(0, len(rows), _AT_ONCE):
+        _print_trimmed(console, make_table(rows[first : first + _AT_ONCE], cut=cut))
 
 
 def make_table(rows: Sequence[Mapping[str, Any]], *, cut: Sequence[str] = ()) -> "Table":
@@ -81,6 +84,19 @@ def ago(at: float, now: float) -> str:
         if count:
             return f"{count} {unit}{'' if count == 1 else 's'} ago"
     return "just now"
+
+
+def _print_whole(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print every cell as wide as it is: many thousand rows in a moment."""
+    from rich.cells import cell_len
+
+    lines = [list(rows[0]), *([one_line(cell(value)) for value in row.values()] for row in rows)]
+    right = [isinstance(value, int | float) for value in rows[0].values()]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        gaps = [" " * (width - cell_len(text)) for text, width in zip(line, widths, strict=True)]
+        cells = (gap + text if to else text + gap for text, gap, to in zip(line, gaps, right, strict=True))
+        print("  ".join(cells).rstrip())
 
 
 def _print_trimmed(console: "Console", table: "Table") -> None:

@@ -2,6 +2,8 @@
 
 import functools
 import json
+import os
+import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -39,6 +41,8 @@ def export(
             records = await matching(opened, app, user)
         else:
             records = [await one_session(opened, session_id, app, user)]
+        if output is None and sys.stdout.isatty():  # the lines themselves show how far it is
+            return await _export(opened, records, sys.stdout.buffer, lambda done, total: None)
         with progress_bar("exporting", "messages") as tell:
             if output is None:
                 return await _export(opened, records, sys.stdout.buffer, tell)
@@ -82,13 +86,13 @@ def import_(
         from lango.conversations import import_session
 
         while parts.more:
-            _tell(await import_session(opened, parts.part(), app, user, new_id), as_json)
+            made = await import_session(opened, parts.part(), app, user, new_id, parts.tell_share)
+            _tell(made, as_json)
 
     url = store_url(config, store)
     try:
-        size = None if file == "-" else Path(file).stat().st_size
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as lines, progress_bar("importing") as tell:
-            run(url, functools.partial(read, parts=_Parts(lines, tell, size)))
+            run(url, functools.partial(read, parts=_Parts(lines, tell)))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
 
@@ -100,28 +104,31 @@ def _tell(made: "SessionRecord", as_json: bool) -> None:
 class _Parts:
     """The exports in a file, one after the other: each begins with a header."""
 
-    def __init__(self, lines: IO[bytes], tell: Progress, size: int | None) -> None:
+    def __init__(self, lines: IO[bytes], tell: Progress) -> None:
         self._lines: Iterator[bytes] = iter(lines)
         self._tell = tell
-        self._size = size
+        told = os.fstat(lines.fileno())
+        self._size = told.st_size if stat.S_ISREG(told.st_mode) else None
+        self._before = 0
         self._read = 0
-        self._next = self._line()
+        self._next = next(self._lines, None)
         self.more = True
-
-    def _line(self) -> bytes | None:
-        line = next(self._lines, None)
-        self._read += len(line or b"")
-        self._tell(self._read, self._size)
-        return line
 
     async def part(self) -> AsyncIterator[bytes]:
         """Read the lines of one export."""
-        first = True
+        self._before, first = self._read, True
         while self._next is not None and (first or not _is_header(self._next)):
             yield self._next
             first = False
-            self._next = self._line()
+            self._read += len(self._next)
+            if self._size is None:  # what comes through a pipe may come slowly
+                self._tell(self._read, None)
+            self._next = next(self._lines, None)
         self.more = self._next is not None
+
+    def tell_share(self, share: float) -> None:
+        """Say how much of the part that was read last is imported."""
+        self._tell(self._before + round(share * (self._read - self._before)), self._size)
 
 
 def _is_header(line: bytes) -> bool:

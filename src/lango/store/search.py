@@ -5,13 +5,14 @@ a time. A message is in the index once, under the session that it was written in
 a rewind took back is in the index and is not found.
 """
 
+import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lango.store import sessions, words
-from lango.store.database import Dialect, Operation, Row
+from lango.store.database import Database, Dialect, Operation, Row
 from lango.store.records import SessionId, rewinds_from_json
 from lango.store.titles import with_first_words
 from lango.store.window import live_ranges
@@ -26,14 +27,15 @@ _PAGE = 200
 _MOST_PAGES = 20
 
 _BEHIND = """
-SELECT s.session_key, s.last_seq FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.session_key
+SELECT s.session_key, COALESCE(p.seq, 0), s.last_seq
+FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.session_key
 WHERE s.app_name = $1 AND s.user_id = $2
     AND (p.seq IS NULL OR p.seq < s.last_seq OR COALESCE(p.title, '') <> COALESCE(s.title, ''))
 ORDER BY s.updated_at DESC
 """
 # of sessions that are gone: what their forks still share
 _BEHIND_SHARED = """
-SELECT h.session_key, MAX(p.last_seq) FROM sessions s
+SELECT h.session_key, COALESCE(g.seq, 0), MAX(p.last_seq) FROM sessions s
 JOIN session_pasts p ON p.session_key = s.session_key
 JOIN shared_sessions h ON h.session_key = p.source_key AND h.deleted = 1
 LEFT JOIN search_progress g ON g.session_key = h.session_key
@@ -91,6 +93,10 @@ WHERE p.source_key = $1 AND s.app_name = $2 AND s.user_id = $3
 """
 
 
+Indexing = Callable[[int, int], None]
+"""Told how many messages that were new to the index are in it, and of how many."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A message that was found, or a title: that has number 0."""
@@ -125,20 +131,34 @@ class _Holder:
 # -- keeping the index up to date ----------------------------------------------------------------------------------
 
 
-def behind(app_name: str, user_id: str) -> Operation[list[tuple[int, int]]]:
-    """Return the sessions of a user that have more than the index knows, and up to where."""
+async def update_index(database: Database, app_name: str, user_id: str, tell: Indexing | None = None) -> None:
+    """Bring the index of a user's sessions up to date."""
+    found = await database.read(lambda: behind(app_name, user_id))
+    before, total = 0, sum(upto - done for _, done, upto in found)
+    for key, first, upto in found:
+        work = functools.partial(index_some, database.dialect, app_name, user_id, key, upto)
+        done = -1
+        while done < upto:  # some at a time: others write in between
+            done = await database.write(work, long=True)
+            if tell and total:  # else it is titles only
+                tell(before + min(done, upto) - first, total)
+        before += upto - first
+
+
+def behind(app_name: str, user_id: str) -> Operation[list[tuple[int, int, int]]]:
+    """Return the sessions of a user that have more than the index knows: from where, and up to where."""
     rows = yield _BEHIND, (app_name, user_id)
     shared = yield _BEHIND_SHARED, (app_name, user_id)
-    return [(key, last) for key, last in [*rows, *shared]]
+    return [(key, done, last) for key, done, last in [*rows, *shared]]
 
 
-def index_some(dialect: Dialect, app_name: str, user_id: str, key: int, upto: int) -> Operation[bool]:
-    """Put some more messages of a session into the index; True: that was all."""
+def index_some(dialect: Dialect, app_name: str, user_id: str, key: int, upto: int) -> Operation[int]:
+    """Put some more messages of a session into the index; return up to where, `upto` at the end."""
     [[done, title]] = yield LOCK, (key,)
     there: list[Row] = yield _IS_THERE, (key,)
     if not there:
         yield _UNLOCK, (key,)
-        return True
+        return upto
     owner = _owner(app_name, user_id)
     newest_title: str | None = there[0][0]
     if newest_title != title:
@@ -151,9 +171,10 @@ def index_some(dialect: Dialect, app_name: str, user_id: str, key: int, upto: in
         done, taken, characters = seq, taken + 1, characters + len(text)
         if characters > _BATCH_CHARACTERS:
             break
-    finished = taken == len(rows) and len(rows) < BATCH
-    yield _DONE, (max(done, upto) if finished else done, newest_title, key)
-    return finished
+    if taken == len(rows) and len(rows) < BATCH:
+        done = max(done, upto)
+    yield _DONE, (done, newest_title, key)
+    return done
 
 
 def _add(dialect: Dialect, owner: str, key: int, seq: int, text: str) -> Operation[None]:

@@ -1,6 +1,5 @@
 """The store: every operation as a coroutine, on SQLite or PostgreSQL alike."""
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -117,23 +116,21 @@ class Store:
             return False
         return await self._database.write(lambda: deletes.delete(name))
 
-    async def search(self, app_name: str, user_id: str, asked: str, *, limit: int = 20) -> list[search.Hit]:
-        """Find messages and titles of a user's sessions that hold every word; see `lango.store.search`."""
+    async def search(
+        self, app_name: str, user_id: str, asked: str, *, limit: int = 20, indexing: search.Indexing | None = None
+    ) -> list[search.Hit]:
+        """Find messages and titles of a user's sessions that hold every word; see `lango.store.search`.
+
+        `indexing` is told how many messages that are new to the index are in it, and of how many.
+        """
         if not _storable(SessionId(app_name, user_id, "")):
             return []
         try:
-            await self._update_index(app_name, user_id)
+            await search.update_index(self._database, app_name, user_id, indexing)
         except StoreUnavailable as error:  # a file that cannot be written: what is in the index is found all the same
             _log.warning("the index of the search is not up to date: %s", error)
         dialect = self._database.dialect
         return await self._database.read(lambda: search.search(dialect, app_name, user_id, asked, limit))
-
-    async def _update_index(self, app_name: str, user_id: str) -> None:
-        dialect = self._database.dialect
-        for key, upto in await self._database.read(lambda: search.behind(app_name, user_id)):
-            work = functools.partial(search.index_some, dialect, app_name, user_id, key, upto)
-            while not await self._database.write(work, long=True):
-                pass  # some at a time: others write in between
 
     async def user_state(self, app_name: str, user_id: str) -> dict[str, Any]:
         """Read the state of a user, without prefixes."""

