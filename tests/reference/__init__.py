@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.reference import commands, errors, events, http, python
+from tests.reference import commands, configuration, errors, events, http, python
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 PAGES: Mapping[str, Callable[[], str]] = {
     "commands.md": commands.page,
+    "configuration.md": configuration.page,
     "errors.md": errors.page,
     "events.md": events.page,
     "http.md": http.page,

@@ -1,51 +1,44 @@
-"""The reference of settings says what there is: every one, with its default, and none besides."""
+"""The environment variables that the reference of settings names have their effect."""
 
-import json
-import re
-import types
-import typing
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from pydantic_settings import SettingsError
 
 from lango.config import Settings
+from tests.reference.configuration import tables, variable
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
-SECTION = re.compile(r"^## `\[([\w.<>]+)\]`$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \|$", re.MULTILINE)
-
-
-def models(path: str, annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Find the tables below a field, each with its name."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield path, annotation
-        for name, field in annotation.model_fields.items():
-            yield from models(f"{path}.{name}" if path else name, field.annotation)
-    elif typing.get_origin(annotation) is dict:
-        yield from models(f"{path}.<name>", typing.get_args(annotation)[1])
-    elif isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        for part in typing.get_args(annotation):
-            yield from models(path, part)
+EVERY = [(path, name, table) for path, table in tables("", Settings) if path for name in table.model_fields]
+ISSUER = '{"issuer": "https://one.example", "audience": ["lango"]}'
+OTHER_ISSUER = '{"issuer": "https://two.example", "audience": ["lango"]}'
+TRIED = [
+    *("true", "7", "some text", '["RS512"]', '["text"]', '{"key": "value"}', '{"key": {}}', OTHER_ISSUER),
+    *("refuse", "chat", "deny", "none", "keys", "oidc", "json"),
+]
 
 
-def default_of(field: FieldInfo) -> str:
-    if field.is_required():
-        return "needed"
-    default = field.get_default(call_default_factory=True)
-    return "none" if default is None else f"`{json.dumps(default)}`"
+def setting(path: str, name: str) -> Any:
+    found: Any = Settings()
+    for part in [*path.split("."), name]:
+        found = found["lab"] if part == "<name>" else getattr(found, part)
+    return found
 
 
-def test_every_setting_is_described_with_its_default() -> None:
-    said = {
-        section: {name: value for name, value, _ in ROW.findall(text)}
-        for section, text in SECTION.findall(PAGE.read_text())
-    }
-    there = {
-        path: {name: default_of(field) for name, field in model.model_fields.items()}
-        for path, model in models("", Settings)
-        if path
-    }
-    assert said == there
+@pytest.mark.parametrize(("path", "name", "table"), EVERY, ids=[f"{path}.{name}" for path, name, _ in EVERY])
+def test_a_variable_sets_its_setting(
+    path: str, name: str, table: type[BaseModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if path == "server.oidc" or name == "oidc":  # it goes with an issuer
+        monkeypatch.setenv("LANGO_SERVER__AUTH", "oidc")
+        monkeypatch.setenv("LANGO_SERVER__OIDC", ISSUER)
+    before = table.model_fields[name].default if "<name>" in path else setting(path, name)
+    named = variable(path, name).replace("<NAME>", "LAB")
+    for value in TRIED:
+        monkeypatch.setenv(named, value)
+        try:
+            if setting(path, name) != before:
+                return
+        except (ValueError, SettingsError):
+            continue  # it takes another kind of value
+    pytest.fail(f"{named} has no effect")
