@@ -1,10 +1,14 @@
 """`lango db`: the database itself."""
 
-import asyncio
+from typing import TYPE_CHECKING
 
 import typer
 
 from lango.cli.options import Config, StoreUrl, store_url
+from lango.cli.stores import run
+
+if TYPE_CHECKING:
+    from lango.store import Store
 
 app = typer.Typer(help="The database: bring its schema up to date.", no_args_is_help=True)
 
@@ -17,10 +21,8 @@ def group() -> None:
 @app.command()
 def upgrade(config: Config = None, store: StoreUrl = None) -> None:
     """Open the store, bring its schema up to date, and say its version. Starting anything does the same."""
-    from lango.store import Store
 
-    async def run() -> int:
-        async with Store(store_url(config, store)) as opened:
-            return await opened.schema_version()
+    async def read(opened: "Store") -> int:
+        return await opened.schema_version()
 
-    print(f"schema {asyncio.run(run())}")
+    print(f"schema {run(store_url(config, store), read)}")

@@ -1,22 +1,18 @@
 """`lango keys`: who may talk to the server."""
 
-import asyncio
 import json
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lango.cli.options import Config, Json, StoreUrl, store_url
+from lango.cli.stores import run
 from lango.cli.tables import moment, print_table
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from lango.store import Store
     from lango.store.keys import ApiKey
-
-T = TypeVar("T")
 
 app = typer.Typer(help="API keys of the server: add, list, revoke.", no_args_is_help=True)
 
@@ -39,7 +35,7 @@ def add(
         _, secret = await opened.add_key(user, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
         return secret
 
-    print(_run(store_url(config, store), make))
+    print(run(store_url(config, store), make))
 
 
 @app.command("list")
@@ -49,7 +45,7 @@ def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = No
     async def read(opened: "Store") -> "list[ApiKey]":
         return await opened.api_keys()
 
-    found = _run(store_url(config, store), read)
+    found = run(store_url(config, store), read)
     if as_json:
         for key in found:
             print(json.dumps(_shown(key)))
@@ -68,19 +64,9 @@ def revoke(
     async def remove(opened: "Store") -> bool:
         return await opened.revoke_key(key_id)
 
-    if not _run(store_url(config, store), remove):
+    if not run(store_url(config, store), remove):
         raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` shows what there is")
     print(f"revoked {key_id}")
-
-
-def _run(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:
-    from lango.store import Store
-
-    async def run() -> T:
-        async with Store(url) as opened:
-            return await work(opened)
-
-    return asyncio.run(run())
 
 
 def _shown(key: "ApiKey") -> dict[str, Any]:

@@ -1,25 +1,22 @@
 """`lango memory`: what was observed of conversations, what is known of users, and how to forget it."""
 
-import asyncio
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lango.cli.options import Config, Json, StoreUrl, settings, store_url
+from lango.cli.stores import App, Id, User, one_session, run
+from lango.cli.tables import moment
 from lango.cli.visible import visible
-from lango.errors import SessionNotFound, UsageError
+from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.store import SessionRecord, Store
+    from lango.store import Store
     from lango.store.facts import Fact
 
 app = typer.Typer(help="What is remembered: show, facts, forget.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(help="The session's id.")]
-App = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
-User = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
 OneUser = Annotated[str, typer.Option("--user", help="Whose facts.")]
 OneApp = Annotated[str | None, typer.Option("--app", help="Of this app; else the one of the settings.")]
 Everything = Annotated[bool, typer.Option("--all", help="Also what was condensed, replaced, or taken back.")]
@@ -40,16 +37,16 @@ def show(
     async def read(opened: "Store") -> list[dict[str, Any]]:
         from lango.store.observations import Recalled
 
-        session = await _one(opened, session_id, app, user)
+        session = await one_session(opened, session_id, app, user)
         recalled = await opened.memory.recall(session)
         if every:
             recalled = Recalled(tuple(await opened.memory.history(session)))
         return recalled.as_json()
 
-    notes: list[dict[str, Any]] = _run(store_url(config, store), read)
+    notes = run(store_url(config, store), read)
     if as_json:
         for note in notes:
-            print(json.dumps(note | {"created_at": _time(note["created_at"])}))
+            print(json.dumps(note | {"created_at": moment(note["created_at"])}))
     else:
         _print_notes(notes)
 
@@ -69,7 +66,7 @@ def facts(
     async def read(opened: "Store") -> "list[Fact]":
         return await opened.memory.facts(app_name, user, replaced=every)
 
-    found: list[Fact] = _run(store_url(config, store), read)
+    found = run(store_url(config, store), read)
     if as_json:
         for fact in found:
             print(json.dumps(_fact(fact)))
@@ -96,7 +93,7 @@ def forget(
     async def remove(opened: "Store") -> bool:
         return await opened.memory.forget(app_name, user, fact_id)
 
-    if not _run(store_url(config, store), remove):
+    if not run(store_url(config, store), remove):
         raise UsageError(f"there is no fact {fact_id} of user {user!r}; `lango memory facts` shows what there is")
     print(f"forgot {fact_id}")
 
@@ -119,7 +116,7 @@ def _head(note: dict[str, Any]) -> str:
     standing = "" if note["standing"] == "current" else f", {note['standing'].replace('_', ' ')}"
     cost = f"{note['model']}, {note['input_tokens']} tokens in, {note['output_tokens']} out"
     return (
-        f"batch {note['batch']} (generation {note['generation']}, {made}{standing}) {_time(note['created_at'])} {cost}"
+        f"batch {note['batch']} (generation {note['generation']}, {made}{standing}) {moment(note['created_at'])} {cost}"
     )
 
 
@@ -133,30 +130,6 @@ def _fact(fact: "Fact") -> dict[str, Any]:
         "last_seq": fact.last_seq,
         "day": fact.day,
         "model": fact.model,
-        "created_at": _time(fact.created_at),
+        "created_at": moment(fact.created_at),
         "replaced_by": None if fact.replaced_by is None else str(fact.replaced_by),
     }
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _run(url: str, work: Any) -> Any:
-    from lango.store import Store
-
-    async def run() -> Any:
-        async with Store(url) as opened:
-            return await work(opened)
-
-    return asyncio.run(run())
-
-
-async def _one(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
-    every = [record for record in await store.sessions(app) if record.name.id == session_id]
-    found = [record for record in every if user is None or record.name.user_id == user]
-    if not found:
-        raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} sessions have the id {session_id!r}: say which with --app and --user")
-    return found[0]

@@ -1,32 +1,27 @@
 """`lango sessions`: look at conversations, search them, name, fork, rewind and delete them."""
 
-import asyncio
 import dataclasses
 import json
-import signal
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lango.cli.options import Config, Json, StoreUrl, settings, store_url
 from lango.cli.progress import progress_bar
+from lango.cli.stores import App, Id, User, matching, one_session, run
 from lango.cli.tables import moment, print_table
 from lango.cli.visible import visible
-from lango.errors import SessionNotFound, UsageError
 
 if TYPE_CHECKING:
     from lango.conversations import Sessions
-    from lango.store import SessionRecord, Store, Stored
+    from lango.messages import Message
+    from lango.store import SessionRecord, Store
     from lango.usage import SessionUsage
 
 app = typer.Typer(
     help="Conversations: list, show, search, usage, rename, fork, rewind, export, import, delete.",
     no_args_is_help=True,
 )
-
-Id = Annotated[str, typer.Argument(help="The session's id.")]
-App = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
-User = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
 
 
 @app.command("list")
@@ -60,21 +55,20 @@ def show(
 ) -> None:
     """Show a session, message by message; what a rewind took back is left out."""
 
-    async def read(opened: "Store") -> "list[Stored]":
-        from lango.store.window import live_ranges
+    async def read(opened: "Store") -> "list[tuple[int, Message]]":
+        from lango.store.window import is_live, live_ranges
 
         record = await one_session(opened, session_id, app, user)
         _, stored = await opened.events(record.name) or (record, [])
         live = list(live_ranges(record.last_seq, record.rewinds))
-        return [one for one in stored if one.message and any(first <= one.seq <= last for first, last in live)]
+        return [(one.seq, one.message) for one in stored if one.message and is_live(one.seq, live)]
 
-    for one in run(store_url(config, store), read):
+    for seq, message in run(store_url(config, store), read):
         if as_json:
-            print(json.dumps(_message(one)))
+            print(json.dumps(_message(seq, message)))
         else:
-            calls = "".join(f" {call.name}({call.id})" for call in one.message.tool_calls)
-            who = one.message.author or one.message.role
-            print(visible(f"{one.seq:>4} {who}:{calls} {one.message.content}").rstrip())
+            calls = "".join(f" {call.name}({call.id})" for call in message.tool_calls)
+            print(visible(f"{seq:>4} {message.author or message.role}:{calls} {message.content}").rstrip())
 
 
 @app.command()
@@ -226,41 +220,6 @@ async def _sessions(
     return Sessions(store, record.name.app_name), record
 
 
-def run(url: str, work: Any) -> Any:
-    """Open a store and do some work on it."""
-    from lango.store import Store
-
-    async def opened() -> Any:
-        async with Store(url) as store:
-            return await work(store)
-
-    before = signal.signal(signal.SIGINT, _stop)
-    try:
-        return asyncio.run(opened())
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _stop(*_: object) -> None:
-    """End at the first Ctrl-C: asyncio's own way waits for a pipe that nobody reads or writes."""
-    raise KeyboardInterrupt
-
-
-async def matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":
-    """Read the sessions of an app, or of a user, or all of them."""
-    return [record for record in await store.sessions(app) if user is None or record.name.user_id == user]
-
-
-async def one_session(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
-    """Read the one session of an id."""
-    found = [record for record in await matching(store, app, user) if record.name.id == session_id]
-    if not found:
-        raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} sessions have the id {session_id!r}: say which with --app and --user")
-    return found[0]
-
-
 def summary(record: "SessionRecord") -> dict[str, Any]:
     """Say what a session is, on a line."""
     return {
@@ -274,9 +233,7 @@ def summary(record: "SessionRecord") -> dict[str, Any]:
     }
 
 
-def _message(one: "Stored") -> dict[str, Any]:
-    assert one.message
-    told: dict[str, Any] = {"seq": one.seq, "role": one.message.role, "author": one.message.author}
-    told["content"] = one.message.content
-    calls = [{"id": c.id, "name": c.name, "input": c.input, "output": c.output} for c in one.message.tool_calls]
+def _message(seq: int, message: "Message") -> dict[str, Any]:
+    told = {"seq": seq, "role": message.role, "author": message.author, "content": message.content}
+    calls = [{"id": c.id, "name": c.name, "input": c.input, "output": c.output} for c in message.tool_calls]
     return told | ({"tool_calls": calls} if calls else {})

@@ -13,7 +13,8 @@ import typer
 
 from lango.cli.options import Config, Json, StoreUrl, store_url
 from lango.cli.progress import Progress, progress_bar
-from lango.cli.sessions import App, User, matching, one_session, run, summary
+from lango.cli.sessions import summary
+from lango.cli.stores import App, User, matching, one_session, run
 from lango.cli.visible import visible
 from lango.errors import UsageError
 
