@@ -127,7 +127,7 @@ def _read(name: SessionId, rules: WindowRules, before: int | None, limit: int) -
         turns=[_turn(row) for row in page],
         before=page[0].turn if len(rows) > limit else None,
         all_turns=count,
-        total=_spent(spent),
+        total=spent,
     )
 
 
@@ -182,7 +182,7 @@ def _turn(row: usage.TurnRow) -> TurnUsage:
         last_seq=row.last_seq,
         tokens=row.tokens,
         taken_back=row.taken_back,
-        usage=_spent(row.spent),
+        usage=row.spent,
         model_calls=[ModelCall(**call) for call in calls],
         tools=[_tool(one) for one in row.tools],
     )
@@ -193,7 +193,3 @@ def _tool(one: usage.ToolRow) -> ToolUse:
     if one.started_at is not None and one.finished_at is not None:
         duration_s = max(0.0, one.finished_at - one.started_at)  # the clock may have gone back meanwhile
     return ToolUse(one.call_id, one.name, one.status, one.started_at, duration_s, one.approved_by)
-
-
-def _spent(spent: usage.Spent) -> Usage:
-    return Usage(spent.input_tokens, spent.output_tokens, spent.cached_tokens, spent.model_calls, spent.cost_usd)

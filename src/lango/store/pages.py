@@ -4,22 +4,13 @@ from collections.abc import Sequence
 
 from lango.store.database import Operation, Row
 from lango.store.pasts import all_places, key_of
-from lango.store.records import (
-    MESSAGE_COLUMNS,
-    SessionId,
-    SessionRecord,
-    Stored,
-    from_message_row,
-    origin_from_json,
-    rewinds_from_json,
-)
-from lango.store.sessions import with_pasts
+from lango.store.records import MESSAGE_COLUMNS, SessionRecord, Stored, from_message_row
+from lango.store.sessions import SESSION_COLUMNS, from_session_row, with_pasts
 from lango.store.titles import FIRST_WORDS, shown, with_first_words
 from lango.store.window import is_live, live_ranges
 
 _SESSIONS = f"""
-SELECT session_key, id, revision, last_seq, user_seq, total_tokens, epoch, created_at, updated_at, rewinds, title,
-    forked_from, {FIRST_WORDS}
+SELECT {SESSION_COLUMNS}, {FIRST_WORDS}
 FROM sessions s WHERE app_name = $1 AND user_id = $2 AND (updated_at < $3 OR (updated_at = $3 AND session_key < $4))
 ORDER BY updated_at DESC, session_key DESC LIMIT $5
 """  # noqa: S608 - constants
@@ -37,30 +28,11 @@ def sessions(
     """Read sessions without their state, the newest update first, after one's (updated_at, key)."""
     updated_at, key = after or _FIRST
     rows = yield _SESSIONS, (app_name, user_id, updated_at, key, limit)
-    records = yield from with_pasts([_record(app_name, user_id, row) for row in rows])
+    records = yield from with_pasts([from_session_row(row[:-1], first_words=shown(row[-1])) for row in rows])
     for place, record in enumerate(records):
         if record.forked_from or record.rewinds:
             records[place] = yield from with_first_words(record)
     return records
-
-
-def _record(app_name: str, user_id: str, row: Row) -> SessionRecord:
-    key, id_, revision, last_seq, user_seq, total, epoch, created_at, updated_at, rewinds, title, origin, words = row
-    return SessionRecord(
-        key=key,
-        name=SessionId(app_name, user_id, id_),
-        revision=revision,
-        last_seq=last_seq,
-        user_seq=user_seq,
-        total_tokens=total,
-        epoch=epoch,
-        created_at=created_at,
-        updated_at=updated_at,
-        rewinds=rewinds_from_json(rewinds),
-        title=title,
-        first_words=shown(words),
-        forked_from=origin_from_json(origin),
-    )
 
 
 def message(session: SessionRecord, seq: int) -> Operation[Stored | None]:

@@ -1,6 +1,6 @@
 """Operations on sessions and on the state of sessions, users and apps."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,10 +26,12 @@ _FIRST_STATE = """
 INSERT INTO state_events (session_key, seq, revision, event_id, created_at, state_delta) VALUES ($1, 0, 0, '', $2, $3)
 """
 
-_COLUMNS = """
-s.session_key, s.app_name, s.user_id, s.id, s.revision, s.last_seq, s.user_seq, s.total_tokens, s.epoch, s.created_at,
-s.updated_at, s.rewinds, s.title, s.forked_from, ss.state, us.state, ap.state
-FROM sessions s
+SESSION_COLUMNS = (
+    "s.session_key, s.app_name, s.user_id, s.id, s.revision, s.last_seq, s.user_seq, s.total_tokens, s.epoch, "
+    "s.created_at, s.updated_at, s.rewinds, s.title, s.forked_from"
+)
+_COLUMNS = f"""
+{SESSION_COLUMNS}, ss.state, us.state, ap.state FROM sessions s
 LEFT JOIN session_states ss ON ss.session_key = s.session_key
 LEFT JOIN user_states us ON us.app_name = s.app_name AND us.user_id = s.user_id
 LEFT JOIN app_states ap ON ap.app_name = s.app_name
@@ -192,46 +194,38 @@ def split_scopes(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
     return own, of_user, of_app
 
 
-def _record(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecord:
-    (
-        key,
-        app_name,
-        user_id,
-        id_,
-        revision,
-        last_seq,
-        user_seq,
-        total,
-        epoch,
-        created_at,
-        updated_at,
-        rewinds,
-        title,
-        forked_from,
-        own,
-        of_user,
-        of_app,
-    ) = row
-    state: dict[str, Any] = loads(own) if own else {}
-    if of_app:
-        state.update((APP_PREFIX + name, value) for name, value in _shared(of_app, parsed).items())
-    if of_user:
-        state.update((USER_PREFIX + name, value) for name, value in _shared(of_user, parsed).items())
+def from_session_row(
+    row: Sequence[Any], state: Mapping[str, Any] | None = None, first_words: str = ""
+) -> SessionRecord:
+    """Decode a row of `SESSION_COLUMNS`."""
+    key, app_name, user_id, id_, *counts, created_at, updated_at, rewinds, title, forked_from = row
+    revision, last_seq, user_seq, total_tokens, epoch = counts
     return SessionRecord(
         key=key,
         name=SessionId(app_name, user_id, id_),
         revision=revision,
         last_seq=last_seq,
         user_seq=user_seq,
-        total_tokens=total,
+        total_tokens=total_tokens,
         epoch=epoch,
         created_at=created_at,
         updated_at=updated_at,
         rewinds=rewinds_from_json(rewinds),
-        state=state,
+        state=state or {},
         title=title,
+        first_words=first_words,
         forked_from=origin_from_json(forked_from),
     )
+
+
+def _record(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecord:
+    *columns, own, of_user, of_app = row
+    state: dict[str, Any] = loads(own) if own else {}
+    if of_app:
+        state.update((APP_PREFIX + name, value) for name, value in _shared(of_app, parsed).items())
+    if of_user:
+        state.update((USER_PREFIX + name, value) for name, value in _shared(of_user, parsed).items())
+    return from_session_row(columns, state=state)
 
 
 def _shared(text: str, parsed: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lango.events import Usage
 from lango.store.database import Operation, Row
 from lango.store.ids import lengthen
 from lango.store.jsontext import loads
@@ -39,17 +40,6 @@ NEWEST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """Tokens, calls of the model and cost."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    model_calls: int = 0
-    cost_usd: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ToolRow:
     """A call of a tool, as the journal of effects has it."""
 
@@ -72,7 +62,7 @@ class TurnRow:
     first_seq: int | None
     last_seq: int | None
     tokens: int
-    spent: Spent
+    spent: Usage
     taken_back: bool
     """A rewind took its messages back; what it cost stays spent."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -122,18 +112,18 @@ def _turn(
         first_seq=first_seq,
         last_seq=next_seq - 1 if known else None,
         tokens=next_total - before_tokens if known else 0,
-        spent=Spent(*spent),
+        spent=Usage(*spent),
         taken_back=known and not is_live(first_seq, live),
         extra=loads(extra) if extra else {},
         tools=used.get(epoch, ()),
     )
 
 
-def totals(session: SessionRecord) -> Operation[tuple[int, Spent]]:
+def totals(session: SessionRecord) -> Operation[tuple[int, Usage]]:
     """Count the turns of a session and sum what they took."""
     [[count, *spent]] = yield _TOTALS, (session.key,)
     *tokens, cost_usd = spent
-    return count, Spent(*(int(one or 0) for one in tokens), cost_usd=cost_usd)
+    return count, Usage(*(int(one or 0) for one in tokens), cost_usd=cost_usd)
 
 
 def live(session: SessionRecord) -> Operation[Live]:
