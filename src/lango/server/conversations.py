@@ -46,7 +46,7 @@ Words = Annotated[str, Query(max_length=1000, examples=["hello"])]
 async def search(user: User, here: Here, q: Words, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> Hits:
     """Find messages and titles that hold every word; the last word may be the beginning of one."""
     found = await here.sessions.search(q, user_id=user.user_id, limit=limit)
-    return Hits(hits=[Hit.of(one) for one in found])
+    return Hits(hits=[Hit.model_validate(one) for one in found])
 
 
 @router.patch("/sessions/{session_id}")

@@ -1,15 +1,16 @@
 """What was observed of a session, with its sources; what is known of a user, to look at and to delete."""
 
-from datetime import UTC, datetime
-from typing import Annotated, Literal, Self
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from lango.server.auth import User
-from lango.server.schemas import EXAMPLE_ID, SESSION_ID, Error
+from lango.server.schemas import Error, Shown
 from lango.server.served import Here
-from lango.store.facts import Fact as StoredFact
+from lango.server.sessions import Id
 from lango.store.observations import Batch, Recalled
 
 router = APIRouter(
@@ -21,7 +22,6 @@ router = APIRouter(
     },
 )
 
-Id = Annotated[str, Path(pattern=SESSION_ID, examples=[EXAMPLE_ID])]
 FactId = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["1"])]
 
 
@@ -58,8 +58,10 @@ class Memory(BaseModel):
     observations: list[Observation]
 
 
-class Fact(BaseModel):
+class Fact(Shown):
     """What holds for the user across sessions, and where it was said."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     id: str
     name: str
@@ -71,22 +73,6 @@ class Fact(BaseModel):
     model: str
     created_at: datetime
     replaced_by: str | None = None
-
-    @classmethod
-    def of(cls, fact: StoredFact) -> Self:
-        """Show a fact."""
-        return cls(
-            id=str(fact.id),
-            name=fact.name,
-            text=fact.text,
-            session_id=fact.session_id,
-            first_seq=fact.first_seq,
-            last_seq=fact.last_seq,
-            day=fact.day,
-            model=fact.model,
-            created_at=datetime.fromtimestamp(fact.created_at, UTC),
-            replaced_by=None if fact.replaced_by is None else str(fact.replaced_by),
-        )
 
 
 class Facts(BaseModel):
@@ -125,7 +111,7 @@ async def read_facts(
 ) -> Facts:
     """Read what is known of the caller across sessions."""
     found = await here.runtime.memory.facts(user_id=user.user_id, replaced=every)
-    return Facts(facts=[Fact.of(fact) for fact in found])
+    return Facts(facts=[Fact.model_validate(fact) for fact in found])
 
 
 @router.delete("/memory/{fact_id}")
@@ -134,5 +120,5 @@ async def forget(fact_id: FactId, user: User, here: Here) -> Forgotten:
     return Forgotten(forgotten=await here.runtime.memory.forget(int(fact_id), user_id=user.user_id))
 
 
-def _shown(batches: "list[Batch] | tuple[Batch, ...]") -> list[Observation]:
+def _shown(batches: Sequence[Batch]) -> list[Observation]:
     return [Observation.model_validate(one) for one in Recalled(tuple(batches)).as_json()]

@@ -11,10 +11,9 @@ from lango import messages
 from lango.adk.attachments import stored_attachments
 from lango.adk.thoughts import stored_thoughts
 from lango.messages import ToolCall
-from lango.store import SessionRecord, Stored, questions
+from lango.store import SessionRecord, Stored
 from lango.store.effects import EffectRecord, Journal
 from lango.store.ids import call_key
-from lango.store.search import Hit as FoundHit
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
@@ -24,6 +23,12 @@ class Body(BaseModel):
     """A request: what is not known here is refused, such as an event that somebody made up."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Shown(BaseModel):
+    """A part of an answer that is shown as it was read; times are seconds there."""
+
+    model_config = ConfigDict(from_attributes=True)
 
 
 class NewSession(Body):
@@ -268,7 +273,7 @@ class MessagePage(BaseModel):
     """Ask for the page before with this; null: there is none."""
 
 
-class Question(BaseModel):
+class Question(Shown):
     """A tool that waits for a yes or a no to exactly these arguments."""
 
     call_id: str
@@ -278,18 +283,6 @@ class Question(BaseModel):
     expires_at: datetime | None
     """From then on it is a no; null: it waits as long as it takes."""
 
-    @classmethod
-    def of(cls, question: questions.Question) -> Self:
-        """Show a question."""
-        until = question.expires_at
-        return cls(
-            call_id=question.call_id,
-            name=question.name,
-            arguments=question.arguments,
-            asked_at=datetime.fromtimestamp(question.asked_at, UTC),
-            expires_at=None if until is None else datetime.fromtimestamp(until, UTC),
-        )
-
 
 class Questions(BaseModel):
     """The questions of a session that an answer is still taken for."""
@@ -297,7 +290,7 @@ class Questions(BaseModel):
     approvals: list[Question]
 
 
-class Hit(BaseModel):
+class Hit(Shown):
     """A message that was found, or a title."""
 
     session_id: str
@@ -311,19 +304,6 @@ class Hit(BaseModel):
     """A piece of the message around the first word that was found, as plain text."""
     marks: list[tuple[int, int]]
     """Where in `text` the words stand: from and to, counted in Unicode code points."""
-
-    @classmethod
-    def of(cls, found: FoundHit) -> Self:
-        """Show what was found."""
-        return cls(
-            session_id=found.session_id,
-            title=found.title,
-            seq=found.seq,
-            role=found.role,
-            created_at=datetime.fromtimestamp(found.created_at, UTC),
-            text=found.text,
-            marks=list(found.marks),
-        )
 
 
 class Hits(BaseModel):

@@ -160,7 +160,7 @@ async def cancel(session_id: Id, user: User, here: Here) -> Cancelled:
 async def read_approvals(session_id: Id, user: User, here: Here) -> Questions:
     """Read which tools wait for a yes or a no."""
     found = await here.store.open_questions(await here.current(user, session_id))
-    return Questions(approvals=[Question.of(one) for one in found])
+    return Questions(approvals=[Question.model_validate(one) for one in found])
 
 
 @router.post("/{session_id}/approvals/{call_id}", response_class=EventStream, responses=_STREAM | BUSY)

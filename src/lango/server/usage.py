@@ -1,27 +1,23 @@
 """`/v1/sessions/{id}/usage`: the picture of a session."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Self
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
-from lango.events import Usage
 from lango.server.auth import User
+from lango.server.schemas import Shown
 from lango.server.served import Here
 from lango.server.sessions import ERRORS, Id
-from lango.usage import DEFAULT_TURNS, ModelCall, SessionUsage, ToolUse, TurnUsage
+from lango.usage import DEFAULT_TURNS, SessionUsage
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS)
 
-_FROM = ConfigDict(from_attributes=True)
 
-
-class Spent(BaseModel):
+class Spent(Shown):
     """Tokens and cost, as the end of a turn tells them; null: no price is known."""
-
-    model_config = _FROM
 
     input_tokens: int
     output_tokens: int
@@ -30,7 +26,7 @@ class Spent(BaseModel):
     cost_usd: float | None
 
 
-class Call(BaseModel):
+class Call(Shown):
     """One call of the model, from the request to the end of its answer."""
 
     model: str
@@ -41,21 +37,8 @@ class Call(BaseModel):
     output_tokens: int
     cached_tokens: int
 
-    @classmethod
-    def of(cls, call: ModelCall) -> Self:
-        """Show a call."""
-        return cls(
-            model=call.model,
-            agent=call.agent,
-            started_at=_time(call.started_at),
-            duration_s=call.duration_s,
-            input_tokens=call.input_tokens,
-            output_tokens=call.output_tokens,
-            cached_tokens=call.cached_tokens,
-        )
 
-
-class Tool(BaseModel):
+class Tool(Shown):
     """One call of a tool: intended, started, finished, failed or unknown."""
 
     call_id: str
@@ -66,21 +49,8 @@ class Tool(BaseModel):
     approved_by: str | None
     """Who said yes, where somebody was asked."""
 
-    @classmethod
-    def of(cls, tool: ToolUse) -> Self:
-        """Show a tool's call."""
-        started_at = None if tool.started_at is None else _time(tool.started_at)
-        return cls(
-            call_id=tool.call_id,
-            name=tool.name,
-            status=tool.status,
-            started_at=started_at,
-            duration_s=tool.duration_s,
-            approved_by=tool.approved_by,
-        )
 
-
-class Turn(BaseModel):
+class Turn(Shown):
     """What a turn took: `tokens` are those of its own messages, `usage` what the model read and wrote for it."""
 
     turn: int
@@ -95,28 +65,9 @@ class Turn(BaseModel):
     model_calls: list[Call]
     tools: list[Tool]
 
-    @classmethod
-    def of(cls, turn: TurnUsage) -> Self:
-        """Show a turn."""
-        return cls(
-            turn=turn.turn,
-            status=turn.status,
-            started_at=_time(turn.started_at),
-            ended_at=None if turn.ended_at is None else _time(turn.ended_at),
-            first_seq=turn.first_seq,
-            last_seq=turn.last_seq,
-            tokens=turn.tokens,
-            taken_back=turn.taken_back,
-            usage=_spent(turn.usage),
-            model_calls=[Call.of(call) for call in turn.model_calls],
-            tools=[Tool.of(tool) for tool in turn.tools],
-        )
 
-
-class Window(BaseModel):
+class Window(Shown):
     """What the next request would keep of the conversation, and what it would leave out."""
-
-    model_config = _FROM
 
     first_seq: int | None
     messages: int
@@ -156,9 +107,9 @@ class Picture(BaseModel):
             max_messages=usage.rules.max_messages,
             max_turns=usage.rules.max_turns,
             window=Window.model_validate(usage.window),
-            turns=[Turn.of(turn) for turn in usage.turns],
+            turns=[Turn.model_validate(turn) for turn in usage.turns],
             before=usage.before,
-            total=Total(turns=usage.all_turns, usage=_spent(usage.total)),
+            total=Total(turns=usage.all_turns, usage=Spent.model_validate(usage.total)),
         )
 
 
@@ -172,11 +123,3 @@ async def read_usage(
 ) -> Picture:
     """Read what the newest turns took, or those before a turn, and what the next request would keep."""
     return Picture.of(await here.runtime.sessions.usage(session_id, user_id=user.user_id, before=before, limit=limit))
-
-
-def _spent(usage: Usage) -> Spent:
-    return Spent.model_validate(usage)
-
-
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
