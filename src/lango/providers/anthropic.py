@@ -8,12 +8,15 @@ as the signature of that call, so that it goes back to its place.
 import json
 import re
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+
+from typing_extensions import override
 
 from lango.errors import ProviderError
 from lango.messages import Media, Message, Thought, ToolCall
 from lango.providers.anthropic_stream import REDACTED, MessagesReader
-from lango.providers.clients import ClientPerLoop, Timeouts, load_sdk
+from lango.providers.clients import SdkProvider, Timeouts, load_sdk, read_answer
 from lango.providers.encoding import (
     IMAGES,
     OPENING,
@@ -34,7 +37,6 @@ from lango.providers.failures import (
     redacted,
     retry_after_of,
     timed_out,
-    translated,
 )
 from lango.providers.protocol import Delta, Request
 
@@ -241,7 +243,7 @@ def _said_by(exc: "Any") -> tuple[str, str]:
 # --- provider
 
 
-class AnthropicProvider:
+class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
     """Anthropic's models."""
 
     def __init__(
@@ -254,43 +256,23 @@ class AnthropicProvider:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         """`options` is added to the body of every request, such as `{"thinking": {"type": "adaptive"}}`."""
-        self._name = name
-        self._api_key = api_key
-        self._base_url = base_url
-        self._timeouts = timeouts or Timeouts()
-        self._options = dict(options or {})
-        self._clients: ClientPerLoop[AsyncAnthropic] = ClientPerLoop(self._make_client, lambda client: client.close())
+        super().__init__(name, api_key, base_url, timeouts, options, lambda client: client.close())
 
-    @property
-    def name(self) -> str:
-        """The provider's name in the configuration."""
-        return self._name
-
-    def __repr__(self) -> str:
-        """Show the name only: the key stays inside."""
-        return f"<AnthropicProvider {self._name}>"
-
-    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
         exchange = Exchange(self._name, request.model, self._api_key)
+        return read_answer(partial(self._ask, request, exchange), MessagesReader(exchange), translate, exchange)
+
+    async def _ask(self, request: Request, exchange: Exchange) -> Any:
         client = await self._clients.get()
         body = encode(request, provider=self._name, options=self._options)
         # The body is complete: beside the fields that a release of the SDK knows, it goes out as it is.
         named: Json = {"model": body["model"], "max_tokens": body["max_tokens"], "messages": [], "stream": True}
-        reader = MessagesReader(exchange)
-        with translated(translate, exchange):
-            async with await cast("Any", client.messages.create)(**named, extra_body=body) as events:
-                exchange.streaming = True
-                async for event in events:
-                    for delta in reader.deltas(event):
-                        yield delta
-                for delta in reader.end():
-                    yield delta
+        events = await cast("Any", client.messages.create)(**named, extra_body=body)
+        exchange.streaming = True
+        return events
 
-    async def aclose(self) -> None:
-        """Close the connections of this event loop."""
-        await self._clients.aclose()
-
+    @override
     def _make_client(self) -> "AsyncAnthropic":
         sdk = load_sdk("anthropic", "lango-adk[anthropic]")
         timeout = sdk.Timeout(self._timeouts.idle_s, connect=self._timeouts.connect_s)

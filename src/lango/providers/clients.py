@@ -1,14 +1,18 @@
-"""Vendors' SDK clients: made on first use, one per event loop, closed with their provider."""
+"""What providers on a vendor's SDK share: clients that are made on first use, and how an answer is read."""
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from lango.errors import MissingDependency
+from lango.providers.failures import Exchange, Translate, translated
+from lango.providers.protocol import Delta
 
 T = TypeVar("T")
 
@@ -54,3 +58,70 @@ class ClientPerLoop(Generic[T]):
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await self._close(client)
+
+
+class SdkProvider(ABC, Generic[T]):
+    """A provider that speaks through a vendor's SDK, whose client is a `T`."""
+
+    def __init__(
+        self,
+        name: str,
+        api_key: str,
+        base_url: str | None,
+        timeouts: Timeouts | None,
+        options: Mapping[str, Any] | None,
+        close: Callable[[T], Awaitable[None]],
+    ) -> None:
+        self._name = name
+        self._api_key = api_key
+        self._base_url = base_url
+        self._timeouts = timeouts or Timeouts()
+        self._options = dict(options or {})
+        self._clients = ClientPerLoop(self._make_client, close)
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the configuration."""
+        return self._name
+
+    def __repr__(self) -> str:
+        """Show the name only: the key stays inside."""
+        return f"<{type(self).__name__} {self._name}>"
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        await self._clients.aclose()
+
+    @abstractmethod
+    def _make_client(self) -> T: ...
+
+
+class Reader(Protocol):
+    """Turns what a vendor sends of one answer into deltas."""
+
+    def deltas(self, event: Any, /) -> list[Delta]:
+        """Return what an event adds."""
+        ...
+
+    def end(self) -> list[Delta]:
+        """Return the end, once the stream is over; raise where the answer is broken."""
+        ...
+
+
+async def read_answer(
+    ask: Callable[[], Awaitable[AbstractAsyncContextManager[AsyncIterable[Any]]]],
+    reader: Reader,
+    translate: Translate,
+    exchange: Exchange,
+) -> AsyncGenerator[Delta, None]:
+    """Ask, and read the answer to its end, with the vendor's errors as ours.
+
+    Closing the iterator closes the connection.
+    """
+    with translated(translate, exchange):
+        async with await ask() as events:
+            async for event in events:
+                for delta in reader.deltas(event):
+                    yield delta
+            for delta in reader.end():
+                yield delta

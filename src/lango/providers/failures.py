@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TypedDict
 
 from lango.errors import (
     LangoError,
@@ -62,6 +63,11 @@ class Exchange:
     """The answer has begun. From here on a lost connection is a broken answer, not an absent server."""
 
 
+class _About(TypedDict):
+    provider: str
+    status: int | None
+
+
 Translate = Callable[[Exception, Exchange], ProviderError | None]
 
 
@@ -85,15 +91,16 @@ def from_status(
     status: int | None, message: str, exchange: Exchange, *, kind: str = "", retry_after_s: float | None = None
 ) -> ProviderError:
     """Say what an HTTP status means, or, where the error came inside a stream, the vendor's own word for it."""
-    text, about = _told(status, message, exchange), {"provider": exchange.provider, "status": status}
+    text = _told(status, message, exchange)
+    about: _About = {"provider": exchange.provider, "status": status}
     if status in (401, 403) or kind in _AUTH_KINDS or (status == 400 and _BAD_KEY.search(message)):
-        return ProviderAuthError(text, **about)  # pyright: ignore[reportArgumentType]
+        return ProviderAuthError(text, **about)
     if _is_unknown_model(status, message, kind):
         name = f"{exchange.provider} has no model named {exchange.model!r}. "
-        return UnknownModel(name + text, **about)  # pyright: ignore[reportArgumentType]
+        return UnknownModel(name + text, **about)
     if kind in _BUSY_KINDS or status in (408, 409, 425, 429) or (status or 0) >= 500:
-        return ProviderUnavailable(text, retry_after_s=retry_after_s, provider=exchange.provider, status=status)
-    return ProviderRejected(text, **about)  # pyright: ignore[reportArgumentType]
+        return ProviderUnavailable(text, retry_after_s=retry_after_s, **about)
+    return ProviderRejected(text, **about)
 
 
 def from_transport(exc: Exception, exchange: Exchange) -> ProviderError | None:

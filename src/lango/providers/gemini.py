@@ -7,13 +7,16 @@ in its place. Where it never was ours to have, because another model made the ca
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
+
+from typing_extensions import override
 
 from lango.errors import ProviderError
 from lango.messages import Media, Message, Signature
-from lango.providers.clients import ClientPerLoop, Timeouts, load_sdk
+from lango.providers.clients import SdkProvider, Timeouts, load_sdk, read_answer
 from lango.providers.encoding import OPENING, Json, media_text, own, prepared, to_json, wire_name
-from lango.providers.failures import Exchange, broken, from_status, redacted, retry_after_of, translated
+from lango.providers.failures import Exchange, broken, from_status, redacted, retry_after_of
 from lango.providers.protocol import (
     CallDelta,
     Delta,
@@ -254,7 +257,7 @@ def _retry_delay(details: Any) -> float | None:
 # --- provider
 
 
-class GeminiProvider:
+class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
     """Google's models, by API key."""
 
     def __init__(
@@ -267,43 +270,19 @@ class GeminiProvider:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         """`options` is added to the config of every request, such as `{"thinking_config": {...}}`."""
-        self._name = name
-        self._api_key = api_key
-        self._base_url = base_url
-        self._timeouts = timeouts or Timeouts()
-        self._options = dict(options or {})
-        self._clients: ClientPerLoop[tuple[Client, httpx.AsyncClient]] = ClientPerLoop(
-            self._make_client, lambda made: made[1].aclose()
-        )
+        super().__init__(name, api_key, base_url, timeouts, options, lambda made: made[1].aclose())
 
-    @property
-    def name(self) -> str:
-        """The provider's name in the configuration."""
-        return self._name
-
-    def __repr__(self) -> str:
-        """Show the name only: the key stays inside."""
-        return f"<GeminiProvider {self._name}>"
-
-    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
         exchange = Exchange(self._name, request.model, self._api_key)
+        return read_answer(partial(self._ask, request, exchange), GeminiReader(exchange), translate, exchange)
+
+    async def _ask(self, request: Request, exchange: Exchange) -> "_Answer":
         client, _ = await self._clients.get()
         arguments = encode(request, provider=self._name, options=self._options)
-        reader = GeminiReader(exchange)
-        with translated(translate, exchange):
-            generate = cast("Any", client.aio.models).generate_content_stream
-            async with _Answer(exchange, await generate(**arguments)) as answer:
-                while (chunk := await answer.next()) is not None:
-                    for delta in reader.deltas(chunk):
-                        yield delta
-                for delta in reader.end():
-                    yield delta
+        return _Answer(exchange, await cast("Any", client.aio.models).generate_content_stream(**arguments))
 
-    async def aclose(self) -> None:
-        """Close the connections of this event loop."""
-        await self._clients.aclose()
-
+    @override
     def _make_client(self) -> "tuple[Client, httpx.AsyncClient]":
         genai = load_sdk("google.genai", "google-genai")
         connect_s = self._timeouts.connect_s
@@ -339,11 +318,13 @@ class _Answer:
         for response in self.responses:
             await response.aclose()
 
-    async def next(self) -> "GenerateContentResponse | None":
-        """Return the next chunk, or None at the end."""
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> "GenerateContentResponse":
         token = _ANSWER.set(self)
         try:
-            return await anext(self._chunks, None)
+            return await anext(self._chunks)
         finally:
             _ANSWER.reset(token)
 

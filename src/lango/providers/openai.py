@@ -6,11 +6,14 @@ Which of the two a model gets is decided in one place, `wants_responses`.
 
 import re
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
+
+from typing_extensions import override
 
 from lango.errors import ProviderError
 from lango.messages import Media, Message
-from lango.providers.clients import ClientPerLoop, Timeouts, load_sdk
+from lango.providers.clients import SdkProvider, Timeouts, load_sdk, read_answer
 from lango.providers.encoding import (
     IMAGES,
     Json,
@@ -31,7 +34,6 @@ from lango.providers.failures import (
     redacted,
     retry_after_of,
     timed_out,
-    translated,
 )
 from lango.providers.openai_responses import ResponsesReader
 from lango.providers.openai_responses import encode as encode_responses
@@ -284,7 +286,7 @@ def _said_by(exc: "APIStatusError") -> str:
 # --- provider
 
 
-class OpenAIProvider:
+class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
     """OpenAI's models, or those of a compatible server at `base_url`."""
 
     def __init__(
@@ -299,57 +301,37 @@ class OpenAIProvider:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         """`compatible` is the dialect of other vendors' servers; `options` is added to the body of every request."""
-        self._name = name
-        self._api_key = api_key or ""
-        self._base_url = base_url
+        super().__init__(name, api_key or "", base_url, timeouts, options, lambda client: client.close())
         self._api = api
         self._compatible = compatible
-        self._timeouts = timeouts or Timeouts()
-        self._options = dict(options or {})
-        self._clients: ClientPerLoop[AsyncOpenAI] = ClientPerLoop(self._make_client, lambda client: client.close())
-
-    @property
-    def name(self) -> str:
-        """The provider's name in the configuration."""
-        return self._name
-
-    def __repr__(self) -> str:
-        """Show the name only: the key stays inside."""
-        return f"<OpenAIProvider {self._name}>"
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
-        stops = [stop for stop in request.stop if stop]
-        sent = not self._uses_responses(request) and (self._compatible or not wants_responses(request.model))
-        return stop_at(self._stream(request), stops) if stops and not sent else self._stream(request)
-
-    async def _stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         exchange = Exchange(self._name, request.model, self._api_key)
+        responses = self._uses_responses(request)
+        reader = ResponsesReader(exchange) if responses else ChatReader(exchange)
+        deltas = read_answer(partial(self._ask, request, exchange), reader, translate, exchange)
+        stops = [stop for stop in request.stop if stop]
+        sent = not responses and (self._compatible or not wants_responses(request.model))
+        return stop_at(deltas, stops) if stops and not sent else deltas
+
+    async def _ask(self, request: Request, exchange: Exchange) -> Any:
         client = await self._clients.get()
         if self._uses_responses(request):
-            reader, create = ResponsesReader(exchange), cast("Any", client.responses.create)
-            body, messages = encode_responses(request, provider=self._name), "input"
+            create, body, messages = client.responses.create, encode_responses(request, provider=self._name), "input"
         else:
-            reader, create = ChatReader(exchange), cast("Any", client.chat.completions.create)
-            body, messages = encode(request, compatible=self._compatible), "messages"
-        with translated(translate, exchange):
-            async with await create(**_arguments(body | self._options, messages)) as chunks:
-                exchange.streaming = True
-                async for chunk in chunks:
-                    for delta in reader.deltas(chunk):
-                        yield delta
-                for delta in reader.end():
-                    yield delta
-
-    async def aclose(self) -> None:
-        """Close the connections of this event loop."""
-        await self._clients.aclose()
+            create, body = client.chat.completions.create, encode(request, compatible=self._compatible)
+            messages = "messages"
+        chunks = await cast("Any", create)(**_arguments(body | self._options, messages))
+        exchange.streaming = True
+        return chunks
 
     def _uses_responses(self, request: Request) -> bool:
         if self._api == "auto":
             return not self._compatible and wants_responses(request.model)
         return self._api == "responses"
 
+    @override
     def _make_client(self) -> "AsyncOpenAI":
         sdk = load_sdk("openai", "lango-adk[openai]")
         timeout = sdk.Timeout(self._timeouts.idle_s, connect=self._timeouts.connect_s)
