@@ -35,3 +35,9 @@ def session_of(page: Page) -> str:
     found = re.search(r"#/s/([^/]+)", page.url)
     assert found, page.url
     return found[1]
+
+
+async def choose(page: Page, act: str) -> None:
+    """Do something with the conversation, from its menu."""
+    await page.get_by_role("button", name="Actions for this conversation").click()
+    await page.get_by_role("menuitem", name=act).click()

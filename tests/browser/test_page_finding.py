@@ -9,7 +9,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.browser.site import Site, serving_script
-from tests.browser.talking import answer, ask, session_of
+from tests.browser.talking import answer, ask, choose, session_of
 from tests.browser.watch import Watch
 
 EVIL = "<img src=x onerror=window.hacked=1>"
@@ -19,11 +19,6 @@ EVIL = "<img src=x onerror=window.hacked=1>"
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     async with serving_script(tmp_path_factory.mktemp("site")) as site:
         yield site
-
-
-async def choose(page: Page, act: str) -> None:
-    await page.get_by_role("button", name="Actions for this conversation").click()
-    await page.get_by_role("menuitem", name=act).click()
 
 
 async def test_what_was_said_is_found_again(page: Page, site: Site) -> None:

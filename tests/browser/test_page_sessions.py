@@ -7,7 +7,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.browser.site import Site, serving_script
-from tests.browser.talking import answer, ask, session_of
+from tests.browser.talking import answer, ask, choose, session_of
 
 EVIL = "<img src=x onerror=window.hacked=1>"
 
@@ -16,11 +16,6 @@ EVIL = "<img src=x onerror=window.hacked=1>"
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     async with serving_script(tmp_path_factory.mktemp("site")) as site:
         yield site
-
-
-async def choose(page: Page, act: str) -> None:
-    await page.get_by_role("button", name="Actions for this conversation").click()
-    await page.get_by_role("menuitem", name=act).click()
 
 
 async def test_a_conversation_is_called_by_its_first_words_until_it_is_renamed(page: Page, site: Site) -> None:

@@ -207,9 +207,9 @@ async def test_the_journal_says_what_became_of_a_call_that_the_fork_cuts_off(
     store = writer.store
     turn = await store.submit_turn(writer.session, asks("1"), Owner().name)
     writer.revision = 1
-    for call_id, effect in [("real", "once"), ("again", "none"), ("begun", "once"), ("asked", "once")]:
+    for call_id in ("real", "again", "begun", "asked"):
         await writer.call(call_id)
-        await store.intend_effect(turn, call_id, "f", effect, "hash")  # pyright: ignore[reportArgumentType]
+        await store.intend_effect(turn, call_id, "f", "none" if call_id == "again" else "once", "hash")
     for call_id in ("real", "again", "begun"):
         await store.start_effect(turn, call_id)
     await store.finish_effect(turn, "real", {"ok": 1})

@@ -1,13 +1,13 @@
 """A server that speaks OpenAI's chat API and Gemini's, and answers from a script: for programs in other processes."""
 
 import json
-import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from lango.messages import ToolCall
+from tests.e2e.loopback import serving
 
 Answer = str | ToolCall
 
@@ -83,16 +83,7 @@ def scripted_server(*script: Answer) -> Generator[ScriptedServer]:
             self.end_headers()
             self.wfile.write(text.encode())
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        ours = ScriptedServer(f"http://127.0.0.1:{server.server_address[1]}", script)
-        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        serving.start()
-        try:
-            yield ours
-        finally:
-            server.shutdown()
-            serving.join()
+    with serving(Handler) as url:
+        ours = ScriptedServer(url, script)
+        yield ours
     assert len(ours.asked) == len(script), f"the model was called {len(ours.asked)} times, not {len(script)}"

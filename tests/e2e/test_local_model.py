@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -37,8 +38,8 @@ def qwen() -> LocalProvider:
     return LocalProvider()
 
 
-def ask(text: str, **fields: object) -> Request:
-    return Request(SMOLLM2.name, (Message("user", text),), **fields)  # type: ignore[arg-type]
+def ask(text: str, **fields: Any) -> Request:
+    return Request(SMOLLM2.name, (Message("user", text),), **fields)
 
 
 async def deltas_of(provider: LocalProvider, request: Request) -> list[Delta]:

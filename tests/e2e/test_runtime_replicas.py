@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -114,12 +115,12 @@ async def test_a_store_that_is_away_when_the_turn_ends_does_not_keep_the_session
         end_turn = runtime.store.end_turn
         failures = 3
 
-        async def away(*args: object, **fields: object) -> bool:
+        async def away(*args: Any, **fields: Any) -> bool:
             nonlocal failures
             failures -= 1
             if failures >= 0:
                 raise StoreUnavailable("away for a moment")
-            return await end_turn(*args, **fields)  # pyright: ignore[reportArgumentType]
+            return await end_turn(*args, **fields)
 
         monkeypatch.setattr(runtime.store, "end_turn", away)
         with pytest.raises(StoreUnavailable):

@@ -85,27 +85,20 @@ def test_a_tool_that_asks_is_3_and_is_answered_later_or_beforehand(folder: Path)
     assert waiting["waiting"] == [{"call_id": "call_disk3", "name": "wipe", "arguments": {"text": "disk3"}}]
 
 
+def started(folder: Path, prompt: str) -> "subprocess.Popen[bytes]":
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    return subprocess.Popen([LANGO, "run", prompt], cwd=folder, stdout=pipe, stderr=pipe, stdin=nothing)
+
+
 def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
-    with subprocess.Popen(
-        [LANGO, "run", "hold never"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-    ) as process:
+    with started(folder, "hold never") as process:
         assert process.stdout
         assert process.stderr
         assert os.read(process.stdout.fileno(), 100) == b"begun "
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130
         assert process.stderr.read() == b"lango: stopped\n"
-    with subprocess.Popen(
-        [LANGO, "run", "long 1000"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-    ) as process:
+    with started(folder, "long 1000") as process:
         assert process.stdout
         assert process.stderr
         os.read(process.stdout.fileno(), 10)

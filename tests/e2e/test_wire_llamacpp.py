@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -54,17 +54,20 @@ def url() -> Iterator[str]:
                 process.kill()
 
 
-def made(wire: str, url: str, key: str) -> Any:
+Wire = Literal["chat", "responses", "anthropic"]
+
+
+def made(wire: Wire, url: str, key: str) -> Any:
     if wire == "anthropic":
         return AnthropicProvider(key, base_url=url)
-    return OpenAIProvider(key, base_url=f"{url}/v1", api=wire, compatible=True)  # type: ignore[arg-type]
+    return OpenAIProvider(key, base_url=f"{url}/v1", api=wire, compatible=True)
 
 
 every_wire = pytest.mark.parametrize("wire", ["chat", "responses", "anthropic"])
 
 
 @pytest.fixture
-async def provider(wire: str, url: str) -> AsyncIterator[Any]:
+async def provider(wire: Wire, url: str) -> AsyncIterator[Any]:
     one = made(wire, url, KEY)
     yield one
     await one.aclose()
@@ -104,7 +107,7 @@ async def test_a_real_model_keeps_to_a_schema(provider: Any) -> None:
 
 
 @every_wire
-async def test_a_real_server_refuses_a_wrong_key(wire: str, url: str) -> None:
+async def test_a_real_server_refuses_a_wrong_key(wire: Wire, url: str) -> None:
     provider = made(wire, url, "a-wrong-key")
     with pytest.raises(ProviderAuthError, match="401") as caught:
         await collect(provider, Message("user", "hi"))

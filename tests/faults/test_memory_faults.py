@@ -45,16 +45,16 @@ def observe_and_stop(pipe: Connection, url: str, where: str) -> None:
 
     add = MemoryStore.add
 
-    async def stopping(self: MemoryStore, *args: Any) -> int | None:
+    async def stopping(self: MemoryStore, *args: Any, **more: Any) -> int | None:
         if where == "before the commit":
             here()
-        number = await add(self, *args)
+        number = await add(self, *args, **more)
         if where == "after the commit":
             here()
         return number
 
     async def run() -> None:
-        MemoryStore.add = stopping  # type: ignore[method-assign]
+        MemoryStore.add = stopping
         async with open_runtime(remembering(url), provider=Roles(observer=observer).provider) as runtime:
             await runtime.run("s", LONG)
             await runtime.memory.settle()

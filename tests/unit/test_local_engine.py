@@ -140,11 +140,11 @@ async def test_close_ends_a_generation_and_frees_the_model(engine: Engine, serve
 
 def test_a_loop_that_is_gone_stops_the_generation(server: Counting) -> None:
     engine = Engine(lambda: server)
+    left_open: list[Any] = []
 
     async def leave() -> None:
-        chunks = engine.chat({"to": 100_000})
-        await anext(chunks)
-        engine.left_open = chunks  # type: ignore[attr-defined]
+        left_open.append(engine.chat({"to": 100_000}))
+        await anext(left_open[0])
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(leave())

@@ -11,7 +11,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
@@ -22,6 +22,7 @@ from lango.cli.models import app
 from lango.errors import ConfigError, UnknownModel
 from lango.providers.local import models, sources, weights
 from lango.providers.local.models import QWEN, SMOLLM2, LocalModel, Weights, model_file, named
+from tests.e2e.loopback import serving
 
 ROOT = Path(__file__).parents[2]
 PIECE = 1000
@@ -269,20 +270,13 @@ class Hub(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(CONTENT[start:])
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
 
 @pytest.fixture
 def hub(index: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     handler = type("OneHub", (Hub,), {"asked": []})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    with serving(handler) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
         yield handler
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("ranges", [True, False])

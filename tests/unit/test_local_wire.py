@@ -19,6 +19,7 @@ from lango.providers.protocol import (
     CallDelta,
     Delta,
     Finish,
+    FinishReason,
     Request,
     TextDelta,
     ThoughtDelta,
@@ -152,9 +153,9 @@ async def test_text_thoughts_calls_usage_and_the_end() -> None:
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [("stop", "stop"), ("length", "length"), ("new", "error")])
-async def test_finish_reasons(theirs: str, ours: str) -> None:
+async def test_finish_reasons(theirs: str, ours: FinishReason) -> None:
     deltas, _ = await deltas_of(said(theirs))
-    assert deltas == [Finish(ours, detail=theirs, model="m")]  # type: ignore[arg-type]
+    assert deltas == [Finish(ours, detail=theirs, model="m")]
 
 
 async def test_a_stream_that_just_ends_is_an_error() -> None:
