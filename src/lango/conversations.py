@@ -19,7 +19,7 @@ from lango.store.database import Operation
 from lango.store.imports import Lines
 from lango.store.search import Hit
 from lango.store.sessions import get
-from lango.usage import DEFAULT_TURNS, SessionUsage, session_usage
+from lango.usage import DEFAULT_TURNS, SessionUsage, SpentTurns, session_usage
 
 _IN_MEMORY = 1_000_000
 
@@ -33,6 +33,7 @@ class Sessions:
         self._app_name = app_name
         self._rules = rules
         self._watch = Watch()
+        self._spent = SpentTurns()
 
     async def list(
         self, *, user_id: str = "user", after: SessionRecord | None = None, limit: int = 50
@@ -61,7 +62,12 @@ class Sessions:
     ) -> SessionUsage:
         """Read what the newest turns took, or the newest before a turn, and what the next request would keep."""
         usage = await session_usage(
-            self._store, self._name(session_id, user_id), self._rules(), before=before, limit=limit
+            self._store,
+            self._name(session_id, user_id),
+            self._rules(),
+            before=before,
+            limit=limit,
+            spent=self._spent,
         )
         if usage is None:
             raise _not_there(session_id)

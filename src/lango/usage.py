@@ -19,6 +19,7 @@ from lango.store.turns import Status
 from lango.store.window import window
 
 DEFAULT_TURNS = 100
+_KEPT_SESSIONS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,29 +107,65 @@ def rules_of(settings: Settings) -> WindowRules:
     )
 
 
+class SpentTurns:
+    """What the turns of some sessions took that are over: read once, since it does not change."""
+
+    def __init__(self) -> None:
+        self._totals: dict[int, usage.Totals] = {}
+
+    def get(self, session: SessionRecord) -> usage.Totals | None:
+        """Return what is known of a session."""
+        return self._totals.get(session.key)
+
+    def keep(self, session: SessionRecord, totals: usage.Totals) -> None:
+        """Remember it, among those that were asked for last."""
+        self._totals.pop(session.key, None)
+        self._totals[session.key] = totals
+        if len(self._totals) > _KEPT_SESSIONS:
+            del self._totals[next(iter(self._totals))]
+
+
 async def session_usage(
-    store: Store, name: SessionId, rules: WindowRules, *, before: int | None = None, limit: int = DEFAULT_TURNS
+    store: Store,
+    name: SessionId,
+    rules: WindowRules,
+    *,
+    before: int | None = None,
+    limit: int = DEFAULT_TURNS,
+    spent: SpentTurns | None = None,
 ) -> SessionUsage | None:
-    """Read the picture of a session: its newest turns, or the newest before a turn. None: there is no such session."""
-    return await store.read(lambda: _read(name, rules, before, limit))
+    """Read the picture of a session: its newest turns, or the newest before a turn. None: there is no such session.
+
+    `spent` is kept from call to call, so that a long session is not summed anew each time.
+    """
+    known = spent or SpentTurns()
+    found = await store.read(lambda: _read(name, rules, before, limit, known))
+    if found is None:
+        return None
+    session, totals, picture = found
+    known.keep(session, totals)
+    return picture
 
 
-def _read(name: SessionId, rules: WindowRules, before: int | None, limit: int) -> Operation[SessionUsage | None]:
+def _read(
+    name: SessionId, rules: WindowRules, before: int | None, limit: int, known: SpentTurns
+) -> Operation[tuple[SessionRecord, usage.Totals, SessionUsage] | None]:
     session = yield from get(name)
     if session is None:
         return None
     kept = yield from _window(session, rules)
     rows = yield from usage.turns(session, usage.NEWEST if before is None else before, limit + 1)
-    count, spent = yield from usage.totals(session)
+    everything, over = yield from usage.totals(session, known.get(session))
     page = rows[-limit:]
-    return SessionUsage(
+    picture = SessionUsage(
         rules=rules,
         window=kept,
         turns=[_turn(row) for row in page],
         before=page[0].turn if len(rows) > limit else None,
-        all_turns=count,
-        total=spent,
+        all_turns=everything.count,
+        total=everything.spent,
     )
+    return session, over, picture
 
 
 def _window(session: SessionRecord, rules: WindowRules) -> Operation[Window]:

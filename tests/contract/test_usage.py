@@ -14,7 +14,9 @@ from lango.history import count_tokens
 from lango.messages import Message, ToolCall
 from lango.providers.protocol import UsageDelta
 from lango.runtime import Runtime
-from lango.store import SessionId
+from lango.store import SessionId, SessionRecord
+from lango.store import usage as store_usage
+from lango.store.database import Operation
 from lango.testing import Entry, ScriptedProvider
 from lango.usage import SessionUsage
 from tests.agents.memory_parts import Roles, remembering
@@ -125,6 +127,52 @@ async def test_a_turn_that_runs_is_shown_as_far_as_it_is(store_url: str) -> None
         assert (turn.status, turn.ended_at, turn.first_seq, turn.last_seq) == ("running", None, 1, 1)
         go.set()
         await running
+
+
+async def test_the_sum_grows_with_every_turn_and_reads_those_that_are_over_once(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = asyncio.Event()
+
+    async def wait(_: dict[str, Any]) -> dict[str, Any]:
+        await gate.wait()
+        return {}
+
+    script = [["a", UsageDelta(10, 1)], ["b", UsageDelta(20, 2)], ToolCall("c1", "wait", {}), ["c", UsageDelta(40, 4)]]
+    provider = ScriptedProvider([*script, ["d", UsageDelta(80, 8)]])
+    tool = Tool("wait", "Wait.", {"type": "object"}, wait)
+    settings = Settings(store=StoreSettings(url=store_url))
+    async with open_runtime(settings, tools=[tool], provider=provider) as runtime:
+        summed: list[tuple[int, int]] = []
+        sum_ = store_usage._sum  # pyright: ignore[reportPrivateUsage]
+
+        def noted(session: SessionRecord, known: store_usage.Totals, last: int) -> Operation[store_usage.Totals]:
+            summed.append((known.turn, last))
+            return sum_(session, known, last)
+
+        monkeypatch.setattr(store_usage, "_sum", noted)
+
+        async def total() -> tuple[int, int, int]:
+            usage = await runtime.sessions.usage("s", limit=1)
+            return usage.all_turns, usage.total.input_tokens, usage.total.output_tokens
+
+        for text in ("one", "two"):
+            await runtime.run("s", text)
+        assert await total() == (2, 30, 3)
+        running = await runtime.submit("s", "three")
+        waiting = await runtime.submit("s", "four")
+        assert await total() == (4, 30, 3)
+        gate.set()
+        await running.wait()
+        await waiting.wait()
+        for _ in ("now", "again"):
+            assert await total() == (4, 150, 15)
+        assert summed == [
+            *((0, 2), (2, store_usage.NEWEST)),
+            *((2, 2), (2, store_usage.NEWEST)),
+            *((2, 4), (4, store_usage.NEWEST)),
+            *((4, 4), (4, store_usage.NEWEST)),
+        ], "what is over is not read again"
 
 
 async def test_turns_come_in_pages_that_fit_together(store_url: str) -> None:

@@ -32,11 +32,26 @@ FROM effects WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 ORDER BY epo
 """
 _TOTALS = """
 SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(model_calls), SUM(cost_usd)
-FROM turns WHERE session_key = $1
+FROM turns WHERE session_key = $1 AND turn > $2 AND turn <= $3
+"""
+# what a turn took does not change once it is over
+_SETTLED = """
+SELECT COALESCE(
+    (SELECT MIN(turn) - 1 FROM turns WHERE session_key = $1 AND turn > $2 AND status IN ('waiting', 'running')),
+    (SELECT MAX(turn) FROM turns WHERE session_key = $1), 0)
 """
 _TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 
 NEWEST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many turns there are up to one, and what they took together."""
+
+    turn: int = 0
+    count: int = 0
+    spent: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +134,27 @@ def _turn(
     )
 
 
-def totals(session: SessionRecord) -> Operation[tuple[int, Usage]]:
-    """Count the turns of a session and sum what they took."""
-    [[count, *spent]] = yield _TOTALS, (session.key,)
-    *tokens, cost_usd = spent
-    return count, Usage(*(int(one or 0) for one in tokens), cost_usd=cost_usd)
+def totals(session: SessionRecord, known: Totals | None = None) -> Operation[tuple[Totals, Totals]]:
+    """Sum what the turns of a session took: all of them, and those up to the last before which every turn is over.
+
+    The second is what to come back with as `known`: then only turns that came since are read.
+    """
+    known = known or Totals()
+    [[settled]] = yield _SETTLED, (session.key, known.turn)
+    over = yield from _sum(session, known, max(settled, known.turn))
+    everything = yield from _sum(session, over, NEWEST)
+    return everything, over
+
+
+def _sum(session: SessionRecord, known: Totals, last: int) -> Operation[Totals]:
+    if last == known.turn:
+        return known
+    [[count, *tokens, cost_usd]] = yield _TOTALS, (session.key, known.turn, last)
+    had = known.spent
+    costs = [cost for cost in (had.cost_usd, cost_usd) if cost is not None]
+    before = had.input_tokens, had.output_tokens, had.cached_tokens, had.model_calls
+    sums = (one + int(more or 0) for one, more in zip(before, tokens, strict=True))
+    return Totals(last, known.count + count, Usage(*sums, cost_usd=sum(costs) if costs else None))
 
 
 def live(session: SessionRecord) -> Operation[Live]:
