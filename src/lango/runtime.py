@@ -33,7 +33,7 @@ from lango.running import (
     traced,
     uninterrupted,
 )
-from lango.store import SessionId, Store
+from lango.store import SessionId, Store, Turn
 from lango.tools import Tool, builtin_tools
 
 if TYPE_CHECKING:
@@ -141,6 +141,16 @@ class Runtime:
             if running.turn.epoch is not None and not running.turn.repeated:
                 running.stop(TurnCancelled("the turn was stopped"))
         return found
+
+    async def take_back(self, session_id: str, turn: int, *, user_id: str = "user") -> bool:
+        """Take back a message that waits for its turn; False: it does not wait (any more)."""
+        session = await self._store.session(SessionId(self.app_name, user_id, session_id))
+        if session is None or not await self._store.withdraw_turn(Turn(session.key, turn)):
+            return False
+        for running in self._running.get(session.key, []):
+            if running.turn.turn == turn:
+                running.stop(TurnCancelled("the message was taken back before its turn came"))
+        return True
 
     async def submit(
         self,

@@ -11,7 +11,7 @@ from typing_extensions import override
 from lango import __version__
 from lango.config import Settings
 from lango.runtime import Runtime, open_runtime
-from lango.server import adk_rest, agui, conversations, errors, health, memory, openai, page, sessions, usage, ws
+from lango.server import adk_rest, agui, conversations, errors, health, live, memory, openai, page, sessions, usage, ws
 from lango.server.guards import Guards
 from lango.server.served import Served
 from lango.server.traced import Traced
@@ -70,6 +70,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
     app.include_router(health.router)
     app.include_router(conversations.router)
     app.include_router(sessions.router)
+    app.include_router(live.router)
     app.include_router(usage.router)
     app.include_router(memory.router)
     app.include_router(ws.router)

@@ -255,14 +255,19 @@ class Message(BaseModel):
             author=message.author,
             content=message.content,
             tool_calls=calls,
-            attachments=[
-                Attachment(index=index, name=file.name, mime_type=file.mime_type, bytes=len(file.data))
-                for index, file in enumerate(stored_attachments(stored))
-            ],
+            attachments=files_of(stored),
             created_at=datetime.fromtimestamp(stored.created_at, UTC),
             thoughts=stored_thoughts(stored),
             invocation_id=stored.invocation_id,
         )
+
+
+def files_of(stored: Stored) -> list[Attachment]:
+    """Show the files of a stored message, without their bytes."""
+    return [
+        Attachment(index=index, name=file.name, mime_type=file.mime_type, bytes=len(file.data))
+        for index, file in enumerate(stored_attachments(stored))
+    ]
 
 
 class MessagePage(BaseModel):

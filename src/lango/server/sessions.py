@@ -93,6 +93,7 @@ async def delete_session(session_id: Id, user: User, here: Here) -> None:
     await here.runtime.cancel(session_id, user_id=user.user_id)
     if not await here.store.delete_session(session.name):
         raise no_session(session_id)
+    here.turns.watching.happened(session)
 
 
 @router.get("/{session_id}/messages")
@@ -140,9 +141,7 @@ async def send_message(session_id: Id, new: NewMessage, user: User, here: Here, 
 @router.get("/{session_id}/stream", response_class=EventStream, responses=_STREAM | _NOTHING)
 async def go_on(session_id: Id, user: User, here: Here, last_id: LastId = None) -> Response:
     """Go on after Last-Event-ID until nothing runs any more; without one, tell the newest turn whole."""
-    if last_id is not None and not (last_id.isascii() and last_id.isdigit() and len(last_id) < 19):
-        raise Refused(400, "BadRequest", "Last-Event-ID: send the id of the last event that was read")
-    after_id = int(last_id) if last_id else None
+    after_id = read_last_id(last_id)
     session = await here.session(user, session_id)
     if not await here.turns.has_more(session, after_id):
         return Response(status_code=204)
@@ -170,6 +169,13 @@ async def approve(session_id: Id, call_id: CallId, answer: Answer, user: User, h
     await here.session(user, session_id)
     turn = await here.turns.approve(user, session_id, call_id, approved=answer.approved)
     return here.stream(here.turns.follow(turn))
+
+
+def read_last_id(last_id: str | None) -> int | None:
+    """Read the header Last-Event-ID; None: it was not sent."""
+    if last_id is not None and not (last_id.isascii() and last_id.isdigit() and len(last_id) < 19):
+        raise Refused(400, "BadRequest", "Last-Event-ID: send the id of the last event that was read")
+    return int(last_id) if last_id else None
 
 
 def _cursor(updated_at: float, key: int) -> str:

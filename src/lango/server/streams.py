@@ -18,6 +18,7 @@ from lango.server.auth import Caller
 from lango.server.errors import Refused
 from lango.server.metrics import Metrics
 from lango.server.recorder import Recorder
+from lango.server.watching import Watching
 from lango.store import Ahead, SessionRecord
 from lango.store.streams import Told, ToldEvent, turn_of
 from lango.store.turns import TurnRecord
@@ -50,6 +51,7 @@ class TurnStreams:
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch = Watch()
         self._stopped = asyncio.Event()
+        self.watching = Watching(runtime.store, runtime.app_name)
         self.closing = False
 
     # -- accepting ------------------------------------------------------------------------------------------------
@@ -93,6 +95,7 @@ class TurnStreams:
             task = asyncio.create_task(self._record(recorder, caller))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            self.watching.happened(running.session, queued=running.turn.status == "waiting")
         return TurnOf(running.session, running.turn.turn)
 
     async def _record(self, recorder: Recorder, caller: Caller) -> None:
@@ -224,6 +227,7 @@ class TurnStreams:
     async def drain(self, limit_s: float) -> None:
         """Take no more messages, let running turns finish, stop those that take too long, and tell every reader."""
         self.closing = True
+        self.watching.wake()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=limit_s)
         for recorder in self.running:

@@ -55,8 +55,8 @@ UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, outp
 WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING turn
 """
 _WITHDRAW = """
-UPDATE turns SET status = 'cancelled', ended_at = $1 WHERE session_key = $2 AND turn = $3 AND status = 'waiting'
-RETURNING turn
+UPDATE turns SET status = 'cancelled', ended_at = $1, message = NULL
+WHERE session_key = $2 AND turn = $3 AND status = 'waiting' RETURNING turn
 """
 _INTERRUPT = """
 UPDATE turns SET status = CASE WHEN answered = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1, message = NULL
@@ -174,7 +174,7 @@ def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | 
     rows = yield _MESSAGE, (key, turn)
     if not rows:
         return Turn(key, turn, None, "cancelled")
-    return (yield from _run(key, name, turn, _load(rows[0][0]), now))
+    return (yield from _run(key, name, turn, entry_of(rows[0][0]), now))
 
 
 def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Operation[Turn]:
@@ -197,7 +197,7 @@ def interrupt(key: int, name: SessionId, gone: Ahead, now: float) -> Operation[b
     if not (yield _INTERRUPT, (now, key, gone.turn, gone.beat)):
         return False
     for [message] in messages:
-        yield from append(key, name, revision, _load(message))
+        yield from append(key, name, revision, entry_of(message))
     return True
 
 
@@ -273,7 +273,8 @@ def _dump(entry: Entry) -> str:
     )
 
 
-def _load(text: str) -> Entry:
+def entry_of(text: str) -> Entry:
+    """Read the message of a turn that waits."""
     told = loads(text)
     return Entry(
         event_id=told["event_id"],
