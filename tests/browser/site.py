@@ -66,6 +66,7 @@ class Site:
     script: Script
     provider: Pausing
     runtime: Runtime
+    store_url: str
 
 
 @asynccontextmanager
@@ -91,7 +92,7 @@ async def serving_script(
         running = asyncio.create_task(serving.serve([place]))
         try:
             await serving.ready.wait()
-            yield Site(f"http://127.0.0.1:{place.getsockname()[1]}", entries, provider, runtime)
+            yield Site(f"http://127.0.0.1:{place.getsockname()[1]}", entries, provider, runtime, store.url)
         finally:
             serving.should_exit = True
             await app.state.served.turns.drain(chosen.server.shutdown_s)

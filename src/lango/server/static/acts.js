@@ -9,29 +9,33 @@ import { Said } from "./said.js";
 /** @typedef {import("./conversation.js").Conversation} Conversation */
 /** A file that is sent or was sent. @typedef {{name: string, mime_type: string, bytes: number, open?: () => Promise<Blob>}} File_ */
 
+let before = /** @type {Promise<any>} */ (Promise.resolve()); // what was written first is sent first
+
 /**
  * Send a message. A new conversation is stored first, and gets its place in the address.
  * @param {Conversation} talk @param {string} text @param {File_[]} files @returns {Promise<boolean>} whether it was sent
  */
 export async function send(talk, text, files) {
-  try {
+  const ready = before.then(async () => {
     const attachments = await Promise.all(files.map(encoded));
-    const id = state.session ?? (await made());
-    talk.log.session = id;
-    talk.log.log.querySelector(".welcome, .failed")?.remove();
-    talk.log.say({ text, files, at: new Date().toISOString() });
-    const body = attachments.length ? { text, attachments } : { text };
-    void talk.begin(id, { path: sessionPath(id, "/messages"), body, key: crypto.randomUUID?.() ?? String(Math.random()) });
-    return true;
+    const id = state.session ?? (await made(talk));
+    return { path: sessionPath(id, "/messages"), body: attachments.length ? { text, attachments } : { text }, key: crypto.randomUUID?.() ?? String(Math.random()) };
+  });
+  before = ready.catch(() => {});
+  try {
+    const first = await ready;
+    return await talk.send({ turn: null, text, files, at: new Date().toISOString() }, first);
   } catch (error) {
     toast(explain(error), "error");
     return false;
   }
 }
 
-async function made() {
+/** @param {Conversation} talk */
+async function made(talk) {
   const { id } = await api("/v1/sessions", { method: "POST", body: {} });
   state.session = id;
+  talk.adopt(id);
   history.pushState(null, "", `#/s/${encodeURIComponent(id)}`);
   tell("session", id);
   return id;
@@ -57,6 +61,25 @@ export async function stop() {
     await api(sessionPath(state.session, "/cancel"), { method: "POST" });
   } catch (error) {
     toast(explain(error), "error");
+  }
+}
+
+/**
+ * Take a message back that waits for its turn; its words come back into the box, before those that are there.
+ * @param {Conversation} talk @param {import("./waiting.js").Waits} one @param {(text: string, files: File_[]) => void} draft
+ */
+export async function takeBack(talk, one, draft) {
+  await talk.sending;
+  const id = state.session;
+  if (id === null || one.turn === null) return;
+  try {
+    await api(sessionPath(id, `/waiting/${one.turn}`), { method: "DELETE" });
+    talk.waiting.remove(one);
+    const files = one.files.filter((file) => file.open);
+    draft(one.text, files);
+    toast(files.length < one.files.length ? "Taken back. Its files must be attached again." : "Taken back: your words are in the box.");
+  } catch (error) {
+    toast(error instanceof ApiError && error.status === 409 ? "It has begun already. Esc stops it." : explain(error), "error");
   }
 }
 

@@ -1,5 +1,6 @@
 /** An answer: thoughts, tools and text in the order in which they came. */
 
+import { colour } from "./colours.js";
 import { el, icon } from "./dom.js";
 import { Growing, render } from "./markdown.js";
 import { ToolCard } from "./tools.js";
@@ -45,7 +46,9 @@ export class Answered {
   whole(words) {
     this.rest();
     this.words.push(words);
-    this.body.append(el("div", { class: "text" }, el("div", { class: "md" }, render(words))));
+    const text = el("div", { class: "text" }, el("div", { class: "md" }, render(words)));
+    this.body.append(text);
+    void colour(text);
   }
 
   /** @param {string} piece */

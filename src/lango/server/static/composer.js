@@ -7,7 +7,6 @@ import { on, state } from "./state.js";
 
 /** @type {(File_ & {address?: string})[]} */
 let files = [];
-let sending = false;
 
 /** @param {{send: (text: string, files: File_[]) => Promise<boolean>, stop: () => void, editLast: () => void}} page */
 export function setUpComposer(page) {
@@ -22,6 +21,7 @@ export function setUpComposer(page) {
   text.addEventListener("input", () => {
     grow();
     keep();
+    show();
   });
   text.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -75,27 +75,21 @@ function setUpDrop() {
 async function submit(page) {
   const text = byId("text");
   const words = text.value.trim();
-  if (state.running) return toast("An answer is on its way. Stop it first (Esc), or wait.");
-  if (sending) return;
   if (!words && !files.length) return text.focus();
   const [value, sent] = [text.value, files];
   text.value = "";
   files = [];
   keep();
   draw();
-  sending = true;
-  const was = await page.send(words, sent);
-  sending = false;
-  if (was) return;
-  text.value ||= value;
-  files = sent;
-  keep();
-  draw();
+  if (!(await page.send(words, sent))) putBack(value, sent);
 }
 
+/** While an answer runs there is a button that stops it, and, once something is written, one that sends the next message. */
 function show() {
   byId("stop").hidden = !state.running;
-  byId("send").hidden = state.running;
+  byId("send").hidden = state.running && !byId("text").value.trim() && !files.length;
+  byId("send").setAttribute("aria-label", state.running ? "Send after this answer" : "Send");
+  byId("text").placeholder = state.running ? "Write the next message: it waits its turn" : "Write a message";
 }
 
 /** Where the words that were not sent yet are kept, for a reload or another conversation in between. */
@@ -148,6 +142,7 @@ function draw() {
       click: () => { files = files.filter((one) => one !== file); draw(); byId("text").focus(); },
     }, icon("close")))));
   grow();
+  show();
 }
 
 /** Put a message into the box. @param {string} text @param {File_[]} [before] */
@@ -159,4 +154,10 @@ export function draft(text, before = []) {
   draw();
   box.focus();
   box.setSelectionRange(text.length, text.length);
+}
+
+/** Put a message back before what is written already. @param {string} text @param {File_[]} before */
+export function putBack(text, before) {
+  const { value } = byId("text");
+  draft(value.trim() ? `${text}\n\n${value}` : text, [...before, ...files]);
 }

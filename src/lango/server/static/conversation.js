@@ -1,29 +1,38 @@
-/** One conversation: opened, talked to, followed, stopped, taken back and forked. */
+/** One conversation: opened, talked to, heard of, whoever speaks in it. */
 
-import { api, ApiError, explain, sessionPath } from "./api.js";
-import { byId, el, icon, toast, tool } from "./dom.js";
-import { follow } from "./stream.js";
+import { api, explain, sessionPath } from "./api.js";
+import { byId, el, toast } from "./dom.js";
+import { Hearing, PAGE } from "./hearing.js";
+import { submit } from "./stream.js";
 import { state, tell } from "./state.js";
-import { opens, Transcript } from "./transcript.js";
+import { Told } from "./told.js";
+import { Transcript } from "./transcript.js";
+import { Waiting } from "./waiting.js";
 
 /** @typedef {import("./transcript.js").Message} Message */
 /** @typedef {import("./said.js").Said} Said */
 /** @typedef {import("./answered.js").Answered} Answered */
-
-const PAGE = 50;
-const BURST_MS = 150; // what is told again comes without a pause
+/** @typedef {import("./waiting.js").Waits} Waits */
 
 export class Conversation {
   /**
-   * @param {{welcome: () => Node, bottom: (force?: boolean) => void, retry: () => void, edit: (said: Said) => void,
-   *   rewind: (said: Said) => void, fork: (answer: Answered) => void}} page
+   * @param {{welcome: () => Node, bottom: (force?: boolean) => void, away: () => void, retry: () => void, edit: (said: Said) => void,
+   *   rewind: (said: Said) => void, fork: (answer: Answered) => void, takeBack: (one: Waits) => void}} page
    */
   constructor(page) {
     this.page = page;
     this.log = new Transcript(byId("log"), page);
+    this.waiting = new Waiting(page.takeBack);
+    this.told = new Told(this.log, {
+      retry: page.retry,
+      approve: (call, approved) => void this.#approve(call, approved),
+      ended: (status) => this.running(false, status),
+    });
     this.leaving = new AbortController();
+    /** @type {Hearing | null} */ this.hearing = null;
     this.opened = false;
     /** resolves when what was shown as it came is known as it is stored */ this.settled = Promise.resolve();
+    /** resolves when what this page sends has reached the server, or failed */ this.sending = /** @type {Promise<any>} */ (Promise.resolve());
     /** @type {number | null} */ this.before = null;
     /** @type {Message[]} */ this.carried = [];
   }
@@ -37,33 +46,35 @@ export class Conversation {
     this.opened = true;
     this.before = null;
     this.carried = [];
+    if (another) this.waiting.clear();
     this.running(false);
-    this.#lost(null);
+    this.lost(null);
     if (another) tell("session", id);
     if (id === null) {
       this.log.clear("");
       this.log.log.append(this.page.welcome());
+      this.hearing = new Hearing(this, null, null);
       return;
     }
     try {
-      const messages = await this.#read(id, null, signal);
+      const messages = await this.read(id, null, signal);
       if (signal.aborted) return;
       this.log.clear(id);
-      await this.#show(id, messages, signal, seq);
+      this.#show(id, messages, signal, seq);
     } catch (error) {
       if (!signal.aborted) this.#cannotOpen(id, error);
     }
   }
 
   /** @param {string} id @param {Message[]} messages @param {AbortSignal} signal @param {number | null} seq */
-  async #show(id, messages, signal, seq) {
-    const opener = messages.findLastIndex(opens);
+  #show(id, messages, signal, seq) {
     this.log.append(messages);
     tell("messages", id);
     this.page.bottom(true);
     if (seq !== null) this.#goTo(seq, signal);
-    if (opener >= 0) await this.#catchUp(id, messages, opener, signal);
     if (!messages.length) this.log.log.append(this.page.welcome());
+    this.hearing = new Hearing(this, id, messages);
+    if (messages.length) this.questions().catch(() => {});
   }
 
   /** @param {string} id @param {unknown} error */
@@ -77,8 +88,8 @@ export class Conversation {
    * Read a page that begins with a message of the user, so that no answer is torn in two.
    * @param {string} id @param {number | null} before @param {AbortSignal} signal @returns {Promise<Message[]>}
    */
-  async #read(id, before, signal) {
-    let found = this.carried;
+  async read(id, before, signal) {
+    let found = before === null ? [] : this.carried;
     for (let times = 0; ; times++) {
       const query = before === null ? "" : `&before=${before}`;
       const page = await api(sessionPath(id, `/messages?limit=${PAGE}${query}`), { signal });
@@ -99,7 +110,7 @@ export class Conversation {
     const before = this.before;
     this.before = null; // not twice at once
     try {
-      const messages = await this.#read(state.session, before, signal);
+      const messages = await this.read(state.session, before, signal);
       if (signal.aborted) return false;
       this.log.prepend(messages);
       return true;
@@ -114,79 +125,26 @@ export class Conversation {
     while (!this.log.find(seq) && !signal.aborted && (await this.older()));
     const item = this.log.find(seq);
     if (!item) return;
+    this.page.away();
     item.element.scrollIntoView({ block: "center" });
     item.element.classList.add("found");
     setTimeout(() => item.element.classList.remove("found"), 2500);
   }
 
-  // -- following ------------------------------------------------------------------------------------------------------
-
-  /**
-   * Hear how the newest turn stands. One that is over is shown as it is stored, with how it ended; one that runs is
-   * told from its beginning, in the place of what is stored of it.
-   * @param {string} id @param {Message[]} messages @param {number} opener @param {AbortSignal} signal
-   */
-  async #catchUp(id, messages, opener, signal) {
-    /** @type {any[] | null} */ let held = [];
-    let timer = 0;
-    const live = () => {
-      const events = held ?? [];
-      held = null;
-      if (!events.length) return;
-      this.log.clear(id);
-      this.log.append(messages.slice(0, opener + 1));
-      this.running(true);
-      for (const one of events) this.#apply(one);
-      this.page.bottom(true);
-    };
-    await this.followed({ session: id, signal }, (event) => {
-      if (event.type === "accepted" && event.invocation_id && !messages.some((one) => one.invocation_id === event.invocation_id)) {
-        if (!event.waiting) return this.#ignore(); // it was taken back
-      }
-      if (!held) return this.#apply(event);
-      held.push(event);
-      clearTimeout(timer);
-      timer = setTimeout(live, BURST_MS);
-    }, (last) => {
-      clearTimeout(timer);
-      if (held && last) this.#apply(last);
-    });
-    if (!signal.aborted) await this.#questions(id, signal);
-  }
-
-  /** Ask again what waits for an answer. @param {string} id @param {AbortSignal} signal */
-  async #questions(id, signal) {
-    const { approvals } = await api(sessionPath(id, "/approvals"), { signal });
-    for (const one of signal.aborted ? [] : approvals) this.#ask(this.log.answer(), one);
-    this.page.bottom();
-  }
-
-  #ignore() {
+  /** A session that was made just now is heard from its beginning. @param {string} id */
+  adopt(id) {
     this.leaving.abort();
     this.leaving = new AbortController();
+    this.log.clear(id);
+    this.hearing = new Hearing(this, id, null);
   }
 
-  /**
-   * @param {{session: string, signal: AbortSignal, first?: {path: string, body: any, key?: string}}} how
-   * @param {(event: any) => void} hear
-   * @param {(last: any) => void} [ended]
-   */
-  async followed(how, hear, ended = () => {}) {
-    try {
-      const last = await follow({ ...how, tell: hear, lost: (wait_s) => this.#lost(wait_s) });
-      if (how.signal.aborted) return;
-      ended(last);
-      await (this.settled = this.#after(how.session, how.signal));
-    } catch (error) {
-      if (how.signal.aborted) return;
-      if (error instanceof ApiError && error.type === "ApprovalExpired") {
-        toast(explain(error), "error");
-        this.open(how.session);
-        return;
-      }
-      this.fail(explain(error), true);
-    }
-    this.running(false);
+  /** Ask again what waits for an answer. */
+  async questions() {
+    const { signal } = this.leaving;
+    const { approvals } = await api(sessionPath(this.log.session, "/approvals"), { signal });
+    for (const one of signal.aborted || state.running ? [] : approvals) this.told.ask(one);
+    this.page.bottom();
   }
 
   /** @param {boolean} is */
@@ -197,113 +155,98 @@ export class Conversation {
   }
 
   /** @param {number | null} wait_s */
-  #lost(wait_s) {
+  lost(wait_s) {
     const line = byId("link");
     line.hidden = wait_s === null;
-    line.textContent = wait_s === null ? "" : "Connection lost. Reconnecting… The answer goes on meanwhile, nothing is lost.";
+    line.textContent = wait_s === null ? "" : `Connection lost. Reconnecting…${state.running ? " The answer goes on meanwhile, nothing is lost." : ""}`;
   }
 
-  /** Learn what the store made of the turn: numbers of messages, who approved. @param {string} id @param {AbortSignal} signal */
-  async #after(id, signal) {
-    try {
-      const page = await api(sessionPath(id, `/messages?limit=${PAGE}`), { signal });
+  // -- speaking -------------------------------------------------------------------------------------------------------
+
+  /** @param {{text: string, files: any[], at: string}} what */
+  says(what) {
+    this.log.greeted();
+    return this.log.say(what);
+  }
+
+  /**
+   * Send a message: it is answered at once, or waits until the answer that runs is done. False: it was not taken, and is not shown.
+   * @param {Waits} what @param {{path: string, body: any, key?: string}} first @returns {Promise<boolean>}
+   */
+  async send(what, first) {
+    const { signal } = this.leaving;
+    if (state.running || this.waiting.count) return this.#queue(what, first, signal);
+    const said = this.says(what);
+    const answer = this.#wait();
+    void this.#submit(first).then((accepted) => {
+      if (signal.aborted || !accepted.waiting) return;
+      for (const one of this.log.items.splice(this.log.items.indexOf(said))) one.element.remove(); // somebody was faster
+      this.hearing?.own.delete(accepted.turn);
+      this.waiting.add({ ...what, turn: accepted.turn });
+    }).catch((error) => {
       if (signal.aborted) return;
-      this.log.sync(page.messages);
-      tell("messages", id);
-    } catch {
-      // the buttons that need the numbers say so
+      answer.busy = false;
+      this.fail(explain(error), true);
+      this.running(false);
+    });
+    return true;
+  }
+
+  /** @param {Waits} what @param {{path: string, body: any, key?: string}} first @param {AbortSignal} signal */
+  async #queue(what, first, signal) {
+    const waits = this.waiting.add(what);
+    this.page.bottom(true);
+    this.log.speak("Your message waits until the answer is done.");
+    try {
+      await this.#submit(first, waits);
+      return true;
+    } catch (error) {
+      if (!signal.aborted) this.waiting.remove(waits);
+      toast(explain(error), "error");
+      return false;
     }
   }
 
-  /** @param {any} event */
-  #apply(event) {
-    const answer = this.log.answer();
-    switch (event.type) {
-      case "accepted": answer.busy = true; break;
-      case "text_delta": answer.text(event.text); break;
-      case "thought_delta": answer.thought(event.text); break;
-      case "tool_start": answer.tool(event.call_id, event.name).starts(event.arguments, Date.now()); break;
-      case "tool_end": answer.tool(event.call_id, event.name).ends({ ok: event.ok, output: event.result, duration_s: event.duration_s }); break;
-      case "approval": this.#ask(answer, event); break;
-      case "error": if (event.fatal) this.#failed(answer, event); break;
-      case "done": this.#done(answer, event);
-    }
-    this.page.bottom();
+  /** @param {{path: string, body: any, key?: string}} first @param {Waits} [waits] */
+  #submit(first, waits) {
+    const { leaving: { signal }, hearing } = this;
+    const sent = this.sending.then(() => submit(first, (wait_s) => signal.aborted || this.lost(wait_s))).then((accepted) => {
+      if (signal.aborted) return accepted;
+      if (waits) waits.turn = accepted.turn;
+      else hearing?.own.add(accepted.turn);
+      return accepted;
+    });
+    this.sending = Promise.allSettled([this.sending, sent]);
+    return sent;
   }
 
-  /** @param {Answered} answer @param {any} event */
-  #ask(answer, event) {
-    const card = answer.tool(event.call_id, event.name);
-    if (event.expires_at && new Date(event.expires_at).getTime() < Date.now()) return card.lapses();
-    card.asks(event, (approved) => this.#approve(event.call_id, approved));
-    byId("alarm").replaceChildren(el("p", { text: `The tool ${event.name} waits for your approval.` }));
+  /** An answer is to come. */
+  #wait() {
+    this.told.begins();
+    this.running(true);
+    this.page.bottom(true);
+    return this.log.answer();
   }
 
   /** @param {string} call @param {boolean} approved */
-  #approve(call, approved) {
+  async #approve(call, approved) {
     const id = state.session;
     if (id === null) return;
-    const path = sessionPath(id, `/approvals/${encodeURIComponent(call)}`);
-    this.begin(id, { path, body: { approved } });
-  }
-
-  /** Begin a turn and follow it. @param {string} id @param {{path: string, body: any, key?: string}} first */
-  begin(id, first) {
-    this.leaving.abort();
-    const { signal } = (this.leaving = new AbortController());
-    for (const one of document.querySelectorAll("[data-retry]")) one.remove();
-    this.running(true);
-    const answer = this.log.answer();
-    answer.finish();
-    answer.busy = true;
-    this.page.bottom(true);
-    return this.followed({ session: id, signal, first }, (event) => this.#apply(event));
-  }
-
-  /** @param {Answered} answer @param {any} event */
-  #failed(answer, event) {
-    const stopped = event.error === "TurnCancelled";
-    if (stopped) {
-      answer.rest();
-      answer.note("Stopped.");
-    } else {
-      answer.fails(event.message.charAt(0).toUpperCase() + event.message.slice(1), this.#retryButton());
-      byId("alarm").replaceChildren(el("p", { text: event.message }));
+    const { signal } = this.leaving;
+    this.#wait();
+    try {
+      await this.#submit({ path: sessionPath(id, `/approvals/${encodeURIComponent(call)}`), body: { approved } });
+    } catch (error) {
+      if (signal.aborted) return;
+      toast(explain(error), "error");
+      void this.open(id);
     }
-    if (answer.words.length) this.log.seal(answer, stopped && this.#retryTool());
-    else answer.finish(stopped && this.#retryTool());
-    this.running(false, "failed");
   }
 
   /** @param {string} words @param {boolean} retry */
   fail(words, retry) {
-    const answer = this.log.answer();
-    answer.fails(words, retry && this.#retryButton());
-    answer.finish();
-    byId("alarm").replaceChildren(el("p", { text: words }));
+    this.told.fail(words, retry);
+    this.running(false);
     this.page.bottom();
-  }
-
-  /** @param {Answered} answer @param {any} event */
-  #done(answer, event) {
-    const { usage = {}, status, finish_reason } = event;
-    if (finish_reason === "length") answer.note("The answer was cut: it reached the model's limit. Say “go on” for the rest.");
-    if (finish_reason === "safety") answer.note("The model's safety filter ended this answer.");
-    if (status === "waiting_for_approval") {
-      answer.finish();
-    } else {
-      const cost = usage.cost_usd == null ? "" : ` · $${usage.cost_usd.toFixed(4)}`;
-      const spent = usage.output_tokens ? `${usage.input_tokens.toLocaleString()} tokens in, ${usage.output_tokens.toLocaleString()} out${cost}` : "";
-      this.log.seal(answer, this.#retryTool(), el("span", { class: "spent", text: spent }));
-    }
-    this.running(false, status);
-  }
-
-  #retryTool() {
-    return tool("again", "Try again", () => this.page.retry(), { "data-retry": true });
-  }
-
-  #retryButton() {
-    return el("button", { type: "button", click: () => this.page.retry(), "data-retry": true }, icon("again"), "Try again");
   }
 }

@@ -61,10 +61,10 @@ export async function askKey(refused = false) {
 }
 
 const SHORTCUTS = [
-  ["Enter", "Send the message"],
+  ["Enter", "Send the message; while an answer runs, it waits"],
   ["Shift + Enter", "New line"],
-  ["Esc", "Stop the answer; close what is open"],
-  ["↑ in an empty box", "Edit your last message and send it again"],
+  ["Esc", "Stop the answer (a message that waits begins then); close what is open"],
+  ["↑ in an empty box", "Take back the message that waits, or edit your last one and send it again"],
   ["Alt + N", "New conversation"],
   ["Alt + K  or  /", "Search"],
   ["Alt + D", "Details: timeline, picture, memory"],

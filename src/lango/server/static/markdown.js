@@ -3,22 +3,10 @@
  * is, pictures from elsewhere become links, and what is left goes through DOMPurify with a short list.
  */
 
-import DOMPurify from "./vendor/purify.js";
 import { Marked } from "./vendor/marked.js";
+import { cleaned } from "./clean.js";
+import { colour, keeps } from "./colours.js";
 import { el, icon } from "./dom.js";
-
-const ALLOWED = {
-  ALLOWED_TAGS: [
-    "p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li",
-    "a", "table", "thead", "tbody", "tr", "th", "td",
-  ],
-  ALLOWED_ATTR: ["href", "class", "align", "start"],
-  ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
-  ADD_URI_SAFE_ATTR: ["align", "start"],
-  ALLOW_DATA_ATTR: false,
-  ALLOW_ARIA_ATTR: false,
-  RETURN_DOM_FRAGMENT: /** @type {true} */ (true),
-};
 
 const ESCAPES = /** @type {Record<string, string>} */ ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" });
 
@@ -52,18 +40,9 @@ const marked = new Marked({
   },
 });
 
-DOMPurify.addHook("afterSanitizeAttributes", (node) => {
-  if (node.tagName === "A") {
-    node.setAttribute("target", "_blank");
-    node.setAttribute("rel", "noopener noreferrer nofollow");
-  }
-  const named = node.getAttribute("class");
-  if (named !== null && !(node.tagName === "CODE" && /^language-[\w+#.-]{1,30}$/.test(named))) node.removeAttribute("class");
-});
-
 /** @param {import("./vendor/marked.js").Token[]} tokens @returns {DocumentFragment} */
 function made(tokens) {
-  const fragment = DOMPurify.sanitize(marked.parser(tokens), ALLOWED);
+  const fragment = cleaned(marked.parser(tokens));
   for (const pre of fragment.querySelectorAll("pre")) dress(pre);
   for (const table of fragment.querySelectorAll("table")) {
     const frame = el("div", { class: "table", tabindex: "0", role: "group", "aria-label": "Table" });
@@ -98,7 +77,7 @@ export function morph(to, from) {
   wanted.forEach((next, at) => {
     const now = to.childNodes[at];
     if (!now) to.appendChild(next);
-    else if (now.isEqualNode(next)) return;
+    else if (now.isEqualNode(next) || (now instanceof Element && next instanceof Element && keeps(now, next))) return;
     else if (now.nodeType === Node.TEXT_NODE && next.nodeType === Node.TEXT_NODE) now.nodeValue = next.nodeValue;
     else if (now instanceof Element && next instanceof Element && sameShell(now, next)) morph(now, next);
     else to.replaceChild(next, now);
@@ -153,6 +132,7 @@ export class Growing {
     this.spoken(fragment.textContent?.trim() ?? "");
     for (let count = fragment.childNodes.length; count > 0 && this.#tail.firstChild; count--) this.#head.append(this.#tail.firstChild);
     this.#settled += length;
+    void colour(this.#head);
   }
 
   /** Draw the whole once more, when nothing comes any more: what refers to a later line finds it now. */
@@ -163,5 +143,6 @@ export class Growing {
     this.#head.append(...this.#tail.childNodes);
     this.#tail.remove();
     morph(this.#head, render(this.text));
+    void colour(this.#head);
   }
 }

@@ -2,7 +2,7 @@
 
 import * as acts from "./acts.js";
 import { api, whenKeyIsNeeded, hasKey } from "./api.js";
-import { draft, setUpComposer } from "./composer.js";
+import { draft, putBack, setUpComposer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { askKey, isOpen, showHelp } from "./dialogs.js";
 import { blink, byId, copy, el, icon } from "./dom.js";
@@ -28,9 +28,11 @@ const talk = new Conversation({
     if (force) stuck = true;
     if (stuck) scroller.scrollTop = scroller.scrollHeight;
   },
+  away: () => void (stuck = false),
   retry: () => void acts.retry(talk),
   edit: (said) => acts.edit(talk, said),
   rewind: (said) => void acts.rewind(talk, said, draft),
+  takeBack: (one) => void acts.takeBack(talk, one, putBack),
   async fork(answer) {
     await talk.settled;
     if (state.session && answer.lastSeq !== null) await acts.fork(state.session, answer.lastSeq);
@@ -148,7 +150,10 @@ function setUpDrawer() {
 
 // -- the keyboard -------------------------------------------------------------------------------------------------------
 
+/** What was said last is changed: taken back where it still waits, else sent again in a fork. */
 function editLast() {
+  const { newest } = talk.waiting;
+  if (newest) return void acts.takeBack(talk, newest, putBack);
   const said = talk.log.items.findLast((one) => one instanceof Said);
   if (said instanceof Said) acts.edit(talk, said);
 }
@@ -204,7 +209,6 @@ function setUp() {
   });
   addEventListener("keydown", pressed);
   addEventListener("hashchange", route);
-  document.addEventListener("visibilitychange", () => document.hidden || void refresh());
   byId("session-menu").hidden = byId("panel-open").hidden = true;
   drawer(false);
   route();

@@ -230,6 +230,11 @@ export function setUpSessions(begin) {
   });
   byId("session-menu").append(icon("more"));
   byId("session-menu").addEventListener("click", () => state.session && menuFor(byId("session-menu"), state.session));
+  let soon = 0;
+  on("sessions", () => {
+    clearTimeout(soon);
+    soon = setTimeout(refresh, 150);
+  });
   on("session", () => (query ? undefined : draw()));
   on("turn", ({ running }) => void (running ? setTimeout(refresh, 300) : refresh()));
 }

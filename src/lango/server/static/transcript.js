@@ -152,6 +152,17 @@ export class Transcript {
     if (answer instanceof Answered) for (const one of messages.slice(user + 1)) this.#learn(answer, one);
   }
 
+  /** Somebody spoke: what stood there while nobody had is gone. */
+  greeted() {
+    this.log.querySelector(":scope > .welcome, :scope > .failed")?.remove();
+  }
+
+  /** Whether the newest answer is shown without some of its tools. @param {Message[]} messages */
+  lacks(messages) {
+    const user = messages.findLastIndex((one) => one.role === "user");
+    return messages.slice(user + 1).some((one) => one.tool_calls.some((call) => call.name !== CONFIRMATION && !this.tools.has(call.id)));
+  }
+
   /** @param {Answered} answer @param {Message} message */
   #learn(answer, message) {
     for (const call of message.tool_calls) {
