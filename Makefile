@@ -18,6 +18,7 @@ $(UV):
 	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
 
 setup: $(UV)
+	@[ -d .venv ] || echo "bringing the dependencies: this takes a minute or two, once"
 	@$(UV) sync --frozen --quiet
 
 # a small model, so that there is an answer without a key; kept in the user's cache folder
