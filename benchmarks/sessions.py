@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from google.adk.events import Event, EventActions
 from google.adk.sessions import BaseSessionService, DatabaseSessionService, Session
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
+from msgspec.structs import replace
 
 from benchmarks.table import Times, bar, interleaved, quick, say, table
 from lango.adk import SqlSessionService

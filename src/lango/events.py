@@ -5,13 +5,14 @@ after its result is stored. `TurnDone` or a fatal `TurnError` comes last, exactl
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+
+class Usage(Struct, frozen=True):
     """Tokens and cost of a turn, all calls of the model together."""
 
     input_tokens: int = 0
@@ -22,8 +23,7 @@ class Usage:
     """None where no price is known for the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """The user's message is stored: whatever happens now, it is not lost."""
 
     type: ClassVar[str] = "accepted"
@@ -35,8 +35,7 @@ class Accepted:
     """What the messages of this turn have in common in the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """A piece of the answer."""
 
     type: ClassVar[str] = "text_delta"
@@ -45,8 +44,7 @@ class TextDelta:
     author: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ThoughtDelta:
+class ThoughtDelta(Struct, frozen=True):
     """A piece of what the model thinks."""
 
     type: ClassVar[str] = "thought_delta"
@@ -55,8 +53,7 @@ class ThoughtDelta:
     author: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStart:
+class ToolStart(Struct, frozen=True):
     """A tool begins."""
 
     type: ClassVar[str] = "tool_start"
@@ -67,8 +64,7 @@ class ToolStart:
     author: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolEnd:
+class ToolEnd(Struct, frozen=True):
     """A tool is done, and its result is stored."""
 
     type: ClassVar[str] = "tool_end"
@@ -81,8 +77,7 @@ class ToolEnd:
     """How long it ran; None: it did not."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalNeeded:
+class ApprovalNeeded(Struct, frozen=True):
     """A tool waits for somebody to say yes or no to exactly these arguments."""
 
     type: ClassVar[str] = "approval"
@@ -94,8 +89,7 @@ class ApprovalNeeded:
     """From then on it is a no; None: it waits as long as it takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnError:
+class TurnError(Struct, frozen=True):
     """Something failed: the turn, and the stream ends here; or, where it is not fatal, a tool."""
 
     type: ClassVar[str] = "error"
@@ -107,8 +101,7 @@ class TurnError:
     call_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TurnDone:
+class TurnDone(Struct, frozen=True):
     """The end of the stream."""
 
     type: ClassVar[str] = "done"
@@ -125,6 +118,8 @@ TurnEvent = Accepted | TextDelta | ThoughtDelta | ToolStart | ToolEnd | Approval
 def to_json(event: TurnEvent) -> dict[str, Any]:
     """Return an event as JSON says it: its fields, and its type by name; times as ISO 8601 writes them."""
     said = {"type": event.type} | asdict(event)
+    if isinstance(event, TurnDone):
+        said["usage"] = asdict(event.usage)
     if isinstance(event, ApprovalNeeded) and event.expires_at is not None:
         said["expires_at"] = event.expires_at.isoformat()
     return said

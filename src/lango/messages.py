@@ -6,8 +6,10 @@ to the store, and ADK's `Content` is known only to `lango.adk.convert`.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 Role = Literal["system", "user", "assistant", "tool", "event"]
 """Who speaks. `event` is a stored event that carries no content: a compaction, an error, a rewind."""
@@ -18,8 +20,7 @@ MIME_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-
 _TEXTUAL = re.compile(r"text/|application/(json|xml|yaml|x-yaml|toml|javascript|sql)\b|.*\+(json|xml)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """An opaque mark that a model puts on its thoughts or calls, to be returned to that provider and model only."""
 
     provider: str
@@ -27,8 +28,7 @@ class Signature:
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """A call of a tool, or, where `output` is set, the result of one. Compares by value."""
 
     id: str
@@ -38,16 +38,14 @@ class ToolCall:
     signature: Signature | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Thought:
+class Thought(Struct, frozen=True):
     """What a model thought before it spoke. A redacted thought has no text, only its signature."""
 
     text: str = ""
     signature: Signature | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Media:
+class Media(Struct, frozen=True):
     """A picture, a sound or a file: its bytes, or the address where the provider finds it."""
 
     mime_type: str
@@ -69,8 +67,7 @@ class Media:
         return f"[{self.name or self.mime_type}]\n{text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Struct, frozen=True):
     """A file that a user sends with a message: a picture, a PDF, a text."""
 
     name: str
@@ -78,8 +75,7 @@ class Attachment:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message: thoughts, then text, then media, then tool calls.
 
     A `tool` message holds the results in `tool_calls` (id, name, output) and, for people who read the store, the same
@@ -99,7 +95,7 @@ class Message:
         for name in ("tool_calls", "thoughts", "media"):
             value = getattr(self, name)
             if not isinstance(value, tuple):
-                object.__setattr__(self, name, tuple(value))
+                force_setattr(self, name, tuple(value))
 
 
 def fresh_call_id(name: str, taken: Collection[str]) -> str:

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from lango.config import AgentSettings, ServerSettings
 from lango.errors import AttachmentRefused, FencedWrite, LangoError, SessionExists, TurnCancelled, TurnFailed
@@ -28,8 +29,7 @@ IsGone = Callable[[int, int, str, int], bool]
 """Whether the process of a turn is gone: the session's key, the turn, its owner, its beat."""
 
 
-@dataclass(eq=False, slots=True)
-class RunningTurn:
+class RunningTurn(Struct, eq=False):
     """A turn that was accepted: what it has told so far, and the task that runs it. Any number of readers follow it."""
 
     session: SessionRecord

@@ -1,8 +1,9 @@
 """The picture of a session: what each turn took, what the next request would keep, and what it would leave out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lango.config import Settings
 from lango.errors import BudgetTooSmall
@@ -22,8 +23,7 @@ DEFAULT_TURNS = 100
 _KEPT_SESSIONS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCall:
+class ModelCall(Struct, frozen=True):
     """One call of the model, from the request to the end of its answer."""
 
     model: str
@@ -35,8 +35,7 @@ class ModelCall:
     cached_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUse:
+class ToolUse(Struct, frozen=True):
     """One call of a tool. `status`: intended, started, finished, failed or unknown."""
 
     call_id: str
@@ -48,8 +47,7 @@ class ToolUse:
     """Who said yes, where somebody was asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnUsage:
+class TurnUsage(Struct, frozen=True):
     """What a turn took."""
 
     turn: int
@@ -66,8 +64,7 @@ class TurnUsage:
     tools: Sequence[ToolUse]
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """What the next request would keep of the conversation, and what it would leave out."""
 
     first_seq: int | None
@@ -82,8 +79,7 @@ class Window:
     """What the request quotes of the memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionUsage:
+class SessionUsage(Struct, frozen=True):
     """The picture of a session: its newest turns, the window, and the sum of all turns."""
 
     rules: WindowRules

@@ -1,12 +1,12 @@
 """Events to rows and back: S3-S7 and S9, without a database."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from google.adk.events import Event, EventActions
 from google.genai import types
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from lango.adk.convert import complete_event, event_to_entry, stored_to_events
 from lango.messages import Message, ToolCall

@@ -1,12 +1,12 @@
 """Any history, any budget, any provider: the request that goes out holds every rule of that provider."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lango.errors import BudgetTooSmall
 from lango.history import fit_to_budget

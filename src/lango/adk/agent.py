@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -12,6 +11,7 @@ from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool
 from google.adk.tools.agent_tool import AgentTool
+from msgspec import Struct
 from pydantic import PrivateAttr
 
 from lango.adk.model import ProviderLlm
@@ -315,8 +315,7 @@ def effect_of(tool: BaseTool) -> Effect:
     return tool.tool.effect if isinstance(tool, AdkTool) else "once"
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
+class _Named(Struct, frozen=True):
     name: str
     level: Level
 

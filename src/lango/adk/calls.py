@@ -1,14 +1,13 @@
 """What each call of the model took: for the picture of a session."""
 
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 from google.genai import types
+from msgspec import Struct, field
 
 
-@dataclass(slots=True)
-class ModelCall:
+class ModelCall(Struct):
     """One call of the model, from the request to the end of its answer."""
 
     model: str

@@ -8,12 +8,12 @@ object is a part that has more to it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
 from google.adk.events import Event, EventActions
 from google.genai import types
+from msgspec import Struct
 from pydantic import BaseModel, TypeAdapter
 
 from lango.adk.templates import like
@@ -342,8 +342,7 @@ def _results(message: Message, waiting: list[ToolCall]) -> list[types.Part]:
     return [like(_PART, {"function_response": _result(answer)})]
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """A content on its way back from columns, by its layout."""
 
     message: Message

@@ -6,12 +6,13 @@ import sys
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from typing import Any
 
 from google.adk.events import Event, EventActions
 from google.adk.runners import Runner
 from google.genai import types
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.adk.agent import Models, build_app, decision_for, effect_of, transfer_targets, tree
 from lango.adk.attachments import attachments_to_parts
@@ -38,8 +39,7 @@ from lango.store.records import CONFIRMATION, asked_about
 from lango.tools import Tool
 
 
-@dataclass(slots=True)
-class Asked:
+class Asked(Struct):
     """What a turn is about: the user's message as an event, and as the store keeps it."""
 
     event: Event
@@ -52,8 +52,7 @@ class Asked:
     """Questions beside it wait for their answers."""
 
 
-@dataclass(slots=True)
-class TurnRun:
+class TurnRun(Struct):
     """A turn on its way through ADK."""
 
     told: Told

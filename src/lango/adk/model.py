@@ -9,7 +9,6 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -17,6 +16,7 @@ from google.adk.models import BaseLlm, LlmCapabilities
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
+from msgspec.structs import replace
 from pydantic import PrivateAttr
 
 from lango.adk.content import contents_to_messages, reply_to_content, usage_to_metadata
@@ -318,7 +318,7 @@ def _joined(before: Reply, after: Reply) -> Reply:
         text=before.text + after.text,
         thoughts=(*unsigned, *after.thoughts),
         usage=UsageDelta(
-            *(_sum(getattr(before.usage, name), getattr(after.usage, name)) for name in UsageDelta.__slots__)
+            *(_sum(getattr(before.usage, name), getattr(after.usage, name)) for name in UsageDelta.__struct_fields__)
         ),
     )
 

@@ -11,7 +11,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from google.adk.agents.callback_context import CallbackContext
@@ -21,6 +20,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
+from msgspec import Struct, field
 from typing_extensions import override
 
 from lango.adk.calls import ModelCall
@@ -55,8 +55,7 @@ NOBODY_TO_ASK = (
 CHANGED = "not run: these are not the arguments that were approved"
 
 
-@dataclass(slots=True)
-class TurnState:
+class TurnState(Struct):
     """What the callbacks of one turn share."""
 
     store: Store

@@ -3,7 +3,6 @@
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, cast
 
@@ -11,6 +10,7 @@ from google.adk.auth.auth_credential import AuthCredentialTypes
 from google.adk.events import Event
 from google.adk.sessions import Session
 from google.genai import types
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
 from lango.adk.convert import stored_to_events
@@ -25,8 +25,7 @@ _CREDENTIALS = {"rawAuthCredential", "raw_auth_credential", "exchangedAuthCreden
 _AUTH_TYPES = {name for kind in AuthCredentialTypes for name in (kind.value, kind.name, kind.name.lower())}
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What a client's message says: a text, or answers to questions for approval, by the ids of the questions."""
 
     text: str = ""

@@ -5,7 +5,6 @@ import time
 import uuid
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 from google.adk.errors import StaleSessionError
@@ -14,6 +13,7 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from msgspec import Struct, field
 from pydantic import PrivateAttr
 from typing_extensions import override
 
@@ -75,8 +75,7 @@ class StoredSession(Session):
             self.__pydantic_private__["_seen"] = (key, revision)
 
 
-@dataclass(slots=True)
-class _Turnstile:
+class _Turnstile(Struct):
     """One at a time through here; gone when nobody is left."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

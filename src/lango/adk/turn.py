@@ -3,7 +3,6 @@
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 
@@ -12,6 +11,7 @@ from google.adk.events import Event
 from google.adk.runners import Runner
 from google.adk.telemetry import ContentCapturingMode, TelemetryConfig
 from google.genai import types
+from msgspec import Struct, field
 
 from lango.adk.transfers import TRANSFER_TOOL
 from lango.events import ApprovalNeeded, TextDelta, ThoughtDelta, ToolEnd, TurnError, TurnEvent
@@ -28,8 +28,7 @@ Speaker = tuple[str, str]
 """An agent, and the branch it speaks in."""
 
 
-@dataclass(slots=True)
-class Told:
+class Told(Struct):
     """What a run has said so far."""
 
     next_id: NextId

@@ -6,10 +6,10 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from lango.cli.options import Config, settings
 from lango.cli.visible import visible
@@ -31,8 +31,7 @@ _EXTRAS = {
 _ASK_TIMEOUT_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that was looked at."""
 
     what: str

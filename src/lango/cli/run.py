@@ -10,11 +10,11 @@ import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from msgspec import Struct, field
 
 from lango.cli.options import Config, StoreUrl
 from lango.cli.talking import USER, Continue, Model, Place, Resume, chosen_settings, find_place
@@ -121,8 +121,7 @@ def _say_that_it_waits() -> None:
         print("lango: waiting for what is piped in; `< /dev/null` says that there is nothing", file=sys.stderr)
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(Struct, frozen=True):
     """What is asked: text and files, and which tools may run for it."""
 
     text: str
@@ -130,8 +129,7 @@ class _Question:
     approved: Sequence[str]
 
 
-@dataclass(slots=True)
-class _Printer:
+class _Printer(Struct):
     """Prints a turn in one of the formats, and keeps what is said at its end."""
 
     output_format: str

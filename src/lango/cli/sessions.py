@@ -1,10 +1,10 @@
 """`lango sessions`: look at conversations, search them, name, fork, rewind and delete them."""
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import asdict
 
 from lango.cli.options import Config, Json, StoreUrl, settings, store_url
 from lango.cli.progress import progress_bar
@@ -193,7 +193,7 @@ def search(
             # only the first search after many messages takes long
             with progress_bar("indexing", "messages") as tell:
                 found = await opened.search(app_name, user_id, " ".join(words), limit=limit, indexing=tell)
-            hits += [{"app": app_name, "user": user_id, **dataclasses.asdict(hit)} for hit in found]
+            hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
         return hits[:limit]
 
     hits = run(store_url(config, store), find)

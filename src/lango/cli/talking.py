@@ -5,10 +5,10 @@ import re
 import sys
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from lango.cli.options import settings
 from lango.errors import UsageError
@@ -52,8 +52,7 @@ def quiet() -> None:
             stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The session that a conversation is in."""
 
     session_id: str

@@ -4,8 +4,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from lango.history.tokens import replace_surrogates
 from lango.messages import Message, Signature, Thought, ToolCall

@@ -1,8 +1,10 @@
 """Results that are larger than their room: head and tail stay, and a mark says how much was left out between."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.history.tokens import compact_json, count_tokens
 from lango.messages import Message, ToolCall
@@ -25,8 +27,7 @@ def clip_to_tokens(messages: Sequence[Message], max_tokens: int) -> list[Message
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """The output or the input of one call, and what it costs."""
 
     message: int

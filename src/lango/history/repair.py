@@ -8,8 +8,10 @@ that (roles that take turns, its own signatures) is its encoder's part.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, assert_never, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lango.history.clean import clean_json, clean_message
 from lango.history.clip import clip_object
@@ -55,8 +57,7 @@ def repair(messages: Iterable[Message]) -> list[Message]:
 # Pairing: which result belongs to which call.
 
 
-@dataclass(slots=True)
-class _Slot:
+class _Slot(Struct):
     """A call of the message `at`, and its result once it is found."""
 
     at: int
@@ -64,8 +65,7 @@ class _Slot:
     result: "_Result | None" = None
 
 
-@dataclass(slots=True)
-class _Result:
+class _Result(Struct):
     """The `order`-th result of the history, from the message `at`. A legacy one has neither id nor name."""
 
     at: int
@@ -73,8 +73,7 @@ class _Result:
     call: ToolCall
 
 
-@dataclass(slots=True)
-class _Pairing:
+class _Pairing(Struct):
     turns: dict[int, list[_Slot]] = field(default_factory=dict[int, list[_Slot]])
     orphans: dict[int, list[_Result]] = field(default_factory=dict[int, list[_Result]])
 

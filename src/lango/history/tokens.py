@@ -8,8 +8,9 @@ import json
 import math
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from lango.messages import Media, Message, ToolCall
 
@@ -138,8 +139,7 @@ _LEAST_SAMPLE_TOKENS = 100  # below this, the vendor's fixed overhead is most of
 _LEARNING_RATE = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Struct, frozen=True):
     """How many tokens of a model one token of ours is, learned from its reports."""
 
     factor: float = 1.0

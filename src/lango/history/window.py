@@ -6,8 +6,9 @@ turn that the model has to go on from always stay; if that alone is too much, it
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, takewhile
+
+from msgspec import Struct
 
 from lango.errors import BudgetTooSmall
 from lango.history.clip import clip_to_tokens
@@ -22,8 +23,7 @@ DEFAULT_MAX_MESSAGES = 100
 _log = logging.getLogger("lango.history")
 
 
-@dataclass(frozen=True, slots=True)
-class WindowRules:
+class WindowRules(Struct, frozen=True):
     """What bounds the messages of a request."""
 
     budget_tokens: int = DEFAULT_BUDGET_TOKENS
@@ -115,8 +115,7 @@ def _first_of_turns(messages: Sequence[Message], max_turns: int) -> int:
     return starts[-max_turns] if 0 < max_turns <= len(starts) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
+class _Unit(Struct, frozen=True):
     """The messages from `start` to before `stop`, which stay or go together."""
 
     start: int

@@ -4,7 +4,7 @@ Observations, the floor of recent turns and what is not observed yet share one b
 defaults are the published ones; below, they keep the same shares of it.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from lango.config import MemorySettings
 
@@ -18,8 +18,7 @@ _LEAST_PIECE_TOKENS = 64
 _MOST_BATCH_TOKENS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Thresholds in tokens, as they hold for one agent and one observer."""
 
     observe_at_tokens: int

@@ -6,8 +6,9 @@ not a note is not kept, least of all the instructions themselves.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
+
+from msgspec import Struct
 
 from lango.store.observations import Observation, Priority
 
@@ -57,8 +58,7 @@ _LEAST_ECHO = 12  # characters that an echo of the instructions has at least: sh
 Kind = Literal["high", "medium", "low", "fact"]
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """A line of an answer: what kind it is, the messages that it names, what it says."""
 
     kind: Kind
@@ -67,8 +67,7 @@ class Note:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """The messages that an answer is about: what it names outside of them, it made up."""
 
     first_seq: int

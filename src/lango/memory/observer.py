@@ -5,7 +5,9 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.config import MemorySettings
 from lango.errors import NothingNoted, ProviderProtocolError, StoreError
@@ -33,8 +35,7 @@ _SHRUNK = 0.9  # a reflection that saves less than a tenth is none
 IsGone = Callable[[int, int, str, int], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryModel:
+class MemoryModel(Struct, frozen=True):
     """The model that observes and reflects."""
 
     provider: Provider
@@ -47,8 +48,7 @@ class MemoryModel:
         return f"{self.provider.name}/{self.model}"
 
 
-@dataclass(slots=True)
-class _Spent:
+class _Spent(Struct):
     """What the calls for one batch cost."""
 
     input_tokens: int = 0

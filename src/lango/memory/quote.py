@@ -6,7 +6,8 @@ quote: a note is one line, and the marks around the notes cannot stand inside th
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lango.history import count_tokens
 from lango.store.observations import Observation, Priority, Recalled
@@ -49,8 +50,7 @@ def cost_of(notes: Sequence[Observation]) -> int:
     return count_tokens("\n".join(line_of(note) for note in notes)) + 1 if notes else 0
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     text: str
     priority: Priority
     tokens: int

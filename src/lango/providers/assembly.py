@@ -1,16 +1,17 @@
 """Deltas in, one reply out: the same, however the stream was cut into chunks."""
 
 import json
-from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, assert_never, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lango.errors import ProviderProtocolError
 from lango.messages import Signature, Thought, ToolCall
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 
 
-@dataclass(frozen=True, slots=True)
-class MalformedCall:
+class MalformedCall(Struct, frozen=True):
     """A call that must not run: it has no name, or its arguments are not a JSON object."""
 
     id: str
@@ -19,8 +20,7 @@ class MalformedCall:
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A whole answer of a model. `calls` holds what may run, `malformed` what may not, each in order."""
 
     finish: Finish
@@ -31,8 +31,7 @@ class Reply:
     usage: UsageDelta = field(default_factory=UsageDelta)
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
@@ -124,5 +123,5 @@ class Assembler:
 
 def add_fields(known: UsageDelta, later: UsageDelta) -> UsageDelta:
     """Return what is known with the fields that the later report sets."""
-    changes = {name: value for name in UsageDelta.__slots__ if (value := getattr(later, name)) is not None}
+    changes = {name: value for name in UsageDelta.__struct_fields__ if (value := getattr(later, name)) is not None}
     return replace(known, **changes)

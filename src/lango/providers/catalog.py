@@ -3,8 +3,10 @@
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lango.errors import ConfigError, MissingCredentials
 from lango.providers.clients import Timeouts
@@ -12,8 +14,7 @@ from lango.providers.openai import Api, OpenAIProvider
 from lango.providers.protocol import Provider
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderSettings:
+class ProviderSettings(Struct, frozen=True):
     """One provider of the configuration, `[providers.<name>]`. The key itself is never a setting: its variable is."""
 
     type: str = ""

@@ -5,10 +5,11 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from lango.errors import MissingDependency
 from lango.providers.failures import Exchange, Translate, translated
@@ -17,8 +18,7 @@ from lango.providers.protocol import Delta
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """How long to wait for a model: for a connection, for the next chunk, and in all, retries included."""
 
     connect_s: float = 10.0

@@ -4,8 +4,9 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from lango.history.clean import clean_text
 from lango.history.repair import CONTINUE, repair

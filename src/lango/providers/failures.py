@@ -7,10 +7,11 @@ an HTTP status, Retry-After, and the errors of the HTTP library below. A key nev
 import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TypedDict
+
+from msgspec import Struct
 
 from lango.errors import (
     LangoError,
@@ -51,8 +52,7 @@ _NO_SUCH_MODEL = re.compile(
 _BAD_KEY = re.compile(r"api[ _]key (is )?(not valid|invalid|expired)|API_KEY_INVALID|invalid api key", re.IGNORECASE)
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(Struct):
     """One request to a vendor: whom it went to, and how far it came."""
 
     provider: str

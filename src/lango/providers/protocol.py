@@ -6,14 +6,14 @@ ends without `Finish` is broken: whoever reads it raises `ProviderProtocolError`
 """
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
 
 from lango.messages import Message, Signature
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
+class ToolSpec(Struct, frozen=True):
     """A tool as the model sees it: a name, what it is for, and the JSON schema of its arguments."""
 
     name: str
@@ -21,8 +21,7 @@ class ToolSpec:
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One call of a model. `model` is the name as the provider knows it, without the `provider/` prefix."""
 
     model: str
@@ -40,23 +39,20 @@ class Request:
     """Something before the newest messages was left out or changed: a signature that covers it no longer holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """A piece of the answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThoughtDelta:
+class ThoughtDelta(Struct, frozen=True):
     """A piece of a thought; a signature closes the thought that it belongs to."""
 
     text: str = ""
     signature: Signature | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallDelta:
+class CallDelta(Struct, frozen=True):
     """A piece of a tool call: `index` says which call of this answer, `arguments` is a piece of JSON text."""
 
     index: int
@@ -66,8 +62,7 @@ class CallDelta:
     signature: Signature | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UsageDelta:
+class UsageDelta(Struct, frozen=True):
     """Tokens that the provider counted; a later one replaces the fields that it sets."""
 
     input_tokens: int | None = None
@@ -79,8 +74,7 @@ class UsageDelta:
 FinishReason = Literal["stop", "length", "tool_calls", "safety", "error"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Struct, frozen=True):
     """The end of the answer. `detail` is the provider's own word for the reason."""
 
     reason: FinishReason

@@ -11,8 +11,10 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderTimeout, ProviderUnavailable
 from lango.providers.clients import Timeouts
@@ -28,8 +30,7 @@ _ABOUT_MEDIA = re.compile(
 _ABOUT_SIGNATURES = re.compile(r"signature|thinking|thought|reasoning|encrypted", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
+class Retries(Struct, frozen=True):
     """How often to try, and how long to wait in between: `base_s` doubled each time, up to `cap_s`, with jitter.
 
     A provider's Retry-After is honoured where it is longer; beyond `retry_after_cap_s` no further try is made.
@@ -48,8 +49,7 @@ class Retries:
         return max(backoff, retry_after_s or 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Fallback:
+class Fallback(Struct, frozen=True):
     """Who is asked next where a provider cannot answer: a provider, and the model as it knows it."""
 
     provider: Provider
@@ -176,8 +176,7 @@ class ResilientProvider:
         raise ProviderTimeout(f"{name}: {what}", provider=name) from cause
 
 
-@dataclass(slots=True)
-class _Progress:
+class _Progress(Struct):
     """Whether anything of the answer was passed on."""
 
     visible: bool = False

@@ -6,10 +6,10 @@ A user is only ever the key's or the token's: what a request says about users is
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
+from msgspec import Struct
 
 from lango.config import ServerSettings
 from lango.server.errors import Refused
@@ -23,8 +23,7 @@ USER = "user"
 _MINUTE_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """Whoever sent a request."""
 
     user_id: str = USER

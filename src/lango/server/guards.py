@@ -5,8 +5,8 @@ JSON without being asked for permission first.
 """
 
 import re
-from dataclasses import dataclass
 
+from msgspec import Struct
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -86,8 +86,7 @@ class Guards:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
+class _Body(Struct, frozen=True):
     """What a body may be."""
 
     kind: str

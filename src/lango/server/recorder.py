@@ -4,9 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import replace
 from itertools import groupby
 from typing import cast
+
+from msgspec.structs import replace
 
 from lango.errors import StoreError
 from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent, to_json

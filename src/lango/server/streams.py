@@ -6,8 +6,9 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lango.errors import StoreError, TurnCancelled
 from lango.liveness import Watch
@@ -31,8 +32,7 @@ _GRACE_S = 2.0
 _TIDY_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class TurnOf:
+class TurnOf(Struct, frozen=True):
     """A turn of a session."""
 
     session: SessionRecord

@@ -5,8 +5,9 @@ something, or finished with a result that did not become a message any more.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from lango.errors import FencedWrite
 from lango.store.database import Operation
@@ -60,8 +61,7 @@ POLICY = "policy"
 """Who answered a question for approval, where nobody did."""
 
 
-@dataclass(frozen=True, slots=True)
-class EffectRecord:
+class EffectRecord(Struct, frozen=True):
     """What the journal says of a call."""
 
     call_id: str
@@ -84,8 +84,7 @@ class EffectRecord:
         return max(0.0, self.finished_at - self.started_at)
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """Who let a call run, or did not."""
 
     approved: bool
@@ -147,8 +146,7 @@ def of_messages(key: int, messages: Sequence[Stored]) -> Operation[Journal]:
     return {(seq, call_id): _of_message(seq, notes, begins) for seq, call_id in places if (notes := noted.get(call_id))}
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
+class _Note(Struct, frozen=True):
     source_key: int
     epoch: int
     record: EffectRecord

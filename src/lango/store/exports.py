@@ -1,7 +1,8 @@
 """Operations that read a session as the lines of `lango.store.exchange`, some at a time."""
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from lango.errors import SessionNotFound
 from lango.store import sessions
@@ -54,8 +55,7 @@ _TOTAL = _MESSAGE.index("total_tokens")
 _RESULT = _EFFECT.index("result")
 
 
-@dataclass(slots=True)
-class Export:
+class Export(Struct):
     """A session on its way out: what is read now is what it was when the export began."""
 
     session: SessionRecord

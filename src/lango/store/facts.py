@@ -1,7 +1,8 @@
 """Operations on facts about a user, which hold across sessions. Of one name the newest holds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lango.store.database import Operation, Row
 from lango.store.jsontext import readable
@@ -22,8 +23,7 @@ _FORGET = "DELETE FROM user_facts WHERE app_name = $1 AND user_id = $2 AND name 
 _TAKE_BACK = "DELETE FROM user_facts WHERE session_key = $1 AND last_seq >= $2"
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """What holds for a user, and where it was said."""
 
     name: str

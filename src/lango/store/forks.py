@@ -7,7 +7,9 @@ a result is closed in the same transaction, so that the fork is as valid a histo
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.errors import MessageNotFound, SessionNotFound
 from lango.store import observations, sessions
@@ -183,8 +185,7 @@ def _open_calls(key: int, session: SessionRecord, point: int) -> Operation[None]
         yield _OPEN, (key, call_id, one.seq, one.waits, one.asks_about, one.about_seq, one.expires_at)
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(Struct, frozen=True):
     """A call without a result."""
 
     seq: int

@@ -1,9 +1,9 @@
 """Reading the lines of `lango.store.exchange`: checked whole before anything is written, then one transaction."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, assert_never, cast
 
+from msgspec import Struct, field
 from pydantic import ValidationError
 
 from lango.errors import InvalidExport, Unstorable
@@ -79,8 +79,7 @@ _Open = tuple[int, int, str | None, int | None]
 _CLOSED: _Open = (0, 0, None, None)
 
 
-@dataclass(slots=True)
-class Checked:
+class Checked(Struct):
     """What the lines of one session come to."""
 
     session: SessionLine | None = None

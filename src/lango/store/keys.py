@@ -2,7 +2,8 @@
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lango.errors import Unstorable
 from lango.store.database import Operation, Row
@@ -26,8 +27,7 @@ ON CONFLICT (key_id, day) DO UPDATE SET tokens = api_key_usage.tokens + excluded
 _SPENT = "SELECT tokens FROM api_key_usage WHERE key_id = $1 AND day = $2"
 
 
-@dataclass(frozen=True, slots=True)
-class ApiKey:
+class ApiKey(Struct, frozen=True):
     """Who a key belongs to, and how much it may ask for. The key itself is nowhere."""
 
     id: str

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from lango.history import count_tokens
 from lango.store import facts, observations, sessions, window

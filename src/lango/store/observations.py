@@ -6,8 +6,10 @@ batches that hold form a chain from the first message on, and what is after the 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.store.database import Operation, Row
 from lango.store.jsontext import dumps, loads, readable
@@ -80,8 +82,7 @@ _BEAT = "UPDATE observers SET beat = beat + 1 WHERE session_key = $1 AND claim =
 _RELEASE = "UPDATE observers SET owner = NULL, beat = beat + 1 WHERE session_key = $1 AND claim = $2"
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """One thing that was noted, and the messages that it came from."""
 
     text: str
@@ -92,8 +93,7 @@ class Observation:
     """Of its last message, UTC: 2026-11-15."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """What one answer of an observer (generation 0) or a reflector gave."""
 
     first_seq: int
@@ -112,8 +112,7 @@ class Batch:
     standing: Standing = "current"
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(Struct, frozen=True):
     """What an agent is given of a session's memory, and where its messages go on."""
 
     batches: tuple[Batch, ...] = ()
@@ -159,8 +158,7 @@ class Recalled:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Unobserved:
+class Unobserved(Struct, frozen=True):
     """What was not observed yet: its tokens, and the next messages of it in order."""
 
     recalled: Recalled
@@ -169,8 +167,7 @@ class Unobserved:
     messages: tuple[Stored, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """The right to observe a session; `beat` where somebody else has it."""
 
     session_key: int

@@ -5,8 +5,9 @@ database's clock, which all processes share; the call that it is about then gets
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lango.errors import ApprovalExpired
 from lango.history import count_tokens
@@ -65,8 +66,7 @@ _DROP = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2"
 _MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A call that waits for somebody to say yes or no to exactly these arguments."""
 
     call_id: str
@@ -76,8 +76,7 @@ class Question:
     expires_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What somebody said to a question."""
 
     question: str

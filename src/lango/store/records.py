@@ -3,8 +3,9 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
+
+from msgspec import Struct, field
 
 from lango.errors import Unstorable
 from lango.messages import Message, Role, ToolCall
@@ -17,8 +18,7 @@ MAX_ID_BYTES = 512
 """PostgreSQL cannot index longer ones; the same limit holds on SQLite."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionId:
+class SessionId(Struct, frozen=True):
     """What a session is called: by its app, its user and its own id."""
 
     app_name: str
@@ -40,8 +40,7 @@ def check_id(name: str, value: str) -> None:
         raise Unstorable(f"{name} is longer than {MAX_ID_BYTES} bytes; use a shorter one")
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Struct, frozen=True):
     """Rows of another session that a fork shares."""
 
     first_seq: int
@@ -52,16 +51,14 @@ class Past:
     source_key: int
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a fork comes from: the session, and the last message that was kept."""
 
     id: str
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRecord:
+class SessionRecord(Struct, frozen=True):
     """A session without its messages."""
 
     key: int
@@ -100,8 +97,7 @@ def origin_from_json(text: str | None) -> Origin | None:
     return Origin(**loads(text)) if text else None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """An event to be stored. Without a message it only changes state."""
 
     event_id: str
@@ -119,8 +115,7 @@ class Entry:
     """How long questions for approval wait for an answer; None: as long as it takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """An event as it stands in the store. Without a message it only changed state."""
 
     seq: int
@@ -134,8 +129,7 @@ class Stored:
     extra: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     """Where an event came to stand, and what the session is at since."""
 
     seq: int

@@ -8,8 +8,10 @@ a rewind took back is in the index and is not found.
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.store import sessions, words
 from lango.store.database import Database, Dialect, Operation, Row
@@ -97,8 +99,7 @@ Indexing = Callable[[int, int], None]
 """Told how many messages that were new to the index are in it, and of how many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A message that was found, or a title: that has number 0."""
 
     session_id: str
@@ -112,8 +113,7 @@ class Hit:
     """Where in `text` the words stand, in characters: from, to."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Holder:
+class _Holder(Struct, frozen=True):
     id: str
     title: str | None
     last_seq: int

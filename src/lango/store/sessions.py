@@ -1,8 +1,9 @@
 """Operations on sessions and on the state of sessions, users and apps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from lango.errors import SessionExists
 from lango.store import pasts

@@ -14,12 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 
 import apsw
+from msgspec import Struct, field
 
 from lango.errors import SchemaError
 from lango.store.database import Dialect, Operation, Row, Undo, migrate, run_sync
@@ -59,8 +59,7 @@ class _Cursor(Iterable[Row], Protocol):
     def fetchall(self) -> list[Row]: ...
 
 
-@dataclass(eq=False, slots=True)
-class _Job:
+class _Job(Struct, eq=False):
     """One operation on its way through the writer."""
 
     make: Callable[[], Operation[Any]]

@@ -5,8 +5,9 @@ later with more, such as a process that was taken for dead, is refused.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lango.store import turns
 from lango.store.database import Operation
@@ -37,8 +38,7 @@ _NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND tu
 _TURNS_AT_ONCE = 50
 
 
-@dataclass(frozen=True, slots=True)
-class ToldEvent:
+class ToldEvent(Struct, frozen=True):
     """An event as its row holds it."""
 
     id: int
@@ -49,8 +49,7 @@ class ToldEvent:
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What is stored of a turn's events after an id, and how the turn itself stands."""
 
     events: list[ToldEvent]

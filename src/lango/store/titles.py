@@ -1,6 +1,6 @@
 """What a session is called where people look for it: as somebody named it, or how the user began."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from lango.errors import SessionNotFound, Unstorable
 from lango.store.database import Operation

@@ -5,8 +5,9 @@ its `beat`, which grows: no clock is compared with another.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from lango.errors import SessionNotFound, TurnRunning
 from lango.messages import Message
@@ -87,8 +88,7 @@ WHERE r.status = 'running'
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Leases:
+class Leases(Struct, frozen=True):
     """The turns of the whole store that are not over."""
 
     held: Mapping[str, int]
@@ -97,8 +97,7 @@ class Leases:
     """How many wait for one that runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """A turn: while it runs, `epoch` goes with everything it writes."""
 
     session_key: int
@@ -109,8 +108,7 @@ class Turn:
     """The same request came before: this is that turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
+class TurnRecord(Struct, frozen=True):
     """What became of a turn."""
 
     status: Status
@@ -120,8 +118,7 @@ class TurnRecord:
     beat: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
+class Ahead(Struct, frozen=True):
     """A turn that comes before another one of its session."""
 
     turn: int

@@ -1,8 +1,9 @@
 """Operations that read what turns took: the newest few with their tools, and the sum of all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from lango.events import Usage
 from lango.store.database import Operation, Row
@@ -45,8 +46,7 @@ _TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = 
 NEWEST = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     """How many turns there are up to one, and what they took together."""
 
     turn: int = 0
@@ -54,8 +54,7 @@ class Totals:
     spent: Usage = field(default_factory=Usage)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRow:
+class ToolRow(Struct, frozen=True):
     """A call of a tool, as the journal of effects has it."""
 
     call_id: str
@@ -66,8 +65,7 @@ class ToolRow:
     approved_by: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRow:
+class TurnRow(Struct, frozen=True):
     """What a turn took, and which messages are its own."""
 
     turn: int
@@ -84,8 +82,7 @@ class TurnRow:
     tools: Sequence[ToolRow] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(Struct, frozen=True):
     """How many messages of a session count, and their tokens: those that no rewind took back."""
 
     messages: int

@@ -1,6 +1,6 @@
 """Operations on messages that wait for their turn, and on where a session stands among its turns."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from lango.store.database import Operation
 from lango.store.records import SessionRecord, Stored
@@ -25,8 +25,7 @@ ORDER BY turn DESC
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """A message that waits: its turn, and the message as it will be stored (without a place yet: `seq` is 0)."""
 
     turn: int

@@ -8,7 +8,8 @@ text is found, one character too. What is asked is only ever taken apart into wo
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 LONGEST_WORD = 64
 MOST_TERMS = 32
@@ -26,8 +27,7 @@ _ACCENTS = dict.fromkeys(range(0x300, 0x370))
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A word of a text, or one character of a script without spaces."""
 
     text: str
@@ -37,8 +37,7 @@ class Found:
     """Characters of one run have the same number; 0: a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """What must be found: a word, its beginning, or characters that follow each other."""
 
     text: str

@@ -13,10 +13,11 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, cast
 
+from msgspec import Struct
+from msgspec.structs import asdict
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -40,8 +41,7 @@ _SECRET_SHAPES = re.compile(
 _SHORTEST_SECRET = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Clipped:
+class Clipped(Struct, frozen=True):
     """A result as the model is shown it, and the whole text that was clipped; None where nothing was."""
 
     shown: dict[str, Any]
@@ -91,6 +91,8 @@ def _other(value: Any, place: str) -> Any:
         raise NotJson(f"{place} is bytes; return text, or base64 if it must be bytes")
     if isinstance(value, os.PathLike):
         return os.fspath(cast("os.PathLike[str]", value))
+    if isinstance(value, Struct):
+        return asdict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     if not hasattr(value, "__next__"):  # a generator would be used up, and may never end

@@ -7,8 +7,9 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lango.errors import InvalidArguments, NotJson, ToolError
 from lango.tools.results import MAX_RESULT_CHARACTERS, clip, error_text, to_result
@@ -21,8 +22,7 @@ _GRACE_S = 2.0
 """How long a cancelled handler may take to clean up before it is left alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
+class ToolOutcome(Struct, frozen=True):
     """How a call ended: `result` is what the model reads."""
 
     result: dict[str, Any]

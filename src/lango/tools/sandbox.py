@@ -9,9 +9,10 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from lango.tools.workspace import Workspace
 
@@ -31,8 +32,7 @@ _HOW = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True):
     """A bubblewrap that works here."""
 
     program: str

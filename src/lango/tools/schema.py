@@ -4,10 +4,10 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated, Any, Self, cast, get_args, get_origin, get_type_hints
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
@@ -56,8 +56,7 @@ class _Schema(GenerateJsonSchema):
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class TypedArguments:
+class TypedArguments(Struct, frozen=True):
     """The arguments of a function as a pydantic model, whose fields are numbered so that any name is a name."""
 
     model: type[BaseModel]

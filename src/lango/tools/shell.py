@@ -9,11 +9,11 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from msgspec import Struct, field
 from pydantic import Field
 from typing_extensions import override
 
@@ -31,8 +31,7 @@ _MOST_ROUNDS, _ROUND_S = 20, 0.01
 """How often processes are looked for that were started while others were killed, and how long those may take to end."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShellLimits:
+class ShellLimits(Struct, frozen=True):
     """What a command may use."""
 
     timeout_s: int = 60
@@ -250,8 +249,7 @@ def _usage(pid: int, most: int) -> tuple[int, int]:
     return seen, memory
 
 
-@dataclass(slots=True)
-class _Output:
+class _Output(Struct):
     """The head and the tail of a stream; what lies between is counted and let go."""
 
     limits: ShellLimits

@@ -5,12 +5,12 @@ import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import urljoin
 
 import httpcore
 import httpx
+from msgspec import Struct
 from pydantic import Field
 
 from lango.errors import ToolError
@@ -29,8 +29,7 @@ _TEXT = re.compile(r"^(text/.*|application/([\w.+-]*\+)?(json|xml|yaml|javascrip
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]{2,40})""", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class WebLimits:
+class WebLimits(Struct, frozen=True):
     """What one fetch may take."""
 
     timeout_s: float = 30.0

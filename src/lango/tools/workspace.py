@@ -10,10 +10,12 @@ import secrets
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from lango.errors import ConfigError, ToolError
 
@@ -25,8 +27,7 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr
 _NOT_FILES = ("/proc", "/sys", "/dev")  # what looks like a file there is the machine
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """Something in the workspace, by its path from there."""
 
     path: str
@@ -34,8 +35,7 @@ class Found:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(Struct, frozen=True):
     """A folder, as file tools see it. Paths are relative to it, with `/`."""
 
     root: Path
@@ -50,7 +50,7 @@ class Workspace:
             raise ConfigError(f"the workspace {self.root} is not a folder: create it, or set tools.workspace")
         if root == Path(root.anchor):
             raise ConfigError("the workspace cannot be the whole machine: set tools.workspace to a folder")
-        object.__setattr__(self, "root", root)
+        force_setattr(self, "root", root)
 
     @contextmanager
     def folder(self, path: str, *, create: bool = False) -> Generator[int]:

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lango.cli.chat import models, recall, replay
 from lango.cli.tables import ago, make_table
@@ -24,8 +25,7 @@ class Leave(Exception):
     """/quit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command: what may follow it, what it does."""
 
     takes: str
@@ -129,8 +129,7 @@ async def _rewind(chat: "Chat", rest: str) -> None:
     chat.draft = question.text
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(Struct, frozen=True):
     """A message of the user."""
 
     seq: int

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from lango.cli.visible import one_line, visible
 
@@ -11,8 +12,7 @@ _VALUE_CHARACTERS = 40
 _OPENED_LINES = 400
 
 
-@dataclass(slots=True)
-class Fold:
+class Fold(Struct):
     """Something that is shown as one line until somebody opens it."""
 
     title: str

@@ -1,8 +1,9 @@
 """The engine's chunks as deltas, and its errors as ours."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderUnavailable
 from lango.providers.local.models import PROVIDER
@@ -11,8 +12,7 @@ from lango.providers.protocol import CallDelta, Delta, Finish, FinishReason, Tex
 _REASONS: Mapping[str, FinishReason] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
 
 
-@dataclass(slots=True)
-class Spent:
+class Spent(Struct):
     """Tokens of all the completions that one request took."""
 
     input_tokens: int = 0

@@ -1,10 +1,11 @@
 """The local models: what each is, where its weights are kept, and which one a name means."""
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from lango.errors import ConfigError, UnknownModel
 from lango.providers.local.template import QWEN_TEMPLATE
@@ -18,8 +19,7 @@ CallScheme = Literal["template", "pick"]
 """How a model calls tools: its chat template declares them, or it picks one under a JSON schema, step by step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(Struct, frozen=True):
     """A model file as the package index and the model hub hold it. Its hash is what makes it ours."""
 
     file_name: str
@@ -34,8 +34,7 @@ class Weights:
     hub_path: str
 
 
-@dataclass(frozen=True, slots=True)
-class LocalModel:
+class LocalModel(Struct, frozen=True):
     """A model that runs in this process."""
 
     name: str

@@ -4,8 +4,9 @@ import json
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from lango.errors import ProviderProtocolError
 from lango.providers.local import pick
