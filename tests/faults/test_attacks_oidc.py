@@ -182,6 +182,40 @@ async def test_a_token_is_stored_and_logged_nowhere(guarded: Guarded) -> None:
         assert signature.encode() not in file.read_bytes()
 
 
+async def test_limits_hold_for_a_user_whatever_token_they_bring(tmp_path: Path, sqlite_url: str) -> None:
+    configure(tmp_path, sqlite_url)
+    key = lango("keys", "add", "--user", "oidc:alice", cwd=tmp_path).stdout.strip()
+    with issuing(rsa_key("r1"), ec_key("e1")) as issuer:
+        limited = server_settings(issuer.url) + "\nrequests_per_minute = 20\ntokens_per_day = 30"
+        with serving(tmp_path, sqlite_url, server=limited) as server:
+
+            async def told(token: str, *, message: bool = False) -> tuple[int, str, int]:
+                async with server.client(Authorization=f"Bearer {token}") as client:
+                    path = "/v1/sessions/s/messages" if message else "/v1/sessions"
+                    answer = await (client.post(path, json={"text": "hi"}) if message else client.get(path))
+                said = answer.json()["error"]["type"] if answer.status_code != 200 else ""
+                return answer.status_code, said, int(answer.headers.get("Retry-After", 0))
+
+            tokens = [issuer.token("alice"), issuer.token("alice", issuer.keys[1])]
+            async with server.client(Authorization=f"Bearer {tokens[0]}") as client:
+                await client.post("/v1/sessions", json={"id": "s"})
+                for _ in range(2):  # 15 tokens each
+                    assert text_of(await send(client, "s", "hello")) == "hello"
+            answers = [await told(token, message=True) for token in tokens]
+            while answers[-1][0] == 200:  # what a turn took is counted after it is told
+                answers.append(await told(tokens[0], message=True))
+            assert answers[-1][1] == "TokensUsedUp"
+            assert answers[-1][2] > 60, "until tomorrow"
+            assert (await told(tokens[1], message=True))[1] == "TokensUsedUp"
+            asked = 3 + len(answers) + 1
+            assert [(await told(tokens[at % 2]))[0] for at in range(20 - asked)] == [200] * (20 - asked)
+            status, kind, wait_s = await told(tokens[1])
+            assert (status, kind) == (429, "RateLimited")
+            assert 0 < wait_s <= 60
+            assert (await told(issuer.token("bob")))[0] == 200, "they are each user's own"
+            assert (await told(key, message=True))[0] == 200, "a key has its own"
+
+
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
@@ -214,6 +248,7 @@ async def test_keys_work_while_the_issuer_is_away(tmp_path: Path, sqlite_url: st
         ('[server.oidc]\nissuer = "https://i.example"\naudience = ["a"]', 'only with server.auth = "oidc"'),
         (server_settings("http://issuer.example"), "must be https"),
         ('auth = "oidc"\n[server.oidc]\nissuer = "https://i.example"', "server.oidc.audience"),
+        (server_settings("https://i.example") + "\ntokens_per_day = 0", "server.oidc.tokens_per_day"),
     ],
 )
 def test_settings_that_do_not_guard_are_refused(tmp_path: Path, sqlite_url: str, server: str, why: str) -> None:

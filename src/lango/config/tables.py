@@ -166,6 +166,10 @@ class OidcSettings(Section):
     """Those that are taken; also `RS384`, `RS512`, `PS384`, `PS512`, `ES384` and `ES512`."""
     leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0
     """How far the clocks of the issuer and of this machine may be apart."""
+    requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """How often each user may ask, counted by each process; without one, as often as they like."""
+    tokens_per_day: Annotated[int, Field(ge=1)] | None = None
+    """How many tokens each user may use on a day of UTC; without one, as many as they like."""
 
 
 class ServerSettings(Section):
@@ -216,7 +220,7 @@ class TelemetrySettings(Section):
     """`[telemetry]`: where traces go; without an endpoint, here or in OpenTelemetry's variables, nowhere."""
 
     otlp_endpoint: str = ""
-    """An OTLP collector by HTTP that traces are sent to, such as `http://127.0.0.1:4318`; empty: as
+    """An OTLP collector by HTTP that traces, and nothing else, are sent to, such as `http://127.0.0.1:4318`; empty: as
     `OTEL_EXPORTER_OTLP_ENDPOINT` says, and without that, nowhere."""
     service_name: str = "lango"
     """What the traces are of, unless `OTEL_SERVICE_NAME` says another."""

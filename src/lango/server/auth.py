@@ -14,20 +14,32 @@ from msgspec import Struct
 from lango.config import ServerSettings
 from lango.server.errors import Refused
 from lango.store import Store
-from lango.store.keys import ApiKey, until_tomorrow_s
+from lango.store.keys import until_tomorrow_s
 
 if TYPE_CHECKING:
     from lango.server.oidc import Issuer
 
 USER = "user"
 _MINUTE_S = 60.0
+_MOST_COUNTED = 10_000
+"""So many are counted before those who asked long ago are forgotten."""
+
+
+class Allowance(Struct, frozen=True):
+    """How much a key, or a user who signed in, may ask for. None: as much as they like."""
+
+    id: str
+    """What the store counts tokens under: the key's id, or `user:` and the user, which is no id of a key."""
+    holder: str
+    requests_per_minute: int | None = None
+    tokens_per_day: int | None = None
 
 
 class Caller(Struct, frozen=True):
     """Whoever sent a request."""
 
     user_id: str = USER
-    key: ApiKey | None = None
+    allowance: Allowance | None = None
 
 
 class Door:
@@ -37,6 +49,7 @@ class Door:
         self._open = settings.auth == "none"
         self._store = store
         self._issuer = _issuer(settings)
+        self._oidc = settings.oidc
         self._asked: dict[str, deque[float]] = {}
 
     @property
@@ -51,38 +64,48 @@ class Door:
         scheme, _, secret = (authorization or "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else ""
         if self._issuer and secret.count(".") == 2:  # a token; keys have no dots
-            return Caller(await self._issuer.user_of(secret))
+            user_id = await self._issuer.user_of(secret)
+            return self._counted(user_id, self._of_user(user_id))
         key = await self._store.find_key(secret) if secret else None
         if key is None:
             needed = "a valid API key or token" if self._issuer else "a valid API key"
             message = f"{needed} is needed: Authorization: Bearer <key>"
             raise Refused(401, "Unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
-        self._count(key)
-        return Caller(key.user_id, key)
+        allowance = Allowance(key.id, "key", key.requests_per_minute, key.tokens_per_day)
+        return self._counted(key.user_id, allowance)
 
-    def _count(self, key: ApiKey) -> None:
-        """Refuse more requests than the key may make in a minute, counted by this process."""
-        if key.requests_per_minute is None:
-            return
+    def _of_user(self, user_id: str) -> Allowance | None:
+        """Return how much a user of the issuer may ask for: by whatever token they come."""
+        if self._oidc is None:
+            return None
+        return Allowance(f"user:{user_id}", "user", self._oidc.requests_per_minute, self._oidc.tokens_per_day)
+
+    def _counted(self, user_id: str, allowance: Allowance | None) -> Caller:
+        """Refuse more requests than are allowed in a minute, counted by this process."""
+        if allowance is None or allowance.requests_per_minute is None:
+            return Caller(user_id, allowance)
         now = time.monotonic()
-        asked = self._asked.setdefault(key.id, deque())
+        if len(self._asked) > _MOST_COUNTED:
+            self._asked = {id_: asked for id_, asked in self._asked.items() if asked and asked[-1] > now - _MINUTE_S}
+        asked = self._asked.setdefault(allowance.id, deque())
         while asked and asked[0] <= now - _MINUTE_S:
             asked.popleft()
-        if len(asked) >= key.requests_per_minute:
+        if len(asked) >= allowance.requests_per_minute:
             wait_s = math.ceil(asked[0] + _MINUTE_S - now) if asked else _MINUTE_S
-            limit = f"{key.requests_per_minute} requests a minute"
-            raise Refused(429, "RateLimited", f"this key may make {limit}", retry_after_s=wait_s)
+            limit = f"{allowance.requests_per_minute} requests a minute"
+            raise Refused(429, "RateLimited", f"this {allowance.holder} may make {limit}", retry_after_s=wait_s)
         asked.append(now)
+        return Caller(user_id, allowance)
 
     async def check_tokens(self, caller: Caller) -> None:
-        """Refuse a message of a key that has used up its tokens of the day."""
-        key = caller.key
-        if key is None or key.tokens_per_day is None:
+        """Refuse a message of a key, or of a user, that has used up the tokens of the day."""
+        allowed = caller.allowance
+        if allowed is None or allowed.tokens_per_day is None:
             return
-        if await self._store.spent_tokens(key.id) >= key.tokens_per_day:
+        if await self._store.spent_tokens(allowed.id) >= allowed.tokens_per_day:
             wait_s = until_tomorrow_s(time.time())
-            limit = f"{key.tokens_per_day} tokens a day"
-            raise Refused(429, "TokensUsedUp", f"this key may use {limit}", retry_after_s=wait_s)
+            limit = f"{allowed.tokens_per_day} tokens a day"
+            raise Refused(429, "TokensUsedUp", f"this {allowed.holder} may use {limit}", retry_after_s=wait_s)
 
 
 def _issuer(settings: ServerSettings) -> "Issuer | None":

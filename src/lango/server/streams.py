@@ -119,8 +119,8 @@ class TurnStreams:
         try:
             record = await self._store.turn(recorder.running.turn)
             self._metrics.ended(recorder, record)
-            if caller.key and record and (usage := record.extra.get("usage")):
-                await self._store.spend_tokens(caller.key.id, usage["input"] + usage["output"])
+            if caller.allowance and record and (usage := record.extra.get("usage")):
+                await self._store.spend_tokens(caller.allowance.id, usage["input"] + usage["output"])
         except StoreError as error:
             _log.warning("turn %s could not be counted: %s", recorder.running.turn.turn, error)
             return None
