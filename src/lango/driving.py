@@ -105,7 +105,7 @@ class Driver:
             running.fail(error)
         else:
             running.answer = run.told.text
-            status = "waiting_for_approval" if run.told.waiting else "done"
+            status = "waiting_for_approval" if run.told.waiting else "waiting_for_client" if run.told.client else "done"
             if run.told.waiting:
                 self._when_waiting()
             running.tell(TurnDone(running.next_id(), running.turn.turn, status, usage, run.told.finish_reason))

@@ -7,6 +7,7 @@ LangoError
 │   │   ├── MissingCredentials a provider's key is not set
 │   │   └── MissingDependency  an optional package is not installed
 │   ├── AttachmentRefused      files that are too large, too many or of no kind
+│   ├── ClientToolRefused      a tool of the client that cannot be offered to a model
 │   └── StoreUrlError          the store's address cannot be used
 ├── StoreError
 │   ├── StoreUnavailable       locked, full, read-only, unreachable: nothing was written
@@ -42,6 +43,7 @@ LangoError
 ├── IssuerUnavailable          who gives out tokens does not answer: they cannot be verified now
 ├── NothingNoted               an observer's answer held no note: what it was shown stays unobserved
 ├── ApprovalExpired            there is nothing to approve (any more)
+├── CallNotWaiting             no call of a client's tool waits for this result (any more)
 └── BudgetTooSmall             what must be sent is larger than the token budget
 ```
 
@@ -72,6 +74,10 @@ class MissingDependency(ConfigError):
 
 class AttachmentRefused(UsageError):
     """A message brings files that are too large, too many, or of no kind."""
+
+
+class ClientToolRefused(UsageError):
+    """A tool that the client would run cannot be offered to a model: its name is taken, or its schema is none."""
 
 
 class StoreUrlError(UsageError):
@@ -224,6 +230,10 @@ class NothingNoted(LangoError):
 
 class ApprovalExpired(LangoError):
     """There is nothing to approve: it was answered before, or the conversation went on without it."""
+
+
+class CallNotWaiting(LangoError):
+    """No call of a client's tool waits for this result: there was none, or the conversation went on without it."""
 
 
 class ToolError(LangoError):

@@ -107,7 +107,7 @@ class TurnDone(Struct, frozen=True):
     type: ClassVar[str] = "done"
     id: int
     turn: int
-    status: Literal["done", "waiting_for_approval", "cancelled"] = "done"
+    status: Literal["done", "waiting_for_approval", "waiting_for_client", "cancelled"] = "done"
     usage: Usage = field(default_factory=Usage)
     finish_reason: str = ""
 

@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 
 from lango.config import AgentSettings, ServerSettings
-from lango.errors import AttachmentRefused, FencedWrite, LangoError, SessionExists, TurnCancelled, TurnFailed
+from lango.errors import (
+    AttachmentRefused,
+    CallNotWaiting,
+    FencedWrite,
+    LangoError,
+    SessionExists,
+    TurnCancelled,
+    TurnFailed,
+)
 from lango.events import TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent
 from lango.messages import MIME_TYPE, Attachment
 from lango.news import News
@@ -198,6 +206,8 @@ async def claim(running: RunningTurn, store: Store, is_gone: IsGone, here: Seque
     while running.turn.epoch is None:
         claimed, left = await uninterrupted(store.claim_turn(session.name, running.turn))
         if isinstance(claimed, Turn):
+            if claimed.status == "failed":
+                raise CallNotWaiting("the conversation went on before the client's result came to its turn")
             if claimed.epoch is None:
                 raise TurnCancelled("the message was taken back before its turn came")
             running.turn = claimed

@@ -124,10 +124,36 @@ class Runtime:
                 yield event
 
     async def submit_approval(
-        self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
+        self,
+        session_id: str,
+        call_id: str,
+        *,
+        approved: bool,
+        user_id: str = "user",
+        client_tools: Sequence[Tool] = (),
     ) -> RunningTurn:
         """Answer a question for approval in the background, as `submit` does."""
-        turn = await self._answer(session_id, call_id, approved, user_id)
+        turn = await self._answer(session_id, call_id, approved, user_id, client_tools)
+        turn.kept = True
+        return turn
+
+    async def submit_results(
+        self,
+        session_id: str,
+        results: Mapping[str, Mapping[str, Any]],
+        *,
+        user_id: str = "user",
+        idempotency_key: str | None = None,
+        client_tools: Sequence[Tool] = (),
+    ) -> RunningTurn:
+        """Give the results of calls that wait for the client, by the calls' ids; the model goes on when all have one.
+
+        Results of calls that do not wait are left out. Raises `CallNotWaiting` where none is left.
+        """
+        name = SessionId(self.app_name, user_id, session_id)
+        asked = await self._engine.answer_client(name, results)
+        self._engine.offer(asked, client_tools)
+        turn = await self._accept(name, asked, idempotency_key)
         turn.kept = True
         return turn
 
@@ -161,12 +187,22 @@ class Runtime:
         idempotency_key: str | None = None,
         attachments: Sequence[Attachment] = (),
         state_delta: Mapping[str, Any] | None = None,
+        client_tools: Sequence[Tool] = (),
+        results: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> RunningTurn:
         """Store a message and run its turn in the background; `follow` it from anywhere in this process.
 
-        `state_delta` changes the session's state together with the message, when its turn comes.
+        `state_delta` changes the session's state together with the message, when its turn comes. `client_tools` are
+        offered to the model in this turn: a call of one ends it, and waits for `submit_results`. A message goes on
+        without them; `results`, by the calls' ids, are of those that wait and have one.
         """
-        turn = await self._send(session_id, text, user_id, idempotency_key, attachments, state_delta)
+        name = SessionId(self.app_name, user_id, session_id)
+        check_attachments(attachments, self._settings.server)
+        asked = self._engine.ask(text, attachments, state_delta)
+        self._engine.offer(asked, client_tools)
+        if results:
+            await self._engine.bring(name, asked, results)
+        turn = await self._accept(name, asked, idempotency_key)
         turn.kept = True
         return turn
 
@@ -179,17 +215,19 @@ class Runtime:
         user_id: str,
         idempotency_key: str | None,
         attachments: Sequence[Attachment],
-        state_delta: Mapping[str, Any] | None = None,
     ) -> RunningTurn:
         check_attachments(attachments, self._settings.server)
         name = SessionId(self.app_name, user_id, session_id)
-        return await self._accept(name, self._engine.ask(text, attachments, state_delta), idempotency_key)
+        return await self._accept(name, self._engine.ask(text, attachments), idempotency_key)
 
-    async def _answer(self, session_id: str, call_id: str, approved: bool, user_id: str) -> RunningTurn:
+    async def _answer(
+        self, session_id: str, call_id: str, approved: bool, user_id: str, client_tools: Sequence[Tool] = ()
+    ) -> RunningTurn:
         name = SessionId(self.app_name, user_id, session_id)
         await self._expiry.close(name)
         asked = await self._engine.answer_approval(name, call_id, approved=approved)
         assert asked.answer
+        self._engine.offer(asked, client_tools)
         turn = await self._accept(name, asked, f"answer to {asked.answer.question}")
         if turn.turn.repeated or turn.readers or turn.kept:
             raise ApprovalExpired(f"the question about call {call_id!r} was answered just now")

@@ -4,6 +4,8 @@
 - `much N`: N times 100,000 characters
 - `hold FILE`: a first word, then silence until the file is there
 - `note`: a call of a safe tool; `ask`: a call of a tool that needs approval
+- `call NAMES`: a call of each of these tools at once, `again NAMES` with ids that came before; a result
+  `{"until": FILE}` fails as long as the file is not there
 - `fail`: the provider is not there
 - anything else comes back as it is
 """
@@ -30,7 +32,18 @@ class Obedient:
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         last = request.messages[-1]
         if last.role == "tool":
-            yield TextDelta(f"the tool said {dict(last.tool_calls[0].output or {})}")
+            results = [call.output or {} for call in last.tool_calls]
+            if any(one.get("until") and not Path(one["until"]).exists() for one in results):
+                raise ProviderRejected("the provider does not want to", provider="obedient", status=400)
+            yield TextDelta(" and ".join(f"the tool said {dict(one)}" for one in results))
+        elif last.content.startswith(("call ", "again ")):
+            step = len(request.messages) if last.content.startswith("call ") else 0
+            calls = [
+                ToolCall(f"c{step}-{at}", name, {"text": name}) for at, name in enumerate(last.content.split()[1:])
+            ]
+            for delta in deltas_of([*calls, UsageDelta(10, 5)]):
+                yield delta
+            return
         else:
             async for delta in self._obey(last.content.split()):
                 yield delta
@@ -68,12 +81,17 @@ def _noted(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"noted": arguments["text"]}
 
 
+async def _linger(arguments: dict[str, Any]) -> None:
+    await asyncio.Event().wait()
+
+
 _SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 _note = Tool("note", "Note something.", _SCHEMA, _noted)
+_stay = Tool("linger", "Never end.", _SCHEMA, _linger)
 _wipe = Tool("wipe", "Wipe something.", _SCHEMA, _noted, level="dangerous")
 
 root_agent = LlmAgent(
     name="obedient",
     model=ProviderLlm(provider=Obedient(), model="obedient"),
-    tools=[AdkTool(_note), AdkTool(_wipe)],
+    tools=[AdkTool(_note), AdkTool(_wipe), AdkTool(_stay)],
 )

@@ -167,7 +167,6 @@ async def test_a_run_that_is_cancelled_closes_what_is_open(server: Server, threa
         ({"messages": []}, "last message"),
         ({"messages": [{"id": "m", "role": "user", "content": ""}]}, "last message"),
         ({"messages": [{"id": "m", "role": "assistant", "content": "hi"}]}, "last message"),
-        ({"messages": [{"id": "m", "role": "tool", "toolCallId": "c", "content": "x"}]}, "last message"),
         ({"messages": [{"id": "m", "role": "nobody", "content": "x"}]}, "messages.0"),
     ],
 )
@@ -201,17 +200,3 @@ async def test_threads_are_their_users_own_and_a_missing_package_is_named(tmp_pa
             response = await client.post("/agui", json=body)
             assert response.status_code == 501
             assert 'pip install "lango-adk[agui]"' in response.json()["error"]["message"]
-
-
-async def test_tools_that_the_client_would_run_are_refused_by_name(server: Server, thread: str) -> None:
-    tool: dict[str, Any] = {
-        "name": "confirm",
-        "description": "Ask in the page.",
-        "parameters": {"type": "object", "properties": {}},
-    }
-    asked = asking(thread, "hi", tools=[tool])
-    async with server.client() as client:
-        answer = await client.post("/agui", json=asked.model_dump(by_alias=True, mode="json"))
-        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "ClientToolsNotSupported")
-        assert "send none" in answer.json()["error"]["message"]
-        assert (await client.get(f"/v1/sessions/{thread}")).status_code == 404, "nothing was begun"

@@ -4,18 +4,19 @@ import asyncio
 import importlib
 import sys
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from google.adk.events import Event, EventActions
 from google.adk.runners import Runner
 from google.genai import types
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lango.adk.agent import Models, build_app, decision_for, effect_of, transfer_targets, tree
 from lango.adk.attachments import attachments_to_parts
+from lango.adk.client_tools import answering, check_names, kept, unanswered_results
 from lango.adk.convert import complete_event, event_to_entry
 from lango.adk.endings import is_answer, sure_speaker
 from lango.adk.model import ProviderLlm
@@ -25,7 +26,7 @@ from lango.adk.transfers import correction, missing_agent
 from lango.adk.turn import NextId, Told, run_adk
 from lango.adk.voice import Say, plain_speakers
 from lango.config import Settings
-from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, EmptyAnswer, LangoError
+from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, CallNotWaiting, EmptyAnswer, LangoError
 from lango.events import TurnEvent
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules
 from lango.memory import IsGone, Memory, Observer, limits_for
@@ -33,10 +34,12 @@ from lango.messages import Attachment, ToolCall
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
 from lango.store import Entry, SessionId, Store, Turn
+from lango.store.client_calls import ClientCall
 from lango.store.effects import POLICY
 from lango.store.questions import Answer
 from lango.store.records import CONFIRMATION, asked_about
 from lango.tools import Tool
+from lango.tools.client import by_name
 
 
 class Asked(Struct):
@@ -48,8 +51,16 @@ class Asked(Struct):
     """The call that it answers a question about, going on with that invocation."""
     answer: Answer | None = None
     """What was said to that question, and by whom."""
-    more_approvals: bool = False
-    """Questions beside it wait for their answers."""
+    client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    """What the client runs itself in this turn."""
+
+    again: bool = False
+    """The results that it is about are stored, and the turn that brought them failed before it was answered."""
+
+    @property
+    def answers_client(self) -> bool:
+        """It brings what the client's tools returned, and nothing else."""
+        return bool(self.entry.results) and self.entry.message is not None and self.entry.message.role == "tool"
 
 
 class TurnRun(Struct):
@@ -161,10 +172,47 @@ class AdkEngine:
         words = [types.Part(text=text)] if text or not files else []
         return self._asked(types.Content(role="user", parts=words + files), f"e-{uuid.uuid4()}", state_delta)
 
+    def offer(self, asked: Asked, tools: Sequence[Tool]) -> None:
+        """Offer tools of the client in a turn. Raise `ClientToolRefused` for those that cannot be."""
+        asked.client_tools = by_name(tools)
+        check_names(asked.client_tools, tree(self._root))
+
+    async def bring(self, name: SessionId, asked: Asked, results: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let a message bring results of calls that wait for the client; those of any other call are left out."""
+        calls = await self._client_calls(name)
+        waiting = {one.call.id: results[one.call.id] for one in calls if one.call.id in results}
+        asked.entry = replace(asked.entry, results=kept(waiting, tree(self._root)))
+
+    async def answer_client(self, name: SessionId, results: Mapping[str, Mapping[str, Any]]) -> Asked:
+        """Make the message that brings results of calls. Raise `CallNotWaiting` where none of them waits.
+
+        Where they were brought before, and the turn failed, it is tried again from there.
+        """
+        calls = [one for one in await self._client_calls(name) if one.call.id in results]
+        if not calls:
+            return await self._answer_again(name, results)
+        brought = kept({one.call.id: results[one.call.id] for one in calls}, tree(self._root))
+        asked = self._asked(answering(calls, brought), calls[-1].made_by.invocation_id)
+        asked.entry = replace(asked.entry, results=brought)
+        return asked
+
+    async def _answer_again(self, name: SessionId, results: Collection[str]) -> Asked:
+        session = await self._service.get_session(app_name=name.app_name, user_id=name.user_id, session_id=name.id)
+        brought = unanswered_results(session.events if session else (), results)
+        if brought is None:
+            ids = ", ".join(sorted(results))
+            raise CallNotWaiting(f"no call {ids} waits for a result in session {name.id!r} (any more)")
+        mark = Event(author=self._root.name, invocation_id=brought.invocation_id)
+        complete_event(mark, self._root.name)
+        return Asked(brought, event_to_entry(mark), again=True)
+
+    async def _client_calls(self, name: SessionId) -> list[ClientCall]:
+        session = await self._store.session(name)
+        return await self._store.client_calls(session) if session else []
+
     async def answer_approval(self, name: SessionId, call_id: str, *, approved: bool, by: str = "") -> Asked:
         """Make the message that answers a question for approval. Raise `ApprovalExpired` where none waits."""
-        waiting = await self._waiting(name)
-        question = waiting.pop(call_id, None)
+        question = (await self._waiting(name)).get(call_id)
         if question is None:
             raise ApprovalExpired(await self._why_not(name, call_id))
         confirmation_id, invocation_id = question
@@ -172,7 +220,6 @@ class AdkEngine:
         content = types.Content(role="user", parts=[types.Part(function_response=response)])
         asked = self._asked(content, invocation_id)
         asked.approves, asked.answer = call_id, Answer(confirmation_id, call_id, approved, by or name.user_id)
-        asked.more_approvals = invocation_id in {other for _, other in waiting.values()}
         return asked
 
     async def _why_not(self, name: SessionId, call_id: str) -> str:
@@ -222,8 +269,8 @@ class AdkEngine:
             tool_timeout_s=self._settings.agent.tool_timeout_s,
             asked=told.asked,
             durations_s=told.durations_s,
-            more_approvals=asked.more_approvals,
             answered_by=asked.answer.by if asked.answer else "",
+            client_tools=asked.client_tools,
         )
         state.say = lambda agent, branch: self._voice(agent, branch, told, state)
         current_turn.set(state)
@@ -240,12 +287,14 @@ class AdkEngine:
 
     async def run(self, name: SessionId, asked: Asked, run: TurnRun) -> AsyncGenerator[TurnEvent, None]:
         """Run a turn. A transfer to an agent that does not exist is corrected once."""
-        if asked.approves and asked.approves not in await self._waiting(name, asked.event.id):
-            raise ApprovalExpired(f"the conversation went on before call {asked.approves!r} was approved")
+        await self._look_beside(name, asked, run)
+        if asked.answers_client and (run.told.waiting or run.told.client):
+            return  # the model goes on when nothing waits any more
         await self.prepare()
         run.state.session_id = name.id
         message = asked.event.content or types.Content()
-        invocation_id = None if asked.approves else asked.event.invocation_id
+        goes_on = asked.approves or asked.answers_client or asked.again
+        invocation_id = None if goes_on else asked.event.invocation_id
         first: AgentNotFound | None = None
         while True:
             async with aclosing(self._once(name, message, invocation_id, run)) as events:
@@ -253,7 +302,7 @@ class AdkEngine:
                     yield event
             failure = _bad_transfer(run.state)
             if failure is None:
-                run.told.waiting = run.told.waiting or asked.more_approvals
+                run.told.client = run.told.client or bool(run.state.client_calls)
                 _check_answer(run)
                 return
             if first is not None or not run.state.valid_agents:
@@ -262,6 +311,19 @@ class AdkEngine:
             told = correction(run.state.bad_transfer or "", run.state.valid_agents)
             run.state.bad_transfer = None
             message = types.Content(role="user", parts=[types.Part(text=told)])
+
+    async def _look_beside(self, name: SessionId, asked: Asked, run: TurnRun) -> None:
+        """Find out what waits beside the answer that a turn brings: the model goes on when all is answered."""
+        if asked.again:
+            await self._answer_again(name, {one.id or "" for one in asked.event.get_function_responses()})
+        if not (asked.approves or asked.answers_client):
+            return
+        waiting = await self._waiting(name, asked.event.id)
+        if asked.approves and waiting.pop(asked.approves, None) is None:
+            raise ApprovalExpired(f"the conversation went on before call {asked.approves!r} was approved")
+        run.told.waiting = asked.event.invocation_id in {other for _, other in waiting.values()}
+        run.told.client = bool(await self._client_calls(name))
+        run.state.more_approvals = run.told.waiting or run.told.client
 
     async def _once(
         self, name: SessionId, message: types.Content, invocation_id: str | None, run: TurnRun
@@ -319,7 +381,7 @@ def _check_answer(run: TurnRun) -> None:
     told = run.told
     if told.error is not None:
         raise EmptyAnswer(f"the model gave no answer: {': '.join(part for part in told.error if part)}")
-    if not (told.waiting or told.ended_by_tool or told.said_since_tool):
+    if not (told.waiting or told.client or told.ended_by_tool or told.said_since_tool):
         why = f" (finish reason: {told.finish_reason})" if told.finish_reason else ""
         raise EmptyAnswer(f"the model gave an empty answer{why}")
 

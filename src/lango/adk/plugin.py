@@ -24,14 +24,16 @@ from msgspec import Struct, field
 from typing_extensions import override
 
 from lango.adk.calls import ModelCall
+from lango.adk.client_tools import WAITS_FOR_CLIENT, ClientTool, mark_calls, offer
 from lango.adk.memory import add_memory
 from lango.adk.tools import AdkTool
 from lango.adk.transfers import TRANSFER_TOOL, correction
 from lango.adk.voice import Say, speak
-from lango.errors import InvalidArguments, LangoError, NotJson, TurnLimit
+from lango.errors import ClientToolRefused, InvalidArguments, LangoError, NotJson, TurnLimit
 from lango.events import ToolStart, TurnEvent
 from lango.store import Store, Turn
 from lango.store.effects import POLICY, Approval, Effect
+from lango.tools import Tool
 from lango.tools.policy import Decision, fingerprint
 from lango.tools.results import error_text, to_result
 
@@ -91,6 +93,14 @@ class TurnState(Struct):
     """Who tells the text of an agent in a branch; None: ADK does."""
     log: list[ModelCall] = field(default_factory=list[ModelCall])
     """The calls of the model, in the order of their beginning."""
+    client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    """What the client of this turn runs itself, by name."""
+    client_calls: set[str] = field(default_factory=set[str])
+    """Ids of the calls of those: the turn ends, and they wait."""
+
+    def offers_client_tools(self, context: CallbackContext | ToolContext) -> bool:
+        """Whether an agent may call the client: one that speaks to the user, and not several at the same time."""
+        return bool(self.client_tools) and context.session.id == self.session_id and not context.branch
 
 
 current_turn: ContextVar[TurnState | None] = ContextVar("lango_turn", default=None)
@@ -123,6 +133,12 @@ class RuntimePlugin(BasePlugin):
             return LlmResponse(error_code="TURN_LIMIT", error_message=str(state.failure))
         state.log.append(call := ModelCall(llm_request.model or "", callback_context.agent_name))
         _current_call.set(call)
+        if state.offers_client_tools(callback_context) and not _has_schema(llm_request):
+            try:
+                offer(llm_request, state.client_tools)
+            except ClientToolRefused as error:
+                state.failure = error
+                return LlmResponse(error_code="CLIENT_TOOL_REFUSED", error_message=str(error))
         if state.model_calls == limit and limit > 1:
             _without_tools(llm_request)
         elif state.model_calls == max(1, int(limit * WARN_AT)):
@@ -141,6 +157,8 @@ class RuntimePlugin(BasePlugin):
             if (call := _current_call.get()) is not None:
                 call.end(llm_response.model_version, llm_response.usage_metadata)
             _make_unique((part.function_call for part in parts if part.function_call), state.made)
+            if state.offers_client_tools(callback_context):
+                state.client_calls |= mark_calls(llm_response, state.client_tools)
         return None
 
     @override
@@ -151,6 +169,11 @@ class RuntimePlugin(BasePlugin):
         state = current_turn.get()
         call_id = tool_context.function_call_id
         if state is None or not call_id:
+            return None
+        if state.client_calls and tool_context.session.id == state.session_id:
+            tool_context.actions.skip_summarization = True  # the model goes on with the client's results
+        if isinstance(tool, ClientTool):
+            state.tell(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
             return None
         if tool.name == TRANSFER_TOOL:
             return _check_transfer(state, tool_args, tool_context)
@@ -237,6 +260,11 @@ def _make_unique(calls: Iterable[types.FunctionCall], made: set[str]) -> None:
             made.add(call.id)
 
 
+def _has_schema(request: LlmRequest) -> bool:
+    """Whether the answer must be JSON of a schema: then no tool is called."""
+    return bool(request.config.response_schema or request.config.response_json_schema)
+
+
 def _without_tools(request: LlmRequest) -> None:
     """Leave the model nothing but to answer."""
     request.tools_dict.clear()
@@ -247,6 +275,8 @@ def _without_tools(request: LlmRequest) -> None:
 
 def _check_transfer(state: TurnState, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any] | None:
     """A transfer to nobody is answered as what it is, an error, before ADK stores it as a success and fails."""
+    if state.client_calls:
+        return {"error": WAITS_FOR_CLIENT}
     wanted = str(arguments.get("agent_name", ""))
     valid = state.agent_names(context.agent_name)
     if wanted in valid:

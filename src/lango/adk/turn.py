@@ -39,6 +39,9 @@ class Told(Struct):
     tokens_by_model: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     finish_reason: str = ""
     waiting: bool = False
+    """A question for approval is open."""
+    client: bool = False
+    """A call waits for the client."""
     error: tuple[str, str] | None = None
     answer: list[str] = field(default_factory=list[str])
     """The texts of all answers, whole, in the order of their ends."""

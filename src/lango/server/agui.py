@@ -1,9 +1,11 @@
 """AG-UI at `POST /agui`: the thread is the session, a run is a turn.
 
 The last message is the turn; those before it are in the session already and are not read. A thread that is not there
-yet begins one of the caller's own: ids are each user's own, so nobody learns of anybody else's. Tools, instruction and
-state are the agent's: a client's `tools`, which it would run itself, are refused by that name (400,
-`ClientToolsNotSupported`), its `context` and `state` are read past, and `STATE_SNAPSHOT` tells the state.
+yet begins one of the caller's own: ids are each user's own, so nobody learns of anybody else's. Instruction and state
+are the agent's: a client's `context` and `state` are read past, and `STATE_SNAPSHOT` tells the state.
+A client's `tools` are offered to the model in this run, beside the agent's own. A call of one is told and ends the run
+without a result; the next run brings it as a tool message. What a run brings no result for when it goes on with a
+user's message is closed as unanswered.
 A tool that needs approval ends the run with an interrupt; the next run answers it in `resume`, with the payload
 `{"approved": true}`.
 """
@@ -52,11 +54,11 @@ class RunInput(BaseModel):
 async def run(body: RunInput, user: User, here: Here) -> FrameStream:
     """Run the agent on a thread."""
     try:
-        from lango.server import agui_events
+        from lango.server import agui_events, agui_input
     except ImportError as error:
         message = 'AG-UI needs a package that is not installed here: pip install "lango-adk[agui]"'
         raise Refused(501, "MissingDependency", message) from error
-    asked = agui_events.read_input(body.model_dump(by_alias=True))
-    turns = await agui_events.begin(here, user, asked)
+    asked = agui_input.read_input(body.model_dump(by_alias=True))
+    turns = await agui_input.begin(here, user, asked)
     frames = agui_events.Run(here, user, asked, turns).frames()
     return FrameStream(frames, here.settings.server.write_timeout_s, agui_events.failed)

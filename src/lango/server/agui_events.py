@@ -1,6 +1,5 @@
 """A turn told in AG-UI's events. Imports `ag_ui`, which not everybody has: only `lango.server.agui` imports this."""
 
-import hashlib
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -30,13 +29,10 @@ from ag_ui.core import (
     ToolCallEndEvent,
     ToolCallResultEvent,
     ToolCallStartEvent,
-    UserMessage,
 )
 from ag_ui.encoder import EventEncoder
-from pydantic import ValidationError
 
 from lango.server.auth import Caller
-from lango.server.errors import Refused
 from lango.server.frames import read
 from lango.server.schemas import SessionWithState
 from lango.server.served import Served
@@ -44,58 +40,6 @@ from lango.server.streams import TurnOf
 
 _encoder = EventEncoder()
 _ANSWER = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
-
-
-def read_input(body: Mapping[str, Any]) -> RunAgentInput:
-    """Read what a client sent; raise `Refused` where it is not AG-UI."""
-    try:
-        return RunAgentInput.model_validate(body)
-    except ValidationError as error:
-        problems = {".".join(str(part) for part in one["loc"][:3]) for one in error.errors()}
-        raise Refused(400, "BadRequest", f"this is not AG-UI's RunAgentInput: {', '.join(sorted(problems))}") from error
-
-
-async def begin(here: Served, user: Caller, asked: RunAgentInput) -> list[TurnOf]:
-    """Accept what a run asks for: the last message, or answers to what an earlier run asked."""
-    if asked.tools:
-        message = "tools: the agent runs its own tools; tools that the client would run are not taken, send none"
-        raise Refused(400, "ClientToolsNotSupported", message)
-    await here.door.check_tokens(user)
-    if asked.resume:
-        await here.session(user, asked.thread_id)
-        return [
-            await here.turns.approve(
-                user,
-                asked.thread_id,
-                one.interrupt_id,
-                approved=one.status == "resolved" and _is_yes(one.payload),
-            )
-            for one in asked.resume
-        ]
-    last = asked.messages[-1] if asked.messages else None
-    text = _text(last) if isinstance(last, UserMessage) else ""
-    if not isinstance(last, UserMessage) or not text:
-        raise Refused(400, "BadRequest", "messages: the last message must be the user's, with a text")
-    # a run that is sent again is the same turn, as long as it says the same
-    key = hashlib.sha256(json.dumps([asked.run_id, last.id, text]).encode()).hexdigest()
-    return [await here.turns.submit(user, asked.thread_id, text, f"agui-{key}")]
-
-
-def _is_yes(payload: Any) -> bool:
-    match payload:
-        case True | {"approved": True}:
-            return True
-        case _:
-            return False
-
-
-def _text(message: UserMessage) -> str:
-    if isinstance(message.content, str):
-        return message.content
-    texts = [part.text for part in message.content if part.type == "text"]
-    if len(texts) < len(message.content):
-        raise Refused(400, "BadRequest", "messages: only text is understood here")
-    return "".join(texts)
 
 
 def failed(error: str, message: str) -> str:
@@ -115,6 +59,7 @@ class Run:
         # the calls that were asked about have been told by the run that asked
         self._known = {one.interrupt_id for one in asked.resume or ()}
         self._interrupts: list[Interrupt] = []
+        self._questions_wait = False
         self._usage: list[TokenUsage] = []
         self._over = False
 
@@ -134,6 +79,9 @@ class Run:
                 return
         session = await self._here.session(self._user, self._asked.thread_id)
         yield _encoder.encode(StateSnapshotEvent(snapshot=SessionWithState.of(session).state))
+        if self._questions_wait and not self._interrupts:  # asked by an earlier run
+            waiting = await self._here.store.open_questions(session)
+            self._interrupts = [_interrupt(one.call_id, one.name, one.arguments) for one in waiting]
         outcome = RunFinishedInterruptOutcome(interrupts=self._interrupts) if self._interrupts else None
         finished = RunFinishedEvent(thread_id=thread, run_id=run, outcome=outcome, usage=self._usage)
         yield _encoder.encode(finished)
@@ -154,13 +102,14 @@ class Run:
             case "approval":
                 yield from self._close()
                 yield from self._call(event)
-                self._interrupts.append(_interrupt(event))
+                self._interrupts.append(_interrupt(event["call_id"], event["name"], event["arguments"]))
             case "error" if event["fatal"]:
                 yield from self._close()
                 yield self._failure(event)
                 self._over = True
             case "done":
                 yield from self._close()
+                self._questions_wait = event["status"] == "waiting_for_approval"
                 self._usage.append(_usage(event["usage"]))
             case _:
                 pass
@@ -215,9 +164,8 @@ class Run:
         return f"{self._asked.thread_id}-{event['id']}"
 
 
-def _interrupt(event: Mapping[str, Any]) -> Interrupt:
-    question = f"May {event['name']} run with {json.dumps(event['arguments'])}?"
-    call_id = event["call_id"]
+def _interrupt(call_id: str, name: str, arguments: Mapping[str, Any]) -> Interrupt:
+    question = f"May {name} run with {json.dumps(arguments)}?"
     return Interrupt(
         id=call_id, reason="tool_approval", message=question, tool_call_id=call_id, response_schema=_ANSWER
     )

@@ -23,6 +23,7 @@ from lango.server.watching import Watching
 from lango.store import Ahead, SessionRecord
 from lango.store.streams import Told, ToldEvent, turn_of
 from lango.store.turns import TurnRecord
+from lango.tools import Tool
 
 _log = logging.getLogger("lango.server")
 
@@ -64,6 +65,8 @@ class TurnStreams:
         idempotency_key: str | None = None,
         files: Sequence[Attachment] = (),
         state_delta: Mapping[str, Any] | None = None,
+        client_tools: Sequence[Tool] = (),
+        results: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> TurnOf:
         """Store a message and run its turn, whoever reads it."""
         self._must_be_open()
@@ -74,13 +77,38 @@ class TurnStreams:
             idempotency_key=idempotency_key,
             attachments=files,
             state_delta=state_delta,
+            client_tools=client_tools,
+            results=results,
         )
         return self._begin(running, caller)
 
-    async def approve(self, caller: Caller, session_id: str, call_id: str, *, approved: bool) -> TurnOf:
+    async def give(
+        self,
+        caller: Caller,
+        session_id: str,
+        results: Mapping[str, Mapping[str, Any]],
+        idempotency_key: str,
+        client_tools: Sequence[Tool] = (),
+    ) -> TurnOf:
+        """Take the results of calls that wait for the client, and run what comes of them."""
+        self._must_be_open()
+        running = await self._runtime.submit_results(
+            session_id,
+            results,
+            user_id=caller.user_id,
+            idempotency_key=idempotency_key,
+            client_tools=client_tools,
+        )
+        return self._begin(running, caller)
+
+    async def approve(
+        self, caller: Caller, session_id: str, call_id: str, *, approved: bool, client_tools: Sequence[Tool] = ()
+    ) -> TurnOf:
         """Answer a question for approval, and run what comes of it."""
         self._must_be_open()
-        running = await self._runtime.submit_approval(session_id, call_id, approved=approved, user_id=caller.user_id)
+        running = await self._runtime.submit_approval(
+            session_id, call_id, approved=approved, user_id=caller.user_id, client_tools=client_tools
+        )
         return self._begin(running, caller)
 
     def _must_be_open(self) -> None:

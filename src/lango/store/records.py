@@ -97,6 +97,14 @@ def origin_from_json(text: str | None) -> Origin | None:
     return Origin(**loads(text)) if text else None
 
 
+class ClientResult(Struct, frozen=True):
+    """What a client says that a tool of its own returned."""
+
+    output: Mapping[str, Any]
+    whole: str | None = None
+    """The text that was clipped in `output`; None where nothing was."""
+
+
 class Entry(Struct, frozen=True):
     """An event to be stored. Without a message it only changes state."""
 
@@ -113,6 +121,8 @@ class Entry(Struct, frozen=True):
     """The invocation from which on this event takes the conversation back."""
     expires_s: float | None = None
     """How long questions for approval wait for an answer; None: as long as it takes."""
+    results: Mapping[str, ClientResult] = field(default_factory=dict[str, ClientResult])
+    """What came with it for calls that wait for the client, by their ids; a tool message holds the same."""
 
 
 class Stored(Struct, frozen=True):
@@ -228,6 +238,16 @@ def long_running(extra: str | None) -> frozenset[str]:
     """Return the ids of a message's calls whose results may come much later, from the column `extra`."""
     told: dict[str, Any] = loads(extra) if extra else {}
     return frozenset(told.get("long_running_tool_ids") or ())
+
+
+CLIENT_CALLS = "lango_client_calls"
+"""Where the metadata of an event name those of its calls that the client makes."""
+
+
+def client_calls(stored: Stored) -> frozenset[str]:
+    """Return the ids of a message's calls that the client makes."""
+    metadata: Mapping[str, Any] = (stored.extra or {}).get("custom_metadata") or {}
+    return frozenset(metadata.get(CLIENT_CALLS) or ())
 
 
 STATE_COLUMNS = "seq, event_id, created_at, state_delta, extra"

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lango.errors import StoreUnavailable, StoreUrlError, Unstorable
-from lango.store import deletes, effects, keys, pages, questions, search, sessions, streams, turns, window
+from lango.store import client_calls, deletes, effects, keys, pages, questions, search, sessions, streams, turns, window
 from lango.store.append import append
 from lango.store.database import Database, Operation
 from lango.store.memory import MemoryStore
@@ -234,6 +234,14 @@ class Store:
     async def cancel_turn(self, session: SessionRecord, *, before: int | None = None) -> bool:
         """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
         return await self._database.write(lambda: turns.cancel(session.key, before))
+
+    async def same_turn(self, session: SessionRecord, idempotency_key: str) -> int | None:
+        """Return the turn of a request that came before."""
+        return await self._database.read(lambda: turns.same(session.key, idempotency_key))
+
+    async def client_calls(self, session: SessionRecord) -> list[client_calls.ClientCall]:
+        """Read the calls that wait for the client to make them."""
+        return await self._database.read(lambda: client_calls.waiting(session))
 
     # -- questions for approval -------------------------------------------------------------------------------------
 

@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.errors import SessionNotFound, TurnRunning
+from lango.errors import CallNotWaiting, SessionNotFound, TurnRunning
 from lango.messages import Message
-from lango.store import questions
+from lango.store import client_calls, questions
 from lango.store.append import append
 from lango.store.database import Operation
 from lango.store.jsontext import dumps, loads
 from lango.store.records import (
     MESSAGE_COLUMNS,
+    ClientResult,
     Entry,
     SessionId,
     Stored,
@@ -154,6 +155,8 @@ def submit(
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
     if answer is not None:
         yield from questions.answer(key, name, answer, now)
+    if not (yield from _may_answer(key, entry)):
+        raise CallNotWaiting(f"a call of session {name.id!r} does not wait for its result any more")
     yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, _dump(entry))
     if ahead:
         return Turn(key, turn, None, "waiting")
@@ -171,7 +174,18 @@ def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | 
     rows = yield _MESSAGE, (key, turn)
     if not rows:
         return Turn(key, turn, None, "cancelled")
-    return (yield from _run(key, name, turn, entry_of(rows[0][0]), now))
+    entry = entry_of(rows[0][0])
+    if not (yield from _may_answer(key, entry)):
+        yield _WITHDRAW, (now, key, turn)
+        return Turn(key, turn, None, "failed")
+    return (yield from _run(key, name, turn, entry, now))
+
+
+def _may_answer(key: int, entry: Entry) -> Operation[bool]:
+    """Whether the calls that a message brings the results of still wait for them."""
+    if entry.message is None or entry.message.role != "tool" or not entry.results:
+        return True
+    return (yield from client_calls.are_open(key, entry.results))
 
 
 def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Operation[Turn]:
@@ -179,7 +193,10 @@ def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Oper
     # what is open was left open by the turn before: each closes its own, or the next one does
     goes_on = entry.message is not None and entry.message.role == "user"  # and is no answer to a question
     revision = yield from close_calls(key, name, revision, now, epoch - 1, questions_too=goes_on)
+    if goes_on:
+        revision = yield from client_calls.overtake(key, name, revision, now, entry.results)
     appended = yield from append(key, name, revision, entry, epoch)
+    yield from client_calls.keep_wholes(key, epoch, entry.results, now)
     yield _RUN, (epoch, now, appended.seq, key, turn)
     return Turn(key, turn, epoch)
 
@@ -194,7 +211,11 @@ def interrupt(key: int, name: SessionId, gone: Ahead, now: float) -> Operation[b
     if not (yield _INTERRUPT, (now, key, gone.turn, gone.beat)):
         return False
     for [message] in messages:
-        yield from append(key, name, revision, entry_of(message))
+        entry = entry_of(message)
+        if entry.results and entry.message and entry.message.role == "user":
+            revision = yield from client_calls.overtake(key, name, revision, now, entry.results)
+        if (yield from _may_answer(key, entry)):
+            yield from append(key, name, revision, entry)
     return True
 
 
@@ -218,6 +239,12 @@ def end(
     if rows and locked:
         yield from close_calls(key, name, locked[0][0], now, turn.epoch or 0)
     return bool(rows)
+
+
+def same(key: int, idempotency_key: str) -> Operation[int | None]:
+    """Return the turn of a request that came before."""
+    rows = yield _SAME, (key, idempotency_key)
+    return rows[0][0] if rows else None
 
 
 def withdraw(turn: Turn, now: float) -> Operation[bool]:
@@ -266,6 +293,7 @@ def _dump(entry: Entry) -> str:
             "tool_calls": calls_to_json(message.tool_calls),
             "extra": dict(entry.extra or {}),
             "state_delta": dict(entry.state_delta or {}),
+            "results": {call_id: [one.output, one.whole] for call_id, one in entry.results.items()},
         }
     )
 
@@ -281,6 +309,7 @@ def entry_of(text: str) -> Entry:
         message=Message(told["role"], told["content"], calls_from_json(told["tool_calls"]), told["author"]),
         extra=told["extra"],
         state_delta=told.get("state_delta") or None,
+        results={call_id: ClientResult(*one) for call_id, one in told.get("results", {}).items()},
     )
 
 

@@ -2,6 +2,7 @@
 
 from lango.errors import InvalidArguments, ToolError
 from lango.tools.builtin import BUILTIN_NAMES, HOW_TO_READ, builtin_tools, read_result_tool
+from lango.tools.client import client_tool
 from lango.tools.policy import Decision, decide, fingerprint
 from lango.tools.run import DEFAULT_TIMEOUT_S, ToolOutcome, run_tool
 from lango.tools.sandbox import find_sandbox
@@ -22,6 +23,7 @@ __all__ = [
     "ToolOutcome",
     "Workspace",
     "builtin_tools",
+    "client_tool",
     "decide",
     "find_sandbox",
     "fingerprint",

