@@ -265,7 +265,7 @@ def leave_early(client: httpx.Client, body: dict[str, Any]) -> None:
 
 
 async def test_long_sessions(service: Service, sqlite_url: str) -> None:
-    count = 150
+    count = 40
     loaded: dict[str, int] = {}
 
     def look(name: str) -> Callable[..., None]:
@@ -276,7 +276,7 @@ async def test_long_sessions(service: Service, sqlite_url: str) -> None:
 
     model = scripted(text("fine"))
     runner = await adk(service, model, before_agent_callback=look("adk"))
-    async with SqlSessionService(sqlite_url, budget_tokens=500) as windowed:
+    async with SqlSessionService(sqlite_url, budget_tokens=100) as windowed:
         ours = await adk(windowed, scripted(text("fine")), before_agent_callback=look("lango"))
         for place in (service, windowed):
             session = await place.get_session(**NAMES)
