@@ -4,12 +4,12 @@ The tokenizer is o200k, bundled and offline. Other vendors count differently by 
 factor of each model from the usage that its provider reports.
 """
 
-import json
 import math
 import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from msgspec import Struct
 
 from lango.messages import Media, Message, ToolCall
@@ -123,14 +123,14 @@ def _as_json(value: Any) -> Any:
     return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else str(value)
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_as_json)
+_ENCODER = msgspec.json.Encoder(enc_hook=_as_json)
 
 
 def compact_json(value: Any) -> str:
     """Return the value as JSON without spaces and without escapes, as it is counted."""
     try:
-        return _ENCODER.encode(value)
-    except (TypeError, ValueError, RecursionError):  # odd keys, a cycle
+        return _ENCODER.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):  # odd keys, half a character, a cycle
         return repr(value)
 
 

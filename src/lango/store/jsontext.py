@@ -13,6 +13,7 @@ text, so:
 import base64
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
@@ -24,8 +25,7 @@ _TAG = "$lango:"
 _BYTES = _TAG + "bytes"
 _FLOAT = _TAG + "float"
 _KEY = _TAG + "key:"
-# NUL is out for PostgreSQL, lone surrogates for both
-_UNSHOWABLE = {0: 0xFFFD} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
+_UNSHOWABLE = re.compile("[\\0\ud800-\udfff]")  # NUL is out for PostgreSQL, lone surrogates for both
 _DEEPEST = 200
 
 
@@ -50,7 +50,7 @@ def readable(text: str) -> str:
     """Return the text as a column can show it; equal to `text` unless it holds NUL or a lone surrogate."""
     if text.isascii() and "\0" not in text:
         return text
-    return text.translate(_UNSHOWABLE)
+    return _UNSHOWABLE.sub("\ufffd", text)
 
 
 def dumps(value: Any) -> str:
