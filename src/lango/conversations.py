@@ -9,17 +9,19 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lango.errors import SessionNotFound, TurnRunning, Unstorable
 from lango.history import WindowRules
 from lango.liveness import Watch
 from lango.store import SessionId, SessionRecord, Store, Stored, forks, rewinds, titles
 from lango.store.database import Operation
-from lango.store.imports import Lines
 from lango.store.search import Hit
 from lango.store.sessions import get
 from lango.usage import DEFAULT_TURNS, SessionUsage, SpentTurns, session_usage
+
+if TYPE_CHECKING:
+    from lango.store.imports import Lines
 
 _IN_MEMORY = 1_000_000
 
@@ -157,7 +159,7 @@ class Sessions:
         yield exports.end(export)
 
     async def import_lines(
-        self, lines: Lines | AsyncIterable[str | bytes], *, user_id: str = "user", session_id: str | None = None
+        self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None
     ) -> SessionRecord:
         """Make a session of the lines of an export, of the same id or another one. All of it, or nothing.
 
@@ -191,7 +193,7 @@ class Sessions:
 
 async def import_session(
     store: Store,
-    lines: Lines | AsyncIterable[str | bytes],
+    lines: "Lines | AsyncIterable[str | bytes]",
     app_name: str | None = None,
     user_id: str | None = None,
     session_id: str | None = None,
@@ -209,7 +211,7 @@ async def import_session(
             file.writelines(line.encode() if isinstance(line, str) else line for line in lines)
         size = file.tell()
 
-        def again(before: float) -> Lines:
+        def again(before: float) -> "Lines":
             file.seek(0)
             return file if progress is None else _told(file, progress, before, 0.5 / max(1, size))
 

@@ -8,6 +8,7 @@ text is found, one character too. What is asked is only ever taken apart into wo
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 from msgspec import Struct
 
@@ -19,9 +20,10 @@ _UNSPACED = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_WORD = re.compile(rf"(?:[^\W_]|[{_MARKS}])+")
-_PART = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
-_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+# compiled at first use: that takes longer than to import all the rest of a store
+_WORD = cache(lambda: re.compile(rf"(?:[^\W_]|[{_MARKS}])+"))
+_PART = cache(lambda: re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+"))
+_IS_UNSPACED = cache(lambda: re.compile(f"[{_UNSPACED}]"))
 _ACCENTS = dict.fromkeys(range(0x300, 0x370))
 
 Span = tuple[int, int]
@@ -138,10 +140,10 @@ def _merged(places: list[Span]) -> list[Span]:
 
 def _split(text: str) -> Iterator[Found]:
     run = 0
-    for word in _WORD.finditer(text):
-        for part in _PART.finditer(text, word.start(), word.end()):
+    for word in _WORD().finditer(text):
+        for part in _PART().finditer(text, word.start(), word.end()):
             start, end = part.span()
-            if not _IS_UNSPACED.match(part[0]):
+            if not _IS_UNSPACED().match(part[0]):
                 folded = _folded(part[0])[:LONGEST_WORD]
                 if folded:
                     yield Found(folded, start, end, 0)
@@ -157,7 +159,7 @@ def _folded(word: str) -> str:
     if word.isascii():
         return word.lower()
     plain = unicodedata.normalize("NFKD", word).casefold().translate(_ACCENTS)
-    return "".join(char for char in unicodedata.normalize("NFKC", plain) if _WORD.match(char))
+    return "".join(char for char in unicodedata.normalize("NFKC", plain) if _WORD().match(char))
 
 
 def _pairs(run: str) -> list[str]:
