@@ -142,13 +142,11 @@ async def test_the_pictures_show_a_conversation_with_tools(open_page: OpenPage, 
     await expect(page.get_by_text("read_file", exact=True)).to_be_visible()
     for asked, _ in OTHERS.values():
         await expect(page.get_by_role("link", name=asked)).to_be_visible()
-    if scheme == "light":
-        await photograph(page, "page-light")
+    await expect(said.locator(".hljs-keyword").first).to_have_text("CREATE")
+    await photograph(page, f"page-{scheme}")
     await say(page, "Go ahead.")
     await expect(page.get_by_role("button", name="Approve")).to_be_visible()
     await expect(page.get_by_text("psql replica -f add_orders_customer.sql").last).to_be_visible()
-    if scheme == "dark":
-        await photograph(page, "page-dark")
     session = session_of(page)
     await page.goto("about:blank")
     await site.runtime.sessions.delete(session)  # the other picture shows it, too

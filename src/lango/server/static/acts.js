@@ -77,7 +77,8 @@ export async function takeBack(talk, one, draft) {
     talk.waiting.remove(one);
     const files = one.files.filter((file) => file.open);
     draft(one.text, files);
-    toast(files.length < one.files.length ? "Taken back. Its files must be attached again." : "Taken back: your words are in the box.");
+    if (files.length < one.files.length) toast("Taken back. Its files must be attached again.");
+    else talk.log.speak("Taken back: your words are in the box.");
   } catch (error) {
     toast(error instanceof ApiError && error.status === 409 ? "It has begun already. Esc stops it." : explain(error), "error");
   }

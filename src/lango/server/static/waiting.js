@@ -1,6 +1,6 @@
 /** Messages that wait until the answer before them is done: shown below it, and taken back before they begin. */
 
-import { byId, el, icon, size, tool } from "./dom.js";
+import { byId, el, icon, size } from "./dom.js";
 
 /**
  * @typedef {import("./acts.js").File_} File_
@@ -78,7 +78,7 @@ export class Waiting {
     return el("li", { class: "waits" },
       one.files.length > 0 && el("p", { class: "waits-files" }, icon("file"), one.files.map((file) => `${file.name || "file"} (${size(file.bytes)})`).join(", ")),
       one.text && el("div", { class: "bubble", text: one.text }),
-      el("div", { class: "waits-end" }, el("span", { class: "when", text: "Waits for the answer above" }),
-        tool("back", `Take back: ${about}`, () => this.takeBack(one), { title: "Take back" })));
+      el("div", { class: "waits-end" }, el("span", { class: "when", text: "Waits its turn" }),
+        el("button", { type: "button", class: "quiet", "aria-label": `Take back: ${about}`, click: () => this.takeBack(one) }, icon("back"), "Take back")));
   }
 }
