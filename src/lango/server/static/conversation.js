@@ -212,7 +212,7 @@ export class Conversation {
     const { leaving: { signal }, hearing } = this;
     const sent = this.sending.then(() => submit(first, (wait_s) => signal.aborted || this.lost(wait_s))).then((accepted) => {
       if (signal.aborted) return accepted;
-      if (waits) waits.turn = accepted.turn;
+      if (waits) this.waiting.placed(waits, accepted.turn);
       else hearing?.own.add(accepted.turn);
       return accepted;
     });

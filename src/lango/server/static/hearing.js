@@ -58,6 +58,7 @@ export class Hearing {
   async #changed(what) {
     if (what === "sessions") return tell("sessions", null);
     if (what === "messages") return this.#stored();
+    await this.talk.sending; // what is on its way there would be shown twice
     const { waiting } = await this.#ask("/waiting");
     if (!this.signal.aborted) this.talk.waiting.show(waiting, this.#turn);
     this.talk.page.bottom();

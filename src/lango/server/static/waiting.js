@@ -45,6 +45,13 @@ export class Waiting {
     this.#draw();
   }
 
+  /** It has reached the server. @param {Waits} one @param {number} turn */
+  placed(one, turn) {
+    one.turn = turn;
+    this.#rows = this.#rows.filter((row) => row.one === one || row.one.turn !== turn); // the server's list may have been faster
+    this.#draw();
+  }
+
   /** Its turn begins: it waits no more. @param {number} turn @returns {Waits | null} */
   take(turn) {
     const found = this.#rows.find((row) => row.one.turn === turn)?.one ?? null;
@@ -55,13 +62,15 @@ export class Waiting {
   /** Show what waits at the server, and what is still on its way there. @param {any[]} stored @param {number} begun the newest turn that has begun */
   show(stored, begun) {
     const known = new Map(this.#rows.map((row) => [row.one.turn, row]));
-    const rows = stored.filter((one) => !one.is_answer && one.turn > begun).map((one) => {
+    const onTheWay = this.#rows.filter((row) => row.one.turn === null);
+    const isNew = (/** @type {any} */ one) => known.has(one.turn) || !onTheWay.some((row) => row.one.text === one.content);
+    const rows = stored.filter((one) => !one.is_answer && one.turn > begun && isNew(one)).map((one) => {
       const row = known.get(one.turn);
       if (row) return row;
       const waits = { turn: one.turn, text: one.content, files: one.attachments, at: one.created_at };
       return { one: waits, element: this.#row(waits) };
     });
-    this.#rows = [...rows, ...this.#rows.filter((row) => row.one.turn === null)];
+    this.#rows = [...rows, ...onTheWay];
     this.#draw();
   }
 
