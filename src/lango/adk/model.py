@@ -7,8 +7,7 @@ response. Whatever the history, the request that goes out is valid and fits the 
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -47,6 +46,7 @@ from lango.providers.protocol import (
     TextDelta,
     ThoughtDelta,
     UsageDelta,
+    closing,
 )
 from lango.store.observations import Recalled
 
@@ -134,7 +134,7 @@ class ProviderLlm(BaseLlm):
             if say is not None:
                 await _in_task(self._listen(request, assembler, say))
             else:
-                async with _closing(self._provider.stream(request)) as deltas:
+                async with closing(self._provider.stream(request)) as deltas:
                     async for delta in deltas:
                         assembler.add(delta)
                         if stream and (partial := _partial(delta)):
@@ -153,7 +153,7 @@ class ProviderLlm(BaseLlm):
         )
 
     async def _listen(self, request: Request, assembler: Assembler, say: Say) -> None:
-        async with _closing(self._provider.stream(request)) as deltas:
+        async with closing(self._provider.stream(request)) as deltas:
             async for delta in deltas:
                 assembler.add(delta)
                 if isinstance(delta, TextDelta | ThoughtDelta) and delta.text:
@@ -223,17 +223,6 @@ class ProviderLlm(BaseLlm):
         if reported and not any(message.media for message in request.messages):
             counted = count_tokens(request.messages) + reserved_tokens(request)
             self._counter.learn(self._key(request), counted, reported)
-
-
-@asynccontextmanager
-async def _closing(deltas: AsyncIterator[Delta]) -> AsyncGenerator[AsyncIterator[Delta], None]:
-    """Close the stream, and with it the connection, however its reading ends."""
-    try:
-        yield deltas
-    finally:
-        close = getattr(deltas, "aclose", None)
-        if close is not None:
-            await close()
 
 
 async def _in_task(work: Coroutine[Any, Any, None]) -> None:

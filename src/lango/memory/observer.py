@@ -17,7 +17,7 @@ from lango.memory.limits import Limits
 from lango.memory.quote import cost_of
 from lango.messages import Message
 from lango.providers.assembly import Assembler
-from lango.providers.protocol import Provider, Request
+from lango.providers.protocol import Provider, Request, closing
 from lango.store import SessionId, SessionRecord, Store
 from lango.store.facts import Fact
 from lango.store.observations import Batch, Claim, Recalled, Unobserved
@@ -233,14 +233,9 @@ class Observer:
             max_tokens=self._most_answer_tokens(length),
         )
         assembler = Assembler(self._model.provider.name)
-        deltas = self._model.provider.stream(request)
-        try:
+        async with closing(self._model.provider.stream(request)) as deltas:
             async for delta in deltas:
                 assembler.add(delta)
-        finally:
-            close = getattr(deltas, "aclose", None)
-            if close is not None:
-                await close()
         reply = assembler.reply()
         if reply.finish.reason in ("error", "safety"):
             raise ProviderProtocolError(

@@ -5,7 +5,8 @@ sent them, then exactly one `Finish`, last. A failure raises a `ProviderError` a
 ends without `Finish` is broken: whoever reads it raises `ProviderProtocolError`.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
@@ -99,3 +100,14 @@ class Provider(Protocol):
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Stream the answer to a request; closing the iterator closes the connection."""
         ...
+
+
+@asynccontextmanager
+async def closing(deltas: AsyncIterator[Delta]) -> AsyncGenerator[AsyncIterator[Delta], None]:
+    """Close a stream, and with it the connection, however its reading ends."""
+    try:
+        yield deltas
+    finally:
+        close = getattr(deltas, "aclose", None)
+        if close is not None:
+            await close()

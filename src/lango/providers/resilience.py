@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderTimeout, ProviderUnavailable
 from lango.providers.clients import Timeouts
 from lango.providers.encoding import has_media, has_signatures, without_media, without_signatures
-from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta
+from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta, closing
 
 logger = logging.getLogger(__name__)
 
@@ -146,8 +145,7 @@ class ResilientProvider:
     async def _once(
         self, provider: Provider, request: Request, deadline: float, progress: "_Progress"
     ) -> AsyncGenerator[Delta, None]:
-        stream = provider.stream(request)
-        try:
+        async with closing(provider.stream(request)) as stream:
             while True:
                 delta = await self._next(stream, provider.name, deadline)
                 if delta is None:
@@ -158,10 +156,6 @@ class ResilientProvider:
                 yield delta
                 if isinstance(delta, Finish):
                     return
-        finally:
-            close = getattr(cast("Any", stream), "aclose", None)
-            if close is not None:
-                await close()
 
     async def _next(self, stream: AsyncIterator[Delta], name: str, deadline: float) -> Delta | None:
         left_s, idle_s = deadline - self._clock(), self._timeouts.idle_s

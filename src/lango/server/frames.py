@@ -1,23 +1,16 @@
 """A turn's events in somebody else's words: server-sent frames that another protocol's client reads."""
 
 import json
-import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from starlette.types import Send
 from typing_extensions import override
 
 from lango.errors import LangoError
-from lango.server.sse import EventStream
+from lango.server.sse import Stream, one_line
 from lango.store.streams import ToldEvent
 
-_log = logging.getLogger("lango.server")
-
-_HEARTBEAT = ": still here\n\n"
-# many clients cut lines where Unicode does; JSON may hold these as they are
-_LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
 _STATUS = {"StoreUnavailable": 503, "ProviderUnavailable": 503, "TurnTimeout": 504, "TurnCancelled": 409}
 
 
@@ -26,8 +19,8 @@ def status_of(error: str) -> int:
     return _STATUS.get(error, 500)
 
 
-class FrameStream(EventStream):
-    """Frames as they go over the wire; None is a sign of life.
+class FrameStream(Stream[str]):
+    """Frames as another protocol's client reads them.
 
     `failed` says in the protocol's words that the stream ends here, though its turn may not.
     """
@@ -39,30 +32,17 @@ class FrameStream(EventStream):
         failed: Callable[[str, str], str],
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(_nothing(), write_timeout_s)
+        super().__init__(frames, write_timeout_s)
         self.headers.update(headers or {})
-        self._frames = frames
         self._failed = failed
 
     @override
-    async def _send_all(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        try:
-            async with aclosing(self._frames) as frames:
-                async for frame in frames:
-                    await self._send(send, (frame or _HEARTBEAT).translate(_LINE_ENDS).encode())
-        except LangoError as error:
-            _log.warning("a stream was cut off: %s", error)
-            await self._send(send, self._failed(type(error).__name__, str(error)).encode())
-        except TimeoutError:
-            _log.warning("a client that read nothing for %g s was cut off", self._write_timeout_s)
-            return
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    def _frame(self, event: str) -> bytes:
+        return one_line(event).encode()
 
-
-async def _nothing() -> AsyncGenerator[ToldEvent | None, None]:
-    return
-    yield
+    @override
+    def _cut(self, error: LangoError) -> bytes:
+        return self._failed(type(error).__name__, str(error)).encode()
 
 
 async def read(events: AsyncGenerator[ToldEvent | None, None]) -> AsyncGenerator[dict[str, Any] | None, None]:

@@ -2,15 +2,20 @@
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Generic, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from typing_extensions import override
 
 from lango.errors import LangoError
 from lango.server.streams import cut
 from lango.store.streams import ToldEvent
+
+T = TypeVar("T")
 
 _log = logging.getLogger("lango.server")
 
@@ -19,14 +24,12 @@ _HEARTBEAT = b": still here\n\n"
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
 
 
-class EventStream(Response):
-    """Server-sent events. The response ends when the events do, or when the client goes: they are not its own."""
+class Stream(Response, ABC, Generic[T]):
+    """Server-sent frames, one for each `T`. It ends when these do, or when the client goes: they are not its own."""
 
     media_type = "text/event-stream"
 
-    def __init__(
-        self, events: AsyncGenerator[ToldEvent | None, None], write_timeout_s: float, status_code: int = 200
-    ) -> None:
+    def __init__(self, events: AsyncGenerator[T | None, None], write_timeout_s: float, status_code: int = 200) -> None:
         """`status_code` is where FastAPI looks for it when it writes the OpenAPI page."""
         super().__init__(status_code=status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
@@ -50,26 +53,45 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
             async with aclosing(self._events) as events:
-                async for told in events:
-                    await self._send(send, _HEARTBEAT if told is None else sse(told))
+                async for event in events:
+                    await self._send(send, _HEARTBEAT if event is None else self._frame(event))
         except LangoError as error:
             _log.warning("a stream was cut off: %s", error)
-            await self._send(send, sse(cut(type(error).__name__, f"{error}; come back with Last-Event-ID")))
+            await self._send(send, self._cut(error))
         except TimeoutError:
             _log.warning("a client that read nothing for %g s was cut off", self._write_timeout_s)
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    @abstractmethod
+    def _frame(self, event: T) -> bytes:
+        """Return an event as it goes over the wire."""
+
+    @abstractmethod
+    def _cut(self, error: LangoError) -> bytes:
+        """Say that the stream ends here, though its turn may not."""
 
     async def _send(self, send: Send, body: bytes) -> None:
         async with asyncio.timeout(self._write_timeout_s):
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def sse(told: ToldEvent) -> bytes:
-    """Return an event as it goes over the wire."""
-    id_ = f"id: {told.id}\n" if told.id else ""
-    data = told.data if told.data.isascii() else told.data.translate(_LINE_ENDS)
-    return f"{id_}event: {told.type}\ndata: {data}\n\n".encode()
+class EventStream(Stream[ToldEvent]):
+    """The events of turns, as they are stored."""
+
+    @override
+    def _frame(self, event: ToldEvent) -> bytes:
+        id_ = f"id: {event.id}\n" if event.id else ""
+        return f"{id_}event: {event.type}\ndata: {one_line(event.data)}\n\n".encode()
+
+    @override
+    def _cut(self, error: LangoError) -> bytes:
+        return self._frame(cut(type(error).__name__, f"{error}; come back with Last-Event-ID"))
+
+
+def one_line(json_text: str) -> str:
+    """Return JSON in which nobody finds the end of a line."""
+    return json_text if json_text.isascii() else json_text.translate(_LINE_ENDS)
 
 
 async def _left(receive: Receive) -> None:

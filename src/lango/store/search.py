@@ -17,7 +17,7 @@ from lango.store import sessions, words
 from lango.store.database import Database, Dialect, Operation, Row
 from lango.store.records import SessionId, rewinds_from_json
 from lango.store.titles import with_first_words
-from lango.store.window import live_ranges
+from lango.store.window import is_live, live_ranges
 
 INDEXED_CHARACTERS = 10_000
 """Of a longer message, only the beginning is found."""
@@ -125,7 +125,7 @@ class _Holder(Struct, frozen=True):
     def shows(self, seq: int) -> bool:
         """Whether the session holds this message, and did not take it back."""
         live = live_ranges(self.last_seq, self.rewinds)
-        return self.first <= seq <= self.last and any(first <= seq <= last for first, last in live)
+        return self.first <= seq <= self.last and is_live(seq, live)
 
 
 # -- keeping the index up to date ----------------------------------------------------------------------------------
