@@ -17,7 +17,17 @@ from lango.adk.model import MAX_REASKS, ProviderLlm
 from lango.errors import BudgetTooSmall, ProviderProtocolError, ProviderUnavailable
 from lango.history import CONTEXT_AUTHOR, TokenCounter
 from lango.messages import Message, Signature, ToolCall
-from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ThoughtDelta, ToolSpec, UsageDelta
+from lango.providers.protocol import (
+    CallDelta,
+    Delta,
+    Finish,
+    Request,
+    TextDelta,
+    Thinking,
+    ThoughtDelta,
+    ToolSpec,
+    UsageDelta,
+)
 from lango.testing import ScriptedProvider
 from tests.unit.provider_rules import broken_rules
 
@@ -366,9 +376,11 @@ async def test_settings_of_the_request_go_to_the_provider() -> None:
             tools=[types.Tool(function_declarations=declared), types.Tool(google_search=types.GoogleSearch())],
             tool_config=mode,
             response_schema=Answer,
+            thinking_config=types.ThinkingConfig(thinking_level=types.ThinkingLevel.LOW, include_thoughts=True),
         ),
     )
     [sent] = provider.requests
+    assert sent.thinking == Thinking("low", shown=True)
     assert (sent.temperature, sent.top_p, sent.max_tokens, sent.stop) == (0.1, 0.2, 9, ("x",))
     assert sent.tool_choice == "required"
     assert sent.tools == (
@@ -386,6 +398,7 @@ async def test_no_calls_may_be_asked_for() -> None:
     provider, llm = scripted("a")
     await answers(llm, request("hi", tool_config=mode))
     assert provider.requests[0].tool_choice == "none"
+    assert provider.requests[0].thinking is None
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ import json
 from typing import Any
 
 import pytest
+from google.genai import types
 
 from lango.messages import Media, Message, Signature, Thought, ToolCall
 from lango.providers import Request, ToolSpec, anthropic, gemini, openai, openai_responses
+from lango.providers.protocol import Thinking
 from tests.unit import wire_rules
 
 PNG = Media("image/png", b"\x89PNG", name="dot.png")
@@ -66,6 +68,21 @@ def test_settings_go_by_each_vendors_names() -> None:
     assert (body["max_tokens"], body["stop_sequences"], body["tool_choice"]) == (100, ["END"], {"type": "any"})
     responses = openai_responses.encode(full)
     assert (responses["max_output_tokens"], responses["tool_choice"]) == (100, "required")
+
+
+def test_thinking_goes_to_those_who_can_be_told() -> None:
+    full = request(model="gpt-5", thinking=Thinking("low", 512, shown=True))
+    config = gemini.encode(full)["config"]
+    assert config["thinking_config"] == {"thinking_level": "LOW", "thinking_budget": 512, "include_thoughts": True}
+    types.GenerateContentConfig.model_validate(config)
+    assert openai_responses.encode(full)["reasoning"] == {"effort": "low"}
+    assert openai.encode(full)["reasoning_effort"] == "low"
+    assert "reasoning_effort" not in openai.encode(full, compatible=True)
+    assert "thinking" not in anthropic.encode(full), "which models take which form is not told by their names"
+    plain = request(model="gpt-5", thinking=Thinking(budget_tokens=0))
+    assert gemini.encode(plain)["config"]["thinking_config"] == {"thinking_budget": 0}
+    assert "reasoning" not in openai_responses.encode(plain)
+    assert "thinking_config" not in gemini.encode(request())["config"]
 
 
 def test_compatible_servers_get_plain_max_tokens() -> None:

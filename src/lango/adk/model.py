@@ -20,7 +20,7 @@ from pydantic import PrivateAttr
 
 from lango.adk.content import contents_to_messages, reply_to_content, usage_to_metadata
 from lango.adk.memory import MemoryContent
-from lango.adk.requests import reserved_tokens, response_schema, system_text, tool_choice, tool_specs
+from lango.adk.requests import reserved_tokens, response_schema, system_text, thinking, tool_choice, tool_specs
 from lango.adk.sessions import not_loaded
 from lango.adk.voice import Say, speaker_of
 from lango.errors import BudgetTooSmall, ProviderProtocolError
@@ -176,6 +176,7 @@ class ProviderLlm(BaseLlm):
             stop=tuple(config.stop_sequences or ()),
             response_schema=response_schema(config),
             tool_choice=tool_choice(config),
+            thinking=thinking(config),
         )
         # Signatures first: a thought that was only a foreign signature leaves an empty message for repair to drop.
         valid = repair(keep_signatures(messages, self._provider.name, model))

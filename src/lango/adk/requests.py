@@ -8,8 +8,14 @@ from pydantic import TypeAdapter
 
 from lango.history import count_tokens
 from lango.history.tokens import compact_json
-from lango.providers.protocol import Request, ToolSpec
+from lango.providers.protocol import Request, Thinking, ToolSpec
 
+_LEVELS: Mapping[types.ThinkingLevel | None, Literal["minimal", "low", "medium", "high"]] = {
+    types.ThinkingLevel.MINIMAL: "minimal",
+    types.ThinkingLevel.LOW: "low",
+    types.ThinkingLevel.MEDIUM: "medium",
+    types.ThinkingLevel.HIGH: "high",
+}
 _TOOL_TOKENS = 12  # what a tool's declaration costs beside its JSON
 
 
@@ -69,6 +75,14 @@ def tool_choice(config: types.GenerateContentConfig) -> Literal["auto", "require
             return "none"
         case _:
             return "auto"
+
+
+def thinking(config: types.GenerateContentConfig) -> Thinking | None:
+    """Return how much the model may think, where the agent says so."""
+    told = config.thinking_config
+    if told is None:
+        return None
+    return Thinking(_LEVELS.get(told.thinking_level), told.thinking_budget, told.include_thoughts)
 
 
 def reserved_tokens(request: Request) -> int:

@@ -24,6 +24,7 @@ from lango.providers.protocol import (
     FinishReason,
     Request,
     TextDelta,
+    Thinking,
     ThoughtDelta,
     ToolSpec,
     UsageDelta,
@@ -74,8 +75,19 @@ def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, 
             values["tool_config"] = {"function_calling_config": {"mode": _MODES[request.tool_choice]}}
     if request.response_schema is not None:
         values |= {"response_mime_type": "application/json", "response_json_schema": dict(request.response_schema)}
+    if request.thinking is not None:
+        values["thinking_config"] = _thinking(request.thinking)
     config = {name: value for name, value in values.items() if value is not None} | dict(options or {})
     return {"model": request.model, "contents": _contents(history, request, provider), "config": config}
+
+
+def _thinking(thinking: Thinking) -> Json:
+    values = {
+        "thinking_level": thinking.level and thinking.level.upper(),
+        "thinking_budget": thinking.budget_tokens,
+        "include_thoughts": thinking.shown,
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _declaration(tool: ToolSpec) -> Json:

@@ -98,6 +98,8 @@ def encode(request: Request, *, compatible: bool = False) -> Json:
         body["max_tokens" if compatible else "max_completion_tokens"] = request.max_tokens
     if compatible or not wants_responses(request.model):
         body |= _sampling(request)
+    elif request.thinking and request.thinking.level:
+        body["reasoning_effort"] = request.thinking.level
     if request.response_schema is not None:
         schema = dict(request.response_schema)
         form = {"name": "answer", "schema": schema, "strict": is_strict(schema)}

@@ -65,6 +65,8 @@ def encode(request: Request, *, provider: str = "openai") -> Json:
             body["tool_choice"] = request.tool_choice
     if request.max_tokens is not None:
         body["max_output_tokens"] = max(16, request.max_tokens)  # the API refuses less
+    if request.thinking and request.thinking.level:
+        body["reasoning"] = {"effort": request.thinking.level}
     if request.response_schema is not None:
         schema = dict(request.response_schema)
         form = {"type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema)}

@@ -22,6 +22,16 @@ class ToolSpec(Struct, frozen=True):
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+class Thinking(Struct, frozen=True):
+    """How much a model may think before it answers, as far as its vendor can be told; None is the vendor's default."""
+
+    level: Literal["minimal", "low", "medium", "high"] | None = None
+    budget_tokens: int | None = None
+    """0: not at all, -1: as the model sees fit."""
+    shown: bool | None = None
+    """Whether the thoughts are told."""
+
+
 class Request(Struct, frozen=True):
     """One call of a model. `model` is the name as the provider knows it, without the `provider/` prefix."""
 
@@ -36,6 +46,8 @@ class Request(Struct, frozen=True):
     response_schema: Mapping[str, Any] | None = None
     """A JSON schema that the answer must follow (structured output)."""
     tool_choice: Literal["auto", "required", "none"] = "auto"
+    thinking: Thinking | None = None
+    """Gemini takes all of it, OpenAI's reasoning models the level; of others it is a matter of their `options`."""
     cut: bool = False
     """Something before the newest messages was left out or changed: a signature that covers it no longer holds."""
 
