@@ -16,7 +16,7 @@ from tests.e2e.served import Server, resume, serving
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("ws")
-    with serving(folder, f"sqlite:///{folder}/lango.db", server="write_timeout_s = 5") as running:
+    with serving(folder, f"sqlite:///{folder}/lango.db", server="write_timeout_s = 10") as running:
         yield running
 
 
