@@ -1,4 +1,4 @@
-"""docs/reference/events.md: the events of a turn, of their dataclasses."""
+"""docs/reference/events.md: the events of a turn, made of their classes."""
 
 import inspect
 from typing import get_args
