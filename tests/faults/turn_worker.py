@@ -117,18 +117,23 @@ def announce(point: Point) -> None:
 
     store: Any = Store
     store.append = after(store.append, _appended)
+    for method, name in {"submit_turn": "message stored", "end_turn": "turn ended"}.items():
+        setattr(store, method, after(getattr(store, method), functools.partial(_named, name)))
     for method, name in {
-        "submit_turn": "message stored",
         "intend_effect": "effect intended",
         "start_effect": "effect begun",
         "finish_effect": "result journaled",
-        "end_turn": "turn ended",
     }.items():
-        setattr(store, method, after(getattr(store, method), functools.partial(_named, name)))
+        setattr(store, method, after(getattr(store, method), functools.partial(_of_payment, name)))
 
 
 def _named(name: str, *_: object) -> str:
     return name
+
+
+def _of_payment(name: str, _store: object, _turn: object, call_id: str, *_: object) -> str:
+    """Both tools run at once, and either may be the first: the boundaries are those of the one with an effect."""
+    return name if call_id.startswith("pay-") else ""
 
 
 def _appended(*args: Any) -> str:
