@@ -56,7 +56,7 @@ async def test_o1_an_embedded_model_observes_a_conversation_and_the_notes_go_to_
         notes = [note for batch in recalled.batches for note in batch.observations]
         said = " ".join(note.text for note in notes).lower()
         assert any(word in said for word in ("ann", "lisbon", "rex", "carpenter", "bern", "bridge", "tom")), said
-        assert not any(note.text in OBSERVE for note in notes), "not its instructions"
+        assert not any(len(note.text) > 20 and note.text in OBSERVE for note in notes), "not its instructions"
         for batch in recalled.batches:
             assert batch.model == f"local/{QWEN.name}"
             assert batch.input_tokens > 100

@@ -347,3 +347,20 @@ def test_commands(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert result.exit_code == 2
         assert result.stderr.startswith("Error: There is no")
         assert len(result.stderr.splitlines()) == 1
+
+
+def test_how_much_is_there_is_told_while_a_tool_takes_things_away(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_bytes(b"12345")
+
+    def work() -> None:
+        for number in range(300):
+            folder = tmp_path / f"{number}" / "deep" / "er"
+            folder.mkdir(parents=True)
+            (folder / "file").touch()
+            shutil.rmtree(tmp_path / f"{number}")
+
+    tool = threading.Thread(target=work)
+    tool.start()
+    while tool.is_alive():
+        assert sources.size_of(tmp_path) == 5
+    tool.join()

@@ -69,6 +69,8 @@ def test_o1_an_observer_that_echoes_its_prompt_notes_nothing(prompt: str, lenien
         "\n".join(f"- {line}" for line in prompt.splitlines()),
         f"- [high] (12) The user's goal: {prompt.splitlines()[0]}",
         f"- [high] (10-20) {prompt}",
+        "[high] The note in one sentence.",
+        "- The note in one sentence.",
     ):
         assert read_notes(echo, SPAN, prompt, lenient=lenient) == []
 

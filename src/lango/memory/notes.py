@@ -82,7 +82,7 @@ def read_notes(answer: str, span: Span, instructions: str, *, shown: str = "", l
     never notes.
     """
     lines = [line for line in answer.splitlines() if line.strip()]
-    own = [line for line in lines if not _is_echo(line, instructions)]
+    own = [line for line in lines if not (_is_echo(line, instructions) or _is_echo(_text(line), instructions))]
     echoes = len(own) < len(lines)
     notes = [note for line in own if (note := _strict(line, span))]
     if notes or echoes:  # what else stands in an answer that repeats its instructions is not to be trusted
@@ -125,6 +125,15 @@ def as_lines(observed: Sequence[Observation]) -> str:
 def _day(seq: int, days: dict[int, str]) -> str:
     known = [at for at in days if at <= seq]
     return days[max(known)] if known else next(iter(days.values()), "")
+
+
+def _text(line: str) -> str:
+    """Return what a line says, without its form."""
+    found = _LINE.match(line)
+    if found:
+        return found[3]
+    found = _BULLET.match(line)
+    return found[2] if found else line
 
 
 def _strict(line: str, span: Span) -> Note | None:

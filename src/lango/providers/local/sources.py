@@ -10,7 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -136,16 +136,16 @@ def _said(process: "subprocess.Popen[str]", folder: Path, brought: Callable[[int
         try:
             return process.communicate(timeout=_LOOK_S)[1]
         except subprocess.TimeoutExpired:
-            brought(_size(folder))
+            brought(size_of(folder))
 
 
-def _size(folder: Path) -> int:
+def size_of(folder: Path) -> int:
+    """Return how much is in a folder that a tool works in: what it takes away meanwhile is not there."""
     size = 0
-    for path in folder.rglob("*"):
-        try:
-            size += path.lstat().st_size
-        except OSError:  # the tool took it away
-            continue
+    for place, _, names in os.walk(folder):  # a folder that is gone is passed over
+        for name in names:
+            with suppress(OSError):
+                size += (Path(place) / name).lstat().st_size
     return size
 
 
