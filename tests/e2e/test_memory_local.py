@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lango import Settings, open_runtime
 from lango.memory.notes import OBSERVE
@@ -20,14 +21,14 @@ STORY = (
 
 
 class Overheard(LocalProvider):
-    """The embedded models, and what they were asked."""
+    """The embedded models, brief and without dice, and what they were asked."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta]:
         self.requests.append(request)
-        async for delta in super().stream(request):
+        async for delta in super().stream(replace(request, temperature=0.0, max_tokens=request.max_tokens or 40)):
             yield delta
 
 
