@@ -11,7 +11,7 @@ from lango.testing import ScriptedProvider
 from tests.agents.parts import rows
 from tests.faults.turn_worker import BOUNDARIES, Kill, check, kill_at, retry_and_go_on, teller
 
-RANDOM_KILLS = 8
+RANDOM_KILLS = 100
 
 
 @pytest.mark.parametrize("where", BOUNDARIES)
