@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from lango.history import count_tokens
-from lango.messages import Message, ToolCall
+from lango.messages import ToolCall
 from lango.store.append import append
+from lango.store.closings import closing
 from lango.store.database import Operation
 from lango.store.ids import call_key
-from lango.store.jsontext import dumps, readable
+from lango.store.jsontext import readable
 from lango.store.records import (
     MESSAGE_COLUMNS,
     ClientResult,
@@ -97,17 +97,8 @@ def _waiting(key: int, live: list[tuple[int, int]]) -> Operation[list[ClientCall
 
 
 def _closing(calls: list[ClientCall], given: Mapping[str, ClientResult], revision: int, now: float) -> Entry:
-    """Make the message that closes calls, where the agent that made them finds it: on its branch, in its scope."""
+    """Make the message that closes calls: with what was given, else as unanswered."""
     made_by = calls[0].made_by
     none = ClientResult({"error": UNANSWERED, "outcome": "unknown"})
     results = tuple(ToolCall(one.call.id, one.call.name, output=given.get(one.call.id, none).output) for one in calls)
-    author = made_by.message.author if made_by.message else ""
-    message = Message("tool", "\n".join(dumps(one.output) for one in results), results, author)
-    return Entry(
-        event_id=f"client-{made_by.seq}-{revision}",
-        created_at=now,
-        message=message,
-        tokens=count_tokens(message),
-        invocation_id=made_by.invocation_id,
-        extra={name: value for name, value in (made_by.extra or {}).items() if name in ("branch", "isolation_scope")},
-    )
+    return closing(f"client-{made_by.seq}-{revision}", made_by, results, now)

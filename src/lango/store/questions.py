@@ -10,16 +10,14 @@ from typing import Any
 from msgspec import Struct
 
 from lango.errors import ApprovalExpired
-from lango.history import count_tokens
-from lango.messages import Message, ToolCall
+from lango.messages import ToolCall
 from lango.store import effects
 from lango.store.append import append
+from lango.store.closings import closing
 from lango.store.database import Operation, Row
 from lango.store.ids import call_key
-from lango.store.jsontext import dumps
 from lango.store.records import (
     MESSAGE_COLUMNS,
-    Entry,
     SessionId,
     SessionRecord,
     Stored,
@@ -156,13 +154,15 @@ def _close(key: int, name: SessionId, revision: int, now: float, rows: list[Row]
                 [call for call in stored.message.tool_calls if call_key(call.id) == question] if stored.message else []
             )
             for call in asked:
-                entry = _result(stored, ToolCall(call.id, call.name, output={"confirmed": False}), revision, now)
+                no = ToolCall(call.id, call.name, output={"confirmed": False})
+                entry = closing(f"no-{stored.seq}-{revision}", stored, (no,), now)
                 revision = (yield from append(key, name, revision, entry)).revision
         made = yield from _call(key, about, about_seq)
         if made:
             stored, call = made
             told = ToolCall(call.id, call.name, output={"error": why, "outcome": "not run"})
-            revision = (yield from append(key, name, revision, _result(stored, told, revision, now))).revision
+            entry = closing(f"no-{stored.seq}-{revision}", stored, (told,), now)
+            revision = (yield from append(key, name, revision, entry)).revision
             yield from effects.note_answer(key, call.id, effects.POLICY, now, approved=False)
     return revision
 
@@ -175,17 +175,3 @@ def _call(key: int, about: str, about_seq: int | None) -> Operation[tuple[Stored
             if call_key(call.id) == about:
                 return stored, call
     return None
-
-
-def _result(stored: Stored, result: ToolCall, revision: int, now: float) -> Entry:
-    """Make the message that closes a call, where the agent that made it finds it: on its branch, in its scope."""
-    author = stored.message.author if stored.message else ""
-    message = Message("tool", dumps(result.output), (result,), author)
-    return Entry(
-        event_id=f"no-{stored.seq}-{revision}",
-        created_at=now,
-        message=message,
-        tokens=count_tokens(message),
-        invocation_id=stored.invocation_id,
-        extra={name: value for name, value in (stored.extra or {}).items() if name in ("branch", "isolation_scope")},
-    )
