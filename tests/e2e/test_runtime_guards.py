@@ -136,10 +136,7 @@ async def test_pieces_that_come_in_time_are_news(sqlite_url: str) -> None:
 
 
 async def test_a_turn_that_takes_too_long_in_all_is_ended(sqlite_url: str) -> None:
-    def next_page(request: Request) -> ToolCall:
-        return ToolCall(f"c{len(request.messages)}", "look", {"page": len(request.messages)})
-
-    provider = ScriptedProvider([next_page] * 10_000)
+    provider = ScriptedProvider(pages(10_000))
     settings = settings_for(sqlite_url, request_timeout_s=0.5, max_turns=10_000)
     async with open_runtime(settings, provider=provider, tools=[look]) as runtime:
         with pytest.raises(TurnTimeout, match="request_timeout_s"):
