@@ -42,6 +42,19 @@ def test_what_is_missing_is_known_before_anything_is_served(
     assert says in refused(tmp_path, env={"OPENAI_API_KEY": ""})
 
 
+def test_a_wrong_model_in_a_users_agent_is_known_before_anything_is_served(tmp_path: Path, sqlite_url: str) -> None:
+    """Others' models are built when they are used; the user's own are built, and found wrong, at the start."""
+    (tmp_path / "agent.py").write_text(
+        "from google.adk.agents import LlmAgent\nfrom pydantic import BaseModel\n\n"
+        "class Wrong(BaseModel):\n    thing: 42\n\n"
+        "root_agent = LlmAgent(name='a', model='gemini-flash-latest')\n"
+    )
+    configure(tmp_path, sqlite_url, agent='module = "agent.py"')
+    line = refused(tmp_path)
+    assert "agent.py" in line
+    assert "42" in line
+
+
 def test_a_store_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     configure(tmp_path, "sqlite:////not/there/lango.db")
     assert "/not/there" in refused(tmp_path)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -18,7 +17,7 @@ from lango.adk.model import ProviderLlm
 from lango.adk.plugin import current_turn
 from lango.adk.tools import AdkTool
 from lango.config import Settings, ToolSettings
-from lango.errors import ConfigError, LangoError
+from lango.errors import ConfigError
 from lango.history import TokenCounter
 from lango.memory import MemoryModel
 from lango.providers import Fallback, Provider, ProviderSettings, ResilientProvider, Timeouts, resolve
@@ -151,6 +150,8 @@ def build_app(
     """Return the ADK app that the runtime runs: the settings' agent, or the one given, or the one of `agent.module`."""
     found = root_agent
     if found is None and settings.agent.module:
+        from lango.adk.loading import load_module  # ADK's loader brings requests and yaml
+
         found = load_module(settings.agent.module)
     if found is None:
         found = _agent_of_settings(settings, models, tools)
@@ -224,26 +225,6 @@ def _chosen(agent: str, names: list[str] | None, tools: Mapping[str, AdkTool]) -
             f"agent.sub_agents.{agent}.tools: there is no tool {', '.join(unknown)}; there are {', '.join(tools)}"
         )
     return [*tools.values()] if names is None else [tools[name] for name in names]
-
-
-def load_module(path: str) -> BaseAgent | App:
-    """Load somebody's own `root_agent` or `app` with ADK's loader: a folder, a Python file or a `root_agent.yaml`."""
-    from google.adk.cli.utils.agent_loader import AgentLoader
-
-    place = Path(path).resolve()
-    if not place.exists():
-        raise ConfigError(f"agent.module: there is no {path}")
-    if place.is_file() and place.name not in ("agent.py", "root_agent.yaml", "__init__.py"):
-        folder, name = place.parent, place.stem
-    else:
-        package = place if place.is_dir() else place.parent
-        folder, name = package.parent, package.name
-    try:
-        return AgentLoader(str(folder)).load_agent(name)
-    except LangoError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"agent.module: {path} cannot be loaded: {error}") from error
 
 
 class Lent(ProviderLlm):

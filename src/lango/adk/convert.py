@@ -29,8 +29,11 @@ DEFAULT_AGENT_NAME = "lango-agent"
 _ENVELOPE = {"branch", "isolation_scope", "node_info", "partial", "turn_complete", "custom_metadata"}
 _IN_COLUMNS = {"id", "author", "timestamp", "invocation_id", "content", "actions", "node_info"}
 
-_NO_ACTIONS = dict(EventActions().__dict__)
-_EMPTY_ACTIONS = {name for name, value in EventActions() if value == {}}
+_NO_ACTIONS: dict[str, Any] = {
+    name: field.get_default(call_default_factory=True, validated_data={})
+    for name, field in EventActions.model_fields.items()
+}
+_EMPTY_ACTIONS = {name for name, value in _NO_ACTIONS.items() if value == {}}
 
 _PLAIN_TYPES = {str, bool, int, float}
 

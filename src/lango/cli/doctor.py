@@ -130,7 +130,7 @@ async def _model(chosen: "Settings", model: str, offline: bool) -> str:
 def _agent(chosen: "Settings") -> str:
     if not chosen.agent.module:
         return f"{chosen.agent.name}, {len(chosen.agent.sub_agents)} sub-agents"
-    from lango.adk.agent import load_module
+    from lango.adk.loading import load_module
 
     return f"{chosen.agent.module}: {load_module(chosen.agent.module).name}"
 

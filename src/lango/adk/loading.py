@@ -1,0 +1,48 @@
+"""Somebody's own agent, loaded as ADK loads it; what is wrong with it in one line, with the place."""
+
+import traceback
+import warnings
+from pathlib import Path
+
+from google.adk.agents import BaseAgent
+from google.adk.apps import App
+from google.adk.cli.utils.agent_loader import AgentLoader
+
+from lango.errors import ConfigError, LangoError
+
+
+def load_module(path: str) -> BaseAgent | App:
+    """Load a `root_agent` or `app` with ADK's loader: a folder, a Python file or a `root_agent.yaml`."""
+    place = Path(path).resolve()
+    if not place.exists():
+        raise ConfigError(f"agent.module: there is no {path}")
+    if place.is_file() and place.name not in ("agent.py", "root_agent.yaml", "__init__.py"):
+        folder, name = place.parent, place.stem
+    else:
+        package = place if place.is_dir() else place.parent
+        folder, name = package.parent, package.name
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] _load_from_yaml_config", UserWarning)  # it only looks
+            return AgentLoader(str(folder)).load_agent(name)
+    except LangoError:
+        raise
+    except Exception as error:
+        said = f"{_said(error)}{_line(error, folder)}"
+        raise ConfigError(f"agent.module: {path} cannot be loaded: {said}") from error
+
+
+def _said(error: Exception) -> str:
+    """Return an error's first line, with its kind where the words alone say little: a `KeyError` says only the key."""
+    said = str(error.args[0] if len(error.args) == 1 else error).strip().partition("\n")[0]
+    return said if type(error) in (ValueError, ModuleNotFoundError) else f"{type(error).__name__}: {said}"
+
+
+def _line(error: Exception, folder: Path) -> str:
+    """Say at which line of the user's own files it went wrong, when it was in one of them."""
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(folder) and "site-packages" not in frame.filename
+    ]
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
