@@ -3,10 +3,12 @@
 import asyncio
 import json
 import os
+import queue
 import re
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -86,6 +88,31 @@ class Drained:
         return self.data
 
 
+class Fed:
+    """A fifo that is written to beside the test: its reader may wait until the test reads what it shows."""
+
+    def __init__(self, path: Path) -> None:
+        self.opened = threading.Event()
+        """Somebody reads it."""
+        self._path = path
+        self._waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        os.mkfifo(path)
+        self._thread.start()
+
+    def write(self, data: bytes) -> None:
+        self._waiting.put(data)
+
+    def close(self) -> None:
+        self._waiting.put(b"")
+
+    def _write(self) -> None:
+        with suppress(BrokenPipeError), self._path.open("wb", 0) as pipe:
+            self.opened.set()
+            while data := self._waiting.get():
+                pipe.write(data)
+
+
 def piped() -> tuple[IO[bytes], IO[bytes]]:
     reading, writing = os.pipe()
     return os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
@@ -138,43 +165,44 @@ def test_an_import_is_done_when_it_is_written(exported: Path, folder: Path) -> N
 
 
 def test_an_import_from_a_pipe_tells_what_came(exported: Path, folder: Path) -> None:
-    os.mkfifo(folder / "pipe")
+    fed = Fed(folder / "pipe")
     data = exported.read_bytes()
     half = data.index(b"\n", len(data) // 2) + 1
-    with terminal(folder, "sessions", "import", "pipe") as opened, (folder / "pipe").open("wb", 0) as pipe:
-        pipe.write(data[:half])
+    with terminal(folder, "sessions", "import", "pipe") as opened:
+        fed.write(data[:half])
         opened.wait_for(lambda: bool(re.search(r"importing .*\d+\.\d/\? kB", opened.shown)), "a bar in the middle")
-        pipe.write(data[half:])
-        pipe.close()
+        fed.write(data[half:])
+        fed.close()
         assert opened.wait_end() == 0
     assert left(opened) == "imported first: 300 messages\nimported second: 300 messages"
 
 
 def test_ctrl_c_ends_an_import_and_leaves_nothing(exported: Path, folder: Path) -> None:
-    os.mkfifo(folder / "pipe")
-    with terminal(folder, "sessions", "import", "pipe") as opened, (folder / "pipe").open("wb", 0) as pipe:
-        pipe.write(exported.read_bytes()[:70_000])
+    fed = Fed(folder / "pipe")
+    with terminal(folder, "sessions", "import", "pipe") as opened:
+        fed.write(exported.read_bytes()[:70_000])
         opened.wait_for("importing")
         opened.type(CTRL_C)
         assert opened.wait_end() == 130
+    fed.close()
     assert "Traceback" not in opened.text
     assert b"\x1b[?25h" in opened.raw, "the cursor is back"
     assert run("sessions", "list", cwd=folder) == b"no sessions\n"
 
 
 def test_a_dumb_terminal_gets_lines(exported: Path, folder: Path) -> None:
-    os.mkfifo(folder / "pipe")
+    fed = Fed(folder / "pipe")
     lines = exported.read_bytes().splitlines(keepends=True)
-    with (
-        terminal(folder, "sessions", "import", "pipe", TERM="dumb") as opened,
-        (folder / "pipe").open("wb", 0) as pipe,
-    ):
+    with terminal(folder, "sessions", "import", "pipe", TERM="dumb") as opened:
+        assert fed.opened.wait(PATIENCE_S)
+        began = time.monotonic()
         while "importing: " not in opened.text:  # what takes only a moment says nothing
-            assert lines, "all of it came, and nothing was said"
-            pipe.write(lines.pop(0))
+            assert time.monotonic() - began < PATIENCE_S, "nothing was said"
+            if len(lines) > 1:  # the end comes when it was said
+                fed.write(lines.pop(0))
             opened.read_some(0.05)
-        pipe.write(b"".join(lines))
-        pipe.close()
+        fed.write(b"".join(lines))
+        fed.close()
         assert opened.wait_end() == 0
     assert re.search(r"^importing: \d+\.\d MB\n", opened.text)
     assert "imported second: 300 messages" in opened.text
