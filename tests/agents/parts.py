@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import Any
 
+import pytest
+
 from lango import Settings
 from lango.events import Accepted, ApprovalNeeded, TextDelta, TurnDone, TurnError, TurnEvent
 from lango.messages import Message
@@ -16,7 +18,8 @@ from lango.tools import Tool
 from tests.unit import wire_rules
 from tests.unit.provider_rules import broken_rules
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
+"""Long enough for any machine: what takes longer hangs."""
 USER = "user"
 
 
@@ -116,6 +119,29 @@ async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
 async def statuses(runtime: Runtime) -> list[str]:
     """What became of every turn, in order; for tests with one session."""
     return [status for [status] in await rows(runtime.store, "SELECT status FROM turns ORDER BY turn")]
+
+
+class Leaps:
+    """The clock of the running loop, which goes on by itself and can be moved on: time runs out where a test says so.
+
+    A limit of a minute then passes in no time, and a slow machine does not reach it by itself.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        real = loop.time
+        self._ahead_s = 0.0
+        monkeypatch.setattr(loop, "time", lambda: real() + self._ahead_s)
+
+    def leap(self, seconds: float) -> None:
+        """Let this much time be over at once."""
+        self._ahead_s += seconds
+
+    async def pass_by(self, seconds: float) -> None:
+        """Let time be over, and let everything that is due by then happen."""
+        self.leap(seconds)
+        for _ in range(10):
+            await asyncio.sleep(0)
 
 
 class Gate:

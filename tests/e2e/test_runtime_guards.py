@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ from lango.adk.plugin import WRAP_UP
 from lango.errors import EmptyAnswer, TurnLimit, TurnTimeout
 from lango.messages import ToolCall
 from lango.providers import Request
-from lango.providers.protocol import Finish, TextDelta
+from lango.providers.protocol import Delta, Finish, TextDelta
 from lango.runtime import Runtime
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, tool
 from tests.agents.parts import (
     Gate,
+    Leaps,
     broken_for,
     check_order,
     collect,
@@ -115,13 +117,18 @@ async def test_an_unknown_tool_called_again_and_again_is_enough(sqlite_url: str)
         await works_again(runtime, provider)
 
 
-async def test_a_model_that_says_nothing_for_too_long_ends_the_turn(store_url: str) -> None:
+async def test_a_model_that_says_nothing_for_too_long_ends_the_turn(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Leaps(monkeypatch)
+
     async def hang(_: Request) -> str:
+        await clock.pass_by(60)
         await asyncio.Event().wait()
         return "never"
 
     provider = ScriptedProvider([hang, "fine"])
-    async with open_runtime(settings_for(store_url, idle_timeout_s=0.2), provider=provider) as runtime:
+    async with open_runtime(settings_for(store_url, idle_timeout_s=60), provider=provider) as runtime:
         with pytest.raises(TurnTimeout, match="idle_timeout_s"):
             await runtime.run("s", "hi")
         assert await statuses(runtime) == ["failed"]
@@ -129,31 +136,50 @@ async def test_a_model_that_says_nothing_for_too_long_ends_the_turn(store_url: s
         await works_again(runtime, provider)
 
 
-async def test_pieces_that_come_in_time_are_news(sqlite_url: str) -> None:
-    provider = ScriptedProvider([["one ", "two ", "three ", "four"]], chunk_delay_s=0.15)
-    async with open_runtime(settings_for(sqlite_url, idle_timeout_s=0.6), provider=provider) as runtime:
+async def test_pieces_that_come_in_time_are_news(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Leaps(monkeypatch)
+
+    class Slow(ScriptedProvider):
+        async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+            async for delta in super().stream(request):
+                await clock.pass_by(40)
+                yield delta
+
+    provider = Slow([["one ", "two ", "three ", "four"]])
+    async with open_runtime(settings_for(sqlite_url, idle_timeout_s=60), provider=provider) as runtime:
         assert await runtime.run("s", "count") == "one two three four", "in all longer than one silence may be"
 
 
-async def test_a_turn_that_takes_too_long_in_all_is_ended(sqlite_url: str) -> None:
-    provider = ScriptedProvider(pages(10_000))
-    settings = settings_for(sqlite_url, request_timeout_s=0.5, max_turns=10_000)
+async def test_a_turn_that_takes_too_long_in_all_is_ended(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Leaps(monkeypatch)
+
+    async def late(_: Request) -> str:
+        await clock.pass_by(60)
+        await asyncio.Event().wait()
+        return "never"
+
+    provider = ScriptedProvider([*pages(3), late])
+    settings = settings_for(sqlite_url, request_timeout_s=60)
     async with open_runtime(settings, provider=provider, tools=[look]) as runtime:
         with pytest.raises(TurnTimeout, match="request_timeout_s"):
             await runtime.run("s", "go")
         assert await statuses(runtime) == ["failed"]
         open_calls = [one for one in await messages(runtime) if one.role == "assistant"]
         results = [one for one in await messages(runtime) if one.role == "tool"]
-        assert len(open_calls) == len(results) > 1, "what was done so far stays, and every call has its result"
+        assert len(open_calls) == len(results) == 3, "what was done so far stays, and every call has its result"
 
 
-async def test_a_tool_may_take_longer_than_a_model_may_be_silent(sqlite_url: str) -> None:
+async def test_a_tool_may_take_longer_than_a_model_may_be_silent(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Leaps(monkeypatch)
+
     async def slow() -> str:
-        await asyncio.sleep(0.6)
+        await clock.pass_by(100)
         return "slow but sure"
 
     provider = ScriptedProvider([ToolCall("c1", "slow", {}), "done"])
-    settings = settings_for(sqlite_url, idle_timeout_s=0.3, tool_timeout_s=5)
+    settings = settings_for(sqlite_url, idle_timeout_s=60, tool_timeout_s=300)
     async with open_runtime(settings, provider=provider, tools=[Tool("slow", "Slow.", None, slow)]) as runtime:
         assert await runtime.run("s", "go") == "done"
 
@@ -161,15 +187,15 @@ async def test_a_tool_may_take_longer_than_a_model_may_be_silent(sqlite_url: str
 async def test_a_tool_has_its_own_limit_before_the_turn_has_one(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lango.running._TOOL_GRACE_S", 0.1)
+    clock = Leaps(monkeypatch)
 
     async def slow() -> str:
-        await asyncio.sleep(0.5)
+        await clock.pass_by(100)
         return "slow but sure"
 
     provider = ScriptedProvider([ToolCall("c1", "slow", {}), "done"])
-    settings = settings_for(sqlite_url, idle_timeout_s=0.2, tool_timeout_s=0.1)
-    tools = [Tool("slow", "Slow.", None, slow, timeout_s=5)]
+    settings = settings_for(sqlite_url, idle_timeout_s=60, tool_timeout_s=30)
+    tools = [Tool("slow", "Slow.", None, slow, timeout_s=300)]
     async with open_runtime(settings, provider=provider, tools=tools) as runtime:
         assert await runtime.run("s", "go") == "done"
     assert results_in(provider.requests[1])["c1"] == {"result": "slow but sure"}

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,21 +44,42 @@ async def test_a_message_of_a_process_that_died_while_it_waited_is_not_lost(stor
     assert "waited there" in str(provider.requests[0].messages)
 
 
-async def test_another_machine_is_replaced_only_when_its_beat_stands_still(store_url: str) -> None:
+async def test_another_machine_is_replaced_only_when_its_beat_stands_still(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: now))
     provider = ScriptedProvider(["I see"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
-        vars(runtime)["_watch"] = Watch(gone_after_s=1.5)
+        watch = Watch(gone_after_s=15)
+        looks: list[int] = []
+
+        def is_gone(key: int, turn: int, owner: str, beat: int) -> bool:
+            looks.append(turn)
+            return watch.is_gone(key, turn, owner, beat)
+
+        vars(runtime)["_watch"] = SimpleNamespace(is_gone=is_gone)
+
+        async def seen() -> None:
+            """Wait until the one that waits has looked at those ahead of it since now."""
+            looks.clear()
+            while len(looks) < 4:  # twice at both, so that one of the looks began after this
+                await asyncio.sleep(0.01)
+
         session = await session_of(runtime)
         first = await runtime.store.submit_turn(session, entry("first"), ELSEWHERE)
         second = await runtime.store.submit_turn(session, entry("second"), ELSEWHERE)
         here = await runtime.submit("s", "here")
-        for _ in range(25):  # longer than the watch is patient: the one that runs beats, the one that waits does too
+        for _ in range(4):  # longer than the watch is patient: the one that runs beats, the one that waits does too
             assert await runtime.store.beat_turn(first) == "alive"
             assert isinstance(await runtime.store.claim_turn(session.name, second), list)
-            await asyncio.sleep(0.1)
+            await seen()
+            now += 10
         assert await statuses(runtime) == ["running", "waiting", "waiting"]
         assert not here.finished
-        events = await collect(here.follow())  # now both are silent
+        await seen()
+        now += 16  # now both were silent for long enough
+        events = await collect(here.follow())
         assert events[-1].type == "done"
         assert await statuses(runtime) == ["interrupted", "interrupted", "done"]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from lango.providers.protocol import CallDelta, Finish, TextDelta
 from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from tests.agents.parts import (
+    PATIENCE_S,
     broken_for,
     check_order,
     collect,
@@ -45,9 +46,20 @@ async def hangs() -> str:
     return "never"
 
 
+RELEASED = threading.Event()
+"""Lets those go that block a thread: not before their test is over."""
+
+
+@pytest.fixture(autouse=True)
+def _released() -> Iterator[None]:
+    RELEASED.clear()
+    yield
+    RELEASED.set()
+
+
 def blocks() -> str:
     """Block a thread."""
-    threading.Event().wait(3)
+    RELEASED.wait(PATIENCE_S)
     return "late"
 
 
@@ -84,7 +96,7 @@ async def test_t2_a_tool_that_fails_gives_the_model_an_error_and_the_turn_goes_o
     provider = ScriptedProvider([ToolCall("c1", name, {}), "I see", "fine"])
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(function)]) if own else None
     tools = [] if own else [Tool(name, "A tool.", None, function)]
-    settings = settings_for(sqlite_url, tool_timeout_s=0.3)
+    settings = settings_for(sqlite_url, tool_timeout_s=0.3 if told == "timed out" else PATIENCE_S)
     async with open_runtime(settings, provider=provider, tools=tools, root_agent=root) as runtime:
         events = await collect(runtime.stream("s", "try"))
         check_order(events)
@@ -115,7 +127,7 @@ async def test_t2_a_blocking_function_of_somebody_does_not_stop_the_process(sqli
 
     def block() -> str:
         """Block until told."""
-        assert go.wait(10)
+        assert go.wait(PATIENCE_S)
         return "went on"
 
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(block)])
@@ -145,8 +157,8 @@ async def test_t2_a_tool_that_will_not_stop_is_left_alone(sqlite_url: str, cance
 
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(stubborn)])
     provider = ScriptedProvider([ToolCall("c1", "stubborn", {}), "I see", "fine"])
-    settings = settings_for(sqlite_url, tool_timeout_s=30 if cancelled else 0.2)
-    async with open_runtime(settings, provider=provider, root_agent=root) as runtime, asyncio.timeout(15):
+    settings = settings_for(sqlite_url, tool_timeout_s=PATIENCE_S if cancelled else 0.2)
+    async with open_runtime(settings, provider=provider, root_agent=root) as runtime, asyncio.timeout(PATIENCE_S):
         task = asyncio.create_task(runtime.run("s", "try"))
         await began.wait()
         if cancelled:
