@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from lango.adk.sessions import SqlSessionService
+from tests.e2e.served import PATIENCE_S
 
 AGENT = '''
 from google.adk.agents import LlmAgent
@@ -67,24 +69,24 @@ def agents(tmp_path: Path) -> Path:
 def api_server(agents: Path, uri: str) -> Generator[httpx.Client]:
     """Run the real command until the block ends."""
     command = [str(Path(sys.executable).with_name("adk")), "api_server", "--port", "0", "--session_service_uri", uri]
-    with subprocess.Popen(
-        [*command, str(agents)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=agents.parent
-    ) as process:
+    log = agents.parent / "log.txt"  # and not a pipe, which it would fill while nobody reads it
+    with (
+        log.open("w") as said,
+        subprocess.Popen([*command, str(agents)], stdout=said, stderr=said, cwd=agents.parent) as process,
+    ):
         try:
-            with httpx.Client(base_url=_address(process), timeout=60) as client:
+            with httpx.Client(base_url=_address(process, log), timeout=PATIENCE_S) as client:
                 yield client
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.wait(PATIENCE_S)
 
 
-def _address(process: "subprocess.Popen[str]") -> str:
-    said: list[str] = []
-    for line in process.stdout or ():
-        said.append(line)
-        if found := re.search(r"running on (http://\S+)", line):
-            return found[1]
-    raise AssertionError("".join(said))
+def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    while not (found := re.search(r"running on (http://\S+)\s", log.read_text())):
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.02)
+    return found[1]
 
 
 def message(text: str) -> dict[str, Any]:
