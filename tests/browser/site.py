@@ -17,7 +17,7 @@ from lango.server.app import create_app
 from lango.server.opening import bind
 from lango.testing import Entry, ScriptedProvider
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 PAUSE = "\N{DOUBLE VERTICAL BAR}"
 
 

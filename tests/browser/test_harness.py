@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.site import serving_script
+from tests.browser.site import PATIENCE_S, serving_script
 from tests.browser.watch import Watch, check_accessibility
 
 
@@ -32,7 +32,7 @@ async def test_the_page_loads_and_talks_without_a_complaint(page: Page, tmp_path
 async def test_a_page_that_complains_is_told_on(page: Page, watch: Watch, does: str, said: str) -> None:
     await page.set_content("<title>x</title>")
     await page.evaluate(f"() => {{ {does} }}")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not watch.complaints:
             await asyncio.sleep(0.01)
     with pytest.raises(AssertionError, match=said):

@@ -12,7 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from tests.e2e.loopback import serving
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import httpx
 
 LANGO = str(Path(sys.executable).with_name("lango"))
 AGENT = Path(__file__).with_name("served_agent.py")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @dataclass

@@ -21,7 +21,7 @@ import pyte
 
 LANGO = str(Path(sys.executable).with_name("lango"))
 AGENT = Path(__file__).with_name("terminal_agent.py")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 CTRL_C, CTRL_D, CTRL_O, ENTER, ALT_ENTER, UP = "\x03", "\x04", "\x0f", "\r", "\x1b\r", "\x1b[A"
 

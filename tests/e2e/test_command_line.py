@@ -32,7 +32,7 @@ def lango(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complete
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

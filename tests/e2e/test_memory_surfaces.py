@@ -13,7 +13,7 @@ from lango import open_runtime
 from lango.errors import SessionNotFound
 from lango.providers import Request
 from tests.agents.memory_parts import Roles, noted, quoted, remembering, session_of, shown_to
-from tests.e2e.served import lango, send, serving
+from tests.e2e.served import PATIENCE_S, lango, send, serving
 
 AGENT = Path(__file__).with_name("remembering_agent.py")
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ PYTHONPATH = {"PYTHONPATH": str(ROOT)}
 
 async def observed(client: httpx.AsyncClient, session: str, last_seq: int) -> dict[str, Any]:
     """Wait until a session was observed up to a message: that is after the turn, and nobody is told."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             answer = await client.get(f"/v1/sessions/{session}/memory")
             assert answer.status_code == 200, answer.text

@@ -24,7 +24,18 @@ from lango.providers.protocol import TextDelta as TextPiece
 from lango.providers.protocol import ThoughtDelta as ThoughtPiece
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext, tool
-from tests.agents.parts import check_order, collect, kinds, last_error, messages, rows, settings_for, statuses, text_of
+from tests.agents.parts import (
+    PATIENCE_S,
+    check_order,
+    collect,
+    kinds,
+    last_error,
+    messages,
+    rows,
+    settings_for,
+    statuses,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from lango.events import TurnEvent
@@ -174,7 +185,7 @@ async def test_a6_the_start_of_a_tool_is_told_while_it_runs(sqlite_url: str) -> 
     async with open_runtime(
         settings_for(sqlite_url), provider=provider, tools=[Tool("wait", "Wait.", None, wait)]
     ) as runtime:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in runtime.stream("s", "go"):
                 if isinstance(event, ToolStart):
                     go.set()

@@ -12,7 +12,7 @@ import httpx
 import jsonschema
 import pytest
 
-from tests.e2e.served import Server, events_of, resume, send, send_until, serving, text_of
+from tests.e2e.served import PATIENCE_S, Server, events_of, resume, send, send_until, serving, text_of
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ async def test_the_picture_of_a_session(server: Server, session: str) -> None:
 async def test_a_session_that_is_deleted_while_it_runs_ends_its_stream(
     server: Server, session: str, tmp_path: Path
 ) -> None:
-    async with server.client() as client, asyncio.timeout(30):
+    async with server.client() as client, asyncio.timeout(PATIENCE_S):
         sending = asyncio.create_task(send(client, session, f"hold {tmp_path / 'never'}"))
         while (await client.get(f"/v1/sessions/{session}/messages")).json().get("messages") in (None, []):
             await asyncio.sleep(0.01)
@@ -217,7 +217,7 @@ async def test_health_readiness_and_metrics(server: Server, session: str, tmp_pa
         assert during["lango_turns_running"] == 1
         gate.touch()
         await resume(client, session, seen[-1].id)
-        async with asyncio.timeout(30):  # a turn is counted just after its end is told
+        async with asyncio.timeout(PATIENCE_S):  # a turn is counted just after its end is told
             while (after := await measured(client))["lango_turn_seconds_count"] < before[
                 "lango_turn_seconds_count"
             ] + 3:
@@ -241,7 +241,7 @@ async def measured(client: httpx.AsyncClient) -> dict[str, float]:
 async def test_the_log_has_a_line_for_every_turn_as_json(server: Server, session: str) -> None:
     async with server.client() as client:
         await send(client, session, "hello")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while len(found := [line for line in server.log.read_text().splitlines() if session in line]) < 2:
             await asyncio.sleep(0.01)
     accepted, done = [json.loads(line) for line in found]

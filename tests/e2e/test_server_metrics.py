@@ -8,9 +8,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.served import Server, resume, send, send_until, serving
-
-PATIENCE_S = 30.0
+from tests.e2e.served import PATIENCE_S, Server, resume, send, send_until, serving
 
 Scraped = dict[tuple[str, str], float]
 

@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
 from lango.store import Store
-from tests.e2e.served import Server, serving
+from tests.e2e.served import PATIENCE_S, Server, serving
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=30) as made:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE_S) as made:
         yield made
 
 
@@ -246,9 +246,9 @@ async def test_a_key_is_a_user_and_conversations_are_its_own(tmp_path: Path, sql
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         base = f"{server.url}/v1"
         async with (
-            AsyncOpenAI(base_url=base, api_key=alice, timeout=30) as one,
-            AsyncOpenAI(base_url=base, api_key=bob, timeout=30) as other,
-            AsyncOpenAI(base_url=base, api_key="wrong", timeout=30) as nobody,
+            AsyncOpenAI(base_url=base, api_key=alice, timeout=PATIENCE_S) as one,
+            AsyncOpenAI(base_url=base, api_key=bob, timeout=PATIENCE_S) as other,
+            AsyncOpenAI(base_url=base, api_key="wrong", timeout=PATIENCE_S) as nobody,
         ):
             for call in (nobody.models.list(), nobody.chat.completions.create(model="m", messages=[user("hi")])):
                 with pytest.raises(openai.AuthenticationError) as raised:

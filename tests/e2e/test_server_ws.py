@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.e2e.served import Server, resume, serving
+from tests.e2e.served import PATIENCE_S, Server, resume, serving
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ async def say(socket: ClientConnection, **asked: Any) -> None:
 async def hear(socket: ClientConnection, *kinds: str) -> list[dict[str, Any]]:
     """Read up to the first event of a kind, or to the end of a turn."""
     heard: list[dict[str, Any]] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not heard or (heard[-1]["type"] not in (kinds or ("done", "error"))):
             heard.append(json.loads(await socket.recv()))
     return heard
@@ -59,7 +59,7 @@ async def test_sessions_share_a_socket(socket: ClientConnection, session: str) -
     for number in range(5):
         await say(socket, type="message", session=f"{session}-{number}", text="words 5 0.02")
     heard: list[dict[str, Any]] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while sum(event["type"] == "done" for event in heard) < 5:
             heard.append(json.loads(await socket.recv()))
     for number in range(5):
@@ -126,7 +126,7 @@ async def test_a_socket_that_does_not_read_is_closed_and_others_are_not_slowed(s
         await say(deaf, type="message", session=session, text="much 200")
         await say(other, type="message", session=f"{session}-2", text="words 10 0.02")
         assert (await hear(other))[-1]["type"] == "done"
-        async with server.client() as client, asyncio.timeout(60):
+        async with server.client() as client, asyncio.timeout(PATIENCE_S):
             whole = await resume(client, session)
             assert whole[-1].type == "done"
             while "a client that does not read" not in server.log.read_text():

@@ -13,6 +13,7 @@ from lango.providers import Delta, Request, ResilientProvider, Retries, TextDelt
 from lango.providers.anthropic import AnthropicProvider
 from lango.providers.gemini import GeminiProvider
 from lango.providers.openai import OpenAIProvider
+from tests.agents.parts import PATIENCE_S
 from tests.e2e.wire_server import Answer, Exchange, WireServer, wire_server
 
 REQUEST = Request("m", (Message("user", "hi"),))
@@ -138,7 +139,7 @@ async def test_f_closing_the_stream_closes_the_connection(wire: Wire) -> None:
             if isinstance(delta, TextDelta):
                 break
         await stream.aclose()
-        await asyncio.wait_for(served.server.closed_by_client.wait(), 15)
+        await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
 
 
 async def test_f_cancelling_the_reader_closes_the_connection(wire: Wire) -> None:
@@ -150,7 +151,7 @@ async def test_f_cancelling_the_reader_closes_the_connection(wire: Wire) -> None
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(served.server.closed_by_client.wait(), 15)
+        await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
 
 
 async def test_f_a_stream_that_stops_is_given_up_and_its_connection_closed(wire: Wire) -> None:
@@ -158,7 +159,7 @@ async def test_f_a_stream_that_stops_is_given_up_and_its_connection_closed(wire:
         await _warm(served)
         with pytest.raises(ProviderTimeout):
             await served.collect(timeouts=Timeouts(idle_s=1))
-        await asyncio.wait_for(served.server.closed_by_client.wait(), 15)
+        await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
 
 
 async def test_f_a_stream_that_trickles_is_given_up_in_all(wire: Wire) -> None:
@@ -171,7 +172,7 @@ async def test_f_a_stream_that_trickles_is_given_up_in_all(wire: Wire) -> None:
         await _warm(served)
         with pytest.raises(ProviderTimeout, match="not done"):
             await served.collect(timeouts=Timeouts(idle_s=5, total_s=1))
-        await asyncio.wait_for(served.server.closed_by_client.wait(), 15)
+        await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
 
 
 async def test_f_a_server_that_never_answers_is_given_up(wire: Wire) -> None:

@@ -21,7 +21,7 @@ from lango.messages import Message
 from lango.store import Entry, SessionId, Store
 
 NAME = SessionId("app", "user", "shared")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.e2e.workers", "pytest"])

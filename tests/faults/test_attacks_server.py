@@ -15,7 +15,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from tests.e2e.served import Server, configure, lango, resume, send, serving, text_of
+from tests.e2e.served import PATIENCE_S, Server, configure, lango, resume, send, serving, text_of
 from tests.e2e.wire_server import Exchange, wire_server
 
 EVIL = "evil.example"
@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def raw(server: Server, head: str, body: bytes = b"") -> tuple[int, str]:
     """Send bytes as they are, and read the answer up to the end of its head, and what follows at once."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as sock:
         sock.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
         answer = b""
         while b"\r\n\r\n" not in answer and (more := sock.recv(65536)):
@@ -220,7 +220,7 @@ async def test_6_a_websocket_shows_nothing_of_somebody_else(keyed: Keyed) -> Non
     async with connect(url, additional_headers={"Authorization": f"Bearer {keyed.bob}"}) as bob:
         for one in asked:
             await bob.send(json.dumps(one | {"session": session}))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 told = json.loads(await bob.recv())
             assert (told["type"], told["error"]) == ("error", "SessionNotFound")
 
@@ -296,7 +296,7 @@ async def test_6_limits_are_kept_and_say_when_to_come_back(keyed: Keyed) -> None
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
         assert 0 < int(answers[-1].headers["retry-after"]) <= 60
     secret = lango("keys", "add", "--user", "erin", "--tokens-per-day", "15", cwd=keyed.folder).stdout.strip()
-    async with keyed.client(secret) as erin, asyncio.timeout(30):
+    async with keyed.client(secret) as erin, asyncio.timeout(PATIENCE_S):
         await erin.post("/v1/sessions", json={"id": "s"})
         await send(erin, "s", "hello")
         while (answer := await erin.post("/v1/sessions/s/messages", json={"text": "fail"})).status_code == 200:

@@ -21,7 +21,7 @@ from lango.store.observations import Batch, Observation, Recalled
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.memory_parts import Roles, noted, numbers_in, quoted, remembering, session_of, shown_to, spoken
-from tests.agents.parts import broken_for
+from tests.agents.parts import PATIENCE_S, broken_for
 from tests.e2e.workers import Worker
 from tests.unit.provider_rules import any_history
 
@@ -118,7 +118,7 @@ async def test_o1_closing_the_runtime_breaks_an_observer_off_and_leaves_no_claim
         remembering(sqlite_url, close_wait_s=0.01), provider=Roles(observer=never).provider
     ) as runtime:
         await runtime.run("s", LONG)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await began.wait()
     roles = Roles()
     async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
@@ -144,7 +144,7 @@ async def test_o2_a_rewind_while_it_is_observed_takes_the_notes_along(sqlite_url
     async with open_runtime(settings, provider=roles.provider) as runtime:
         await runtime.run("s", "first")
         await runtime.run("s", f"a secret {LONG[29:]}")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await began.wait()
         await runtime.sessions.rewind("s", before=3)
         may_end.set()

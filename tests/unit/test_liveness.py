@@ -44,7 +44,7 @@ def test_another_process_of_this_machine_is_gone_when_it_is_dead() -> None:
         while not watch.is_gone(1, 1, name, 0):  # a zombie is gone, before anybody has waited for it
             pass
     finally:
-        process.communicate(timeout=10)
+        process.communicate(timeout=120)
     assert watch.is_gone(1, 1, name, 0)
 
 
