@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import sys
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated, Any, cast
@@ -55,6 +56,10 @@ def _only_what_is_used() -> Generator[None]:
     from pydantic import BaseModel
 
     BaseModel.model_config["defer_build"] = True
+    # FastAPI ignores it where it builds its own, and now they are built where it does not
+    warnings.filterwarnings(
+        "ignore", r"The 'alias' attribute with value .* was provided to the `Field\(\)`", UserWarning
+    )
     modules = cast("dict[str, Any]", sys.modules)
     modules.setdefault("httpx._main", None)
     try:
