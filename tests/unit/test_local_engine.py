@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import threading
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -15,28 +16,40 @@ from lango.providers.local import engine as engine_module
 from lango.providers.local.engine import Chunk, Engine, close_engines, engine_for, threads
 from lango.providers.local.models import SMOLLM2
 
+PATIENCE_S = 120.0
+ENDLESS = 10_000_000
+
 
 class Counting:
-    """Counts up to what the body says, one number every few milliseconds."""
+    """Counts up to what the body says, one number every moment; with `held`, not before it may."""
 
     def __init__(self) -> None:
         self.said = 0
         self.at_once = 0
         self.most_at_once = 0
+        self.may = threading.Event()
 
     def handle_chat_completions(self, prompt: Chunk, callback: Callable[[Chunk], bool]) -> None:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
+        if prompt["held"]:
+            assert self.may.wait(PATIENCE_S)
         for number in range(prompt["to"]):
-            time.sleep(0.002)
+            time.sleep(0.0005)
             self.said += 1
             if callback({"number": number}):
                 break
         self.at_once -= 1
 
+    async def begun(self) -> None:
+        """Wait until a request is served."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.at_once:
+                await asyncio.sleep(0.001)
 
-async def numbers(engine: Engine, to: int) -> list[int]:
-    return [chunk["number"] async for chunk in engine.chat({"to": to})]
+
+async def numbers(engine: Engine, to: int, *, held: bool = False) -> list[int]:
+    return [chunk["number"] async for chunk in engine.chat({"to": to, "held": held}) if chunk]
 
 
 @pytest.fixture
@@ -51,19 +64,11 @@ def engine(server: Counting) -> Any:
     engine.close()
 
 
-async def test_chunks_come_in_order_and_the_loop_runs_meanwhile(engine: Engine) -> None:
-    ticks = 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            await asyncio.sleep(0.001)
-            ticks += 1
-
-    ticking = asyncio.create_task(tick())
-    assert await numbers(engine, 30) == list(range(30))
-    ticking.cancel()
-    assert ticks > 10
+async def test_chunks_come_in_order_and_the_loop_runs_meanwhile(engine: Engine, server: Counting) -> None:
+    counting = asyncio.create_task(numbers(engine, 30, held=True))
+    await server.begun()  # it could not be seen from a loop that waits for it
+    server.may.set()
+    assert await counting == list(range(30))
 
 
 async def test_requests_wait_for_each_other(engine: Engine, server: Counting) -> None:
@@ -72,38 +77,46 @@ async def test_requests_wait_for_each_other(engine: Engine, server: Counting) ->
 
 
 async def test_closing_the_stream_stops_the_generation(engine: Engine, server: Counting) -> None:
-    async with aclosing(engine.chat({"to": 100_000})) as chunks:
+    async with aclosing(engine.chat({"to": ENDLESS, "held": False})) as chunks:
         assert await anext(chunks) == {"number": 0}
     assert await numbers(engine, 1) == [0]  # it could only run because the other stopped
-    assert server.said < 1000
+    assert server.said < ENDLESS
 
 
 async def test_a_cancelled_reader_stops_the_generation(engine: Engine, server: Counting) -> None:
-    reading = asyncio.create_task(numbers(engine, 100_000))
-    await asyncio.sleep(0.05)
+    reading = asyncio.create_task(numbers(engine, ENDLESS))
+    await server.begun()
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert await numbers(engine, 1) == [0]
-    assert server.said < 1000
+    assert server.said < ENDLESS
 
 
 async def test_a_request_that_was_cancelled_in_the_queue_never_runs(engine: Engine, server: Counting) -> None:
-    first = asyncio.create_task(numbers(engine, 20))
-    await asyncio.sleep(0.01)
-    waiting = asyncio.create_task(numbers(engine, 100_000))
+    first = asyncio.create_task(numbers(engine, 20, held=True))
+    await server.begun()
+    waiting = asyncio.create_task(numbers(engine, ENDLESS))
     await asyncio.sleep(0)
     waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    server.may.set()
     assert await first == list(range(20))
     assert await numbers(engine, 1) == [0]
     assert server.said == 21
 
 
-async def test_a_request_that_waits_for_others_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_waits_for_others_says_so(
+    engine: Engine, server: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engine_module, "_QUEUE_SIGN_S", 0.01)
-    first = asyncio.create_task(numbers(engine, 40))
-    await asyncio.sleep(0.01)
-    chunks = [chunk async for chunk in engine.chat({"to": 2})]
+    first = asyncio.create_task(numbers(engine, 40, held=True))
+    await server.begun()
+    chunks: list[Chunk] = []
+    async for chunk in engine.chat({"to": 2, "held": False}):
+        chunks.append(chunk)
+        server.may.set()
     assert await first == list(range(40))
     assert chunks[0] == {}
     assert [chunk for chunk in chunks if chunk] == [{"number": 0}, {"number": 1}]
@@ -129,11 +142,10 @@ async def test_an_error_of_the_native_server_is_raised_where_the_request_waits()
 
 
 async def test_close_ends_a_generation_and_frees_the_model(engine: Engine, server: Counting) -> None:
-    reading = asyncio.create_task(numbers(engine, 100_000))
-    await asyncio.sleep(0.05)
-    started = time.monotonic()
+    reading = asyncio.create_task(numbers(engine, ENDLESS))
+    await server.begun()
     await asyncio.to_thread(engine.close)
-    assert time.monotonic() - started < 2
+    assert server.said < ENDLESS
     assert await reading == list(range(server.said))
     assert not engine._thread.is_alive()  # pyright: ignore[reportPrivateUsage]
 
@@ -143,16 +155,17 @@ def test_a_loop_that_is_gone_stops_the_generation(server: Counting) -> None:
     left_open: list[Any] = []
 
     async def leave() -> None:
-        left_open.append(engine.chat({"to": 100_000}))
+        left_open.append(engine.chat({"to": ENDLESS, "held": False}))
         await anext(left_open[0])
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(leave())
     loop.close()  # without closing what is open in it, as a crash would
-    time.sleep(0.1)
-    said = server.said
-    time.sleep(0.05)
-    assert server.said == said
+    began = time.monotonic()
+    while server.at_once:
+        assert time.monotonic() - began < PATIENCE_S
+        time.sleep(0.001)
+    assert server.said < ENDLESS
     engine.close()
 
 
