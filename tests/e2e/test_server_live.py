@@ -1,7 +1,6 @@
 """`GET /v1/live`: what others begin is told as it happens, once; and messages that wait, shown and taken back."""
 
 import asyncio
-import time
 import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -174,16 +173,14 @@ async def test_turns_of_other_processes_are_told(tmp_path: Path, sqlite_url: str
 
 
 async def test_a_server_that_stops_does_not_wait_for_readers(tmp_path: Path, sqlite_url: str, session: str) -> None:
-    with serving(tmp_path, sqlite_url) as server:
+    with serving(tmp_path, sqlite_url, server="shutdown_s = 600") as server:
         async with server.client() as client:
             await send(client, session, "hello")
             async with live(client, session) as page, live(client, None) as other:
                 await page.until("done")
-                began = time.monotonic()
                 stopping = asyncio.to_thread(server.terminate)
                 code, told, ended = await asyncio.gather(stopping, page.until("error"), other.until("error"))
                 assert (code, told[-1].data["error"], ended[-1].data["error"]) == (0, "Stopping", "Stopping")
-                assert time.monotonic() - began < 8, "nothing ran: there was nothing to wait for"
 
 
 async def test_somebody_elses_session_is_not_there(tmp_path: Path, sqlite_url: str, session: str) -> None:

@@ -51,7 +51,7 @@ async def test_a_turn_is_told_from_accepted_to_done(server: Server, session: str
 
 async def test_text_is_grouped_and_the_first_comes_at_once(server: Server, session: str) -> None:
     async with server.client() as client:
-        events = await send(client, session, "words 1500 0.0005")
+        events = await send(client, session, "words 1500 0")
         assert is_whole(events)
         assert text_of(events) == "".join(f"w{number} " for number in range(1500))
         assert len(events) < 150, "thousands of pieces are not thousands of rows"
@@ -129,15 +129,21 @@ async def test_a_reader_goes_on_into_the_next_turns(server: Server, session: str
         assert await resume(client, session, 0) == [*turns[0], *turns[1], *turns[2]]
 
 
-async def test_two_messages_at_once_are_both_answered_one_after_the_other(server: Server, session: str) -> None:
-    async with server.client() as client:
+async def test_two_messages_at_once_are_both_answered_one_after_the_other(
+    server: Server, session: str, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    async with server.client() as client, asyncio.timeout(PATIENCE_S):
         await client.post("/v1/sessions", json={"id": session})
-        one, two = await asyncio.gather(send(client, session, "words 5 0.02"), send(client, session, "second"))
-        first, second = sorted([one, two], key=lambda events: events[0].id)
+        sending = [asyncio.create_task(send(client, session, f"hold {gate}")) for _ in range(2)]
+        while not (await client.get(f"/v1/sessions/{session}/waiting")).json()["waiting"]:
+            await asyncio.sleep(0.01)
+        gate.touch()
+        first, second = sorted([await one for one in sending], key=lambda events: events[0].id)
         assert is_whole(first)
         assert is_whole(second)
         assert second[0].data["waiting"] is True
-        assert {text_of(one), text_of(two)} == {"w0 w1 w2 w3 w4 ", "second"}
+        assert text_of(first) == text_of(second) == "begun ended"
         shown = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
         assert [message["role"] for message in shown] == ["user", "assistant"] * 2
 
@@ -215,7 +221,7 @@ async def test_a_server_that_is_killed_leaves_a_stream_that_ends_elsewhere(
     with serving(tmp_path / "a", store_url) as one, serving(tmp_path / "b", store_url) as two:
         async with one.client() as client:
             await client.post("/v1/sessions", json={"id": session})
-            request = client.stream("POST", f"/v1/sessions/{session}/messages", json={"text": "words 100 0.05"})
+            request = client.stream("POST", f"/v1/sessions/{session}/messages", json={"text": "words 5000 0.05"})
             seen: list[Seen] = []
             async with request as response:
                 async for event in events_of(response):
@@ -235,7 +241,7 @@ async def test_a_server_that_is_killed_leaves_a_stream_that_ends_elsewhere(
             assert "send it again" in everything[-1].data["message"]
             assert text_of(await send(client, session, "hello again")) == "hello again"
             shown = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
-            assert [message["content"] for message in shown] == ["words 100 0.05", "hello again", "hello again"]
+            assert [message["content"] for message in shown] == ["words 5000 0.05", "hello again", "hello again"]
 
 
 async def resume_there(server: Server, session: str, after: int) -> list[Seen]:
@@ -243,18 +249,42 @@ async def resume_there(server: Server, session: str, after: int) -> list[Seen]:
         return await resume(client, session, after)
 
 
-async def test_a_stopped_server_lets_turns_finish_and_tells_the_others(tmp_path: Path, sqlite_url: str) -> None:
-    gate, never = tmp_path / "gate", tmp_path / "never"
-    with serving(tmp_path / "a", sqlite_url, server="shutdown_s = 2") as server:
-        async with server.client() as client:
+async def test_a_stopped_server_lets_turns_finish(tmp_path: Path, sqlite_url: str) -> None:
+    gate = tmp_path / "gate"
+    with serving(tmp_path / "a", sqlite_url, server="shutdown_s = 600") as server:
+        async with server.client() as client, asyncio.timeout(PATIENCE_S):
             quick = asyncio.create_task(send(client, "quick", f"hold {gate}"))
-            endless = asyncio.create_task(send(client, "endless", f"hold {never}"))
-            await send_until(client, "alone", f"hold {never}")
-            while not all([await resume_briefly(client, name, 0, 2) for name in ("quick", "endless")]):
+            while not await resume_briefly(client, "quick", 0, 2):
                 await asyncio.sleep(0.01)
             os.kill(server.process.pid, signal.SIGTERM)
+            while await is_open(server):
+                await asyncio.sleep(0.01)
+            assert not quick.done(), "it waits for its turn"
             gate.touch()
             assert text_of(await quick) == "begun ended"
+        assert await asyncio.to_thread(server.process.wait, PATIENCE_S) == 0
+        assert "Traceback" not in server.log.read_text()
+
+
+async def is_open(server: Server) -> bool:
+    """Whether a server takes connections."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+async def test_a_stopped_server_breaks_off_what_takes_too_long_and_tells_so(tmp_path: Path, sqlite_url: str) -> None:
+    never = tmp_path / "never"
+    with serving(tmp_path / "a", sqlite_url, server="shutdown_s = 0.5") as server:
+        async with server.client() as client:
+            endless = asyncio.create_task(send(client, "endless", f"hold {never}"))
+            await send_until(client, "alone", f"hold {never}")
+            while not await resume_briefly(client, "endless", 0, 2):
+                await asyncio.sleep(0.01)
+            os.kill(server.process.pid, signal.SIGTERM)
             *_, last = await endless
         assert (last.type, last.data["error"], last.data["fatal"]) == ("error", "TurnCancelled", True)
         assert await asyncio.to_thread(server.process.wait, PATIENCE_S) == 0
@@ -263,5 +293,4 @@ async def test_a_stopped_server_lets_turns_finish_and_tells_the_others(tmp_path:
         async with server.client() as client:
             assert (await resume(client, "endless"))[-1] == last
             assert (await resume(client, "alone"))[-1].data["error"] == "TurnCancelled", "nobody read it"
-            assert (await resume(client, "quick"))[-1].type == "done"
             assert text_of(await send(client, "endless", "hello")) == "hello"

@@ -5,7 +5,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -193,18 +192,17 @@ async def test_each_request_to_a_provider_is_told_and_no_key(tmp_path: Path, sql
 
 @pytest.mark.parametrize("listens", [False, True], ids=["nobody is there", "nobody answers"])
 async def test_a_collector_that_is_away_holds_nobody_up(tmp_path: Path, sqlite_url: str, listens: bool) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        if not listens:
-            silent.close()
-        rest = f'[telemetry]\notlp_endpoint = "{address}"'
-        with serving(tmp_path, sqlite_url, env=SOON, rest=rest) as server:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listens:
+            silent.listen()
+        rest = f'[telemetry]\notlp_endpoint = "http://127.0.0.1:{silent.getsockname()[1]}"'
+        patient = {"OTEL_EXPORTER_OTLP_TIMEOUT": "600"}  # longer than a test: whoever waited for it would be seen
+        with serving(tmp_path, sqlite_url, env=SOON | patient, rest=rest) as server:
             async with server.client() as client:
                 for _ in range(3):
                     assert text_of(await send(client, "s", "hello")) == "hello"
-            began = time.monotonic()
             assert await asyncio.to_thread(server.terminate) == 0
-            assert time.monotonic() - began < 10
             assert "Traceback" not in server.log.read_text()
 
 
