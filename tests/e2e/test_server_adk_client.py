@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[AdkWebServerClient]:
-    async with AdkWebServerClient(server.url) as made:
+    async with AdkWebServerClient(server.url, timeout=PATIENCE_S) as made:
         yield made
 
 

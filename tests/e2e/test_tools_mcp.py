@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def fails() -> str:
 
 if len(sys.argv) > 1:
     import uvicorn
-    uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
+    uvicorn.run(server.streamable_http_app(), fd=int(sys.argv[1]), log_level="error")
 else:
     server.run()
 '''
@@ -129,17 +128,10 @@ async def test_only_the_tools_that_were_named_and_they_ask_first(script: Path, o
 
 
 async def test_an_http_server(script: Path, opened: list[McpToolset]) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(sys.executable, str(script), str(port))
+    with socket.create_server(("127.0.0.1", 0)) as place:  # nobody else gets it, and who comes early waits there
+        port, fd = place.getsockname()[1], place.fileno()
+        process = await asyncio.create_subprocess_exec(sys.executable, str(script), str(fd), pass_fds=[fd])
     try:
-        for _ in range(1000):
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                break
-            await asyncio.sleep(0.02)
         [toolset] = mcp_toolsets({"far": McpSettings(url=f"http://127.0.0.1:{port}/mcp", tools=["add"])}, wrap=approved)
         opened.append(toolset)
         assert "5" in str((await ask(toolset, ToolCall("c1", "add", {"a": 2, "b": 3})))["c1"])

@@ -111,10 +111,9 @@ def write_with_reload(pipe: Connection, url: str, worker: str, count: int) -> No
         accepted: list[tuple[int, int]] = []
         stale = 0
         async with SqlSessionService(url) as service:
-            await service.store.open()
+            session = await load(service)  # as it is before anybody writes: whoever writes second is stale
             pipe.send("ready")
             pipe.recv()
-            session = None
             for number in range(count):
                 while True:
                     session = session or await load(service)

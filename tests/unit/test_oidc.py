@@ -55,7 +55,10 @@ async def test_rotated_keys_are_found_and_old_ones_forgotten(local: LocalIssuer)
     assert "not one of the issuer's" in await refused(issuer, local.token("alice", old))
 
 
-async def test_keys_that_nobody_knows_do_not_flood_the_issuer(local: LocalIssuer) -> None:
+async def test_keys_that_nobody_knows_do_not_flood_the_issuer(
+    local: LocalIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oidc, "_FETCHES_S", 600.0)
     issuer = Issuer(settings(local))
     for number in range(50):
         forged = local.token("alice", rsa_key(f"unknown-{number}") if number < 2 else ec_key(f"unknown-{number}"))
@@ -79,7 +82,10 @@ async def test_old_keys_are_fetched_again_and_hold_while_the_issuer_is_away(
         await issuer.user_of(local.token("alice"))
 
 
-async def test_an_issuer_that_fails_is_left_alone_for_a_while(local: LocalIssuer) -> None:
+async def test_an_issuer_that_fails_is_left_alone_for_a_while(
+    local: LocalIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oidc, "_PAUSE_S", 600.0)
     issuer = Issuer(settings(local))
     local.answers["/keys"] = 503
     for _ in range(10):
