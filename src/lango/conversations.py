@@ -234,7 +234,8 @@ def _told(lines: Iterable[bytes], tell: Callable[[float], None], done: float, a_
 
 def _must_be_an_event() -> Callable[[Stored], None]:
     """Return what refuses a stored event that ADK could not be given."""
-    from lango.adk.convert import DEFAULT_AGENT_NAME, stored_to_events  # takes seconds: only when it is needed
+    from lango.adk.convert import DEFAULT_AGENT_NAME  # takes seconds: only when it is needed
+    from lango.adk.reading import stored_to_events
 
     def must_be_an_event(stored: Stored) -> None:
         stored_to_events([stored], DEFAULT_AGENT_NAME)

@@ -92,10 +92,9 @@ class Message(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Take any sequence of calls, thoughts and media; keep tuples."""
-        for name in ("tool_calls", "thoughts", "media"):
-            value = getattr(self, name)
-            if not isinstance(value, tuple):
-                force_setattr(self, name, tuple(value))
+        if not (type(self.tool_calls) is type(self.thoughts) is type(self.media) is tuple):
+            for name in ("tool_calls", "thoughts", "media"):
+                force_setattr(self, name, tuple(getattr(self, name)))
 
 
 def fresh_call_id(name: str, taken: Collection[str]) -> str:

@@ -72,8 +72,36 @@ async def test_s2_order_is_that_of_insertion_whatever_the_clock_says(service: Sq
 async def test_s2_tasks_that_share_a_session_append_one_after_the_other(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
     await asyncio.gather(*(service.append_event(session, said(str(n))) for n in range(30)))
-    assert texts(session) == texts(await load(service, session))
-    assert sorted(texts(session), key=int) == [str(n) for n in range(30)]
+    assert texts(session) == texts(await load(service, session)) == [str(n) for n in range(30)]
+
+
+async def test_s2_a_task_that_is_cancelled_while_it_waits_lets_the_next_one_append(service: SqlSessionService) -> None:
+    session = await service.create_session(**APP)
+    async with asyncio.timeout(60):
+        first = asyncio.create_task(service.append_event(session, said("first")))
+        rest = [asyncio.create_task(service.append_event(session, said(str(n)))) for n in range(10)]
+        await asyncio.sleep(0)  # the first is on its way to the database, and the others wait for it
+        for task in rest[2:9:3]:
+            task.cancel()
+        await asyncio.gather(first, *rest, return_exceptions=True)
+        await service.append_event(session, said("last"))
+    assert [task.cancelled() for task in rest] == [n in (2, 5, 8) for n in range(10)]
+    assert texts(session) == texts(await load(service, session)) == ["first", *"013467", "9", "last"]
+
+
+async def test_s2_a_task_that_is_cancelled_when_its_turn_comes_passes_it_on(service: SqlSessionService) -> None:
+    session = await service.create_session(**APP)
+
+    async def append_and_cancel() -> None:
+        await service.append_event(session, said("first"))
+        second.cancel()  # its turn has come by now, and it does not know it yet
+
+    async with asyncio.timeout(60):
+        first = asyncio.create_task(append_and_cancel())
+        second, third = (asyncio.create_task(service.append_event(session, said(text))) for text in ("2", "3"))
+        await asyncio.gather(first, second, third, return_exceptions=True)
+    assert second.cancelled()
+    assert texts(session) == texts(await load(service, session)) == ["first", "3"]
 
 
 async def test_s3_foreign_calls_get_ids_in_memory_and_in_the_store_alike(service: SqlSessionService) -> None:

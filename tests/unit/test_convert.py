@@ -8,7 +8,8 @@ from google.genai import types
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from lango.adk.convert import complete_event, event_to_entry, stored_to_events
+from lango.adk.convert import complete_event, event_to_entry
+from lango.adk.reading import stored_to_events
 from lango.messages import Message, ToolCall
 from lango.store import Entry, Stored
 from lango.store.records import (

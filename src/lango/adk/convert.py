@@ -1,4 +1,4 @@
-"""ADK events to rows and back, with nothing lost.
+"""ADK events to rows, with nothing lost; `lango.adk.reading` is the way back.
 
 A row's readable columns (role, author, content, tool_calls) say what most events are. What they cannot express goes
 into `extra`, once and without defaults: the fields of the event by their names, and under `parts` the layout of the
@@ -7,21 +7,19 @@ number is a text of that many characters of `content`, `"call"` and `"result"` a
 object is a part that has more to it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, cast
 
 from google.adk.events import Event, EventActions
 from google.genai import types
-from msgspec import Struct
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
-from lango.adk.templates import like
 from lango.history import count_tokens
 from lango.messages import Media, Message, Role, Thought, ToolCall, fresh_call_id
-from lango.store import Entry, Stored
+from lango.store import Entry
 from lango.store.jsontext import dumps, readable
-from lango.store.records import object_or_result, without_temp
+from lango.store.records import without_temp
 
 DEFAULT_AGENT_NAME = "lango-agent"
 
@@ -33,14 +31,17 @@ _NO_ACTIONS: dict[str, Any] = {
     name: field.get_default(call_default_factory=True, validated_data={})
     for name, field in EventActions.model_fields.items()
 }
-_EMPTY_ACTIONS = {name for name, value in _NO_ACTIONS.items() if value == {}}
+EMPTY_ACTIONS = {name for name, value in _NO_ACTIONS.items() if value == {}}
+
+# most fields of most events are unset: to look at all of them at once takes a tenth of the time
+_SELDOM = Event.model_fields.keys() - _IN_COLUMNS - {"usage_metadata"}
+_seldom_set, _NOTHING_SELDOM = itemgetter(*_SELDOM), (None,) * len(_SELDOM)
+_BESIDE_TEXT = types.Part.model_fields.keys() - {"text"}
+_beside_text, _NOTHING_BESIDE = itemgetter(*_BESIDE_TEXT), (None,) * len(_BESIDE_TEXT)
 
 _PLAIN_TYPES = {str, bool, int, float}
 
 Layout = list[Any]
-
-
-# -- an event becomes an entry ------------------------------------------------------------------------------------
 
 
 def complete_event(event: Event, root_agent_name: str) -> None:
@@ -51,8 +52,10 @@ def complete_event(event: Event, root_agent_name: str) -> None:
     if not event.author:
         event.author = "user" if event.content and event.content.role == "user" else root_agent_name
     parts = (event.content and event.content.parts) or []
-    _give_ids([part.function_call for part in parts if part.function_call])
-    _give_ids([part.function_response for part in parts if part.function_response])
+    if calls := [part.function_call for part in parts if part.function_call]:
+        _give_ids(calls)
+    if results := [part.function_response for part in parts if part.function_response]:
+        _give_ids(results)
 
 
 def _give_ids(calls: Sequence[types.FunctionCall | types.FunctionResponse]) -> None:
@@ -92,15 +95,18 @@ def event_to_entry(event: Event, approval_expires_s: float | None = None) -> Ent
 
 def _rest_of_event(event: Event) -> dict[str, Any]:
     """Dump the fields that have no column. Unset is None for all of them, so that is all there is to leave out."""
-    rest = {
-        name: _plain(value) for name, value in event.__dict__.items() if value is not None and name not in _IN_COLUMNS
-    }
+    fields = event.__dict__
+    rest: dict[str, Any] = {}
+    if type(event) is not Event or _seldom_set(fields) != _NOTHING_SELDOM:
+        rest = {name: _plain(value) for name, value in fields.items() if value is not None and name not in _IN_COLUMNS}
+    elif event.usage_metadata is not None:
+        rest["usage_metadata"] = _plain(event.usage_metadata)
     if _has_more_than_state(event.actions):
-        actions = _dump(event.actions, {"state_delta"})
+        actions = dump(event.actions, {"state_delta"})
         rest["actions"] = {name: value for name, value in actions.items() if not _is_unset(name, value)}
     node_info = event.node_info
     if node_info.path or node_info.output_for is not None or node_info.message_as_output is not None:
-        rest["node_info"] = _dump(node_info)
+        rest["node_info"] = dump(node_info)
     return rest
 
 
@@ -115,7 +121,7 @@ def _plain(value: Any) -> Any:
         if all(type(count) is int for count in counts.values()) and not value.model_extra:
             return counts
     if isinstance(value, BaseModel):
-        return _dump(value)
+        return dump(value)
     return sorted(cast("set[str]", value)) if isinstance(value, set) else value
 
 
@@ -124,10 +130,11 @@ def _has_more_than_state(actions: EventActions) -> bool:
 
 
 def _is_unset(name: str, value: Any) -> bool:
-    return value is None or (value == {} and name in _EMPTY_ACTIONS)
+    return value is None or (value == {} and name in EMPTY_ACTIONS)
 
 
-def _dump(model: BaseModel, exclude: set[str] | None = None) -> dict[str, Any]:
+def dump(model: BaseModel, exclude: set[str] | None = None) -> dict[str, Any]:
+    """Return what a model says beyond its defaults."""
     # python mode keeps bytes as bytes, floats as they are: JSON text is the store's matter
     return model.model_dump(exclude_defaults=True, exclude=exclude)
 
@@ -190,23 +197,50 @@ class _Written:
 
 def _beyond(call: types.FunctionCall | types.FunctionResponse, known: set[str]) -> dict[str, Any]:
     """What a call or result has besides what `ToolCall` says."""
-    beyond = _dump(call, known) if any(v is not None for n, v in call.__dict__.items() if n not in known) else {}
+    beyond = dump(call, known) if any(v is not None for n, v in call.__dict__.items() if n not in known) else {}
     if call.name is None:
         beyond["name"] = None
     return beyond
 
 
 def _content_to_message(content: types.Content, author: str, extra: dict[str, Any]) -> Message:
+    if (text := _only_text(content)) and content.role in _CONTENT_ROLES:
+        return Message(_CONTENT_ROLES[content.role], text, author=author)
     written = _Written()
     for part in content.parts or ():
         written.add(part)
     if not written.is_plain:
         extra["parts"] = written.layout if content.parts is not None else None
     role = _role(content, written)
-    if role != "tool" and _content_role(role) != content.role:
+    if role != "tool" and content_role(role) != content.role:
         extra["role"] = content.role
     results = [dumps(call.output or {}) for call in written.calls] if role == "tool" else []
     return Message(role, "".join(written.texts) + "\n".join(results), tuple(written.calls), author)
+
+
+_CONTENT_ROLES: dict[str, Role] = {"user": "user", "model": "assistant"}
+
+
+def _only_text(content: types.Content) -> str:
+    """Return the text of a content that is one text and nothing else, as most are."""
+    if not content.parts or len(content.parts) > 1:
+        return ""
+    part = content.parts[0]
+    text = part.text
+    if not text or type(part) is not types.Part or _beside_text(part.__dict__) != _NOTHING_BESIDE:
+        return ""
+    return text if readable(text) == text else ""
+
+
+def content_role(role: str) -> str:
+    """Return the role that a content has, unless it is told, in a message of this role."""
+    match role:
+        case "user":
+            return "user"
+        case "tool" | "function":
+            return "function"
+        case _:
+            return "model"
 
 
 def _role(content: types.Content, written: _Written) -> Role:
@@ -232,189 +266,3 @@ def _tokens_beside(content: types.Content) -> int:
         return 0
     beside = Message("assistant", thoughts=tuple(thoughts), media=tuple(media))
     return count_tokens(beside) - count_tokens(Message("assistant"))
-
-
-# -- a stored event becomes an event again ------------------------------------------------------------------------
-
-
-def stored_to_events(stored: Iterable[Stored], root_agent_name: str) -> list[Event]:
-    """Rebuild events. `root_agent_name` is the author of messages that name none."""
-    events: list[Event] = []
-    waiting: list[ToolCall] = []  # calls of the newest assistant message that no older writer's result has used yet
-    for one in stored:
-        message = one.message
-        if message is not None and message.role not in ("tool", "function", "event"):
-            waiting = list(_with_ids(message.tool_calls))
-        events.append(_stored_to_event(one, root_agent_name, waiting))
-    return events
-
-
-def _stored_to_event(one: Stored, root_agent_name: str, waiting: list[ToolCall]) -> Event:
-    extra = dict(one.extra or {})
-    message = one.message
-    update: dict[str, Any] = {
-        "id": one.event_id,
-        "timestamp": one.created_at,
-        "invocation_id": one.invocation_id,
-        "actions": _actions(extra.pop("actions", None), one.state_delta),
-        "node_info": like(_NODE_INFO, {}),
-    }
-    if message is None:
-        update["author"] = extra.pop("author", root_agent_name)
-    else:
-        update["author"] = message.author or _author(message.role, root_agent_name)
-        update["content"] = _content(message, extra, waiting)
-    for name, value in extra.items():
-        if name in Event.model_fields:  # a newer ADK may have known more
-            update[name] = _field(name, value)
-    return like(_EVENT, update)
-
-
-def _field(name: str, value: Any) -> Any:
-    if name == "usage_metadata" and all(type(count) is int for count in value.values()):
-        return like(_USAGE, value)  # every answer of a model has one, and counts need no validation
-    return _adapter(name).validate_python(value)
-
-
-_EVENT = Event(id="template", timestamp=0.0)
-_NODE_INFO = _EVENT.node_info
-_ACTIONS = EventActions()
-_PART = types.Part()
-_CONTENT = types.Content()
-_CALL = types.FunctionCall()
-_RESULT = types.FunctionResponse()
-_USAGE = types.GenerateContentResponseUsageMetadata()
-# a copy of a template with what differs is many times faster than validating what was validated before
-
-
-@cache
-def _adapter(name: str) -> TypeAdapter[Any]:
-    return TypeAdapter(Event.model_fields[name].rebuild_annotation())
-
-
-def _actions(stored: Mapping[str, Any] | None, delta: Mapping[str, Any] | None) -> EventActions:
-    state_delta = dict(delta or {})
-    if stored:
-        return EventActions.model_validate({**stored, "state_delta": state_delta})
-    fresh: dict[str, Any] = {name: {} for name in _EMPTY_ACTIONS}
-    return like(_ACTIONS, fresh | {"state_delta": state_delta})
-
-
-def _author(role: str, root_agent_name: str) -> str:
-    return "user" if role == "user" else root_agent_name
-
-
-def _content_role(role: str) -> str:
-    match role:
-        case "user":
-            return "user"
-        case "tool" | "function":
-            return "function"
-        case _:
-            return "model"
-
-
-def _content(message: Message, extra: dict[str, Any], waiting: list[ToolCall]) -> types.Content | None:
-    role = extra.pop("role", _content_role(message.role))
-    layout = extra.pop("parts", _PLAIN)
-    if message.role == "event":
-        return None
-    if layout is None:
-        parts = None
-    elif layout is not _PLAIN:
-        parts = _Reading(message).parts(layout)
-    elif message.role in ("tool", "function"):
-        parts = _results(message, waiting)
-    else:
-        parts = [_text(message.content)] if message.content else []
-        parts += [like(_PART, {"function_call": _call(call)}) for call in _with_ids(message.tool_calls)]
-    return like(_CONTENT, {"role": role, "parts": parts})
-
-
-_PLAIN: Layout = []
-
-
-def _results(message: Message, waiting: list[ToolCall]) -> list[types.Part]:
-    if message.tool_calls:
-        return [like(_PART, {"function_response": _result(call)}) for call in _with_ids(message.tool_calls)]
-    # an older writer kept only the content: it answers the next call that was made, by position
-    if not waiting:
-        return [_text(message.content)]
-    call = waiting.pop(0)
-    answer = ToolCall(call.id, call.name, output=object_or_result(message.content))
-    return [like(_PART, {"function_response": _result(answer)})]
-
-
-class _Reading(Struct):
-    """A content on its way back from columns, by its layout."""
-
-    message: Message
-    read: int = 0
-    taken: int = 0
-
-    def parts(self, layout: Layout) -> list[types.Part]:
-        return [self._part(item) for item in layout]
-
-    def _part(self, item: Any) -> types.Part:
-        match item:
-            case int():
-                return _text(self._slice(item))
-            case "call":
-                return like(_PART, {"function_call": self._next_call({})})
-            case "result":
-                return like(_PART, {"function_response": self._next_result({})})
-            case _:
-                return self._told(dict(item))
-
-    def _told(self, told: dict[str, Any]) -> types.Part:
-        update: dict[str, Any] = {}
-        if isinstance(told.get("text"), int):
-            told["text"] = self._slice(told["text"])
-        elif told.get("text") is not None and told.get("thought") is not True:
-            self.read += len(told["text"])
-        if "call" in told:
-            update["function_call"] = self._next_call(told.pop("call"))
-        if "result" in told:
-            update["function_response"] = self._next_result(told.pop("result"))
-        return (types.Part.model_validate(told) if told else _PART).model_copy(update=update)
-
-    def _slice(self, length: int) -> str:
-        start, self.read = self.read, self.read + length
-        return self.message.content[start : self.read]
-
-    def _next(self) -> ToolCall:
-        self.taken += 1
-        return self.message.tool_calls[self.taken - 1]
-
-    def _next_call(self, beyond: Mapping[str, Any]) -> types.FunctionCall:
-        call = _call(self._next())
-        return types.FunctionCall.model_validate({**_dump(call), **beyond}) if beyond else call
-
-    def _next_result(self, beyond: Mapping[str, Any]) -> types.FunctionResponse:
-        result = _result(self._next())
-        return types.FunctionResponse.model_validate({**_dump(result), **beyond}) if beyond else result
-
-
-def _text(text: str) -> types.Part:
-    return like(_PART, {"text": text})
-
-
-def _call(call: ToolCall) -> types.FunctionCall:
-    return like(_CALL, {"id": call.id, "name": call.name, "args": call.input})
-
-
-def _result(call: ToolCall) -> types.FunctionResponse:
-    return like(_RESULT, {"id": call.id, "name": call.name, "response": call.output})
-
-
-def _with_ids(calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
-    """Older writers stored calls without ids: name them as a new one would be named."""
-    if all(call.id for call in calls):
-        return calls
-    taken = {call.id for call in calls}
-    named: list[ToolCall] = []
-    for call in calls:
-        id_ = call.id or fresh_call_id(call.name, taken)
-        taken.add(id_)
-        named.append(ToolCall(id_, call.name, call.input, call.output))
-    return named

@@ -13,7 +13,7 @@ from google.genai import types
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
-from lango.adk.convert import stored_to_events
+from lango.adk.reading import stored_to_events
 from lango.adk.turn import CONFIRMATION
 from lango.errors import UsageError
 from lango.store import SessionRecord, Stored

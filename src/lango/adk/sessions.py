@@ -3,6 +3,7 @@
 import asyncio
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Self
@@ -13,11 +14,11 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
-from msgspec import Struct, field
 from pydantic import PrivateAttr
 from typing_extensions import override
 
-from lango.adk.convert import DEFAULT_AGENT_NAME, complete_event, event_to_entry, stored_to_events
+from lango.adk.convert import DEFAULT_AGENT_NAME, complete_event, event_to_entry
+from lango.adk.reading import stored_to_events
 from lango.adk.templates import like
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.store import SessionId, SessionRecord, Store, Stored
@@ -75,13 +76,6 @@ class StoredSession(Session):
             self.__pydantic_private__["_seen"] = (key, revision)
 
 
-class _Turnstile(Struct):
-    """One at a time through here; gone when nobody is left."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
-
-
 _TEMPLATE = StoredSession(id="", app_name="", user_id="")
 
 
@@ -120,7 +114,7 @@ class SqlSessionService(BaseSessionService):
         self._user_facts = user_facts
         self._approval_expires_s = approval_expires_s
         self._ends_turn = ends_turn
-        self._turnstiles: dict[tuple[int, SessionId], _Turnstile] = {}
+        self._busy: dict[tuple[int, SessionId], deque[asyncio.Future[None]]] = {}
 
     @property
     def store(self) -> Store:
@@ -213,22 +207,40 @@ class SqlSessionService(BaseSessionService):
         name = SessionId(session.app_name, session.user_id, session.id)
         # tasks that share a session object append one after the other, not against each other
         place = (id(asyncio.get_running_loop()), name)
-        turnstile = self._turnstiles.get(place)
-        if turnstile is None:
-            turnstile = self._turnstiles[place] = _Turnstile()
-        turnstile.users += 1
+        if place in self._busy:
+            await self._in_turn(place)
+        else:
+            self._busy[place] = deque()
         try:
-            async with turnstile.lock:
-                await self._append(session, name, event)
+            await self._append(session, name, event)
         finally:
-            turnstile.users -= 1
-            if not turnstile.users:
-                del self._turnstiles[place]
+            self._let_next(place)
         return event
+
+    async def _in_turn(self, place: tuple[int, SessionId]) -> None:
+        """Wait until those who came before are done."""
+        turn = asyncio.get_running_loop().create_future()
+        self._busy[place].append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it was our turn by then, and is the next one's now
+                self._let_next(place)
+            raise
+
+    def _let_next(self, place: tuple[int, SessionId]) -> None:
+        waiting = self._busy[place]
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._busy[place]
 
     async def _append(self, session: Session, name: SessionId, event: Event) -> None:
         complete_event(event, self._root_agent_name)
-        key, revision = await self._seen(session, name)
+        stored = _as_stored(session)
+        key, revision = stored.seen if stored is not None else await self._found(session, name)
         if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
             await self._complete_rewind(key, session, event)
         entry = event_to_entry(event, self._approval_expires_s)
@@ -239,7 +251,7 @@ class SqlSessionService(BaseSessionService):
             )
         except (StaleSession, SessionNotFound, SessionExists) as error:
             raise _as_adk_knows_it(error) from error
-        if (stored := _as_stored(session)) is not None:
+        if stored is not None:
             stored.see(key, appended.revision)
         as_event = entry.message is not None or self._budget_tokens is None
         if appended.repeated:
@@ -252,11 +264,8 @@ class SqlSessionService(BaseSessionService):
         own, _, _ = split_scopes(without_temp(session.state))
         event.actions.state_delta = delta_back_to(own, target)
 
-    async def _seen(self, session: Session, name: SessionId) -> tuple[int, int]:
-        """Return the session's key and the revision that this object has seen."""
-        if (stored := _as_stored(session)) is not None:
-            return stored.seen
-        # somebody made this object by hand: its time is all that tells how new it is
+    async def _found(self, session: Session, name: SessionId) -> tuple[int, int]:
+        """Return the key and the revision of a session that somebody made by hand: its time tells how new it is."""
         record = await self._store.session(name)
         if record is None:
             raise StoredSessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there")

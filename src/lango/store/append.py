@@ -3,26 +3,33 @@
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
 from lango.messages import Message
 from lango.store import facts
-from lango.store.database import Operation, Undo
+from lango.store.database import Operation, Undo, Write
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps, loads
 from lango.store.records import Appended, Columns, Entry, SessionId, asked_about, to_columns, without_temp
 from lango.store.sessions import apply_delta, first_of_invocation
 
 # Takes the session's row for this transaction: whoever comes second finds the revision moved on.
-_ADVANCE = """
+_ADVANCE = Write(
+    """
 UPDATE sessions SET revision = revision + 1, last_seq = last_seq + $1, total_tokens = total_tokens + $2,
     updated_at = $3, user_seq = CASE WHEN $4 = 1 THEN last_seq + 1 ELSE user_seq END
 WHERE session_key = $5 AND revision = $6
-RETURNING last_seq, total_tokens, epoch, forked_from
-"""
+""",
+    returning="last_seq, total_tokens, epoch, forked_from",
+    read="FROM sessions WHERE session_key = $1",
+    where=slice(4, 5),
+)
 
-_INSERT_MESSAGE = """
+_INSERT_MESSAGE = Write(
+    """
 INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,
     invocation_id, call_seq, state_delta, extra)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-ON CONFLICT (session_key, event_id) DO NOTHING RETURNING seq
-"""
+ON CONFLICT (session_key, event_id) DO NOTHING
+""",
+    returning="seq",
+)
 
 _INSERT_STATE_EVENT = """
 INSERT INTO state_events (session_key, seq, revision, event_id, created_at, state_delta, extra)
@@ -40,9 +47,11 @@ VALUES ($1, $2, $3, 1, $4, (SELECT seq FROM open_calls WHERE session_key = $1 AN
     (SELECT now FROM database_clock) + $5)
 ON CONFLICT (session_key, call_id) DO NOTHING
 """
-_CLOSE_CALL = """
-DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2 RETURNING seq, asks_about, about_seq
-"""
+_CLOSE_CALL = Write(
+    "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2",
+    returning="seq, asks_about, about_seq",
+    read="FROM open_calls WHERE session_key = $1 AND call_id = $2",
+)
 
 _SAME_MESSAGE = """
 SELECT seq, role, content, tool_calls, state_delta, extra FROM history WHERE session_key = $1 AND event_id = $2
@@ -93,13 +102,12 @@ def append(
             (key, seq, revision + 1, row.event_id, row.created_at, row.state_delta or "{}", _with_invocation(row)),
         )
     else:
-        call_seq = yield from _track_calls(key, seq, message, entry)
+        call_seq = (yield from _track_calls(key, seq, message, entry)) if message.tool_calls else None
         written = yield (_INSERT_MESSAGE, _message_values(key, seq, total_tokens, call_seq, row))
     if not written:
         seq = yield from _seq_of_same(key, name, row, message is None)
         raise Undo(Appended(seq or 0, revision, repeated=True))  # the event counts once: take back the advance
-    delta = without_temp(entry.state_delta or {})
-    if delta:
+    if entry.state_delta and (delta := without_temp(entry.state_delta)):
         yield from apply_delta(key, name, delta)
     if entry.rewind_before:
         yield from _note_rewind(key, seq, entry.rewind_before)

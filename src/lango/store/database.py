@@ -10,8 +10,9 @@ import random
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from importlib import resources
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 from lango.errors import SchemaError
 
@@ -22,6 +23,30 @@ Statement = tuple[str, tuple[Any, ...]]
 Operation = Generator[Statement, list[Row], T]
 Dialect = Literal["sqlite", "postgres"]
 """For the few operations that need what only one of the databases knows."""
+
+
+class Write(str):
+    """A write of one row with `RETURNING`, in the spelling that each database runs fastest.
+
+    PostgreSQL takes it as it is. SQLite would gather what is returned in a table of its own, which takes longer than$
+    write itself: it runs `plain`, and `read` beside it, on the values of `where`. What is deleted is read before.
+    """
+
+    plain: str
+    read: str | None
+    where: slice
+
+    def __new__(cls, plain: str, returning: str, read: str | None = None, *, where: slice = slice(None)) -> Self:
+        """Make one; without `read`, SQLite only tells that a row was written."""
+        made = super().__new__(cls, f"{plain} RETURNING {returning}")
+        made.plain, made.where = plain, where
+        made.read = read and f"SELECT {returning} {read}"
+        return made
+
+    @cached_property
+    def deletes(self) -> bool:
+        """Whether the row is gone afterwards."""
+        return self.lstrip().startswith("DELETE")
 
 
 class Undo(Exception):

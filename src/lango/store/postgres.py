@@ -145,7 +145,7 @@ async def _run(operation: Operation[T], connection: Any) -> T:
     try:
         sql, values = next(operation)
         while True:
-            rows: list[Row] = await connection.fetch(sql, *values)
+            rows: list[Row] = await connection.fetch(str(sql), *values)  # the driver takes no kind of `str`
             sql, values = operation.send(rows)
     except StopIteration as end:
         return end.value

@@ -22,7 +22,7 @@ import apsw
 from msgspec import Struct, field
 
 from lango.errors import SchemaError
-from lango.store.database import Dialect, Operation, Row, Undo, migrate, run_sync
+from lango.store.database import Dialect, Operation, Row, Undo, Write, migrate, run_sync
 from lango.store.sqlite_errors import check_path, only_readable, translate, translated
 
 T = TypeVar("T")
@@ -38,6 +38,7 @@ _QUICK_S = 0.001  # an event loop can wait as long as this; waking a thread and 
 _QUICK_ENOUGH = 5  # so many quick commits in a row, and the disk is taken for a quick one
 _CHECKPOINT_PAGES = 1000
 _REOPEN_S = 0.02
+_NOT_NOW: Any = object()
 
 
 class _Connection(Protocol):
@@ -47,6 +48,8 @@ class _Connection(Protocol):
     def in_transaction(self) -> bool: ...
 
     def execute(self, statements: str, bindings: tuple[Any, ...] = ()) -> "_Cursor": ...
+
+    def changes(self) -> int: ...
 
     def set_busy_timeout(self, milliseconds: int) -> None: ...
 
@@ -123,10 +126,8 @@ class SqliteDatabase:
         """Run an operation in a transaction: at once, or grouped with whatever else waits."""
         if not long and self._quick_commits >= _QUICK_ENOUGH and self._queue.empty():
             done = self._write_here(operation)
-            if done is not None:
-                if done.error is not None:
-                    raise done.error
-                return done.result
+            if done is not _NOT_NOW:
+                return done
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         job = _Job(operation, loop, future)
@@ -181,26 +182,36 @@ class SqliteDatabase:
             self._quick_commits = 0
         self._opened = False
 
-    def _write_here(self, operation: Callable[[], Operation[Any]]) -> _Job | None:
-        """Run an operation in the caller's thread, if nobody else is writing; None: it has to wait its turn."""
+    def _write_here(self, operation: Callable[[], Operation[Any]]) -> Any:
+        """Run an operation in the caller's thread, unless somebody else is writing: then it has to wait its turn."""
         if not self._writing.acquire(blocking=False):
-            return None
+            return _NOT_NOW
         try:
-            if self._writer is None:
-                return None
-            job = _Job(operation)
-            self._wait_for_others(self._writer, patient=False)
+            if (connection := self._writer) is None:
+                return _NOT_NOW
+            if self._patient:
+                self._wait_for_others(connection, patient=False)
+            began = time.perf_counter()
             try:
-                self._run_group(self._writer, [job])
-            except apsw.BusyError:
-                return None  # another process writes
+                connection.execute("BEGIN IMMEDIATE")
+                result = run_sync(operation(), functools.partial(_execute, connection))
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            self._note_commit(began)
+        except Undo as undo:
+            return undo.result
+        except apsw.BusyError:
+            return _NOT_NOW  # another process writes
         except apsw.Error as error:
             raise translate(error, self._path) from error
         finally:
             self._writing.release()
         if self._wal_pages > _CHECKPOINT_PAGES:
             self._queue.put(_Job(_nothing))  # wakes the thread, which has the time for it
-        return job
+        return result
 
     def _wait_for_others(self, connection: _Connection, *, patient: bool) -> None:
         """Set whether the writer waits for other processes: its thread may, an event loop may not."""
@@ -252,11 +263,13 @@ class SqliteDatabase:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        is_quick = time.perf_counter() - began < _QUICK_S
-        self._quick_commits = self._quick_commits + 1 if is_quick else 0
+        self._note_commit(began)
         for job in jobs:
             if isinstance(job.error, apsw.Error):
                 job.error = translate(job.error, self._path)
+
+    def _note_commit(self, began: float) -> None:
+        self._quick_commits = self._quick_commits + 1 if time.perf_counter() - began < _QUICK_S else 0
 
     def _open_writer(self) -> _Connection:
         if self._path != MEMORY:
@@ -352,7 +365,18 @@ def _connect_to_unwritable(path: str) -> _Connection:
 
 def _execute(connection: _Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
     # $1, $2, ... are named parameters to SQLite, numbered as they first appear: they appear in order
-    return connection.execute(sql, values).fetchall()
+    return _write(connection, sql, values) if type(sql) is Write else connection.execute(sql, values).fetchall()
+
+
+def _write(connection: _Connection, write: Write, values: tuple[Any, ...]) -> list[Row]:
+    if write.read and write.deletes:
+        if rows := connection.execute(write.read, values[write.where]).fetchall():
+            connection.execute(write.plain, values)
+        return rows
+    connection.execute(write.plain, values)
+    if not connection.changes():
+        return []
+    return connection.execute(write.read, values[write.where]).fetchall() if write.read else [(1,)]
 
 
 def _deliver(jobs: list[_Job]) -> None:

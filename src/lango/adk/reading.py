@@ -1,0 +1,189 @@
+"""Rows to ADK events: the way back of `lango.adk.convert`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from google.adk.events import Event, EventActions
+from google.genai import types
+from msgspec import Struct
+from pydantic import TypeAdapter
+
+from lango.adk.convert import EMPTY_ACTIONS, Layout, content_role, dump
+from lango.adk.templates import like
+from lango.messages import Message, ToolCall, fresh_call_id
+from lango.store import Stored
+from lango.store.records import object_or_result
+
+
+def stored_to_events(stored: Iterable[Stored], root_agent_name: str) -> list[Event]:
+    """Rebuild events. `root_agent_name` is the author of messages that name none."""
+    events: list[Event] = []
+    waiting: list[ToolCall] = []  # calls of the newest assistant message that no older writer's result has used yet
+    for one in stored:
+        message = one.message
+        if message is not None and message.role not in ("tool", "function", "event"):
+            waiting = list(_with_ids(message.tool_calls))
+        events.append(_stored_to_event(one, root_agent_name, waiting))
+    return events
+
+
+def _stored_to_event(one: Stored, root_agent_name: str, waiting: list[ToolCall]) -> Event:
+    extra = dict(one.extra or {})
+    message = one.message
+    update: dict[str, Any] = {
+        "id": one.event_id,
+        "timestamp": one.created_at,
+        "invocation_id": one.invocation_id,
+        "actions": _actions(extra.pop("actions", None), one.state_delta),
+        "node_info": like(_NODE_INFO, {}),
+    }
+    if message is None:
+        update["author"] = extra.pop("author", root_agent_name)
+    else:
+        update["author"] = message.author or _author(message.role, root_agent_name)
+        update["content"] = _content(message, extra, waiting)
+    for name, value in extra.items():
+        if name in Event.model_fields:  # a newer ADK may have known more
+            update[name] = _field(name, value)
+    return like(_EVENT, update)
+
+
+def _field(name: str, value: Any) -> Any:
+    if name == "usage_metadata" and all(type(count) is int for count in value.values()):
+        return like(_USAGE, value)  # every answer of a model has one, and counts need no validation
+    return _adapter(name).validate_python(value)
+
+
+_EVENT = Event(id="template", timestamp=0.0)
+_NODE_INFO = _EVENT.node_info
+_ACTIONS = EventActions()
+_PART = types.Part()
+_CONTENT = types.Content()
+_CALL = types.FunctionCall()
+_RESULT = types.FunctionResponse()
+_USAGE = types.GenerateContentResponseUsageMetadata()
+# a copy of a template with what differs is many times faster than validating what was validated before
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(Event.model_fields[name].rebuild_annotation())
+
+
+def _actions(stored: Mapping[str, Any] | None, delta: Mapping[str, Any] | None) -> EventActions:
+    state_delta = dict(delta or {})
+    if stored:
+        return EventActions.model_validate({**stored, "state_delta": state_delta})
+    fresh: dict[str, Any] = {name: {} for name in EMPTY_ACTIONS}
+    return like(_ACTIONS, fresh | {"state_delta": state_delta})
+
+
+def _author(role: str, root_agent_name: str) -> str:
+    return "user" if role == "user" else root_agent_name
+
+
+def _content(message: Message, extra: dict[str, Any], waiting: list[ToolCall]) -> types.Content | None:
+    role = extra.pop("role", content_role(message.role))
+    layout = extra.pop("parts", _PLAIN)
+    if message.role == "event":
+        return None
+    if layout is None:
+        parts = None
+    elif layout is not _PLAIN:
+        parts = _Reading(message).parts(layout)
+    elif message.role in ("tool", "function"):
+        parts = _results(message, waiting)
+    else:
+        parts = [_text(message.content)] if message.content else []
+        parts += [like(_PART, {"function_call": _call(call)}) for call in _with_ids(message.tool_calls)]
+    return like(_CONTENT, {"role": role, "parts": parts})
+
+
+_PLAIN: Layout = []
+
+
+def _results(message: Message, waiting: list[ToolCall]) -> list[types.Part]:
+    if message.tool_calls:
+        return [like(_PART, {"function_response": _result(call)}) for call in _with_ids(message.tool_calls)]
+    # an older writer kept only the content: it answers the next call that was made, by position
+    if not waiting:
+        return [_text(message.content)]
+    call = waiting.pop(0)
+    answer = ToolCall(call.id, call.name, output=object_or_result(message.content))
+    return [like(_PART, {"function_response": _result(answer)})]
+
+
+class _Reading(Struct):
+    """A content on its way back from columns, by its layout."""
+
+    message: Message
+    read: int = 0
+    taken: int = 0
+
+    def parts(self, layout: Layout) -> list[types.Part]:
+        return [self._part(item) for item in layout]
+
+    def _part(self, item: Any) -> types.Part:
+        match item:
+            case int():
+                return _text(self._slice(item))
+            case "call":
+                return like(_PART, {"function_call": self._next_call({})})
+            case "result":
+                return like(_PART, {"function_response": self._next_result({})})
+            case _:
+                return self._told(dict(item))
+
+    def _told(self, told: dict[str, Any]) -> types.Part:
+        update: dict[str, Any] = {}
+        if isinstance(told.get("text"), int):
+            told["text"] = self._slice(told["text"])
+        elif told.get("text") is not None and told.get("thought") is not True:
+            self.read += len(told["text"])
+        if "call" in told:
+            update["function_call"] = self._next_call(told.pop("call"))
+        if "result" in told:
+            update["function_response"] = self._next_result(told.pop("result"))
+        return (types.Part.model_validate(told) if told else _PART).model_copy(update=update)
+
+    def _slice(self, length: int) -> str:
+        start, self.read = self.read, self.read + length
+        return self.message.content[start : self.read]
+
+    def _next(self) -> ToolCall:
+        self.taken += 1
+        return self.message.tool_calls[self.taken - 1]
+
+    def _next_call(self, beyond: Mapping[str, Any]) -> types.FunctionCall:
+        call = _call(self._next())
+        return types.FunctionCall.model_validate({**dump(call), **beyond}) if beyond else call
+
+    def _next_result(self, beyond: Mapping[str, Any]) -> types.FunctionResponse:
+        result = _result(self._next())
+        return types.FunctionResponse.model_validate({**dump(result), **beyond}) if beyond else result
+
+
+def _text(text: str) -> types.Part:
+    return like(_PART, {"text": text})
+
+
+def _call(call: ToolCall) -> types.FunctionCall:
+    return like(_CALL, {"id": call.id, "name": call.name, "args": call.input})
+
+
+def _result(call: ToolCall) -> types.FunctionResponse:
+    return like(_RESULT, {"id": call.id, "name": call.name, "response": call.output})
+
+
+def _with_ids(calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
+    """Older writers stored calls without ids: name them as a new one would be named."""
+    if all(call.id for call in calls):
+        return calls
+    taken = {call.id for call in calls}
+    named: list[ToolCall] = []
+    for call in calls:
+        id_ = call.id or fresh_call_id(call.name, taken)
+        taken.add(id_)
+        named.append(ToolCall(id_, call.name, call.input, call.output))
+    return named
