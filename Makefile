@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox browser pictures test bench check reference dist format clean
+.PHONY: help setup weights run chat model sandbox browser pictures test examples bench check reference dist format clean
 
 PYTHON ?= python3
 TOOLS := .tools
@@ -45,6 +45,9 @@ browser: setup
 
 test: setup sandbox browser check  ## every test
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
+
+examples: setup  ## the property tests with other examples, and more of them, each time
+	LANGO_EXAMPLES=search $(UV) run --frozen pytest -q -n $(WORKERS) --dist worksteal -m hypothesis
 
 pictures: setup browser  ## make the pictures of the README anew
 	LANGO_PICTURES=1 $(UV) run --frozen pytest -q tests/browser/test_pictures.py tests/e2e/test_terminal_picture.py

@@ -17,7 +17,7 @@ from tests.e2e.workers import NAME, PATIENCE_S, entry
 
 
 @pytest.fixture
-def own_server() -> Iterator[Any]:
+def own_server(patient_postgres: None) -> Iterator[Any]:
     """A server that this test may stop."""
     with tempfile.TemporaryDirectory(prefix="lango-pg-", ignore_cleanup_errors=True) as folder:
         server = get_server(folder, cleanup_mode="stop")
