@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import resource
 import shutil
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from lango.tools import Tool, ToolOutcome, Workspace, find_sandbox, run_tool
 from lango.tools.shell import ShellLimits, shell_tool
+from tests.agents.parts import PATIENCE_S, Leaps
 
 boxed = pytest.mark.skipif(isinstance(find_sandbox(), str), reason=f"no sandbox: {find_sandbox()}")
 
@@ -50,9 +52,22 @@ def alive(marker: str) -> list[str]:
     return found
 
 
+def unique() -> str:
+    """A time to sleep that no other command on this machine sleeps for."""
+    return f"{random.SystemRandom().randrange(10**8, 10**9)}.5"
+
+
+async def begun(root: Path, task: "asyncio.Future[Any]") -> None:
+    """Wait until a command has made its mark."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (root / "begun").exists():
+            assert not task.done(), task.result()
+            await asyncio.sleep(0.01)
+
+
 async def gone(marker: str) -> bool:
     """Wait until no process holds a marker: the kernel takes a moment after a kill."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while alive(marker):
         if time.monotonic() > deadline:
             return False
@@ -147,12 +162,10 @@ async def test_attack_12_the_system_is_read_only_and_tmp_is_private(boxed_shell:
 @boxed
 async def test_attack_12_forks_without_end_are_killed(root: Path) -> None:
     shell = shell_tool(Workspace(root), limits=ShellLimits(processes=64))
-    marker = f"{31_000 + os.getpid() % 1000}.5"
-    began = time.monotonic()
+    marker = unique()
     outcome = await call(shell, f"while :; do sleep {marker} & done", timeout_s=5)
     # as root by our own count, else by the kernel's limit first, which makes fork fail until the time is up
     assert not outcome.ok or "fork" in outcome.result["stderr"]
-    assert time.monotonic() - began < 15
     assert await gone(marker)
 
 
@@ -180,20 +193,25 @@ def shell(request: pytest.FixtureRequest, root: Path) -> Tool:
     return shell_tool(Workspace(root), sandbox=request.param)
 
 
-async def test_a_command_that_hangs_dies_with_its_children(shell: Tool) -> None:
-    marker = f"{32_000 + os.getpid() % 1000}.25"
-    outcome = await call(shell, f"echo begun; sleep {marker} & sleep {marker}", timeout_s=1)
+async def test_a_command_that_hangs_dies_with_its_children(
+    shell: Tool, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, marker = Leaps(monkeypatch), unique()
+    command = f"echo begun; sleep {marker} & touch begun; sleep {marker}"
+    task = asyncio.ensure_future(call(shell, command, timeout_s=60))
+    await begun(root, task)
+    clock.leap(61)
+    outcome = await task
     assert not outcome.ok
-    assert outcome.result["error"] == "the command was killed: it ran for more than 1 s"
+    assert outcome.result["error"] == "the command was killed: it ran for more than 60 s"
     assert outcome.result["stdout"] == "begun\n"
     assert await gone(marker)
 
 
 async def test_a_cancel_kills_the_whole_group(shell: Tool, root: Path) -> None:
-    marker = f"{33_000 + os.getpid() % 1000}.125"
+    marker = unique()
     task = asyncio.ensure_future(call(shell, f"sleep {marker} & touch begun; sleep {marker}"))
-    while not (root / "begun").exists():
-        await asyncio.sleep(0.01)
+    await begun(root, task)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -201,25 +219,28 @@ async def test_a_cancel_kills_the_whole_group(shell: Tool, root: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["timeout", "cancel", "exit"])
-async def test_what_leaves_its_process_group_dies_too(shell: Tool, root: Path, end: str) -> None:
-    marker = f"{36_000 + os.getpid() % 1000}.25"
+async def test_what_leaves_its_process_group_dies_too(
+    shell: Tool, root: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, marker = Leaps(monkeypatch), unique()
     leaving = [f"setsid sleep {marker} &", f"(setsid sleep {marker} &)"]  # its parent lives on; it has none any more
     if end != "exit":  # else nothing is left to know it by
         leaving.append(f"env -i setsid sleep {marker} &")
     last = "true" if end == "exit" else f"sleep {marker}"
     wait = f"while [ $(pgrep -cf '^sleep {marker}') -lt {len(leaving)} ]; do :; done"
     command = "\n".join([*leaving, wait, "touch begun", last])
-    task = asyncio.ensure_future(call(shell, command, timeout_s=2 if end == "timeout" else 60))
-    while not (root / "begun").exists():
-        await asyncio.sleep(0.01)
+    task = asyncio.ensure_future(call(shell, command, timeout_s=60))
+    await begun(root, task)
     if end == "cancel":
         task.cancel()
+    elif end == "timeout":
+        clock.leap(61)
     await asyncio.wait([task])
     assert await gone(marker)
 
 
 async def test_a_cancel_at_any_moment_of_the_start_leaves_nothing_running(shell: Tool) -> None:
-    marker = f"{35_000 + os.getpid() % 1000}.25"
+    marker = unique()
     for steps in range(30):
         task = asyncio.ensure_future(call(shell, f"sleep {marker} & sleep {marker}"))
         for _ in range(steps):
@@ -231,18 +252,16 @@ async def test_a_cancel_at_any_moment_of_the_start_leaves_nothing_running(shell:
 
 
 async def test_what_a_command_leaves_behind_does_not_go_on(shell: Tool) -> None:
-    marker = f"{34_000 + os.getpid() % 1000}.0625"
-    began = time.monotonic()
+    marker = unique()
     outcome = await call(shell, f"nohup sleep {marker} >/dev/null 2>&1 & sleep {marker} & echo done")
     assert (outcome.ok, outcome.result["stdout"]) == (True, "done\n")
-    assert time.monotonic() - began < 10
     assert await gone(marker)
 
 
-async def test_fifty_megabytes_never_sit_in_memory(shell: Tool) -> None:
+async def test_150_megabytes_never_sit_in_memory(shell: Tool) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome = await call(
-        shell, "echo first; head -c 52428800 /dev/zero | tr '\\0' x; echo; echo last; printf '\\377\\0'"
+        shell, "echo first; head -c 157286400 /dev/zero | tr '\\0' x; echo; echo last; printf '\\377\\0'"
     )
     grown_kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert outcome.ok
@@ -251,7 +270,7 @@ async def test_fifty_megabytes_never_sit_in_memory(shell: Tool) -> None:
     assert outcome.whole.endswith("\nlast\n\ufffd\ufffd")
     assert "bytes were left out" in outcome.whole
     assert len(outcome.result["stdout"]) < 50_000
-    assert grown_kilobytes < 20_000
+    assert grown_kilobytes < 75_000
 
 
 async def test_there_is_nothing_to_read_from(shell: Tool) -> None:
