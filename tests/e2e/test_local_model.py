@@ -5,9 +5,9 @@ The weights are brought into the folder that `lango models pull` uses; workers t
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
-import time
 from contextlib import aclosing
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from lango.errors import ConfigError, ProviderRejected
 from lango.messages import Message, ToolCall
-from lango.providers.local import QWEN, SMOLLM2, LocalProvider, pull
+from lango.providers.local import QWEN, SMOLLM2, LocalProvider, engine, pull
 from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec, UsageDelta
 
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"]}
@@ -61,12 +61,13 @@ def call_of(deltas: list[Delta]) -> ToolCall:
 
 
 async def test_m9_smollm2_chats_and_streams(smollm2: LocalProvider) -> None:
-    deltas = await deltas_of(smollm2, ask("Hello! Who are you?", max_tokens=40))
-    *pieces, usage, finish = (delta for delta in deltas if delta != deltas[0])  # the first: how long the prompt is
-    assert isinstance(deltas[0], UsageDelta)
-    assert len(pieces) > 5
-    assert all(isinstance(piece, TextDelta) for piece in pieces)
-    assert any(word in text_of(deltas).lower() for word in ("hello", "hi", "i'm", "i am", "help"))
+    deltas = await deltas_of(smollm2, ask("Hello! Who are you?", max_tokens=40, temperature=0.0))
+    *early, usage, finish = deltas
+    assert isinstance(deltas[0], UsageDelta), "how long the prompt is"
+    pieces = [delta for delta in early if isinstance(delta, TextDelta)]
+    assert len(pieces) > 1, "told as it comes"
+    assert all(isinstance(delta, TextDelta | UsageDelta) for delta in early)
+    assert re.search(r"[a-z]{2,} [a-z]{2,}", text_of(deltas)), "in words"
     assert isinstance(usage, UsageDelta)
     assert usage.input_tokens
     assert usage.input_tokens > 5
@@ -89,43 +90,53 @@ async def test_m9_a_later_turn_reuses_the_prompt_of_the_earlier(smollm2: LocalPr
 
 async def test_m9_the_loop_runs_on_while_the_model_speaks(smollm2: LocalProvider) -> None:
     await smollm2.load("smollm2")
-    longest = 0.0
+    rounds = 0
 
     async def watch() -> None:
-        nonlocal longest
-        before = time.monotonic()
+        nonlocal rounds
         while True:
-            await asyncio.sleep(0.005)
-            longest, before = max(longest, time.monotonic() - before), time.monotonic()
+            await asyncio.sleep(0)
+            rounds += 1
 
     watching = asyncio.create_task(watch())
-    await deltas_of(smollm2, ask("Tell me a story", max_tokens=60))
+    deltas = await deltas_of(smollm2, ask("Tell me a story", max_tokens=60))
     watching.cancel()
-    assert longest < 0.5  # a token takes 0.02 s, all of them more than a second: nothing waited for the model
+    assert rounds > 10 * len(deltas)  # a token takes as long as a thousand rounds: nothing waited for the model
 
 
-async def test_m9_closing_the_stream_stops_the_model(smollm2: LocalProvider) -> None:
+@pytest.fixture
+def too_late(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the model said to readers who had gone by then."""
+    job: Any = engine._Job  # pyright: ignore[reportPrivateUsage]
+    put, heard = job.put, list[Any]()
+
+    def noted(self: Any, item: Any) -> bool:
+        heard.extend([item] if self.stopped.is_set() else [])
+        return put(self, item)
+
+    monkeypatch.setattr(job, "put", noted)
+    return heard
+
+
+async def test_m9_closing_the_stream_stops_the_model(smollm2: LocalProvider, too_late: list[Any]) -> None:
     async with aclosing(smollm2.stream(ask("Write a very long story", max_tokens=4000))) as deltas:
         async for delta in deltas:
             if isinstance(delta, TextDelta):
                 break
-    started = time.monotonic()
     await deltas_of(smollm2, ask("Hi", max_tokens=2))
-    assert time.monotonic() - started < 10  # 4,000 tokens take a minute; this one waited for a token at most
+    assert len(too_late) < 5, "of 4,000 tokens"
 
 
-async def test_m9_closing_stops_it_while_it_reads_the_prompt_too(smollm2: LocalProvider) -> None:
-    reading = asyncio.create_task(deltas_of(smollm2, ask("word " * 7000, max_tokens=2)))
-    await asyncio.sleep(0.5)
-    reading.cancel()
-    started = time.monotonic()
+async def test_m9_closing_stops_it_while_it_reads_the_prompt_too(smollm2: LocalProvider, too_late: list[Any]) -> None:
+    async with aclosing(smollm2.stream(ask("word " * 7000, max_tokens=2))) as deltas:
+        assert isinstance(await anext(deltas), UsageDelta), "it has begun to read"
     await deltas_of(smollm2, ask("Hi", max_tokens=2))
-    assert time.monotonic() - started < 15  # reading all of it takes more than a minute
+    assert len(too_late) < 5, "of more than a hundred batches"
 
 
 async def test_m9_two_requests_at_once_are_both_answered(smollm2: LocalProvider) -> None:
     both = await asyncio.gather(
-        deltas_of(smollm2, ask("Hello!", max_tokens=12)), deltas_of(smollm2, ask("Count to five.", max_tokens=12))
+        *(deltas_of(smollm2, ask(text, max_tokens=12, temperature=0.0)) for text in ("Hello!", "Count to five."))
     )
     for deltas in both:
         assert text_of(deltas)
@@ -139,12 +150,14 @@ async def test_m9_a_request_larger_than_the_context_is_rejected_with_both_number
 
 async def test_m9_structured_output_follows_its_schema(smollm2: LocalProvider) -> None:
     mood = {"type": "object", "properties": {"mood": {"enum": ["happy", "sad"]}}, "required": ["mood"]}
-    deltas = await deltas_of(smollm2, ask("I won a prize! How do I feel?", response_schema=mood, max_tokens=60))
+    deltas = await deltas_of(
+        smollm2, ask("I won a prize! How do I feel?", response_schema=mood, max_tokens=60, temperature=0.0)
+    )
     assert json.loads(text_of(deltas))["mood"] in ("happy", "sad")
 
 
 async def test_m9_smollm2_calls_a_tool_and_speaks_about_its_result(smollm2: LocalProvider) -> None:
-    asked = ask("What is the weather in Paris?", tools=(WEATHER, NOTES))
+    asked = ask("What is the weather in Paris?", tools=(WEATHER, NOTES), temperature=0.0)
     deltas = await deltas_of(smollm2, asked)
     call = call_of(deltas)
     assert (call.name, call.input) == ("get_weather", {"city": "Paris"})
@@ -153,7 +166,9 @@ async def test_m9_smollm2_calls_a_tool_and_speaks_about_its_result(smollm2: Loca
     assert deltas[-1].reason == "tool_calls"
     result = ToolCall(call.id, call.name, output={"sky": "clear", "temp_c": 31})
     history = (*asked.messages, Message("assistant", tool_calls=(call,)), Message("tool", tool_calls=(result,)))
-    deltas = await deltas_of(smollm2, Request("smollm2", history, tools=(WEATHER, NOTES), max_tokens=40))
+    deltas = await deltas_of(
+        smollm2, Request("smollm2", history, tools=(WEATHER, NOTES), max_tokens=40, temperature=0.0)
+    )
     assert text_of(deltas)
     assert not [delta for delta in deltas if isinstance(delta, CallDelta)]
 
@@ -176,7 +191,7 @@ from lango.providers.protocol import Request, TextDelta
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started without it
 
 async def main():
-    request = Request("smollm2", (Message("user", "Tell a long story"),), max_tokens=4000)
+    request = Request("smollm2", (Message("user", "Tell a long story"),), max_tokens=4000, temperature=0.0)
     async for delta in LocalProvider().stream(request):
         if not isinstance(delta, TextDelta):
             continue
@@ -195,7 +210,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("how", ["leave", "interrupt"])
 def test_m9_a_process_ends_at_once_in_mid_answer(how: str, smollm2: LocalProvider) -> None:
-    done = subprocess.run([sys.executable, "-c", EXITS, how], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", EXITS, how], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("speaks")
     assert ("interrupted" in done.stdout) == (how == "interrupt")

@@ -25,7 +25,7 @@ MODEL = ["-m", "local/smollm2"]  # and not the larger one, should it be there
 def lango(*arguments: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
     keyless = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
     return subprocess.run(
-        [LANGO, *arguments], cwd=cwd, env=keyless, input=stdin, capture_output=True, text=True, timeout=180, check=False
+        [LANGO, *arguments], cwd=cwd, env=keyless, input=stdin, capture_output=True, text=True, timeout=600, check=False
     )
 
 
