@@ -11,7 +11,8 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from tests.browser.bring import FLAGS, bring
 from tests.browser.watch import Watch
 
-expect.set_options(timeout=30_000)  # a busy machine is slow
+_PATIENCE_MS = 60_000  # a busy machine is slow
+expect.set_options(timeout=_PATIENCE_MS)
 
 # Playwright belongs to the loop that it was started in: these tests share one
 _ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
@@ -27,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=bring(), args=FLAGS)
+        browser = await driver.chromium.launch(executable_path=bring(), args=FLAGS, timeout=2 * _PATIENCE_MS)
         yield browser
         await browser.close()
 
@@ -48,6 +49,7 @@ async def open_page(browser: Browser, watch: Watch) -> AsyncIterator[OpenPage]:
 
     async def opened(**options: Any) -> Page:
         context = await browser.new_context(**options)
+        context.set_default_timeout(_PATIENCE_MS)
         contexts.append(context)
         watch.over(context)
         return await context.new_page()

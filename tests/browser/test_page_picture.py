@@ -60,7 +60,7 @@ async def test_the_picture_shows_tokens_window_cost_and_times(page: Page, site: 
     for title in ("Tokens per turn", "Cost, added up", "Time per turn"):
         plot = panel.get_by_role("img", name=re.compile(title))
         await expect(plot.locator("canvas")).to_be_visible()
-        assert await painted(page, title), f"{title}: nothing was drawn"
+        await painted(page, title)
     usage = await site.runtime.sessions.usage("long")
     window = usage.window
     assert window.left_out_messages
@@ -69,8 +69,8 @@ async def test_the_picture_shows_tokens_window_cost_and_times(page: Page, site: 
         f"{window.left_out_messages} messages ({window.left_out_tokens:,} tokens). Budget: 1,500 tokens"
     )
     table = panel.get_by_role("table", name="Turns, the newest first")
+    await expect(table.locator("tbody tr")).to_have_count(TURNS)
     rows = await table.locator("tbody tr").all_inner_texts()
-    assert len(rows) == TURNS
     newest, third = usage.turns[-1], usage.turns[2]
     assert rows[0].split("\t")[1:5] == ["taken back", *(f"{n:,}" for n in (newest.tokens, 2660, 270))]
     assert rows[-3].split("\t")[1:5] == ["done", *(f"{n:,}" for n in (third.tokens, 1040, 90))]
@@ -92,17 +92,27 @@ PAINTED = """(title) => {
 }"""
 
 
-async def painted(page: Page, title: str) -> bool:
-    """Whether a plot has bars or lines in the page's colour of the moment: axes are grey."""
-    return await page.evaluate(PAINTED, title) > 50
+INSIDE = """() => {
+  const canvas = [...document.querySelectorAll(".plot")]
+    .find((one) => one.ariaLabel.startsWith("Tokens per turn")).querySelector("canvas");
+  const box = canvas.getBoundingClientRect();
+  const frame = canvas.closest("[role=tabpanel]").getBoundingClientRect();
+  return frame.left <= box.left && box.right <= frame.right && frame.right <= 361;
+}"""
+
+
+async def painted(page: Page, title: str) -> None:
+    """Wait until a plot has bars or lines in the page's colour of the moment: axes are grey."""
+    await page.wait_for_function(f"(title) => ({PAINTED})(title) > 50", arg=title)
 
 
 async def test_a_turn_shows_each_call_of_its_model_and_its_tools(page: Page, site: Site) -> None:
     await open_picture(page, site, "long")
     panel = page.get_by_role("tabpanel", name="Picture")
     await panel.get_by_role("button", name="Turn 7: show its calls").click()
-    rows = await panel.get_by_role("table", name="Calls of turn 7").locator("tbody tr").all_inner_texts()
-    assert len(rows) == 3
+    calls = panel.get_by_role("table", name="Calls of turn 7").locator("tbody tr")
+    await expect(calls).to_have_count(3)
+    rows = await calls.all_inner_texts()
     assert [row.split()[0] for row in rows] == ["model", "tool", "model"]
     assert "read_file" in rows[1]
     assert "failed" in rows[1]
@@ -116,7 +126,7 @@ async def test_everybody_can_read_the_picture(open_page: OpenPage, site: Site, s
     await open_picture(page, site, "long")
     await expect(page.get_by_role("table", name="Turns, the newest first")).to_be_visible()
     await check_accessibility(page)
-    assert await painted(page, "Tokens per turn")
+    await painted(page, "Tokens per turn")
 
 
 async def test_the_picture_follows_the_theme_and_the_width(page: Page, site: Site) -> None:
@@ -126,15 +136,10 @@ async def test_the_picture_follows_the_theme_and_the_width(page: Page, site: Sit
     await page.get_by_role("button", name=re.compile("^Theme")).click()
     await page.get_by_role("button", name=re.compile("^Theme")).click()
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    assert await painted(page, "Tokens per turn")
+    await painted(page, "Tokens per turn")
     await page.set_viewport_size({"width": 360, "height": 740})
-    panel = page.get_by_role("tabpanel", name="Picture")
     await expect(canvas).to_be_visible()
-    box, frame = await canvas.bounding_box(), await panel.bounding_box()
-    assert box
-    assert frame
-    assert frame["x"] <= box["x"]
-    assert box["x"] + box["width"] <= frame["x"] + frame["width"] <= 361
+    await page.wait_for_function(INSIDE)  # the plot follows when the page has its new width
 
 
 async def test_a_session_without_prices_says_so(page: Page, site: Site) -> None:

@@ -1,12 +1,13 @@
 """The list of conversations: named, deleted, as long as it may be."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from tests.browser.site import Site, serving_script
+from tests.browser.site import PATIENCE_S, Site, serving_script
 from tests.browser.talking import answer, ask, choose, session_of
 
 EVIL = "<img src=x onerror=window.hacked=1>"
@@ -61,11 +62,10 @@ async def test_a_long_list_and_a_long_conversation_are_read_as_one_scrolls(page:
     await expect(answer(page)).to_contain_text("Answer 39.")
     assert await page.get_by_role("article").count() < 80
     first = page.get_by_role("article").first
-    for _ in range(10):
-        await page.locator("#main").evaluate("(main) => { main.scrollTop = 0; }")
-        if "Question 0" in await first.inner_text():
-            break
-    await expect(first).to_contain_text("Question 0")
+    async with asyncio.timeout(PATIENCE_S):
+        while "Question 0" not in await first.inner_text():
+            await page.locator("#main").evaluate("(main) => { main.scrollTop = 0; }")
+            await asyncio.sleep(0.05)
     await expect(page.get_by_role("article")).to_have_count(80)
     links = page.get_by_role("navigation").get_by_role("link")
     before = await links.count()

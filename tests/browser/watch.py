@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, WebError
 
 _OURS = ("127.0.0.1", "localhost", "::1")
+_AT_REST = """Promise.all(document.getAnimations()
+    .filter((one) => one.effect && one.effect.getComputedTiming().endTime !== Infinity)
+    .map((one) => one.finished.catch(() => null))).then(() => null)"""
 _AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text()
 
 
@@ -48,7 +51,8 @@ class Watch:
 
 
 async def check_accessibility(page: Page) -> None:
-    """Raise what axe finds wrong with the page as it is now."""
+    """Raise what axe finds wrong with the page, once nothing on it is on its way any more."""
+    await page.evaluate(_AT_REST)
     await page.evaluate(_AXE)
     found: dict[str, Any] = await page.evaluate("axe.run({resultTypes: ['violations']})")
     wrong = [
