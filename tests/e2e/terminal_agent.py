@@ -5,6 +5,7 @@
 - `long N`: a list of N lines
 - `evil`: an answer, and a call of a tool, full of what a terminal would obey
 - `note TEXT`: a call of a safe tool; `wipe TEXT`: of one that needs approval; `broken`: of one that fails
+- `late FILE`: a first word, and when the file is there a call of the one that needs approval
 - `think`: a thought, then an answer
 - `fail`: the provider is not there
 - anything else comes back as it is, and with it the files that came along
@@ -77,6 +78,12 @@ class Obedient:
                 while not Path(file).exists():
                     await asyncio.sleep(0.01)
                 yield TextDelta("ended")
+            case ["late", file]:
+                yield TextDelta("begun ")
+                while not Path(file).exists():
+                    await asyncio.sleep(0.01)
+                for delta in deltas_of([ToolCall("call_late", "wipe", {"text": "disk4"}), UsageDelta(1000, 500)]):
+                    yield delta
             case ["fail"]:
                 raise ProviderRejected("the provider does not want to", provider="obedient", status=400)
             case _:

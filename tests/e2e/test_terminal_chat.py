@@ -122,8 +122,10 @@ def test_a_question_that_is_left_open_stays(chat: Terminal) -> None:
 
 def test_what_was_typed_before_the_question_is_no_answer(chat: Terminal, folder: Path) -> None:
     """A `y` that was meant for something else must not run a dangerous tool."""
-    chat.send("wipe disk4")
+    chat.send(f"late {folder}/typed")
+    chat.wait_for("begun")
     chat.type("yyyy")
+    (folder / "typed").touch()
     chat.wait_for("run exactly this?")
     chat.type("n")
     chat.wait_for('no: wipe(text="disk4")')

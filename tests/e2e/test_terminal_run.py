@@ -98,7 +98,7 @@ def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130
         assert process.stderr.read() == b"lango: stopped\n"
-    with started(folder, "long 1000") as process:
+    with started(folder, "long 50000") as process:
         assert process.stdout
         assert process.stderr
         os.read(process.stdout.fileno(), 10)
