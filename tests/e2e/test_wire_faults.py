@@ -1,6 +1,7 @@
 """Faults on the wire, and connections that must close: each vendor's SDK against a server that misbehaves."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from lango.providers import Delta, Request, ResilientProvider, Retries, TextDelt
 from lango.providers.anthropic import AnthropicProvider
 from lango.providers.gemini import GeminiProvider
 from lango.providers.openai import OpenAIProvider
-from tests.agents.parts import PATIENCE_S
+from tests.agents.parts import PATIENCE_S, Leaps
 from tests.e2e.wire_server import Answer, Exchange, WireServer, wire_server
 
 REQUEST = Request("m", (Message("user", "hi"),))
@@ -154,11 +155,19 @@ async def test_f_cancelling_the_reader_closes_the_connection(wire: Wire) -> None
         await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
 
 
-async def test_f_a_stream_that_stops_is_given_up_and_its_connection_closed(wire: Wire) -> None:
+async def test_f_a_stream_that_stops_is_given_up_and_its_connection_closed(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serve(wire, begun(wire, hangs)) as served:
-        await _warm(served)
+        clock = Leaps(monkeypatch)
+        stream = ResilientProvider(served.provider, timeouts=Timeouts(idle_s=60)).stream(REQUEST)
+        while not isinstance(await anext(stream), TextDelta):
+            pass
+        more = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)  # it waits for the next chunk by now
+        await clock.pass_by(61)
         with pytest.raises(ProviderTimeout):
-            await served.collect(timeouts=Timeouts(idle_s=1))
+            await more
         await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
 
 
@@ -169,9 +178,9 @@ async def test_f_a_stream_that_trickles_is_given_up_in_all(wire: Wire) -> None:
             await asyncio.sleep(0.02)
 
     async with serve(wire, begun(wire, trickles)) as served:
-        await _warm(served)
+        ticks = itertools.count(1_000, 5)  # five seconds from one look at the clock to the next
         with pytest.raises(ProviderTimeout, match="not done"):
-            await served.collect(timeouts=Timeouts(idle_s=5, total_s=1))
+            await served.collect(timeouts=Timeouts(total_s=60), clock=lambda: next(ticks))
         await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
 
 

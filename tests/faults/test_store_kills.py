@@ -57,7 +57,7 @@ async def test_f1_to_f4_after_kill_9_in_an_append_at_many_random_points(store_ur
             worker.kill()
             acknowledged = max([acknowledged, *worker.drain()])
             acknowledged = await check_session(store, acknowledged)
-        assert acknowledged > ROUNDS
+        assert acknowledged >= ROUNDS, "each round got at least one through"
     check_integrity(store_url)
 
 

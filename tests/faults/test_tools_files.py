@@ -149,7 +149,10 @@ async def test_attack_10_a_swap_race_is_never_won(tools: dict[str, Tool], root: 
     thief.start()
     read = 0
     try:
-        for number in range(400):
+        number = 0
+        while number < 400 or not read or swaps <= 50:
+            assert number < 1_000_000, "the two never met: this shows nothing"
+            number += 1
             outcome = await call(tools, "read_file", path="here/secret.txt")
             assert SECRET not in str(outcome.result)
             read += outcome.ok
@@ -157,8 +160,6 @@ async def test_attack_10_a_swap_race_is_never_won(tools: dict[str, Tool], root: 
     finally:
         stop.set()
         thief.join()
-    assert read > 0
-    assert swaps > 50
     assert [one.name for one in outside.iterdir()] == ["secret.txt"]
 
 

@@ -1,6 +1,5 @@
 """What odd tools give back is stored, and both databases read it back the same."""
 
-import time
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -33,10 +32,8 @@ async def test_odd_results_are_told_stored_and_read_back_the_same(service: SqlSe
     session = await service.create_session(app_name="app", user_id="u")
     runner = Runner(app_name="app", agent=agent, session_service=service)
     message = types.Content(role="user", parts=[types.Part(text="go")])
-    began = time.monotonic()
     run = runner.run_async(user_id="u", session_id=session.id, new_message=message, run_config=RunConfig())
     live = [event async for event in run]
-    assert time.monotonic() - began < 20
     stored = await service.get_session(app_name="app", user_id="u", session_id=session.id)
     assert stored is not None
 

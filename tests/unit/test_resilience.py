@@ -250,7 +250,7 @@ async def test_f_a_provider_that_never_begins_is_asked_again() -> None:
     provider, script = _Streams(_never_begins), ScriptedProvider(["hello"])
     again = ResilientProvider(
         provider,
-        timeouts=Timeouts(idle_s=0.01),
+        timeouts=Timeouts(idle_s=0.5),  # those who answer must do so in time, too
         retries=Retries(attempts=2, base_s=0),
         fallbacks=[Fallback(script, "m2")],
     )

@@ -4,7 +4,6 @@ import asyncio
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -199,25 +198,24 @@ async def test_a8_a_sync_handler_that_hangs_does_not_hold_the_loop_and_is_told_h
     release, ended = threading.Event(), threading.Event()
 
     def hangs() -> None:
-        release.wait(30)
+        release.wait(120)
         ended.set()
 
     try:
-        began = time.monotonic()
         outcome = await outcome_of(hangs, timeout_s=0.05)
-        assert time.monotonic() - began < 5
+        assert not ended.is_set(), "it was not waited for"
         assert outcome.unknown
         assert "may still be running" in outcome.result["error"]
         assert "outcome is unknown" in outcome.result["error"]
     finally:
         release.set()
-    assert await asyncio.to_thread(ended.wait, 10)  # and its late return hurts nobody
+    assert await asyncio.to_thread(ended.wait, 120)  # and its late return hurts nobody
 
 
 async def test_many_hanging_handlers_do_not_starve_the_others() -> None:
     release = threading.Event()
     try:
-        outcomes = await asyncio.gather(*(outcome_of(lambda: release.wait(30), timeout_s=0.1) for _ in range(40)))
+        outcomes = await asyncio.gather(*(outcome_of(lambda: release.wait(120), timeout_s=0.1) for _ in range(40)))
         assert all(outcome.unknown for outcome in outcomes)
         assert (await outcome_of(lambda: "fine")).ok
     finally:
@@ -281,7 +279,7 @@ async def test_a_sync_handler_does_not_hold_the_loop() -> None:
 
     def waits() -> str:
         loop.call_soon_threadsafe(arrived.set)
-        return "released" if release.wait(30) else "stuck"
+        return "released" if release.wait(120) else "stuck"
 
     task = asyncio.ensure_future(outcome_of(waits))
     await arrived.wait()  # the loop turns while the handler waits
@@ -300,9 +298,7 @@ async def test_a_plain_function_may_hand_out_a_coroutine() -> None:
 
 
 async def test_t2_fifty_megabytes_are_clipped_and_it_says_so() -> None:
-    began = time.monotonic()
     outcome = await run_tool(returning("x" * 50_000_000), {}, how_to_read="read them with read_result")
-    assert time.monotonic() - began < 10
     assert outcome.ok
     shown = outcome.result["result"]
     assert len(shown) <= MAX_RESULT_CHARACTERS
