@@ -1,8 +1,12 @@
 """The one rule for text and values."""
 
 import math
+from collections import OrderedDict
 from datetime import UTC, datetime
-from typing import Any
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -42,6 +46,39 @@ def test_rich_values_take_their_json_form() -> None:
     at = datetime(2026, 1, 2, tzinfo=UTC)
     assert loads(dumps({"at": at, "pair": (1, 2), 3: {4}})) == {"at": "2026-01-02T00:00:00Z", "pair": [1, 2], "3": [4]}
     assert loads(dumps({at: 1})) == {"2026-01-02T00:00:00Z": 1}
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Size(IntEnum):
+    LARGE = 3
+
+
+class Point(NamedTuple):
+    x: float
+    y: float
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (Colour.RED, '"red"'),
+        (Size.LARGE, "3"),
+        (Point(1.0, 2.5), "[1.0,2.5]"),
+        (OrderedDict({"b": 1, "a": 2}), '{"b":1,"a":2}'),
+        (UUID(int=7), '"00000000-0000-0000-0000-000000000007"'),
+        (Decimal("1.50"), '"1.50"'),
+        (2**70, "1180591620717411303424"),
+        ({1: None, False: "é"}, '{"1":null,"false":"é"}'),
+        ([None, math.inf], '[null,{"$lango:float":"inf"}]'),
+        ([b"null"], '[{"$lango:bytes":"bnVsbA=="}]'),
+    ],
+)
+def test_each_value_is_spelt_in_one_way(value: Any, said: str) -> None:
+    """However plain it is: what is quick to encode must not be encoded as something else."""
+    assert dumps(value) == said
 
 
 @pytest.mark.parametrize("value", [print, {"f": print}, object(), {object(): 1}])

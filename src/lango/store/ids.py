@@ -6,12 +6,10 @@ event takes on disk. They are stored as `~` and 22 characters. Any other id is s
 
 import binascii
 import hashlib
-import re
-from functools import lru_cache
 
 from lango.store.jsontext import readable
 
-_UUID = re.compile(r"(?:e-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UUID_LENGTH, _UUID_DIGITS = 36, 32
 _INVOCATION = "e-"  # what ADK puts before the UUID of an invocation
 _MARK = "~"
 # of bytes: to translate a text takes ten times as long
@@ -19,15 +17,28 @@ _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_", b"+/")
 
 
-@lru_cache(1024)
 def shorten(id_: str) -> str:
-    """Return the stored spelling of an id. Those of an invocation stand in many events."""
-    if _UUID.fullmatch(id_):
-        prefix = _INVOCATION if id_[0] == "e" and id_[1] == "-" else ""
-        packed = binascii.b2a_base64(bytes.fromhex(id_[len(prefix) :].replace("-", "")), newline=False)
-        return f"{prefix}{_MARK}{packed[:22].translate(_TO_URL).decode()}"
+    """Return the stored spelling of an id."""
+    if len(id_) == _UUID_LENGTH and (packed := _packed(id_)):
+        return _MARK + packed
+    if len(id_) == _UUID_LENGTH + 2 and id_.startswith(_INVOCATION) and (packed := _packed(id_[2:])):
+        return f"{_INVOCATION}{_MARK}{packed}"
     # somebody's own id that looks like a short one
     return _MARK * 2 + id_ if id_.startswith((_MARK, _INVOCATION + _MARK)) else id_
+
+
+def _packed(uuid: str) -> str:
+    """Return the short spelling of a UUID, if it is one as ADK spells it."""
+    digits = uuid.replace("-", "")
+    if not (uuid[8] == uuid[13] == uuid[18] == uuid[23] == "-" and len(digits) == _UUID_DIGITS):
+        return ""
+    try:
+        bits = bytes.fromhex(digits)
+    except ValueError:
+        return ""
+    if bits.hex() != digits:  # capitals, or spaces between the digits
+        return ""
+    return binascii.b2a_base64(bits, newline=False)[:22].translate(_TO_URL).decode()
 
 
 def lengthen(stored: str) -> str:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+import orjson
 from pydantic_core import to_jsonable_python
 
 from lango.errors import Unstorable
@@ -53,8 +54,20 @@ def readable(text: str) -> str:
     return _UNSHOWABLE.sub("\ufffd", text)
 
 
+# what is not plain JSON is refused, not guessed at
+_STRICT = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+
+
 def dumps(value: Any) -> str:
     """Return JSON text that `loads` turns back into the same value. Raise `Unstorable` where there is none."""
+    try:
+        text = orjson.dumps(value, option=_STRICT).decode()
+    except TypeError:
+        return _careful_dumps(value)
+    return _careful_dumps(value) if "null" in text or _TAG in text else text  # it may be NaN that is null
+
+
+def _careful_dumps(value: Any) -> str:
     try:
         text = _encode(value)
     except (TypeError, ValueError, RecursionError):
