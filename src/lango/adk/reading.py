@@ -10,7 +10,7 @@ from msgspec import Struct
 from pydantic import TypeAdapter
 
 from lango.adk.convert import EMPTY_ACTIONS, Layout, content_role, dump
-from lango.adk.templates import like
+from lango.adk.templates import blank, like
 from lango.messages import Message, ToolCall, fresh_call_id
 from lango.store import Stored
 from lango.store.records import object_or_result
@@ -36,7 +36,7 @@ def _stored_to_event(one: Stored, root_agent_name: str, waiting: list[ToolCall])
         "timestamp": one.created_at,
         "invocation_id": one.invocation_id,
         "actions": _actions(extra.pop("actions", None), one.state_delta),
-        "node_info": like(_NODE_INFO, {}),
+        "node_info": like(_event().node_info, {}),
     }
     if message is None:
         update["author"] = extra.pop("author", root_agent_name)
@@ -46,24 +46,20 @@ def _stored_to_event(one: Stored, root_agent_name: str, waiting: list[ToolCall])
     for name, value in extra.items():
         if name in Event.model_fields:  # a newer ADK may have known more
             update[name] = _field(name, value)
-    return like(_EVENT, update)
+    return like(_event(), update)
 
 
 def _field(name: str, value: Any) -> Any:
     if name == "usage_metadata" and all(type(count) is int for count in value.values()):
-        return like(_USAGE, value)  # every answer of a model has one, and counts need no validation
+        # every answer of a model has one, and counts need no validation
+        return like(blank(types.GenerateContentResponseUsageMetadata), value)
     return _adapter(name).validate_python(value)
 
 
-_EVENT = Event(id="template", timestamp=0.0)
-_NODE_INFO = _EVENT.node_info
-_ACTIONS = EventActions()
-_PART = types.Part()
-_CONTENT = types.Content()
-_CALL = types.FunctionCall()
-_RESULT = types.FunctionResponse()
-_USAGE = types.GenerateContentResponseUsageMetadata()
 # a copy of a template with what differs is many times faster than validating what was validated before
+@cache
+def _event() -> Event:
+    return Event(id="template", timestamp=0.0)
 
 
 @cache
@@ -76,7 +72,7 @@ def _actions(stored: Mapping[str, Any] | None, delta: Mapping[str, Any] | None) 
     if stored:
         return EventActions.model_validate({**stored, "state_delta": state_delta})
     fresh: dict[str, Any] = {name: {} for name in EMPTY_ACTIONS}
-    return like(_ACTIONS, fresh | {"state_delta": state_delta})
+    return like(blank(EventActions), fresh | {"state_delta": state_delta})
 
 
 def _author(role: str, root_agent_name: str) -> str:
@@ -96,8 +92,8 @@ def _content(message: Message, extra: dict[str, Any], waiting: list[ToolCall]) -
         parts = _results(message, waiting)
     else:
         parts = [_text(message.content)] if message.content else []
-        parts += [like(_PART, {"function_call": _call(call)}) for call in _with_ids(message.tool_calls)]
-    return like(_CONTENT, {"role": role, "parts": parts})
+        parts += [like(blank(types.Part), {"function_call": _call(call)}) for call in _with_ids(message.tool_calls)]
+    return like(blank(types.Content), {"role": role, "parts": parts})
 
 
 _PLAIN: Layout = []
@@ -105,13 +101,13 @@ _PLAIN: Layout = []
 
 def _results(message: Message, waiting: list[ToolCall]) -> list[types.Part]:
     if message.tool_calls:
-        return [like(_PART, {"function_response": _result(call)}) for call in _with_ids(message.tool_calls)]
+        return [like(blank(types.Part), {"function_response": _result(call)}) for call in _with_ids(message.tool_calls)]
     # an older writer kept only the content: it answers the next call that was made, by position
     if not waiting:
         return [_text(message.content)]
     call = waiting.pop(0)
     answer = ToolCall(call.id, call.name, output=object_or_result(message.content))
-    return [like(_PART, {"function_response": _result(answer)})]
+    return [like(blank(types.Part), {"function_response": _result(answer)})]
 
 
 class _Reading(Struct):
@@ -129,9 +125,9 @@ class _Reading(Struct):
             case int():
                 return _text(self._slice(item))
             case "call":
-                return like(_PART, {"function_call": self._next_call({})})
+                return like(blank(types.Part), {"function_call": self._next_call({})})
             case "result":
-                return like(_PART, {"function_response": self._next_result({})})
+                return like(blank(types.Part), {"function_response": self._next_result({})})
             case _:
                 return self._told(dict(item))
 
@@ -145,7 +141,7 @@ class _Reading(Struct):
             update["function_call"] = self._next_call(told.pop("call"))
         if "result" in told:
             update["function_response"] = self._next_result(told.pop("result"))
-        return (types.Part.model_validate(told) if told else _PART).model_copy(update=update)
+        return (types.Part.model_validate(told) if told else blank(types.Part)).model_copy(update=update)
 
     def _slice(self, length: int) -> str:
         start, self.read = self.read, self.read + length
@@ -165,15 +161,15 @@ class _Reading(Struct):
 
 
 def _text(text: str) -> types.Part:
-    return like(_PART, {"text": text})
+    return like(blank(types.Part), {"text": text})
 
 
 def _call(call: ToolCall) -> types.FunctionCall:
-    return like(_CALL, {"id": call.id, "name": call.name, "args": call.input})
+    return like(blank(types.FunctionCall), {"id": call.id, "name": call.name, "args": call.input})
 
 
 def _result(call: ToolCall) -> types.FunctionResponse:
-    return like(_RESULT, {"id": call.id, "name": call.name, "response": call.output})
+    return like(blank(types.FunctionResponse), {"id": call.id, "name": call.name, "response": call.output})
 
 
 def _with_ids(calls: Sequence[ToolCall]) -> Sequence[ToolCall]:

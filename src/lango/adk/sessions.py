@@ -6,6 +6,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, Self
 
 from google.adk.errors import StaleSessionError
@@ -76,7 +77,9 @@ class StoredSession(Session):
             self.__pydantic_private__["_seen"] = (key, revision)
 
 
-_TEMPLATE = StoredSession(id="", app_name="", user_id="")
+@cache
+def _template() -> StoredSession:
+    return StoredSession(id="", app_name="", user_id="")
 
 
 class SqlSessionService(BaseSessionService):
@@ -309,7 +312,7 @@ def _show(session: Session, event: Event, *, as_event: bool) -> None:
 def _session(record: SessionRecord, events: list[Event]) -> StoredSession:
     # a copy of a template: what comes from the store needs no validation, and a list may have 50,000 of them
     session = like(
-        _TEMPLATE,
+        _template(),
         {
             "app_name": record.name.app_name,
             "user_id": record.name.user_id,

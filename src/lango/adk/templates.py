@@ -1,11 +1,18 @@
 """Copies of pydantic models, made fast: a window holds hundreds of events, and each turn makes them anew."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 T = TypeVar("T", bound=BaseModel)
+
+
+@cache
+def blank(kind: type[T]) -> T:
+    """Return the template of a kind that needs no fields. Its first use builds the model, so none is made before."""
+    return kind()
 
 
 def like(template: T, fields: Mapping[str, Any]) -> T:
