@@ -35,6 +35,7 @@ from lango.store.append import append
 from lango.store.records import to_columns
 
 OURS, RAW, RAW_IN_THREAD = "SqlSessionService", "raw insert + commit", "raw, awaited from a thread"
+RAW_SQLITE3 = "raw, by Python's sqlite3"
 ADK_SQLITE, ADK_DATABASE = "ADK SqliteSessionService", "ADK DatabaseSessionService"
 APP, USER = "bench", "user"
 WORDS = [word for word in Path(__file__).read_text("utf-8").split() if word.isalpha()]
@@ -152,13 +153,29 @@ async def raw_inserts(folder: Path, postgres: str) -> AsyncIterator[dict[str, In
         await connection.close()
         return
     loop = asyncio.get_running_loop()
-    async with raw_sqlite(folder, "raw") as insert, raw_sqlite(folder, "thread") as insert_there:
+    async with (
+        raw_sqlite(folder, "raw") as insert,
+        raw_sqlite(folder, "thread") as insert_there,
+        raw_sqlite(folder, "sqlite3"),
+    ):
 
         async def here(row: tuple[object, ...]) -> None:
             insert(row)
 
-        with ThreadPoolExecutor(1) as pool:
-            yield {RAW: here, RAW_IN_THREAD: lambda row: loop.run_in_executor(pool, insert_there, row)}
+        async def by_sqlite3(row: tuple[object, ...]) -> None:
+            standard.execute(_MESSAGE.replace("$", "?"), row)
+            standard.commit()
+
+        with (
+            ThreadPoolExecutor(1) as pool,
+            contextlib.closing(sqlite3.connect(folder / "sqlite3.db")) as standard,
+        ):
+            standard.execute("PRAGMA synchronous = FULL")
+            yield {
+                RAW: here,
+                RAW_SQLITE3: by_sqlite3,
+                RAW_IN_THREAD: lambda row: loop.run_in_executor(pool, insert_there, row),
+            }
 
 
 # -- the measurements ----------------------------------------------------------------------------------------------
@@ -172,7 +189,7 @@ async def append_alone(folder: Path, postgres: str = "") -> None:
         for name, service in found.items():
             session = await service.create_session(app_name=APP, user_id=USER)
             contestants[name], inputs[name] = functools.partial(service.append_event, session), turns()
-        calls = {RAW: 50, RAW_IN_THREAD: 50, OURS: 50, ADK_SQLITE: 10, ADK_DATABASE: 5}
+        calls = {RAW: 50, RAW_SQLITE3: 50, RAW_IN_THREAD: 50, OURS: 50, ADK_SQLITE: 10, ADK_DATABASE: 5}
         # tokenizer, statements, pages: warm for everyone
         await interleaved(contestants, rounds=1, calls=5, inputs=inputs)
         times = await interleaved(contestants, rounds=4 if quick() else 30, calls=calls, inputs=inputs)
@@ -183,6 +200,7 @@ async def append_alone(folder: Path, postgres: str = "") -> None:
             bar("ours / raw", ours.over(raw)[0], at_most=2),
             bar("SqliteSessionService / ours", times[ADK_SQLITE].over(ours)[0], at_least=5),
             bar("DatabaseSessionService / ours", times[ADK_DATABASE].over(ours)[0], at_least=15),
+            f"ours / raw by Python's sqlite3: {ours.over(times[RAW_SQLITE3])[0]:.2f}",
             f"ours / raw from a thread: {ours.over(times[RAW_IN_THREAD])[0]:.2f}",
             f"ours / raw, CPU: {ours.cpu_us / raw.cpu_us:.2f}",
         ]
