@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from msgspec import Struct, field
 
+from lango.cli.lean import only_what_is_used
 from lango.cli.options import Config, StoreUrl
 from lango.cli.talking import USER, Continue, Model, Place, Resume, chosen_settings, find_place
 from lango.cli.visible import visible
@@ -200,7 +201,8 @@ class _Printer(Struct):
 
 
 async def _run(chosen: "Settings", question: _Question, resume: str | None, go_on: bool, printer: _Printer) -> int:
-    from lango.runtime import open_runtime
+    with only_what_is_used():
+        from lango.runtime import open_runtime
 
     async with open_runtime(chosen) as runtime:
         place = await find_place(runtime, resume, go_on)

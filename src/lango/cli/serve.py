@@ -2,14 +2,11 @@
 
 import asyncio
 import gc
-import sys
-import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
+from lango.cli.lean import only_what_is_used
 from lango.cli.options import Config, StoreUrl, settings
 
 Host = Annotated[str | None, typer.Option("--host", help="The address to listen on, instead of server.host.")]
@@ -39,35 +36,11 @@ def serve(
     place = asyncio.run(opened(chosen))
     from lango.server.logs import configure
 
-    with _only_what_is_used():
+    with only_what_is_used():
         from lango.server.serve import serve as run
 
     configure(chosen.server.log_format)
     asyncio.run(run(chosen, place, _say_where))
-
-
-@contextmanager
-def _only_what_is_used() -> Generator[None]:
-    """Import without what a server does not use: a tenth of the time until it is ready, and of its memory.
-
-    Pydantic models are built when they are first used, and that is few of hundreds; not the models of the user's own
-    agent, so that a mistake in one is told at the start. `httpx` comes without its command line, which brings rich.
-    """
-    from pydantic import BaseModel
-
-    BaseModel.model_config["defer_build"] = True
-    # FastAPI ignores it where it builds its own, and now they are built where it does not
-    warnings.filterwarnings(
-        "ignore", r"The 'alias' attribute with value .* was provided to the `Field\(\)`", UserWarning
-    )
-    modules = cast("dict[str, Any]", sys.modules)
-    modules.setdefault("httpx._main", None)
-    try:
-        yield
-    finally:
-        del BaseModel.model_config["defer_build"]
-        if modules["httpx._main"] is None:
-            del modules["httpx._main"]
 
 
 def _say_where(address: str) -> None:

@@ -9,6 +9,7 @@ import os
 
 import typer
 
+from lango.cli.lean import only_what_is_used
 from lango.cli.options import Config, StoreUrl
 from lango.cli.talking import Continue, Model, Resume, chosen_settings
 
@@ -18,7 +19,8 @@ def chat(
 ) -> None:
     """Talk with the agent. Ctrl-C stops an answer, Ctrl-D ends, /help says what else there is."""
     chosen = chosen_settings(config, store, model)
-    from lango.cli.chat.conversation import talk
+    with only_what_is_used():
+        from lango.cli.chat.conversation import talk
 
     try:
         asyncio.run(talk(chosen, resume, go_on))
