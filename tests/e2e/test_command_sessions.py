@@ -1,6 +1,7 @@
 """`lango sessions` as a user types it: find, name, fork, take back, export, import."""
 
 import json
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,22 @@ def test_a_session_is_forked_named_and_listed(folder: Path) -> None:
     refused(lango("sessions", "fork", "first", "--at", "9", cwd=folder), "no message 9")
     refused(lango("sessions", "fork", "first", "--id", "second", cwd=folder), "'second' already exists")
     refused(lango("sessions", "fork", "third", cwd=folder), "'third'", "lango sessions list")
+
+
+async def test_one_session_is_found_without_reading_the_others(folder: Path) -> None:
+    async with Store(f"sqlite:///{folder}/lango.db") as store:
+        await store.create_session(SessionId("app", "bob", "second"), {"a": 1})
+        await store.create_session(SessionId("app", "bob", "first"), {"a": 1})
+    with sqlite3.connect(folder / "lango.db") as file:  # whoever reads this session, cannot
+        of_second = "session_key IN (SELECT session_key FROM sessions WHERE id = 'second')"
+        file.execute(f"UPDATE session_states SET state = 'broken' WHERE {of_second}")
+    file.close()
+    refused(lango("sessions", "show", "first", cwd=folder), "2 sessions", "--app and --user")
+    assert [one["content"] for one in objects("show", "first", "--user", "alice", cwd=folder)] == TEXTS
+    assert objects("show", "first", "--user", "bob", "--app", "app", cwd=folder) == []
+    refused(lango("sessions", "show", "first", "--user", "carol", cwd=folder), "no session 'first'")
+    refused(lango("sessions", "show", "a\udc80", cwd=folder), "there is no session")
+    assert [one["user"] for one in objects("search", "switz", cwd=folder)] == ["alice"]
 
 
 def test_a_turn_is_taken_back(folder: Path) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from lango.cli.options import Config, Json, StoreUrl, settings, store_url
 from lango.cli.progress import progress_bar
-from lango.cli.stores import App, Id, User, matching, one_session, run
+from lango.cli.stores import App, Id, User, matching, one_session, owners, run
 from lango.cli.tables import moment, print_table
 from lango.cli.visible import visible
 
@@ -186,10 +186,8 @@ def search(
     """Find messages and titles by their words; the last word may be the beginning of one."""
 
     async def find(opened: "Store") -> list[dict[str, Any]]:
-        records = await matching(opened, app, user)
-        owners = sorted({(record.name.app_name, record.name.user_id) for record in records})
         hits: list[dict[str, Any]] = []
-        for app_name, user_id in owners:
+        for app_name, user_id in await owners(opened, app, user):
             # only the first search after many messages takes long
             with progress_bar("indexing", "messages") as tell:
                 found = await opened.search(app_name, user_id, " ".join(words), limit=limit, indexing=tell)

@@ -40,6 +40,14 @@ def _stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+async def owners(store: "Store", app: str | None, user: str | None) -> list[tuple[str, str]]:
+    """Read which users of which apps have sessions."""
+    from lango.store import sessions
+
+    found = await store.read(sessions.owners)
+    return [one for one in found if app in (None, one[0]) and user in (None, one[1])]
+
+
 async def matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":
     """Read the sessions of an app, or of a user, or all of them."""
     return [record for record in await store.sessions(app) if user is None or record.name.user_id == user]
@@ -47,7 +55,10 @@ async def matching(store: "Store", app: str | None, user: str | None) -> "list[S
 
 async def one_session(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
     """Read the one session of an id."""
-    found = [record for record in await matching(store, app, user) if record.name.id == session_id]
+    from lango.store import sessions
+
+    named = await store.read(lambda: sessions.of_id(session_id))
+    found = [one for one in named if app in (None, one.name.app_name) and user in (None, one.name.user_id)]
     if not found:
         raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
     if len(found) > 1:

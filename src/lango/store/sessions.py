@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from lango.errors import SessionExists
+from lango.errors import SessionExists, Unstorable
 from lango.store import pasts
 from lango.store.database import Operation, Row, new_session_keys, no_collection
 from lango.store.ids import shorten
@@ -42,6 +42,8 @@ _GET = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2 AND s.id = $
 _LIST_EVERY = f"SELECT {_COLUMNS}"
 _LIST = f"SELECT {_COLUMNS} WHERE s.app_name = $1"
 _LIST_OF_USER = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2"
+_LIST_OF_ID = f"SELECT {_COLUMNS} WHERE s.id = $1"
+_OWNERS = "SELECT DISTINCT app_name, user_id FROM sessions"
 
 _SESSION_STATE = "SELECT state FROM session_states WHERE session_key = $1"
 _SET_SESSION_STATE = """
@@ -119,6 +121,22 @@ def list_all(app_name: str | None, user_id: str | None) -> Operation[list[Sessio
     records = yield from with_pasts(records)
     # sorted here: the two databases do not agree on the order of texts
     return sorted(records, key=lambda record: (record.updated_at, record.name.user_id, record.name.id))
+
+
+def of_id(session_id: str) -> Operation[list[SessionRecord]]:
+    """Read the sessions of an id, whoever's they are: an id is unique for one user of one app."""
+    try:
+        SessionId("", "", session_id).check()
+    except Unstorable:
+        return []
+    rows = yield _LIST_OF_ID, (session_id,)
+    return (yield from with_pasts([_record(row, {}) for row in rows]))
+
+
+def owners() -> Operation[list[tuple[str, str]]]:
+    """Read which users of which apps have sessions."""
+    rows = yield _OWNERS, ()
+    return sorted((str(app_name), str(user_id)) for app_name, user_id in rows)
 
 
 def with_pasts(records: list[SessionRecord]) -> Operation[list[SessionRecord]]:
