@@ -1,6 +1,7 @@
 """The page hears of everything: messages that wait their turn, turns that others begin, and changes of the list."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -223,6 +224,39 @@ async def test_what_an_openai_client_says_in_the_session_appears(page: Page, sit
     await expect(answer(page)).to_contain_text("Two.")
     await finished(page)
     assert await told(page) == ["first", "One.", "from a program", "Two."]
+
+
+async def test_a_call_that_waits_for_its_client_is_not_shown_as_running(page: Page, site: Site) -> None:
+    tool = {"name": "pick", "description": "Let the user pick.", "parameters": SCHEMA}
+    site.script.add(
+        "One.", ToolCall("p1", "pick", {"path": "a"}), "Red it is.", ToolCall("p2", "pick", {}), "Never mind."
+    )
+    await page.goto(site.url)
+    await ask(page, "first", "One.")
+
+    async def run(*messages: dict[str, Any]) -> None:
+        async with httpx.AsyncClient(base_url=site.url) as client:
+            body = {"threadId": session_of(page), "runId": uuid.uuid4().hex, "messages": messages, "tools": [tool]}
+            answered = await client.post("/agui", json=body | {"state": {}, "context": [], "forwardedProps": {}})
+            assert answered.status_code == 200, answered.text
+
+    cards = page.locator(".tool-place")
+    await run({"id": "m1", "role": "user", "content": "Which colour?"})
+    for _ in range(2):
+        await finished(page)
+        await expect(cards.last).to_have_attribute("data-status", "client")
+        await expect(cards.last).to_contain_text("waits for the client")
+        await page.reload()
+    await expect(cards.last).to_have_attribute("data-status", "client")
+    await run({"id": "m2", "role": "tool", "toolCallId": "p1", "content": '{"colour": "red"}'})
+    await expect(answer(page)).to_contain_text("Red it is.")
+    await expect(cards.last).to_have_attribute("data-status", "done")
+    await run({"id": "m3", "role": "user", "content": "And now?"})
+    await expect(cards).to_have_count(2)
+    await expect(cards.last).to_have_attribute("data-status", "client")
+    await ask(page, "leave it", "Never mind.")
+    await expect(cards.last).to_have_attribute("data-status", "failed")
+    await expect(cards.first).to_have_attribute("data-status", "done")
 
 
 async def test_what_the_terminal_says_in_the_session_appears_while_it_runs(page: Page, site: Site) -> None:

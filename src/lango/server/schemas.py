@@ -14,6 +14,7 @@ from lango.messages import ToolCall
 from lango.store import SessionRecord, Stored
 from lango.store.effects import EffectRecord, Journal
 from lango.store.ids import call_key
+from lango.store.records import client_calls
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
@@ -88,7 +89,7 @@ class NewMessage(Body):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not (self.text or self.attachments):
-            raise ValueError("text: a message needs at least 1 character, or a file")
+            raise ValueError("a message needs a text of at least 1 character, or a file")
         return self
 
     @property
@@ -207,11 +208,13 @@ class Call(BaseModel):
     """Whether it was allowed to run; null: nobody had to be asked."""
     approved_by: str | None = None
     """The user who said so, or `policy`."""
+    for_client: bool = False
+    """It is the client's to run: nothing runs here until a run brings its result."""
 
     @classmethod
-    def of(cls, call: ToolCall, journal: EffectRecord | None) -> Self:
+    def of(cls, call: ToolCall, journal: EffectRecord | None, *, for_client: bool) -> Self:
         """Show a call with what the journal says of it."""
-        shown = cls(id=call.id, name=call.name, input=call.input, output=call.output)
+        shown = cls(id=call.id, name=call.name, input=call.input, output=call.output, for_client=for_client)
         if journal is not None:
             shown.duration_s = journal.duration_s
             shown.approved, shown.approved_by = journal.approved, journal.approved_by
@@ -248,7 +251,11 @@ class Message(BaseModel):
         message = stored.message
         assert message
         assert message.role != "event"
-        calls = [Call.of(call, journal.get((stored.seq, call_key(call.id)))) for call in message.tool_calls]
+        clients = client_calls(stored)
+        calls = [
+            Call.of(call, journal.get((stored.seq, call_key(call.id))), for_client=call.id in clients)
+            for call in message.tool_calls
+        ]
         return cls(
             seq=stored.seq,
             role=message.role,

@@ -75,6 +75,11 @@ export class Answered {
     return card;
   }
 
+  /** The turn is over: what has no result yet is somebody else's to bring. */
+  handsOver() {
+    for (const card of this.log.tools.values()) if (this.body.contains(card.element)) card.isHandedOver();
+  }
+
   #endText() {
     this.#text?.end();
     this.#text = null;

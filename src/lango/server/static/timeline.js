@@ -3,7 +3,7 @@
 import { el, lasted } from "./dom.js";
 
 const WORDS = /** @type {Record<string, string>} */ ({
-  running: "running", done: "done", failed: "failed", asked: "waits for you", refused: "refused", lapsed: "not run",
+  running: "running", done: "done", failed: "failed", asked: "waits for you", client: "waits for the client", refused: "refused", lapsed: "not run",
 });
 
 /** @type {() => import("./tools.js").ToolCard[]} */

@@ -71,6 +71,7 @@ export class Told {
   /** @param {Answered} answer @param {any} event */
   #done(answer, event) {
     const { usage = {}, status, finish_reason } = event;
+    answer.handsOver();
     if (finish_reason === "length") answer.note("The answer was cut: it reached the model's limit. Say “go on” for the rest.");
     if (finish_reason === "safety") answer.note("The model's safety filter ended this answer.");
     if (status === "waiting_for_approval") {

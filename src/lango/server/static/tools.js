@@ -4,10 +4,10 @@ import { el, icon, lasted, moment } from "./dom.js";
 
 const LONGEST = 20_000;
 const WORDS = /** @type {Record<string, string>} */ ({
-  running: "running", done: "done", failed: "failed", asked: "waits for you", refused: "refused", lapsed: "not run",
+  running: "running", done: "done", failed: "failed", asked: "waits for you", client: "waits for the client", refused: "refused", lapsed: "not run",
 });
 
-/** @typedef {{id: string, name: string, input?: any, output?: any, duration_s?: number | null, approved?: boolean | null, approved_by?: string | null}} Call */
+/** @typedef {{id: string, name: string, input?: any, output?: any, duration_s?: number | null, approved?: boolean | null, approved_by?: string | null, for_client?: boolean}} Call */
 
 export class ToolCard {
   #line = el("span", { class: "tool-args" });
@@ -57,7 +57,15 @@ export class ToolCard {
     this.duration_s = call.duration_s ?? this.duration_s;
     this.approved = call.approved ?? this.approved;
     this.approvedBy = call.approved_by ?? this.approvedBy;
+    if (call.for_client) this.isHandedOver();
     if (this.approved === false && this.status !== "asked") this.status = "refused";
+    this.draw();
+  }
+
+  /** Nothing runs here: whoever brought the tool runs it, and has not said yet what came of it. */
+  isHandedOver() {
+    if (this.status !== "running") return;
+    this.status = "client";
     this.draw();
   }
 

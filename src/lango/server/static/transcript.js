@@ -147,9 +147,22 @@ export class Transcript {
       item.lastSeq = messages[at].seq; // a turn that failed may have left nothing
       for (; at >= 0 && messages[at].role !== "user"; at--) item.firstSeq = messages[at].seq;
     }
+    this.#brought(messages);
     const user = messages.findLastIndex((one) => one.role === "user");
     const answer = this.items.at(-1);
     if (answer instanceof Answered) for (const one of messages.slice(user + 1)) this.#learn(answer, one);
+  }
+
+  /** Show what came of the calls that waited for a client; the newest of an id is meant. @param {Message[]} messages */
+  #brought(messages) {
+    const results = /** @type {Map<string, Call>} */ (new Map());
+    for (const message of messages) {
+      for (const call of message.tool_calls) message.role === "tool" ? results.set(call.id, call) : results.delete(call.id);
+    }
+    for (const [id, call] of results) {
+      const card = this.tools.get(id);
+      if (card?.status === "client") card.ends({ ok: !call.output?.error, output: call.output });
+    }
   }
 
   /** Somebody spoke: what stood there while nobody had is gone. */
