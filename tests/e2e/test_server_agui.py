@@ -95,6 +95,15 @@ async def test_a_run_tells_text_and_state(server: Server, thread: str) -> None:
         assert one_of(RunFinishedEvent, events).usage[0].total_tokens == 15
 
 
+async def test_a_long_conversation_may_be_sent_again(server: Server, thread: str) -> None:
+    asked = asking(thread, "and now?")
+    asked.messages = [UserMessage(id="m0", content="many words " * 100_000), *asked.messages]
+    async with server.client() as client:
+        assert types_of(await run(client, asked)) == ["RUN_STARTED", *SAID, *END]
+        page = (await client.get(f"/v1/sessions/{thread}/messages")).json()
+        assert page["messages"][0]["content"] == "and now?", "what came before is in the session, or nowhere"
+
+
 async def test_a_thread_is_a_session_and_a_run_is_sent_once(server: Server, thread: str) -> None:
     async with server.client() as client:
         first, second = asking(thread, "one"), asking(thread, "two\u2028three")

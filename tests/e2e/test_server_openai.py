@@ -180,6 +180,16 @@ async def test_a_conversation_is_found_by_what_is_resent(client: AsyncOpenAI, se
     assert found not in (session, other), "another system message is another conversation"
 
 
+async def test_a_long_conversation_may_be_sent_again(client: AsyncOpenAI, server: Server) -> None:
+    long, session = await ask(client, user("much 12"))
+    _, same = await ask(client, user("much 12"), assistant(long), user("and now?"))
+    assert same == session, "1.2 MB, of which nothing but the end is new"
+    with pytest.raises(openai.APIStatusError) as raised:
+        await ask(client, *[user(long)] * 9)
+    assert raised.value.status_code == 413
+    assert "server.max_conversation_bytes" in str(raised.value)
+
+
 async def test_a_conversation_that_was_edited_goes_on(client: AsyncOpenAI, server: Server) -> None:
     start = user(f"hello {uuid.uuid4().hex}")
     edited: list[ChatCompletionMessageParam] = [start, assistant("not said here"), user("two")]
@@ -205,6 +215,10 @@ async def test_a_failed_turn_is_an_error_and_is_not_repeated(client: AsyncOpenAI
     assert raised.value.type == "server_error"
     assert "the provider does not want to" in raised.value.message
     assert [role for role, _ in await stored(server, session)].count("user") == 1, "the SDK did not send it again"
+
+    with pytest.raises(openai.BadRequestError) as too_long:
+        await ask(client, user("many words " * 80_000))
+    assert too_long.value.code == "BudgetTooSmall"
 
     stream = await client.chat.completions.create(model="obedient", messages=[user("fail")], stream=True)
     with pytest.raises(openai.APIError, match="the provider does not want to"):

@@ -196,6 +196,8 @@ class ServerSettings(Section):
     """A client that takes nothing for this long is cut off; it can come back."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 1_000_000
     """How long a request may be, beside the files of a message."""
+    max_conversation_bytes: Annotated[int, Field(gt=0)] = 10_000_000
+    """How long a request of OpenAI's or AG-UI's clients may be: they send the whole conversation each time."""
     max_attachment_bytes: Annotated[int, Field(ge=0)] = 10_000_000
     """What the files of one message may have together; 0: none are taken."""
     max_attachments: Annotated[int, Field(ge=0)] = 10

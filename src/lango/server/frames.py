@@ -11,7 +11,13 @@ from lango.errors import LangoError
 from lango.server.sse import Stream, one_line
 from lango.store.streams import ToldEvent
 
-_STATUS = {"StoreUnavailable": 503, "ProviderUnavailable": 503, "TurnTimeout": 504, "TurnCancelled": 409}
+_STATUS = {
+    "BudgetTooSmall": 400,  # a message that is too long: no failure of the server's, and no use to send again
+    "StoreUnavailable": 503,
+    "ProviderUnavailable": 503,
+    "TurnTimeout": 504,
+    "TurnCancelled": 409,
+}
 
 
 def status_of(error: str) -> int:

@@ -17,6 +17,7 @@ from lango.server.hosts import host_of, is_loopback, place_of_origin
 
 _WITH_FILES = re.compile(r"/v1/sessions/[^/]+/messages")
 _IMPORT = "/v1/sessions/import"
+_CONVERSATIONS = frozenset({"/agui", "/v1/chat/completions"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -41,6 +42,8 @@ class Guards:
         self._import = _Body("application/x-ndjson", settings.max_import_bytes, "server.max_import_bytes")
         self._with_files = _Body("application/json", most_bytes(settings), "server.max_body_bytes")
         self._body = _Body("application/json", settings.max_body_bytes, "server.max_body_bytes")
+        most = max(settings.max_body_bytes, settings.max_conversation_bytes)
+        self._conversation = _Body("application/json", most, "server.max_conversation_bytes")
         named = {host.lower() for host in settings.allowed_hosts}
         # a key is needed there: the name that it is reached by grants nothing
         self._any_host = not is_loopback(settings.host) and not named
@@ -73,9 +76,11 @@ class Guards:
             _check_body(headers, self._body_of(scope))
 
     def _body_of(self, scope: Scope) -> "_Body":
-        """Return what a body may be: a message may bring files, an import is a file."""
+        """Return what a body may be: a message may bring files, an import is a file, some clients send all there is."""
         if scope["path"] == _IMPORT:
             return self._import
+        if scope["path"] in _CONVERSATIONS:
+            return self._conversation
         return self._with_files if _WITH_FILES.fullmatch(scope["path"]) else self._body
 
     def _is_ours(self, origins: list[str], host: str) -> bool:
