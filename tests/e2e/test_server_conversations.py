@@ -52,6 +52,7 @@ async def test_edit_and_resend_is_a_fork(server: Server, session: str) -> None:
             await send(client, session, text)
         made = await client.post(f"/v1/sessions/{session}/fork", json={"at": 2, "title": "Another way"})
         assert made.status_code == 201
+        assert (await client.post(f"/v1/sessions/{session}/fork")).json()["messages"] == 6, "without a body: all of it"
         fork = made.json()
         assert (fork["title"], fork["forked_from"], fork["messages"]) == ("Another way", {"id": session, "seq": 2}, 2)
         assert text_of(await send(client, fork["id"], "other")) == "other"

@@ -94,24 +94,28 @@ async def test_cancel_and_approval(socket: ClientConnection, session: str, tmp_p
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "says"),
     [
-        "x",
-        "{}",
-        "[]",
-        '{"type": "tool_end"}',
-        '{"type": "message", "session": "s"}',
-        '{"type": "message", "session": "s", "text": "x", "user_id": "bob"}',
-        '{"type": "message", "session": "a/b", "text": "x"}',
-        '{"type": "approval", "session": "nobody", "call_id": "c", "approved": true}',
-        '{"type": "resume", "session": "nobody"}',
-        '{"type": "resume", "session": "nobody", "after": -1}',
+        ("x", "send JSON"),
+        ("{}", "message, cancel, approval or resume"),
+        ("[]", "message, cancel, approval or resume"),
+        ('{"type": "tool_end"}', "message, cancel, approval or resume"),
+        ('{"type": "message", "session": "s"}', "needs a text"),
+        ('{"type": "message", "text": "x"}', "session: Field required"),
+        ('{"type": "message", "session": "s", "text": "x", "user_id": "bob"}', "user_id: is not allowed here"),
+        ('{"type": "message", "session": "a/b", "text": "x"}', "session: "),
+        ('{"type": "approval", "session": "nobody", "call_id": "c", "approved": true}', "no session 'nobody'"),
+        ('{"type": "resume", "session": "nobody"}', "no session 'nobody'"),
+        ('{"type": "resume", "session": "nobody", "after": -1}', "after: "),
     ],
 )
-async def test_what_is_not_understood_is_said_and_the_socket_stays(socket: ClientConnection, text: str) -> None:
+async def test_what_is_not_understood_is_said_and_the_socket_stays(
+    socket: ClientConnection, text: str, says: str
+) -> None:
     await socket.send(text)
     [error] = await hear(socket)
     assert error["type"] == "error"
+    assert says in error["message"]
     assert "id" not in error
     await socket.send(text.encode())
     [binary] = await hear(socket)

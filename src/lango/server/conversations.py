@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import StreamingResponse
 
 from lango.server.auth import User
@@ -56,8 +56,10 @@ async def rename_session(session_id: Id, new: NewTitle, user: User, here: Here) 
 
 
 @router.post("/sessions/{session_id}/fork", status_code=201, responses=BUSY)
-async def fork_session(session_id: Id, new: NewFork, user: User, here: Here) -> SessionWithState:
-    """Make a session with the same past, up to a message, and the state as it was then."""
+async def fork_session(
+    session_id: Id, new: Annotated[NewFork, Body(default_factory=NewFork)], user: User, here: Here
+) -> SessionWithState:
+    """Make a session with the same past, up to a message, and the state as it was then; without a body, with all."""
     made = await here.sessions.fork(session_id, user_id=user.user_id, at=new.at, new_id=new.id, title=new.title)
     return SessionWithState.of(made)
 

@@ -89,7 +89,7 @@ def told(error: Exception) -> Refused:
             wait_s = (getattr(error, "retry_after_s", None) or _RETRY_AFTER_S) if status == 503 else None
             return Refused(status, type(error).__name__, str(error), retry_after_s=wait_s)
         case RequestValidationError():
-            return Refused(400, "BadRequest", "; ".join(_problem(one) for one in error.errors()))
+            return Refused(400, "BadRequest", "; ".join(problem_of(one) for one in error.errors()))
         case HTTPException():
             name = _NAMES.get(error.status_code, "Refused")
             return Refused(error.status_code, name, str(error.detail), headers=error.headers)
@@ -97,14 +97,14 @@ def told(error: Exception) -> Refused:
             return Refused(500, "InternalError", "something went wrong here; the server's log says what")
 
 
-def _problem(problem: Mapping[str, object]) -> str:
+def problem_of(problem: Mapping[str, object]) -> str:
     """Say what is wrong with a request, without repeating what was sent."""
     place = cast("tuple[object, ...]", problem.get("loc") or ())
     path = [str(part) for part in place[1:]]
     if problem.get("type") == "json_invalid":
         return "the body is not valid JSON"
-    where = ".".join(path) or "the body"
-    return f"{where}: {'is not allowed here' if problem.get('type') == 'extra_forbidden' else problem.get('msg')}"
+    said = "is not allowed here" if problem.get("type") == "extra_forbidden" else str(problem.get("msg"))
+    return f"{'.'.join(path) or 'the body'}: {said.removeprefix('Value error, ')}"
 
 
 def as_response(error: Exception) -> Response:

@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Body, Header, Path, Query, Response
 
 from lango.adk.attachments import stored_attachments
 from lango.server.auth import User
@@ -63,8 +63,10 @@ LastId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 
 @router.post("", status_code=201, responses=BUSY)
-async def create_session(new: NewSession, user: User, here: Here) -> SessionWithState:
-    """Make a session."""
+async def create_session(
+    new: Annotated[NewSession, Body(default_factory=NewSession)], user: User, here: Here
+) -> SessionWithState:
+    """Make a session; without a body, an empty one of a random id."""
     return SessionWithState.of(await here.sessions.create(new.id, user_id=user.user_id, state=new.state))
 
 

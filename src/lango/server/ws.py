@@ -9,7 +9,7 @@ wrongly is answered by an `error` that has no `id`.
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Annotated, Literal
 
@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from lango.errors import LangoError
 from lango.server.auth import Caller
-from lango.server.errors import Refused, told
+from lango.server.errors import Refused, problem_of, told
 from lango.server.schemas import SESSION_ID, Body, NewMessage
 from lango.server.served import Here, Served
 from lango.store.streams import ToldEvent
@@ -92,6 +92,15 @@ def _authorization(socket: WebSocket) -> str | None:
     return f"Bearer {offered[0].removeprefix(_BEARER)}" if offered else socket.headers.get("authorization")
 
 
+def _problem(problem: Mapping[str, object]) -> str:
+    """Say what is wrong with what a client sent."""
+    if problem["type"] == "json_invalid":
+        return "send JSON as text"
+    if not problem["loc"]:
+        return "send an object with a type: message, cancel, approval or resume"
+    return problem_of(problem)
+
+
 class _Conversation:
     """One socket. Every stream waits for the socket, and the socket for its client: nothing is kept in between."""
 
@@ -115,9 +124,7 @@ class _Conversation:
             except (LangoError, Refused) as error:
                 await self._refuse(error)
             except ValidationError as error:
-                problems = {".".join(str(part) for part in one["loc"][1:]) or "type" for one in error.errors()}
-                message = f"send JSON as text; not understood: {', '.join(sorted(problems))}"
-                await self._refuse(Refused(400, "BadRequest", message))
+                await self._refuse(Refused(400, "BadRequest", "; ".join(_problem(one) for one in error.errors())))
 
     async def _answer(self, text: str) -> None:
         asked = _ASKED.validate_json(text)
