@@ -61,6 +61,12 @@ def test_1_an_absolute_address_does_not_hide_the_host(server: Server) -> None:
     assert status in (400, 403)
 
 
+@pytest.mark.parametrize("hosts", [("127.0.0.1", EVIL), (EVIL, "127.0.0.1"), ("127.0.0.1", "127.0.0.1")])
+def test_1_two_hosts_are_refused(server: Server, hosts: tuple[str, str]) -> None:
+    first, second = hosts
+    assert raw(server, f"GET /v1/sessions HTTP/1.1\nHost: {first}\nHost: {second}\nConnection: close")[0] == 400
+
+
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:99", "127.0.0.1", "127.1.2.3:80", "[::1]:8787", "lango.internal"]
 )

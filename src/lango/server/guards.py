@@ -15,7 +15,7 @@ from lango.config import ServerSettings
 from lango.server.errors import Refused, as_response
 from lango.server.hosts import host_of, is_loopback, place_of_origin
 
-_WITH_FILES = re.compile(r"/v1/sessions/[^/]+/messages")
+_WITH_FILES = re.compile(r"/v1/sessions/[^/]+/messages|/run|/run_sse")
 _IMPORT = "/v1/sessions/import"
 _CONVERSATIONS = frozenset({"/agui", "/v1/chat/completions"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -65,7 +65,10 @@ class Guards:
             await self._app(scope, _Bounded(receive, self._body_of(scope)), _Hardened(send))
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        host = headers.get("host", "")
+        hosts = headers.getlist("host")
+        if len(hosts) > 1:  # who reads the other one, a proxy perhaps, lets in what this one refuses
+            raise Refused(400, "BadRequest", "send one Host")
+        host = hosts[0] if hosts else ""
         if not (self._any_host or is_loopback(host_of(host)) or host_of(host) in self._hosts):
             raise Refused(403, "WrongHost", "this server is not reached by that name (setting server.allowed_hosts)")
         unsafe = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS
