@@ -16,6 +16,7 @@ Role = Literal["system", "user", "assistant", "tool", "event"]
 
 MAX_TEXT_CHARACTERS = 60_000
 """Of a text file, what a model is sent: some 15,000 tokens."""
+FILE_NAME = re.compile(r"[^/\\\x00-\x1f\x7f]{1,200}")
 MIME_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}")
 _TEXTUAL = re.compile(r"text/|application/(json|xml|yaml|x-yaml|toml|javascript|sql)\b|.*\+(json|xml)$")
 

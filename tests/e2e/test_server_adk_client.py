@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from google.adk.cli.adk_web_server import RunAgentRequest
+from google.adk.cli.api_server import ListAppsResponse
 from google.adk.cli.conformance.adk_web_server_client import AdkWebServerClient
 from google.adk.events import Event
 from google.adk.sessions import Session
@@ -193,6 +194,34 @@ async def test_state_comes_with_a_message_when_its_turn_comes(
     assert (await client.get_session(**names)).state["city"] == "Chur"
 
 
+async def test_pictures_come_with_a_message(server: Server, client: AdkWebServerClient, session: Session) -> None:
+    large = bytes(range(256)) * 8000  # more than a request without files may have
+    picture = types.Part(inline_data=types.Blob(data=large, mime_type="image/PNG", display_name="a.png"))
+    nameless = types.Part(inline_data=types.Blob(data=b"x", mime_type="text/plain", display_name="../x"))
+    answered = (await run_whole(server, asking(session, text("look"), picture, nameless))).json()
+    assert answered[-1]["content"]["parts"] == [{"text": "look"}]
+    alone = (await run_whole(server, asking(session, nameless))).json()
+    assert alone["error"]["type"] == "EmptyAnswer", "it came to the model, which repeats the text: there is none"
+    found = await client.get_session(app_name=APP, user_id=session.user_id, session_id=session.id)
+    parts = (found.events[0].content and found.events[0].content.parts) or []
+    files = [part.inline_data for part in parts if part.inline_data]
+    assert [(one.display_name, one.mime_type, one.data) for one in files] == [
+        ("a.png", "image/png", large),
+        ("file 2", "text/plain", b"x"),
+    ]
+    empty = types.Part(inline_data=types.Blob(data=b"", mime_type="image/png"))
+    refused = await run_whole(server, asking(session, text("look"), empty))
+    assert (refused.status_code, refused.json()["error"]["type"]) == (413, "AttachmentRefused")
+
+
+async def test_the_app_is_described_as_adk_does(server: Server) -> None:
+    async with server.client() as client:
+        assert (await client.get("/health")).json() == {"status": "ok"}
+        assert (await client.get("/list-apps")).json() == [APP]
+        described = ListAppsResponse.model_validate((await client.get("/list-apps?detailed=true")).json())
+    assert [(one.name, one.root_agent_name) for one in described.apps] == [(APP, APP)]
+
+
 async def test_what_is_not_here_says_so(server: Server, session: Session) -> None:
     base = f"/apps/{APP}/users/{session.user_id}"
     async with server.client() as client:
@@ -215,7 +244,8 @@ async def test_what_is_not_here_says_so(server: Server, session: Session) -> Non
 WRONG: list[dict[str, Any]] = [
     {"newMessage": None},
     {"newMessage": {"role": "user", "parts": []}},
-    {"newMessage": {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "AA=="}}]}},
+    {"newMessage": {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "?"}}]}},
+    {"newMessage": {"role": "user", "parts": [{"text": "see"}, {"fileData": {"fileUri": "file:///etc/passwd"}}]}},
     {"newMessage": {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "note", "response": {}}}]}},
     {"newMessage": {"parts": "x"}},
     {"stateDelta": {"app:a": 1}},

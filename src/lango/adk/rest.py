@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from lango.adk.reading import stored_to_events
 from lango.adk.turn import CONFIRMATION
 from lango.errors import UsageError
+from lango.messages import FILE_NAME, Attachment
 from lango.store import SessionRecord, Stored
 
 ADK_VERSION = version("google-adk")
@@ -26,9 +27,10 @@ _AUTH_TYPES = {name for kind in AuthCredentialTypes for name in (kind.value, kin
 
 
 class Said(Struct, frozen=True):
-    """What a client's message says: a text, or answers to questions for approval, by the ids of the questions."""
+    """What a client's message says: text and files, or answers to questions for approval, by the ids of those."""
 
     text: str = ""
+    files: tuple[Attachment, ...] = ()
     answers: tuple[tuple[str, bool], ...] = ()
 
 
@@ -42,9 +44,17 @@ def read_message(message: Mapping[str, Any]) -> Said:
     if responses and len(responses) == len(parts) and all(one.name == CONFIRMATION for one in responses):
         return Said(answers=tuple((one.id or "", (one.response or {}).get("confirmed") is True) for one in responses))
     text = "".join(part.text or "" for part in parts)
-    if not text or any(part.text is None for part in parts):
-        raise UsageError("newMessage: send text, or answers to adk_request_confirmation")
-    return Said(text)
+    files = [part.inline_data for part in parts if part.inline_data]
+    if not (text or files) or any(part.text is None and not part.inline_data for part in parts):
+        raise UsageError("newMessage: send text, files as inlineData, or answers to adk_request_confirmation")
+    return Said(text, tuple(_file(number, blob) for number, blob in enumerate(files, 1)))
+
+
+def _file(number: int, blob: types.Blob) -> Attachment:
+    """Return a file that a message brings: under its own name, where that is one."""
+    name = blob.display_name or ""
+    named = name if FILE_NAME.fullmatch(name) else f"file {number}"
+    return Attachment(named, (blob.mime_type or "").lower(), blob.data or b"")
 
 
 def asked_about(stored: Iterable[Stored], question_id: str) -> str | None:

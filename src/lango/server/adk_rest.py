@@ -4,8 +4,8 @@
 With keys, the user in a path or body must be the key's: any other is not there. Without keys, any name is a user.
 
 What is different: turns of a session run one at a time, and go on when their client leaves; events that a client made
-up are refused; messages are text or answers to `adk_request_confirmation`; there are no artifacts; memory and
-evaluation are not here, and say so.
+up are refused; messages are text, files as `inlineData`, or answers to `adk_request_confirmation`; there are no
+artifacts; memory and evaluation are not here, and say so.
 """
 
 import json
@@ -96,10 +96,20 @@ def _as_user(here: Served, caller: Caller, app: str, user_id: str) -> Caller:
     return caller
 
 
+@router.get("/health")
+async def health() -> dict[str, str]:
+    """Say that the process lives, as `/healthz` does."""
+    return {"status": "ok"}
+
+
 @router.get("/list-apps")
-async def list_apps(user: User, here: Here) -> list[str]:
+async def list_apps(user: User, here: Here, detailed: bool = False) -> Any:
     """List the one app there is."""
-    return [here.runtime.app_name]
+    if not detailed:
+        return [here.runtime.app_name]
+    root = here.runtime.agents()
+    told = {"name": here.runtime.app_name, "rootAgentName": root["name"], "description": root["description"]}
+    return {"apps": [told | {"language": "python", "isComputerUse": False}]}
 
 
 @router.get("/version")
@@ -277,8 +287,8 @@ async def _begin(here: Served, user: Caller, asked: RunRequest, key: str | None)
         raise Refused(400, "BadRequest", str(error)) from error
     await here.door.check_tokens(caller)
     session = await here.session(caller, asked.session_id)
-    if said.text:
-        turn = await here.turns.submit(caller, asked.session_id, said.text, key, state_delta=asked.state_delta)
+    if said.text or said.files:
+        turn = await here.turns.submit(caller, asked.session_id, said.text, key, said.files, asked.state_delta)
         return _Run(here, [turn])
     if asked.state_delta:
         raise Refused(400, "BadRequest", "stateDelta: send it with a text, or by PATCH between two turns")

@@ -62,7 +62,7 @@ def _from_base64(text: object) -> object:
 class NewAttachment(Body):
     """A file that comes with a message."""
 
-    name: Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f\x7f]{1,200}$")]
+    name: Annotated[str, Field(pattern=f"^{messages.FILE_NAME.pattern}$")]
     mime_type: Annotated[str, Field(pattern=f"^{messages.MIME_TYPE.pattern}$")]
     data: Annotated[
         bytes,
