@@ -236,8 +236,9 @@ async def test_a_call_that_waits_for_its_client_is_not_shown_as_running(page: Pa
 
     async def run(*messages: dict[str, Any]) -> None:
         async with httpx.AsyncClient(base_url=site.url) as client:
-            body = {"threadId": session_of(page), "runId": uuid.uuid4().hex, "messages": messages, "tools": [tool]}
-            answered = await client.post("/agui", json=body | {"state": {}, "context": [], "forwardedProps": {}})
+            body: dict[str, Any] = {"threadId": session_of(page), "runId": uuid.uuid4().hex, "messages": messages}
+            body |= {"tools": [tool], "state": {}, "context": [], "forwardedProps": {}}
+            answered = await client.post("/agui", json=body)
             assert answered.status_code == 200, answered.text
 
     cards = page.locator(".tool-place")

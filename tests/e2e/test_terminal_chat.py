@@ -103,6 +103,11 @@ def test_approval_by_a_key(chat: Terminal) -> None:
     chat.wait_for('yes: wipe(text="disk2")')
     chat.wait_for("the tool said {'noted': 'disk2'")
     chat.wait_prompt()
+    chat.send("/fork")
+    chat.wait_for("goes on from here")
+    chat.wait_prompt()
+    again = chat.after("/fork")
+    assert [again.count(f'wipe(text="{disk}")') for disk in ("disk1", "disk2")] == [1, 1], "asked, then done: one call"
 
 
 def test_a_question_that_is_left_open_stays(chat: Terminal) -> None:

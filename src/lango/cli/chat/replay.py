@@ -32,9 +32,23 @@ def show_end(screen: "Screen", folds: "Folds", session: "SessionRecord", message
     if first or len(messages) == SHOWN_MESSAGES:
         screen.say(f"... the beginning: lango sessions show {session.name.id}", "dim")
     arguments: dict[str, Mapping[str, Any]] = {}
-    for one in shown:
+    for at, one in enumerate(shown):
         if one.message:
-            _show_message(screen, folds, one.message, arguments)
+            _show_message(screen, folds, one.message, arguments, _asked_first(shown, at))
+
+
+def _asked_first(messages: "Sequence[Stored]", at: int) -> set[str]:
+    """Return the calls of which a message says only that they wait for approval: their results come after it."""
+    here = messages[at].message
+    calls = {call.id for call in here.tool_calls} if here and here.role == "tool" else set[str]()
+    later: set[str] = set()
+    for one in messages[at + 1 :]:
+        found = {call.id for call in one.message.tool_calls} if one.message else set[str]()
+        if one.message and one.message.role == "assistant":
+            calls -= found  # some models count their calls from 1 again
+        elif one.message and one.message.role == "tool":
+            later |= calls & found
+    return later
 
 
 def is_asked(one: "Stored") -> bool:
@@ -43,7 +57,11 @@ def is_asked(one: "Stored") -> bool:
 
 
 def _show_message(
-    screen: "Screen", folds: "Folds", message: "Message", arguments: dict[str, Mapping[str, Any]]
+    screen: "Screen",
+    folds: "Folds",
+    message: "Message",
+    arguments: dict[str, Mapping[str, Any]],
+    asked_first: set[str],
 ) -> None:
     match message.role:
         case "user" if message.content and not message.tool_calls:
@@ -54,7 +72,7 @@ def _show_message(
             arguments.update({call.id: call.input or {} for call in message.tool_calls})
         case "tool":
             for call in message.tool_calls:
-                if not call.name.startswith(_QUESTIONS):
+                if not call.name.startswith(_QUESTIONS) and call.id not in asked_first:
                     ok = "error" not in (call.output or {})
                     show_fold(screen, folds, call_fold(call.name, arguments.get(call.id, {}), call.output, ok, None))
         case _:
