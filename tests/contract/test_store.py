@@ -1,5 +1,6 @@
 """The store below ADK: fenced writes, turns, windows, rewinds, state at any point, on both databases."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -385,3 +386,30 @@ async def test_a_store_can_be_closed_and_used_again(store: Store) -> None:
     assert await store.session(NAME) is not None
     await store.close()
     await store.close()
+
+
+async def test_a_store_that_is_closed_while_others_write_and_read_goes_on(store: Store) -> None:
+    """The end of one opening must not be taken for the end of the next: then `close` would wait for ever."""
+    writers = [Writer(store, await store.create_session(SessionId("app", "alice", str(number)))) for number in range(4)]
+    closed = asyncio.Event()
+
+    async def write(writer: Writer) -> None:
+        while not closed.is_set() or writer.count < 20:
+            await writer.talk(1)
+            await asyncio.sleep(0)
+
+    async def read() -> None:
+        while not closed.is_set():
+            assert await store.session(writers[0].session.name)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for writer in writers:
+            group.create_task(write(writer))
+        group.create_task(read())
+        for _ in range(20):
+            await store.close()
+        closed.set()
+    for writer in writers:
+        record = await store.session(writer.session.name)
+        assert record is not None
+        assert record.last_seq == writer.count

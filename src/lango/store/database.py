@@ -28,8 +28,8 @@ Dialect = Literal["sqlite", "postgres"]
 class Write(str):
     """A write of one row with `RETURNING`, in the spelling that each database runs fastest.
 
-    PostgreSQL takes it as it is. SQLite would gather what is returned in a table of its own, which takes longer than$
-    write itself: it runs `plain`, and `read` beside it, on the values of `where`. What is deleted is read before.
+    PostgreSQL takes it as it is. SQLite would gather what is returned in a table of its own, which takes longer than
+    the write itself: it runs `plain`, and `read` beside it, on the values of `where`. What is deleted is read before.
     """
 
     plain: str

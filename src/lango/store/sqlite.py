@@ -130,10 +130,7 @@ class SqliteDatabase:
                 return done
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        job = _Job(operation, loop, future)
-        if self._thread is None:
-            self._start()
-        self._queue.put(job)
+        self._put(_Job(operation, loop, future))
         return await future
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
@@ -142,10 +139,11 @@ class SqliteDatabase:
             return await self.write(operation)  # a database in memory belongs to one connection
         if not self._opened and not only_readable(self._path):
             await self.write(_nothing)
-        if self._readers is None:
-            with self._lock:
-                self._readers = self._readers or ThreadPoolExecutor(_READERS, "lango-reader")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, operation)
+        loop = asyncio.get_running_loop()
+        with self._lock:  # or it is closed between the two
+            self._readers = self._readers or ThreadPoolExecutor(_READERS, "lango-reader")
+            reading = loop.run_in_executor(self._readers, self._read, operation)
+        return await reading
 
     async def close(self) -> None:
         """Let waiting writes finish, then close every connection. A later call opens the file again."""
@@ -153,15 +151,19 @@ class SqliteDatabase:
 
     # -- the writer ---------------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
+    def _put(self, job: _Job) -> None:
+        """Hand a job to the writer's thread; after a `close` to a new one, with a queue of its own."""
         with self._lock:
+            self._queue.put(job)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="lango-writer", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._queue,), name="lango-writer", daemon=True
+                )
                 self._thread.start()
 
-    def _serve(self) -> None:
-        while (job := self._queue.get()) is not None:
-            jobs = [job, *self._waiting()]
+    def _serve(self, queue: "SimpleQueue[_Job | None]") -> None:
+        while (job := queue.get()) is not None:
+            jobs = [job, *_waiting(queue)]
             try:
                 with self._writing:
                     if self._writer is None:
@@ -180,7 +182,7 @@ class SqliteDatabase:
             self._writer = None
             self._patient = True
             self._quick_commits = 0
-        self._opened = False
+            self._opened = False
 
     def _write_here(self, operation: Callable[[], Operation[Any]]) -> Any:
         """Run an operation in the caller's thread, unless somebody else is writing: then it has to wait its turn."""
@@ -210,7 +212,7 @@ class SqliteDatabase:
         finally:
             self._writing.release()
         if self._wal_pages > _CHECKPOINT_PAGES:
-            self._queue.put(_Job(_nothing))  # wakes the thread, which has the time for it
+            self._put(_Job(_nothing))  # wakes the thread, which has the time for it
         return result
 
     def _wait_for_others(self, connection: _Connection, *, patient: bool) -> None:
@@ -231,18 +233,6 @@ class SqliteDatabase:
         del connection, name
         self._wal_pages = pages
         return apsw.SQLITE_OK
-
-    def _waiting(self) -> Iterator[_Job]:
-        """What else waits by now; the order of arrival is kept."""
-        for _ in range(_LARGEST_GROUP - 1):
-            try:
-                job = self._queue.get_nowait()
-            except Empty:
-                return
-            if job is None:
-                self._queue.put(None)  # the end comes after this group
-                return
-            yield job
 
     def _run_group(self, connection: _Connection, jobs: list[_Job]) -> None:
         execute = functools.partial(_execute, connection)
@@ -328,18 +318,32 @@ class SqliteDatabase:
         return cast("_Connection", connection)
 
     def _close(self) -> None:
-        with self._lock:
+        with self._lock:  # whoever comes from now on opens anew
             thread, self._thread = self._thread, None
+            queue, self._queue = self._queue, SimpleQueue()
+            queue.put(None)
             readers, self._readers = self._readers, None
+            connections, self._connections = self._connections, []
+            self._local = threading.local()
         if readers is not None:
             readers.shutdown(wait=True)
-        for connection in self._connections:
+        for connection in connections:
             connection.close()
-        self._connections.clear()
-        self._local = threading.local()
         if thread is not None:
-            self._queue.put(None)
             thread.join()
+
+
+def _waiting(queue: "SimpleQueue[_Job | None]") -> Iterator[_Job]:
+    """What else waits by now; the order of arrival is kept."""
+    for _ in range(_LARGEST_GROUP - 1):
+        try:
+            job = queue.get_nowait()
+        except Empty:
+            return
+        if job is None:
+            queue.put(None)  # the end comes after this group
+            return
+        yield job
 
 
 def _nothing() -> Operation[None]:
