@@ -83,6 +83,13 @@ def test_m7_arguments_that_are_no_json_object_are_no_call(arguments: str) -> Non
     assert "JSON" in reply.malformed[0].problem
 
 
+def test_m7_arguments_too_deep_to_be_stored_never_run() -> None:
+    deep = CallDelta(0, "c1", "f", '{"a":' * 300 + "1" + "}" * 300)
+    reply = assembled(deep, CallDelta(1, "c2", "f", '{"a":' * 90 + "[]" + "}" * 90), Finish("tool_calls"))
+    assert [call.id for call in reply.calls] == ["c2"]
+    assert "100 levels deep" in reply.malformed[0].problem
+
+
 def test_m7_a_call_without_a_name_is_no_call() -> None:
     [call] = assembled(CallDelta(0, "c1", arguments="{}"), Finish("stop")).malformed
     assert "name" in call.problem

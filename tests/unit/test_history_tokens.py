@@ -86,6 +86,15 @@ def test_values_that_are_no_json_count_too() -> None:
     assert compact_json(MappingProxyType({"a": "é"})) == '{"a":"é"}'
 
 
+def test_what_cannot_be_written_at_all_counts_as_nothing() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(2000):
+        deep = {"a": deep}
+    bare = count_tokens(Message("assistant", tool_calls=(ToolCall("c", "f", {}),)))
+    assert count_tokens(Message("assistant", tool_calls=(ToolCall("c", "f", deep),))) == bare
+    assert count_tokens(Message("assistant", tool_calls=(ToolCall("c", "f", {"n": 10**5000}),))) == bare
+
+
 @pytest.mark.parametrize("unit", ["a", " ", "7", "\n", "A", "é", "😀", " a", "QUJD", "\0"])
 def test_pathological_texts_cost_linear_time(unit: str) -> None:
     warm_up()

@@ -2,6 +2,7 @@
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import IntEnum, StrEnum
@@ -92,3 +93,31 @@ def test_a_structure_that_contains_itself_is_refused() -> None:
     loop.append(loop)
     with pytest.raises(Unstorable, match="contains itself"):
         dumps(loop)
+
+
+def _in_list(value: Any) -> Any:
+    return [value]
+
+
+def _in_object(value: Any) -> Any:
+    return {"[": value}
+
+
+@pytest.mark.parametrize("wrap", [_in_list, _in_object])
+def test_what_could_not_be_read_back_from_a_deep_stack_is_refused(wrap: Callable[[Any], Any]) -> None:
+    value: Any = 1
+    for _ in range(200):
+        value = wrap(value)
+    assert dumps([1] * 300 + [[]] * 300), "many are not deep"
+    dumps(value)
+    for further in (1, 300, 450):  # all this can be written here; the last could not be read a few calls deeper
+        for _ in range(further):
+            value = wrap(value)
+        with pytest.raises(Unstorable, match="200 levels deep"):
+            dumps(value)
+
+
+def test_a_number_that_is_too_long_to_be_read_is_refused() -> None:
+    assert loads(dumps(10**4000)) == 10**4000
+    with pytest.raises(Unstorable, match="digits"):
+        dumps({"n": 10**5000})

@@ -4,6 +4,7 @@ The tokenizer is o200k, bundled and offline. Other vendors count differently by 
 factor of each model from the usage that its provider reports.
 """
 
+import contextlib
 import math
 import threading
 from collections.abc import Iterable, Mapping
@@ -131,7 +132,9 @@ def compact_json(value: Any) -> str:
     try:
         return _ENCODER.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):  # odd keys, half a character, a cycle
-        return repr(value)
+        with contextlib.suppress(ValueError, RecursionError):  # a number too long to be written, a value too deep
+            return repr(value)
+    return ""
 
 
 LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0

@@ -8,7 +8,10 @@ from msgspec.structs import replace
 
 from lango.errors import ProviderProtocolError
 from lango.messages import Signature, Thought, ToolCall
+from lango.nesting import is_deeper_than
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
+
+_DEEPEST = 100  # a store keeps twice as much, and a call is not all that an event holds
 
 
 class MalformedCall(Struct, frozen=True):
@@ -55,6 +58,8 @@ class _Call(Struct):
             return MalformedCall(self.id, self.name, text, f"the arguments are not valid JSON: {error}")
         if not isinstance(value, dict):
             return MalformedCall(self.id, self.name, text, "the arguments are not a JSON object")
+        if is_deeper_than(value, _DEEPEST):
+            return MalformedCall(self.id, self.name, text, f"the arguments are nested more than {_DEEPEST} levels deep")
         return ToolCall(self.id, self.name, cast("dict[str, Any]", value), signature=self.signature)
 
 

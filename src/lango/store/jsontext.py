@@ -7,7 +7,8 @@ text, so:
   text escapes both, so whatever a column cannot show exactly is kept exactly in JSON beside it.
 - Bytes and the floats NaN and Infinity are kept exactly, as an object whose one key begins with `$lango:`.
 - Tuples come back as lists, keys as strings; dates, enums, models and the like in pydantic's JSON form of them.
-- Anything else (a function, an open file, a structure that contains itself) is refused with `Unstorable`.
+- Anything else (a function, an open file, a structure that contains itself or is nested too deep to be read back from
+  anywhere) is refused with `Unstorable`.
 """
 
 import base64
@@ -21,6 +22,7 @@ import orjson
 from pydantic_core import to_jsonable_python
 
 from lango.errors import Unstorable
+from lango.nesting import is_deeper_than
 
 _TAG = "$lango:"
 _BYTES = _TAG + "bytes"
@@ -28,6 +30,7 @@ _FLOAT = _TAG + "float"
 _KEY = _TAG + "key:"
 _UNSHOWABLE = re.compile("[\\0\ud800-\udfff]")  # NUL is out for PostgreSQL, lone surrogates for both
 _DEEPEST = 200
+_LONGEST_INT_BITS = 14_000  # Python reads and writes no longer ones than 4,300 digits
 
 
 def _encoder(*, ascii_only: bool) -> Callable[[Any], str]:
@@ -75,12 +78,18 @@ def _careful_dumps(value: Any) -> str:
     else:
         if _TAG in text:
             text = _encode(_tagged(value, 0))
+        elif text.count("{") + text.count("[") > _DEEPEST and is_deeper_than(value, _DEEPEST):
+            raise _too_deep()
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
             return _encode_ascii(_tagged(value, 0))
     return text
+
+
+def _too_deep() -> Unstorable:
+    return Unstorable(f"a value is nested more than {_DEEPEST} levels deep, or contains itself; store a flatter one")
 
 
 def loads(text: str) -> Any:
@@ -113,8 +122,10 @@ def _no_constant(name: str) -> Any:
 def _tagged(value: Any, depth: int) -> Any:
     """Spell what JSON cannot say as objects with a tag."""
     if depth > _DEEPEST:
-        raise Unstorable(f"a value is nested more than {_DEEPEST} levels deep, or contains itself; store a flatter one")
+        raise _too_deep()
     match value:
+        case int() if value.bit_length() > _LONGEST_INT_BITS:
+            raise Unstorable("a number has more than 4,000 digits; store it as text")
         case None | bool() | str() | int():
             return value
         case float():
