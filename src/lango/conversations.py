@@ -188,7 +188,7 @@ class Sessions:
         return name
 
     def _new(self, session_id: str | None, user_id: str) -> SessionId:
-        return SessionId(self._app_name, user_id, session_id or uuid.uuid4().hex)
+        return SessionId(self._app_name, user_id, (session_id or "").strip() or uuid.uuid4().hex)
 
 
 async def import_session(

@@ -59,6 +59,7 @@ class Runtime:
         self._driver = Driver(settings.agent, store, engine, self._spawn, self._expiry.look)
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
+        self._closed = False
 
     @property
     def store(self) -> Store:
@@ -234,6 +235,8 @@ class Runtime:
         return turn
 
     async def _accept(self, name: SessionId, asked: Asked, idempotency_key: str | None) -> RunningTurn:
+        if self._closed:
+            raise TurnCancelled("the runtime is closed: open another one")
         mode = self._settings.agent.when_busy
         async with self._locks.setdefault(name, asyncio.Lock()):  # in the order in which they were sent
             session = await made_session(self._store, name)
@@ -247,10 +250,10 @@ class Runtime:
                     answer=asked.answer,
                 )
             )
-        if left:
+        if left or self._closed:
             if not turn.repeated:
                 await uninterrupted(give_up(self._store, session, turn))
-            raise asyncio.CancelledError
+            raise asyncio.CancelledError if left else TurnCancelled("the runtime was closed")
         for known in self._running.get(session.key, []):
             if turn.repeated and known.turn.turn == turn.turn:
                 return known
@@ -346,7 +349,8 @@ class Runtime:
         return task
 
     async def close(self) -> None:
-        """Stop what runs, and wait until every record is honest."""
+        """Stop what runs, wait until every record is honest, and take nothing new."""
+        self._closed = True
         while self._tasks:
             turns = [one for turns in self._running.values() for one in turns]
             for one in turns:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from lango import open_runtime
-from lango.errors import TurnCancelled, TurnFailed, TurnRunning
+from lango.errors import TurnCancelled, TurnFailed, TurnRunning, Unstorable
 from lango.events import Accepted
 from lango.messages import ToolCall
 from lango.providers import Request
+from lango.store import Store
 from lango.store.database import Operation, Row
 from lango.testing import ScriptedProvider
 from lango.tools import tool
@@ -300,3 +301,39 @@ async def test_an_old_request_is_told_again_from_its_own_messages_alone(store_ur
             await runtime.store.write(functools.partial(as_an_older_version_wrote_it, below))
             assert await said() == [(4, "two")]
         assert await runtime.run("s", "b", idempotency_key="b") == "two"
+
+
+async def test_a_session_is_the_same_with_spaces_around_its_id_and_has_one(store_url: str) -> None:
+    """ADK strips ids when it loads a session: one that was stored with its spaces was never found by a turn."""
+    async with open_runtime(settings_for(store_url), provider=echo(3)) as runtime:
+        assert await runtime.run(" a b\n", "one") == "re: one"
+        assert await runtime.run("a b", "two") == "re: two"
+        assert [one.name.id for one in await runtime.sessions.list()] == ["a b"]
+        made = await runtime.sessions.create(" c ")
+        assert await runtime.run("c ", "three") == "re: three"
+        assert (await runtime.sessions.fork("c", new_id=" d ")).name.id == "d"
+        assert (await runtime.sessions.create("  ")).name.id.strip(), "no name is no id: a random one"
+        assert await runtime.sessions.delete(f" {made.name.id} ")
+        for nothing in ("", " "):
+            with pytest.raises(Unstorable, match="empty"):
+                await runtime.run(nothing, "hi")
+
+
+async def test_a_runtime_that_is_closed_takes_nothing_new(store_url: str) -> None:
+    async with open_runtime(settings_for(store_url), provider=echo(2)) as runtime:
+        assert await runtime.run("s", "one") == "re: one"
+    with pytest.raises(TurnCancelled, match="closed"):
+        await runtime.run("s", "two")
+    async with open_runtime(settings_for(store_url), provider=echo(1)) as again:
+        assert await again.run("s", "three") == "re: three"
+        assert [one.content for one in await messages(again)] == ["one", "re: one", "three", "re: three"]
+
+
+async def test_a_message_that_is_stored_while_the_runtime_closes_is_taken_back(store_url: str) -> None:
+    async with open_runtime(settings_for(store_url), provider=echo(1)) as runtime:
+        sending = [asyncio.create_task(runtime.run(str(number), "hi")) for number in range(8)]
+        await asyncio.sleep(0)  # they are on their way to the store
+    for outcome in await asyncio.gather(*sending, return_exceptions=True):
+        assert isinstance(outcome, TurnCancelled)
+    async with Store(store_url) as store:
+        assert not await rows(store, "SELECT 1 FROM turns WHERE status IN ('waiting', 'running')")

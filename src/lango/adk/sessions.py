@@ -163,7 +163,7 @@ class SqlSessionService(BaseSessionService):
         config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Load a session: all of it, or the window that fits the budget."""
-        name = SessionId(app_name, user_id, session_id.strip())
+        name = SessionId(app_name, user_id, session_id)
         newest = config.num_recent_events if config else None
         since = config.after_timestamp if config else None
         recalled = Recalled()
@@ -195,7 +195,7 @@ class SqlSessionService(BaseSessionService):
     @override
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session and all that belongs to it; nothing happens where there is none."""
-        await self._store.delete_session(SessionId(app_name, user_id, session_id.strip()))
+        await self._store.delete_session(SessionId(app_name, user_id, session_id))
 
     @override
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:

@@ -163,7 +163,7 @@ async def create_session_with_id(
 
 
 async def _create(here: Served, caller: Caller, new: NewAdkSession) -> Response:
-    name = SessionId(here.runtime.app_name, caller.user_id, new.session_id or str(uuid.uuid4()))
+    name = SessionId(here.runtime.app_name, caller.user_id, (new.session_id or "").strip() or str(uuid.uuid4()))
     return _shown(here, await here.store.create_session(name, new.state))
 
 

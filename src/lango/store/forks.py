@@ -73,7 +73,7 @@ _AGAIN = re.compile(r" \(fork(?: (\d{1,6}))?\)$")
 
 def fork(source: SessionId, new: SessionId, at: int | None, title: str | None, now: float) -> Operation[SessionRecord]:
     """Make a session whose past is that of another, up to message `at`: None is all of it, 0 only the first state."""
-    new.check()
+    new.check_new()
     if not (yield _LOCK, (source.app_name, source.user_id, source.id)):
         raise SessionNotFound(f"there is no session {source.id!r}")
     session = yield from sessions.get(source)

@@ -278,7 +278,7 @@ def _once(checked: Checked, kind: str, id_: Any) -> None:
 
 def write(name: SessionId, checked: Checked, lines: Callable[[], Lines]) -> Operation[SessionRecord]:
     """Make a session of lines that were checked. Raise `SessionExists` where the name is taken."""
-    name.check()
+    name.check_new()
     session = _of(checked)
     key = yield from sessions.insert(name, session.created_at)
     yield from _write_rows(key, lines())

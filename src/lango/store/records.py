@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from lango.errors import Unstorable
 from lango.messages import Message, Role, ToolCall
@@ -19,17 +20,28 @@ MAX_ID_BYTES = 512
 
 
 class SessionId(Struct, frozen=True):
-    """What a session is called: by its app, its user and its own id."""
+    """What a session is called: by its app, its user and its own id. ADK strips ids, so all do."""
 
     app_name: str
     user_id: str
     id: str
+
+    def __post_init__(self) -> None:
+        """Take the id without surrounding spaces."""
+        if (bare := self.id.strip()) != self.id:
+            force_setattr(self, "id", bare)
 
     def check(self) -> None:
         """Raise `Unstorable` where one of the databases could not keep it."""
         check_id("app_name", self.app_name)
         check_id("user_id", self.user_id)
         check_id("the session id", self.id)
+
+    def check_new(self) -> None:
+        """Raise `Unstorable` where no session can be called this."""
+        self.check()
+        if not self.id:
+            raise Unstorable("the session id is empty; name one")
 
 
 def check_id(name: str, value: str) -> None:

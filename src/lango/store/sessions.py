@@ -74,7 +74,7 @@ ORDER BY 2, 3, 4
 
 def create(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[SessionRecord]:
     """Make a session with its first state."""
-    name.check()
+    name.check_new()
     key = yield from insert(name, now)
     kept = without_temp(state)
     if kept:
