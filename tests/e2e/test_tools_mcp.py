@@ -1,6 +1,7 @@
 """MCP servers, real ones in their own process, through ADK's toolset."""
 
 import asyncio
+import logging
 import os
 import socket
 import subprocess
@@ -17,9 +18,10 @@ from google.adk.sessions import InMemorySessionService
 from google.adk.tools.mcp_tool import McpToolset
 from google.genai import types
 
+from lango import Settings, open_runtime
 from lango.adk import AdkTool, ProviderLlm
 from lango.adk.mcp import mcp_toolsets
-from lango.config import McpSettings
+from lango.config import McpSettings, StoreSettings
 from lango.errors import ConfigError
 from lango.messages import ToolCall
 from lango.testing import ScriptedProvider
@@ -145,6 +147,24 @@ async def test_a_server_that_does_not_start_is_named(opened: list[McpToolset]) -
     opened.append(toolset)
     with pytest.raises(ConfigError, match=r"\[mcp\.gone\]"):
         await toolset.get_tools()
+
+
+async def test_a_turn_without_its_server_ends_with_its_name_and_the_next_one_works(
+    tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ADK would answer without the tools, as if the agent never had them."""
+    script = tmp_path / "server.py"
+    settings = Settings(
+        store=StoreSettings(url=sqlite_url), mcp={"late": McpSettings(command=sys.executable, args=[str(script)])}
+    )
+    provider = ScriptedProvider(["with tools"])
+    async with open_runtime(settings, provider=provider) as runtime:
+        with caplog.at_level(logging.CRITICAL), pytest.raises(ConfigError, match=r"\[mcp\.late\]"):
+            await runtime.run("s", "hi")
+        assert provider.requests == []
+        script.write_text(SERVER)
+        assert await runtime.run("s", "hi") == "with tools"
+    assert "add" in [spec.name for spec in provider.requests[0].tools]
 
 
 @pytest.mark.parametrize("server", [McpSettings(), McpSettings(command="x", url="http://y")])

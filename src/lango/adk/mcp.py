@@ -10,6 +10,7 @@ from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.tools.base_tool import BaseTool
 from typing_extensions import override
 
+from lango.adk.plugin import current_turn
 from lango.adk.tools import AdkTool, foreign_tool
 from lango.config import McpSettings
 from lango.errors import ConfigError, MissingDependency
@@ -37,13 +38,17 @@ class LangoMcpToolset(McpToolset):
 
     @override
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the server's tools. Raise `ConfigError` that names the server, where it does not answer."""
+        """Return the server's tools. Raise `ConfigError` that names the server, where it does not answer.
+
+        ADK catches that and goes on without the tools: the turn is told, and ends.
+        """
         try:
             tools = await super().get_tools(readonly_context)
         except Exception as error:
-            raise ConfigError(
-                f"the MCP server {self._server} does not answer ({error}): check [mcp.{self._server}]"
-            ) from error
+            lost = ConfigError(f"the MCP server {self._server} does not answer ({error}): check [mcp.{self._server}]")
+            if (turn := current_turn.get()) is not None:
+                turn.lost = lost
+            raise lost from error
         return [wrapped for tool in tools if (wrapped := self._as_ours(tool))]
 
     def _as_ours(self, tool: BaseTool) -> BaseTool | None:

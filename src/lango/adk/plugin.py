@@ -78,6 +78,8 @@ class TurnState(Struct):
     bad_transfer: str | None = None
     valid_agents: list[str] = field(default_factory=list[str])
     failure: LangoError | None = None
+    lost: LangoError | None = None
+    """Why tools that the agent should have could not be had: ADK would go on without them."""
     more_approvals: bool = False
     """Beside the question that this turn answers, others still wait."""
     answered_by: str = ""
@@ -131,6 +133,9 @@ class RuntimePlugin(BasePlugin):
         if state.model_calls > limit:
             state.failure = TurnLimit(f"the turn took more than {limit} calls of the model (setting agent.max_turns)")
             return LlmResponse(error_code="TURN_LIMIT", error_message=str(state.failure))
+        if state.lost is not None:
+            state.failure = state.lost
+            return LlmResponse(error_code="TOOLS_LOST", error_message=str(state.lost))
         state.log.append(call := ModelCall(llm_request.model or "", callback_context.agent_name))
         _current_call.set(call)
         if state.offers_client_tools(callback_context) and not _has_schema(llm_request):
