@@ -14,7 +14,7 @@ import pytest
 
 from lango import __version__, open_runtime
 from lango.config import Settings, StoreSettings
-from lango.errors import LangoError
+from lango.errors import ConfigError, LangoError
 from lango.messages import Message
 from lango.providers.protocol import UsageDelta
 from lango.store import Entry, SessionId, Store
@@ -166,6 +166,37 @@ def test_doctor_says_what_to_mend(tmp_path: Path) -> None:
     assert told.stderr == "lango: 3 of these must be mended\n"
     (tmp_path / "lango.toml").write_text("[agent]\nmodell = 1\n")
     assert "FAIL configuration: lango.toml, line 2: agent.modell" in lango("doctor", cwd=tmp_path).stdout
+
+
+def test_doctor_builds_the_agent_and_asks_its_servers(tmp_path: Path) -> None:
+    """What a turn would need is tried before one does."""
+    (tmp_path / "lango.toml").write_text('[agent.sub_agents.a]\ntools = ["shell"]\n[mcp.gone]\ncommand = "/nowhere"\n')
+    told = lango("doctor", cwd=tmp_path, LANGO_AGENT__MODEL="local/smollm2")
+    assert told.returncode == 1
+    assert "FAIL agent: agent.sub_agents.a.tools: there is no tool shell; name it in tools.enabled, too" in told.stdout
+    assert "FAIL mcp gone: the MCP server gone does not answer" in told.stdout
+    assert "check [mcp.gone]" in told.stdout
+    (tmp_path / "lango.toml").write_text('[tools]\nenabled = ["shel"]\n')
+    assert "FAIL agent: tools.enabled: there is no tool shel; there are read_file" in (
+        lango("doctor", "--offline", cwd=tmp_path).stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[agent]\nname = "My Agent"\n', "line 2: agent.name: must be letters, digits and _"),
+        ('[agent]\nname = "user"\n', "line 2: agent.name: must not be user"),
+        ('[agent.sub_agents."a b"]\n', "line 1: agent.sub_agents.a b: must be letters"),
+        ('[agent]\nname = "a"\n[agent.sub_agents.a]\n', "agent: sub_agents.a has the name of the root agent"),
+        ('[tools]\napproval = "Maybe"\n', "line 2: tools.approval: input should be 'ask', 'auto' or 'deny'"),
+    ],
+)
+def test_a_wrong_setting_is_told_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "lango.toml").write_text(text)
+    with pytest.raises(ConfigError) as told:
+        Settings.load(str(tmp_path / "lango.toml"))
+    assert says in str(told.value)
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -221,9 +221,8 @@ def _toolsets(settings: Settings) -> list[Any]:
 def _chosen(agent: str, names: list[str] | None, tools: Mapping[str, AdkTool]) -> list[Any]:
     unknown = [name for name in names or () if name not in tools]
     if unknown:
-        raise ConfigError(
-            f"agent.sub_agents.{agent}.tools: there is no tool {', '.join(unknown)}; there are {', '.join(tools)}"
-        )
+        there = f"there are {', '.join(tools)}" if tools else "name it in tools.enabled, too"
+        raise ConfigError(f"agent.sub_agents.{agent}.tools: there is no tool {', '.join(unknown)}; {there}")
     return [*tools.values()] if names is None else [tools[name] for name in names]
 
 

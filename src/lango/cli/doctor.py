@@ -41,7 +41,7 @@ class Finding(Struct, frozen=True):
 
 
 def doctor(config: Config = None, offline: Offline = False) -> None:
-    """Check configuration, store, models, sandbox and port; say how to mend what is wrong."""
+    """Check configuration, store, models, agent, MCP servers, sandbox and port; say how to mend what is wrong."""
     from lango.cli.talking import quiet
 
     quiet()
@@ -68,6 +68,8 @@ def _findings(config: str | None, offline: bool) -> Iterator[Finding]:
     for model in _models(chosen):
         yield _checked(f"model {model}", lambda model=model: asyncio.run(_model(chosen, model, offline)))
     yield _checked("agent", lambda: _agent(chosen))
+    for name in chosen.mcp:
+        yield _checked(f"mcp {name}", lambda name=name: asyncio.run(_mcp(chosen, name, offline)))
     if chosen.server.oidc:
         yield _checked("tokens", lambda: asyncio.run(_issuer(chosen, offline)))
     yield from _packages()
@@ -128,11 +130,30 @@ async def _model(chosen: "Settings", model: str, offline: bool) -> str:
 
 
 def _agent(chosen: "Settings") -> str:
-    if not chosen.agent.module:
-        return f"{chosen.agent.name}, {len(chosen.agent.sub_agents)} sub-agents"
-    from lango.adk.loading import load_module
+    """Build the agent as a turn would, with its tools; what its models say is asked apart."""
+    from lango.adk.agent import Models, build_app
+    from lango.adk.plugin import RuntimePlugin
+    from lango.testing import ScriptedProvider
+    from lango.tools import builtin_tools
 
-    return f"{chosen.agent.module}: {load_module(chosen.agent.module).name}"
+    tools = builtin_tools(chosen.tools)
+    built = build_app(chosen, Models(chosen, ScriptedProvider([])), tools, RuntimePlugin())
+    if chosen.agent.module:
+        return f"{chosen.agent.module}: {built.root_agent.name if built.root_agent else built.name}"
+    return f"{chosen.agent.name}, {len(chosen.agent.sub_agents)} sub-agents, {len(tools)} tools"
+
+
+async def _mcp(chosen: "Settings", name: str, offline: bool) -> str:
+    """Say whether an MCP server starts, or answers, and what it brings."""
+    from lango.adk.mcp import mcp_toolsets
+
+    [toolset] = mcp_toolsets({name: chosen.mcp[name]}, timeout_s=_ASK_TIMEOUT_S)
+    if offline:
+        return "is set; not asked"
+    try:
+        return f"answers with {len(await toolset.get_tools())} tools"
+    finally:
+        await toolset.close()
 
 
 async def _issuer(chosen: "Settings", offline: bool) -> str:

@@ -141,15 +141,17 @@ class _FileSource(PydanticBaseSettingsSource):
 
 def _told(problem: Any, file: Path | None) -> str:
     """Say where a wrong setting stands and what is wrong with it."""
-    path = [str(part) for part in problem["loc"]]
+    path = [str(part) for part in problem["loc"] if part != "[key]"]
     key = ".".join(path)
     match problem:
         case {"type": "extra_forbidden"}:
             message = f"is not a setting{_near(path)}"
         case {"type": "value_error", "ctx": {"error": error}}:
             message = str(error)
+        case {"type": "string_pattern_mismatch"}:  # of the names of agents
+            message = "must be letters, digits and _, and not begin with a digit"
         case _:
-            message = problem["msg"].lower()
+            message = problem["msg"][:1].lower() + problem["msg"][1:]
     variable = "LANGO_" + "__".join(part.upper() for part in path)
     if variable in os.environ:
         return f"the environment variable {variable}: {message}"

@@ -5,9 +5,17 @@ The words below each setting are those of the reference, which is made of them.
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]  # ADK's rule for the names of agents
+
+def _not_the_user(name: str) -> str:
+    if name == "user":
+        raise ValueError("must not be user: that is who writes the messages")
+    return name
+
+
+# ADK's rules for the names of agents
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_not_the_user)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -55,6 +63,12 @@ class AgentSettings(Section):
     """A file or package with ADK's own `root_agent` or `app`, instead of the settings above."""
     sub_agents: dict[Identifier, SubAgentSettings] = {}
     """Tables of agents that the root agent can hand over to, by name."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        if self.name in self.sub_agents:
+            raise ValueError(f"sub_agents.{self.name} has the name of the root agent: nobody could hand over to it")
+        return self
 
 
 class ProviderTable(Section):

@@ -62,8 +62,10 @@ def resolve(
     settings = configured.get(name, ProviderSettings())
     settings = replace(settings, type=settings.type or name)
     if settings.type not in _BUILT_IN:
-        where = f"type {settings.type!r} of [providers.{name}]" if name in configured else f"provider {name!r}"
-        raise ConfigError(f"There is no {where}. Providers: {_known(configured)}")
+        if name in configured:
+            said = f"no type {settings.type!r} of" if configured[name].type else "no type in"
+            raise ConfigError(f"There is {said} [providers.{name}]: use one of {', '.join(sorted(_BUILT_IN))}")
+        raise ConfigError(f"There is no provider {name!r}. Providers: {_known(configured)}")
     key = _key(name, settings, os.environ if environ is None else environ)
     make = _MAKERS[_BUILT_IN[settings.type][0]]
     return make(name, key, settings, timeouts or Timeouts()), model_name
