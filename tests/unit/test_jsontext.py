@@ -106,14 +106,14 @@ def _in_object(value: Any) -> Any:
 @pytest.mark.parametrize("wrap", [_in_list, _in_object])
 def test_what_could_not_be_read_back_from_a_deep_stack_is_refused(wrap: Callable[[Any], Any]) -> None:
     value: Any = 1
-    for _ in range(200):
+    for _ in range(254):
         value = wrap(value)
     assert dumps([1] * 300 + [[]] * 300), "many are not deep"
     dumps(value)
-    for further in (1, 300, 450):  # all this can be written here; the last could not be read a few calls deeper
+    for further in (1, 300, 400):  # all this can be written here; the last could not be read a few calls deeper
         for _ in range(further):
             value = wrap(value)
-        with pytest.raises(Unstorable, match="200 levels deep"):
+        with pytest.raises(Unstorable, match="254 levels deep"):
             dumps(value)
 
 

@@ -11,7 +11,7 @@ from lango.messages import Signature, Thought, ToolCall
 from lango.nesting import is_deeper_than
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 
-_DEEPEST = 100  # a store keeps twice as much, and a call is not all that an event holds
+_DEEPEST = 100  # a store keeps more than twice as much, and a call is not all that an event holds
 
 
 class MalformedCall(Struct, frozen=True):

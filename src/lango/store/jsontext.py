@@ -29,7 +29,7 @@ _BYTES = _TAG + "bytes"
 _FLOAT = _TAG + "float"
 _KEY = _TAG + "key:"
 _UNSHOWABLE = re.compile("[\\0\ud800-\udfff]")  # NUL is out for PostgreSQL, lone surrogates for both
-_DEEPEST = 200
+_DEEPEST = 254  # as orjson counts
 _LONGEST_INT_BITS = 14_000  # Python reads and writes no longer ones than 4,300 digits
 
 
