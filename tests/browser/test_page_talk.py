@@ -1,17 +1,20 @@
 """Talking on the page: answers as they come, tools, approval, stopping, and connections that break."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from lango import Tool
 from lango.messages import ToolCall
 from lango.providers import Finish, TextDelta, ThoughtDelta, UsageDelta
 from tests.browser.lossy import lossy
-from tests.browser.site import PAUSE, Site, serving_script
+from tests.browser.site import PATIENCE_S, PAUSE, Site, serving_script
 from tests.browser.talking import answer, ask, finished, say, session_of
 from tests.browser.watch import Watch
 
@@ -212,6 +215,45 @@ async def test_a_reload_in_mid_answer_goes_on_where_it_was(page: Page, site: Sit
     await expect(answer(page).locator(".answer-body > .text")).to_have_count(2)
     await expect(answer(page).locator(".tool-place")).to_have_count(1)
     await expect(answer(page)).to_contain_text("9 tokens in")
+
+
+async def test_a_reload_goes_on_with_an_answer_that_never_pauses(page: Page, tmp_path: Path) -> None:
+    pieces = [TextDelta(f"w{number} ") for number in range(500)]
+    async with serving_script(tmp_path, [[*pieces, Finish("stop")]], chunk_delay_s=0.04) as site:
+        await page.goto(site.url)
+        await say(page, "go on and on")
+        await expect(answer(page)).to_contain_text("w5 ")
+        await page.reload()
+        await expect(answer(page)).to_contain_text("w0 w1 ")
+        await page.get_by_role("button", name="Stop the answer").click()
+        await expect(answer(page)).to_contain_text("Stopped.")
+        words = (await answer(page).locator(".text").inner_text()).split()
+        assert words == [f"w{number}" for number in range(len(words))], "nothing twice, and nothing left out"
+        await page.goto("about:blank")
+
+
+async def test_an_answer_that_ends_while_the_page_is_loaded_is_shown(page: Page, site: Site) -> None:
+    site.script.add([TextDelta(f"It begins{PAUSE}, it ends."), Finish("stop")])
+    await page.goto(site.url)
+    await say(page, "tell me")
+    await expect(answer(page)).to_contain_text("It begins")
+    reads, over = asyncio.Event(), asyncio.Event()
+
+    async def late(route: Route) -> None:
+        reads.set()  # what is stored was read before
+        await over.wait()
+        await route.continue_()
+
+    await page.route("**/v1/live?**", late)
+    await page.reload()
+    await reads.wait()
+    site.provider.go_on.set()
+    async with httpx.AsyncClient(base_url=site.url, timeout=PATIENCE_S) as client:
+        assert "it ends" in (await client.get(f"/v1/sessions/{session_of(page)}/stream")).text
+    over.set()
+    await expect(answer(page)).to_contain_text("It begins, it ends.")
+    await finished(page)
+    await expect(answer(page).locator(".text")).to_have_count(1)
 
 
 async def test_a_lost_connection_is_told_and_the_answer_goes_on(page: Page, site: Site, watch: Watch) -> None:

@@ -10,6 +10,7 @@ import { opens } from "./transcript.js";
 
 export const PAGE = 50;
 const BURST_MS = 150; // what is told again comes without a pause
+const LONGEST_BURST_MS = 500; // and what comes for longer is news: a model need not pause, either
 
 /**
  * How the turn that is told stands to what is shown: "live", each event is shown; "held", it is shown as it is stored,
@@ -20,6 +21,7 @@ const BURST_MS = 150; // what is told again comes without a pause
 export class Hearing {
   #mode = /** @type {Mode} */ ("ignored");
   #held = /** @type {any[]} */ ([]);
+  #heldSince = 0;
   #timer = 0;
   /** the messages as they were read, until the first turn is told */ #first = /** @type {Message[] | null} */ (null);
   /** the newest message that is shown as it is stored */ #seen = 0;
@@ -132,6 +134,7 @@ export class Hearing {
     if (this.#elsewhere || first?.some((one) => one.invocation_id === event.invocation_id)) {
       this.#mode = "held";
       this.#held = [];
+      this.#heldSince = Date.now();
       return;
     }
     const waits = (await this.#ask("/waiting")).waiting.find((/** @type {any} */ one) => one.turn === event.turn);
@@ -148,10 +151,13 @@ export class Hearing {
     this.#held.push(event);
     clearTimeout(this.#timer);
     if (isLast(event)) {
-      if (this.#elsewhere) this.#more((await this.#newest()).filter((one) => one.seq > this.#seen));
+      const own = (/** @type {Message} */ one) => this.#elsewhere || one.invocation_id === this.#invocation;
+      const more = (await this.#newest()).filter((one) => one.seq > this.#seen && own(one)); // it may have ended since it was read
+      if (more.length) this.#more(more);
       this.#show(event);
     } else if (!this.#elsewhere) {
-      this.#timer = setTimeout(() => void (this.#chain = this.#chain.then(() => this.#retell()).catch(() => {})), BURST_MS);
+      const wait_ms = Math.min(BURST_MS, this.#heldSince + LONGEST_BURST_MS - Date.now());
+      this.#timer = setTimeout(() => void (this.#chain = this.#chain.then(() => this.#retell()).catch(() => {})), wait_ms);
     }
   }
 
