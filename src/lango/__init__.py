@@ -4,16 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lango.config import Settings
+    from lango.errors import LangoError
     from lango.messages import Attachment
     from lango.runtime import Runtime, open_runtime
     from lango.tools import Tool, tool
 
 __version__ = "0.1.0"
 
-__all__ = ["Attachment", "Runtime", "Settings", "Tool", "__version__", "open_runtime", "tool"]
+__all__ = ["Attachment", "LangoError", "Runtime", "Settings", "Tool", "__version__", "open_runtime", "tool"]
 
 _HOMES = {
     "Attachment": "lango.messages",
+    "LangoError": "lango.errors",
     "Runtime": "lango.runtime",
     "Settings": "lango.config",
     "Tool": "lango.tools",

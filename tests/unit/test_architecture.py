@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import lango
+from lango import errors
 
 SOURCE = Path(lango.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -35,3 +36,9 @@ def test_adk_is_used_by_its_public_names() -> None:
 
 def test_modules_can_be_read_in_one_sitting() -> None:
     assert {module: count for module in MODULES if (count := len(module.read_text("utf-8").splitlines())) > 420} == {}
+
+
+def test_names_of_the_package_are_found_when_they_are_asked_for() -> None:
+    for name in lango.__all__:
+        assert getattr(lango, name), name
+    assert lango.LangoError is errors.LangoError, "what `run` raises is caught without looking for it"
