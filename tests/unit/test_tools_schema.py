@@ -250,6 +250,8 @@ def unknowable(file: functools.partial[int]) -> None:
     ("make", "told"),
     [
         (lambda: Tool("bad name", "", {}, print), "not a name"),
+        (lambda: Tool("a" * 65, "", {}, print), "more than 64 characters"),
+        (lambda: Tool("a", "", {}, 5), "not a function"),  # pyright: ignore
         (lambda: Tool("a", "", {"type": "array"}, print), "of an object"),
         (lambda: Tool("a", "", {"type": "object", "properties": {"x": {"type": "text"}}}, print), "not a JSON schema"),
         (lambda: Tool("a", "", CITY, lambda city, country: 1), "wants country"),  # pyright: ignore

@@ -37,6 +37,7 @@ Effect = Literal["none", "idempotent", "once"]
 """What a second run does. none: nothing happens at all. idempotent: the same again. once: never run it again alone."""
 Handler = Callable[..., Any]
 
+_LONGEST_NAME = 64
 _MAX_PROBLEMS = 5
 _MAX_SHOWN = 300
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -76,6 +77,10 @@ class Tool:
         """Refuse what could never work, here and not in the middle of a turn."""
         if not self.name or not self.name.replace("_", "a").replace("-", "a").isalnum() or not self.name.isascii():
             raise ConfigError(f"{self.name!r} is not a name for a tool: use letters, digits, _ and -")
+        if len(self.name) > _LONGEST_NAME:
+            raise ConfigError(f"tool {self.name}: models refuse names of more than {_LONGEST_NAME} characters")
+        if not callable(self.handler):
+            raise ConfigError(f"tool {self.name}: its handler is not a function, but {type(self.handler).__name__}")
         if self.level not in get_args(Level) or self.effect not in get_args(Effect):
             raise ConfigError(f"tool {self.name}: level is one of {get_args(Level)}, effect one of {get_args(Effect)}")
         if self.timeout_s is not None and not self.timeout_s > 0:
