@@ -17,6 +17,7 @@ from google.genai import types
 from pydantic import Field
 
 from lango import Settings, open_runtime
+from lango.adk.loading import load_module
 from lango.adk.model import ProviderLlm
 from lango.errors import ConfigError, MissingCredentials, UnknownModel
 from lango.messages import ToolCall
@@ -313,3 +314,23 @@ async def test_a1_an_agent_that_cannot_be_copied_is_shared_and_that_is_said(
         open_runtime(settings, root_agent=root, provider=ScriptedProvider([])),
     ):
         assert "flow is used by two runtimes at once" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (
+            'from google.adk.agents import LlmAgent\n\nroot_agent = LlmAgent(name="user")\n',
+            r"cannot be `user`.*line 3\)$",
+        ),
+        ("import no_such_thing\n", r"No module named 'no_such_thing' \(odd_\d.py, line 1\)$"),
+        ("root_agent = 5\n", "not a BaseAgent .* instance$"),
+        ('{}["key"]\n', r"key.*line 1\)$"),
+    ],
+)
+def test_what_is_wrong_with_an_own_agent_is_told_in_one_line(code: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / f"odd_{len(code) % 10}.py"
+    file.write_text(code)
+    with pytest.raises(ConfigError, match=says) as told:
+        load_module(str(file))
+    assert "\n" not in str(told.value)

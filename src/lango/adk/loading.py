@@ -7,6 +7,7 @@ from pathlib import Path
 from google.adk.agents import BaseAgent
 from google.adk.apps import App
 from google.adk.cli.utils.agent_loader import AgentLoader
+from pydantic import ValidationError
 
 from lango.errors import ConfigError, LangoError
 
@@ -33,16 +34,22 @@ def load_module(path: str) -> BaseAgent | App:
 
 
 def _said(error: Exception) -> str:
-    """Return an error's first line, with its kind where the words alone say little: a `KeyError` says only the key."""
+    """Return an error's words on one line, with its kind where they say little: a `KeyError` says only the key."""
+    if isinstance(error.__cause__, ValidationError):  # its first line only counts what is wrong
+        return "; ".join(one["msg"].removeprefix("Value error, ") for one in error.__cause__.errors())
     said = str(error.args[0] if len(error.args) == 1 else error).strip().partition("\n")[0]
+    said = said.removesuffix(":")  # and then what it found, at length
     return said if type(error) in (ValueError, ModuleNotFoundError) else f"{type(error).__name__}: {said}"
 
 
 def _line(error: Exception, folder: Path) -> str:
     """Say at which line of the user's own files it went wrong, when it was in one of them."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if error.__cause__ is not None:  # ADK's loader raised its own of it
+        frames += traceback.extract_tb(error.__cause__.__traceback__)
     own = [
         frame
-        for frame in traceback.extract_tb(error.__traceback__)
+        for frame in frames
         if Path(frame.filename).is_relative_to(folder) and "site-packages" not in frame.filename
     ]
     return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
