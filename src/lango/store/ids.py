@@ -6,6 +6,7 @@ event takes on disk. They are stored as `~` and 22 characters. Any other id is s
 
 import binascii
 import hashlib
+from functools import lru_cache
 
 from lango.store.jsontext import readable
 
@@ -25,6 +26,12 @@ def shorten(id_: str) -> str:
         return f"{_INVOCATION}{_MARK}{packed}"
     # somebody's own id that looks like a short one
     return _MARK * 2 + id_ if id_.startswith((_MARK, _INVOCATION + _MARK)) else id_
+
+
+@lru_cache(64)
+def shorten_shared(id_: str) -> str:
+    """Do the same for an id that stands in many events, as that of an invocation does."""
+    return shorten(id_)
 
 
 def _packed(uuid: str) -> str:

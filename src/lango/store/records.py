@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -11,7 +11,7 @@ from msgspec.structs import force_setattr
 from lango.errors import Unstorable
 from lango.messages import Message, Role, ToolCall
 from lango.store.database import Row
-from lango.store.ids import lengthen, shorten
+from lango.store.ids import lengthen, shorten, shorten_shared
 from lango.store.jsontext import dumps, loads, readable
 
 TEMP_PREFIX = "temp:"
@@ -165,7 +165,7 @@ def without_temp(delta: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in delta.items() if not name.startswith(TEMP_PREFIX)}
 
 
-class Columns(NamedTuple):
+class Columns(Struct, frozen=True):
     """A message as its row holds it."""
 
     role: str
@@ -199,7 +199,7 @@ def to_columns(entry: Entry) -> Columns:
         tokens=entry.tokens,
         created_at=created_at,
         event_id=event_id,
-        invocation_id=shorten(_shown("invocation_id", entry.invocation_id, extra)),
+        invocation_id=shorten_shared(_shown("invocation_id", entry.invocation_id, extra)),
         state_delta=dumps(delta) if delta else None,
         extra=dumps(extra) if extra else None,
     )
