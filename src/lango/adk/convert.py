@@ -40,6 +40,7 @@ _BESIDE_TEXT = types.Part.model_fields.keys() - {"text"}
 _beside_text, _NOTHING_BESIDE = itemgetter(*_BESIDE_TEXT), (None,) * len(_BESIDE_TEXT)
 
 _PLAIN_TYPES = {str, bool, int, float}
+_COUNTS: set[type] = {int}
 
 Layout = list[Any]
 
@@ -118,7 +119,7 @@ def _plain(value: Any) -> Any:
         return value
     if kind is types.GenerateContentResponseUsageMetadata:  # every answer of a model has one
         counts = {name: count for name, count in value.__dict__.items() if count is not None}
-        if all(type(count) is int for count in counts.values()) and not value.model_extra:
+        if {*map(type, counts.values())} <= _COUNTS and not value.__pydantic_extra__:
             return counts
     if isinstance(value, BaseModel):
         return dump(value)

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -146,7 +146,7 @@ class Store:
         """Return the session's own state as it was before an invocation."""
         return await self._database.read(lambda: sessions.state_before(key, invocation_id))
 
-    async def append(
+    def append(
         self,
         key: int,
         name: SessionId,
@@ -155,9 +155,9 @@ class Store:
         *,
         epoch: int | None = None,
         ends_turn: bool = False,
-    ) -> Appended:
+    ) -> Coroutine[Any, Any, Appended]:
         """Store an event at the end of its session; see `lango.store.append`."""
-        return await self._database.write(lambda: append(key, name, revision, entry, epoch, ends_turn=ends_turn))
+        return self._database.write(lambda: append(key, name, revision, entry, epoch, ends_turn=ends_turn))
 
     async def events(
         self, name: SessionId, newest: int | None = None, since: float | None = None
