@@ -153,11 +153,9 @@ async def raw_inserts(folder: Path, postgres: str) -> AsyncIterator[dict[str, In
         await connection.close()
         return
     loop = asyncio.get_running_loop()
-    async with (
-        raw_sqlite(folder, "raw") as insert,
-        raw_sqlite(folder, "thread") as insert_there,
-        raw_sqlite(folder, "sqlite3"),
-    ):
+    async with SqlSessionService(f"sqlite:///{folder}/sqlite3.db"):
+        pass  # makes the tables; closed before the other library opens it
+    async with raw_sqlite(folder, "raw") as insert, raw_sqlite(folder, "thread") as insert_there:
 
         async def here(row: tuple[object, ...]) -> None:
             insert(row)
