@@ -1,6 +1,7 @@
 """ADK's session service, S1-S11, on both databases."""
 
 import asyncio
+import itertools
 from typing import Any, TypedDict
 
 import pytest
@@ -14,7 +15,8 @@ from google.genai import types
 from hypothesis import given, settings
 
 from lango.adk import SqlSessionService
-from lango.errors import LangoError, StaleSession
+from lango.adk.sessions import writing_epoch
+from lango.errors import FencedWrite, LangoError, StaleSession
 from lango.store.database import Operation, Row
 from tests import strategies
 from tests.unit.test_convert import with_stored_role
@@ -102,6 +104,38 @@ async def test_s2_a_task_that_is_cancelled_when_its_turn_comes_passes_it_on(serv
         await asyncio.gather(first, second, third, return_exceptions=True)
     assert second.cancelled()
     assert texts(session) == texts(await load(service, session)) == ["first", "3"]
+
+
+async def test_s2_what_many_appends_of_one_object_count_is_what_the_store_holds(
+    service: SqlSessionService,
+) -> None:
+    session = await service.create_session(**APP)
+    for n in range(4):
+        again = await load(service, session)
+        for event in (said(f"q{n}"), changed(n=n), said(f"a {n}", author="agent"), changed(m=n)):
+            await service.append_event(session, event)
+        with pytest.raises(StaleSessionError):
+            await service.append_event(again, said("too late"))
+        with pytest.raises(FencedWrite):
+            await _by_turn(service, session, epoch=7)
+        await _by_turn(service, session, epoch=0)
+    [[revision, last_seq, user_seq, total]] = await _query(
+        service, "SELECT revision, last_seq, user_seq, total_tokens FROM sessions"
+    )
+    rows = await _query(service, "SELECT seq, tokens, total_tokens FROM messages ORDER BY seq")
+    assert (revision, last_seq, user_seq) == (20, 12, 10)
+    assert [seq for seq, _, _ in rows] == list(range(1, 13))
+    assert [so_far for _, _, so_far in rows] == list(itertools.accumulate(tokens for _, tokens, _ in rows))
+    assert total == rows[-1][2]
+    assert (await load(service, session)).events == session.events
+
+
+async def _by_turn(service: SqlSessionService, session: Session, *, epoch: int) -> None:
+    token = writing_epoch.set(epoch)
+    try:
+        await service.append_event(session, said("of a turn", author="agent"))
+    finally:
+        writing_epoch.reset(token)
 
 
 async def test_s3_foreign_calls_get_ids_in_memory_and_in_the_store_alike(service: SqlSessionService) -> None:

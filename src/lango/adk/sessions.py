@@ -117,7 +117,7 @@ class SqlSessionService(BaseSessionService):
         self._user_facts = user_facts
         self._approval_expires_s = approval_expires_s
         self._ends_turn = ends_turn
-        self._busy: dict[tuple[int, SessionId], deque[asyncio.Future[None]]] = {}
+        self._busy: dict[tuple[int, int], deque[asyncio.Future[None]]] = {}
 
     @property
     def store(self) -> Store:
@@ -207,20 +207,19 @@ class SqlSessionService(BaseSessionService):
         """Store an event, then show it in the session. What raises has stored nothing and shown nothing."""
         if event.partial or _is_stored_already(session, event):
             return event
-        name = SessionId(session.app_name, session.user_id, session.id)
         # tasks that share a session object append one after the other, not against each other
-        place = (id(asyncio.get_running_loop()), name)
+        place = (id(asyncio.get_running_loop()), id(session))
         if place in self._busy:
             await self._in_turn(place)
         else:
             self._busy[place] = deque()
         try:
-            await self._append(session, name, event)
+            await self._append(session, event)
         finally:
             self._let_next(place)
         return event
 
-    async def _in_turn(self, place: tuple[int, SessionId]) -> None:
+    async def _in_turn(self, place: tuple[int, int]) -> None:
         """Wait until those who came before are done."""
         turn = asyncio.get_running_loop().create_future()
         self._busy[place].append(turn)
@@ -231,7 +230,7 @@ class SqlSessionService(BaseSessionService):
                 self._let_next(place)
             raise
 
-    def _let_next(self, place: tuple[int, SessionId]) -> None:
+    def _let_next(self, place: tuple[int, int]) -> None:
         waiting = self._busy[place]
         while waiting:
             turn = waiting.popleft()
@@ -240,8 +239,9 @@ class SqlSessionService(BaseSessionService):
                 return
         del self._busy[place]
 
-    async def _append(self, session: Session, name: SessionId, event: Event) -> None:
+    async def _append(self, session: Session, event: Event) -> None:
         complete_event(event, self._root_agent_name)
+        name = SessionId(session.app_name, session.user_id, session.id)
         stored = _as_stored(session)
         key, revision = stored.seen if stored is not None else await self._found(session, name)
         if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
