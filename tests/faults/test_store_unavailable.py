@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import functools
 import os
 import resource
 import time
@@ -12,10 +13,11 @@ from typing import Any
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from lango.errors import LangoError, StoreError, StoreUnavailable
 from lango.messages import Message
-from lango.store import Entry, SessionRecord, sessions, window
+from lango.store import Entry, SessionId, SessionRecord, sessions, window
 from lango.store.append import append
 from lango.store.database import Operation, migrations
 from lango.store.sqlite import SqliteDatabase
@@ -27,8 +29,9 @@ BUSY_TIMEOUT_S = 0.2
 class Session:
     """One session on a SQLite file, with a short patience for locks."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, in_thread: bool = False) -> None:
         self.database = SqliteDatabase(str(path), busy_timeout_s=BUSY_TIMEOUT_S)
+        self.in_thread = in_thread
 
     async def create(self) -> None:
         await self.database.write(lambda: sessions.create(NAME, {}, 0.0))
@@ -37,7 +40,8 @@ class Session:
         record = await self.record()
         number = record.last_seq + 1
         entry = Entry(f"e{number}", 0.0, Message("user", f"{number}" + "x" * size), state_delta={"newest": number})
-        return (await self.database.write(lambda: append(record.key, NAME, record.revision, entry))).seq
+        operation = functools.partial(append, record.key, NAME, record.revision, entry)
+        return (await self.database.write(operation, long=self.in_thread)).seq
 
     async def record(self) -> SessionRecord:
         record = await self.database.read(lambda: sessions.get(NAME))
@@ -137,8 +141,9 @@ async def fill_up(session: Session) -> StoreError:
     raise AssertionError("there was room for everything")
 
 
-async def test_f7_a_full_database_is_a_typed_error_and_reads_go_on(tmp_path: Path) -> None:
-    session = Session(tmp_path / "lango.db")
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_f7_a_full_database_is_a_typed_error_and_reads_go_on(tmp_path: Path, in_thread: bool) -> None:
+    session = Session(tmp_path / "lango.db", in_thread=in_thread)
     await session.create()
     await session.database.write(lambda: pragma("max_page_count = 150"))
     error = await fill_up(session)
@@ -149,6 +154,37 @@ async def test_f7_a_full_database_is_a_typed_error_and_reads_go_on(tmp_path: Pat
     await session.database.write(lambda: pragma("max_page_count = 1073741823"))
     assert await session.append(20_000) == count + 1, "no restart needed"
     await session.database.close()
+
+
+async def test_f7_a_full_database_takes_nothing_of_those_who_write_at_once(tmp_path: Path) -> None:
+    """What one `fsync` would have served fails together, and each writer is told so."""
+    database = SqliteDatabase(str(tmp_path / "lango.db"), busy_timeout_s=BUSY_TIMEOUT_S)
+    names = [replace(NAME, id=f"s{n}") for n in range(6)]
+    records = {name: await database.write(lambda name=name: sessions.create(name, {}, 0.0)) for name in names}
+    told = dict.fromkeys(names, 0)
+
+    async def one(name: SessionId) -> None:
+        entry = Entry(f"e{told[name]}", 0.0, Message("user", "x" * 20_000))
+        operation = functools.partial(append, records[name].key, name, told[name], entry)
+        await database.write(operation, long=True)  # through the writer's thread, with whoever else waits
+        told[name] += 1
+
+    async def stored() -> dict[SessionId, int]:
+        found = {name: await database.read(lambda name=name: sessions.get(name)) for name in names}
+        return {name: record.last_seq if record else -1 for name, record in found.items()}
+
+    await database.write(lambda: pragma("max_page_count = 300"))
+    errors: list[BaseException] = []
+    while len(errors) < 3 * len(names):
+        outcomes = await asyncio.gather(*map(one, names), return_exceptions=True)
+        errors += [outcome for outcome in outcomes if outcome is not None]
+        assert await stored() == told
+    assert {type(error) for error in errors} == {StoreUnavailable}
+    assert all("is full: make room; nothing was written" in str(error) for error in errors)
+    await database.write(lambda: pragma("max_page_count = 1073741823"))
+    await asyncio.gather(*map(one, names))
+    assert await stored() == told, "no restart needed"
+    await database.close()
 
 
 def fill_up_behind_a_limit(pipe: Connection, path: str) -> None:

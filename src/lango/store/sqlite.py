@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import apsw
 from msgspec import Struct, field
@@ -239,16 +239,10 @@ class SqliteDatabase:
         began = time.perf_counter()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if len(jobs) == 1:
-                wrote = jobs[0].run(execute)
-            else:
-                wrote = True
-                for job in jobs:
-                    connection.execute("SAVEPOINT job")
-                    if not job.run(execute):
-                        connection.execute("ROLLBACK TO job")
-                    connection.execute("RELEASE job")
-            connection.execute("COMMIT" if wrote else "ROLLBACK")
+            if jobs[0].run(execute) if len(jobs) == 1 else _run_each(connection, jobs, execute):
+                connection.execute("COMMIT")
+            elif connection.in_transaction:  # or SQLite has taken it back already
+                connection.execute("ROLLBACK")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -356,7 +350,8 @@ def _read_snapshot(connection: _Connection, operation: Callable[[], Operation[T]
     try:
         return run_sync(operation(), functools.partial(_execute, connection))
     finally:
-        connection.execute("COMMIT")
+        if connection.in_transaction:  # or an error of the disk has ended it
+            connection.execute("COMMIT")
 
 
 def _connect_to_unwritable(path: str) -> _Connection:
@@ -381,6 +376,20 @@ def _write(connection: _Connection, write: Write, values: tuple[Any, ...]) -> li
     if not connection.changes():
         return []
     return connection.execute(write.read, values[write.where]).fetchall() if write.read else [(1,)]
+
+
+def _run_each(
+    connection: _Connection, jobs: list[_Job], execute: Callable[[str, tuple[Any, ...]], list[Row]]
+) -> Literal[True]:
+    """Run the jobs of a group, so that one that fails takes back only itself."""
+    for job in jobs:
+        connection.execute("SAVEPOINT job")
+        if not job.run(execute):
+            if job.error is not None and not connection.in_transaction:
+                raise job.error  # a full disk takes back all of the group
+            connection.execute("ROLLBACK TO job")
+        connection.execute("RELEASE job")
+    return True
 
 
 def _deliver(jobs: list[_Job]) -> None:
