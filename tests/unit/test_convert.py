@@ -200,6 +200,23 @@ def test_s8_only_a_state_delta_is_no_message(event: Event, is_message: bool) -> 
     assert (event_to_entry(event).message is not None) == is_message
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        types.Part(text="let me think", thought=True),
+        types.Part(text="said", thought=False),
+        types.Part(text="Hello", thought_signature=b"\xff\x00"),
+        types.Part(text="of a film", video_metadata=types.VideoMetadata(fps=2.0)),
+        types.Part(text="a call", function_call=types.FunctionCall(id="c", name="f", args={})),
+        types.Part(text=""),
+    ],
+)
+@pytest.mark.parametrize("role", ["user", "model", "odd", None])
+def test_s9_a_content_of_one_part_loses_nothing_that_stands_beside_its_text(part: types.Part, role: str | None) -> None:
+    event = Event(author="agent", content=types.Content(role=role, parts=[part]))
+    assert reload(event.model_copy(deep=True)) == event
+
+
 def test_s9_thoughts_and_signatures_stand_beside_the_columns_once() -> None:
     event = model_event(
         types.Part(text="let me think", thought=True),
