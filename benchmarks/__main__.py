@@ -14,6 +14,9 @@ def main() -> int:
     """Run them one after the other; one that fails is reported, and the others go on."""
     wanted = [name for name in sys.argv[1:] if not name.startswith("-")]
     known = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.name.startswith("_")]
+    if options := sorted({*sys.argv[1:]} - {*wanted, "--quick"}):
+        say(f"{__doc__}\nThere are: {', '.join(known)}")
+        return 0 if options == ["--help"] else 2
     unknown = sorted(set(wanted) - set(known))
     if unknown:
         say(f"there is no benchmark {', '.join(unknown)}; there are: {', '.join(known)}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
 from typing import Any, TypedDict
 
 import pytest
@@ -77,7 +78,17 @@ async def test_s2_tasks_that_share_a_session_append_one_after_the_other(service:
     assert texts(session) == texts(await load(service, session)) == [str(n) for n in range(30)]
 
 
-async def test_s2_a_task_that_is_cancelled_while_it_waits_lets_the_next_one_append(service: SqlSessionService) -> None:
+@pytest.fixture(params=["sqlite_in_thread", "postgres"])
+async def waiting_service(request: pytest.FixtureRequest) -> AsyncIterator[SqlSessionService]:
+    """One whose writes are waited for, so that others get to run meanwhile."""
+    async with SqlSessionService(request.getfixturevalue(f"{request.param}_url")) as service:
+        yield service
+
+
+async def test_s2_a_task_that_is_cancelled_while_it_waits_lets_the_next_one_append(
+    waiting_service: SqlSessionService,
+) -> None:
+    service = waiting_service
     session = await service.create_session(**APP)
     async with asyncio.timeout(60):
         first = asyncio.create_task(service.append_event(session, said("first")))
@@ -91,7 +102,8 @@ async def test_s2_a_task_that_is_cancelled_while_it_waits_lets_the_next_one_appe
     assert texts(session) == texts(await load(service, session)) == ["first", *"013467", "9", "last"]
 
 
-async def test_s2_a_task_that_is_cancelled_when_its_turn_comes_passes_it_on(service: SqlSessionService) -> None:
+async def test_s2_a_task_that_is_cancelled_when_its_turn_comes_passes_it_on(waiting_service: SqlSessionService) -> None:
+    service = waiting_service
     session = await service.create_session(**APP)
 
     async def append_and_cancel() -> None:

@@ -21,13 +21,16 @@ class Writer:
         self.store = store
         self.session = session
         self.revision = session.revision
+        self.last_seq = session.last_seq
         self.count = 0
 
     async def add(self, message: Message | None, tokens: int = 10, **fields: Any) -> int:
         self.count += 1
         entry = Entry(f"e{self.count}", time.time(), message, tokens=tokens if message else 0, **fields)
-        appended = await self.store.append(self.session.key, self.session.name, self.revision, entry)
-        self.revision = appended.revision
+        appended = await self.store.append(
+            self.session.key, self.session.name, self.revision, entry, last_seq=self.last_seq
+        )
+        self.revision, self.last_seq = appended.revision, appended.seq
         return appended.seq
 
     async def talk(self, count: int, **fields: Any) -> None:

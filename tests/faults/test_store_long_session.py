@@ -7,7 +7,7 @@ import pytest
 
 from lango.store import SessionId, SessionRecord, Stored, forks, sessions, window
 from lango.store.database import Database, Operation, Row, Statement
-from lango.store.store import open_database
+from lango.store.urls import open_database
 
 TOKENS, BUDGET = 100, 32_000
 SIZES = {"short": 1_000, "long": 100_000}

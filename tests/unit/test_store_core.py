@@ -1,6 +1,7 @@
 """What can be shown of the store without a database."""
 
 import re
+import traceback
 from importlib import resources
 from pathlib import Path
 
@@ -91,12 +92,16 @@ def test_every_primary_key_begins_with_the_sessions_key() -> None:
         ("postgresql://h:port/d", "port"),
         ("postgresql://h/d?schema=a;b", "schema"),
         ("postgresql://[::1/d", "cannot be read"),
+        ("postgresql://u:secret@[::1/d", "cannot be read"),
+        ("postgresql://u:secret@h\u2100/d", "cannot be read"),
+        ("postgresql://u:secret/1@h/d", "%2F"),
+        ("sqlite://u:secret@lango.db", "sqlite:///lango.db"),
     ],
 )
 def test_a_wrong_url_is_told_in_one_sentence(url: str, says: str) -> None:
     with pytest.raises(StoreUrlError, match=re.escape(says)) as caught:
         Store(url)
-    assert "secret" not in str(caught.value)
+    assert "secret" not in "".join(traceback.format_exception(caught.value, limit=0))
     assert "\n" not in str(caught.value)
 
 

@@ -7,7 +7,7 @@ number is a text of that many characters of `content`, `"call"` and `"result"` a
 object is a part that has more to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, cast
 
@@ -33,11 +33,21 @@ _NO_ACTIONS: dict[str, Any] = {
 }
 EMPTY_ACTIONS = {name for name, value in _NO_ACTIONS.items() if value == {}}
 
-# most fields of most events are unset: to look at all of them at once takes a tenth of the time
-_SELDOM = Event.model_fields.keys() - _IN_COLUMNS - {"usage_metadata"}
-_seldom_set, _NOTHING_SELDOM = itemgetter(*_SELDOM), (None,) * len(_SELDOM)
-_BESIDE_TEXT = types.Part.model_fields.keys() - {"text"}
-_beside_text, _NOTHING_BESIDE = itemgetter(*_BESIDE_TEXT), (None,) * len(_BESIDE_TEXT)
+
+def _only(kind: type[BaseModel], *known: str) -> Callable[[BaseModel], bool]:
+    """Make what tells whether a model sets only these fields: one after the other, it would take ten times as long."""
+    others = sorted(kind.model_fields.keys() - {*known})
+    get, unset = itemgetter(*others), (None,) * len(others)
+    return lambda model: get(model.__dict__) == unset
+
+
+_only_usual = _only(Event, *_IN_COLUMNS, "usage_metadata")
+_only_text = _only(types.Part, "text")
+_only_call = _only(types.Part, "function_call")
+_only_result = _only(types.Part, "function_response")
+_CALL, _RESULT = ("id", "name", "args"), ("id", "name", "response")
+_usual_call = _only(types.FunctionCall, *_CALL)
+_usual_result = _only(types.FunctionResponse, *_RESULT)
 
 _PLAIN_TYPES = {str, bool, int, float}
 _COUNTS: set[type] = {int}
@@ -47,16 +57,19 @@ Layout = list[Any]
 
 def complete_event(event: Event, root_agent_name: str) -> None:
     """Give an event what it lacks and what a reload would give it: ids of calls and results, an author."""
-    if event.content is not None and type(event.content) is not types.Content:
+    content = event.content
+    if content is not None and type(content) is not types.Content:
         # genai's UserContent and ModelContent are other types of the same content, and compare unequal to it
-        event.content = types.Content(role=event.content.role, parts=event.content.parts)
+        event.content = content = types.Content(role=content.role, parts=content.parts)
     if not event.author:
-        event.author = "user" if event.content and event.content.role == "user" else root_agent_name
-    parts = (event.content and event.content.parts) or []
-    if calls := [part.function_call for part in parts if part.function_call]:
-        _give_ids(calls)
-    if results := [part.function_response for part in parts if part.function_response]:
-        _give_ids(results)
+        event.author = "user" if content and content.role == "user" else root_agent_name
+    for part in (content and content.parts) or ():
+        call = part.function_call or part.function_response
+        if call and not call.id:
+            parts = (content and content.parts) or ()
+            _give_ids([part.function_call for part in parts if part.function_call])
+            _give_ids([part.function_response for part in parts if part.function_response])
+            return
 
 
 def _give_ids(calls: Sequence[types.FunctionCall | types.FunctionResponse]) -> None:
@@ -98,7 +111,7 @@ def _rest_of_event(event: Event) -> dict[str, Any]:
     """Dump the fields that have no column. Unset is None for all of them, so that is all there is to leave out."""
     fields = event.__dict__
     rest: dict[str, Any] = {}
-    if type(event) is not Event or _seldom_set(fields) != _NOTHING_SELDOM:
+    if type(event) is not Event or not _only_usual(event):
         rest = {name: _plain(value) for name, value in fields.items() if value is not None and name not in _IN_COLUMNS}
     elif event.usage_metadata is not None:
         rest["usage_metadata"] = _plain(event.usage_metadata)
@@ -177,12 +190,12 @@ class _Written:
 
     def _add_call(self, call: types.FunctionCall) -> dict[str, Any]:
         self.calls.append(ToolCall(call.id or "", call.name or "", call.args))
-        return _beyond(call, {"id", "name", "args"})
+        return _beyond(call, _CALL, usual=_usual_call(call))
 
     def _add_result(self, result: types.FunctionResponse) -> dict[str, Any]:
         self.has_results = True
         self.calls.append(ToolCall(result.id or "", result.name or "", output=result.response))
-        return _beyond(result, {"id", "name", "response"})
+        return _beyond(result, _RESULT, usual=_usual_result(result))
 
     @property
     def is_plain(self) -> bool:
@@ -196,17 +209,19 @@ class _Written:
         return all(item == "call" for item in calls)
 
 
-def _beyond(call: types.FunctionCall | types.FunctionResponse, known: set[str]) -> dict[str, Any]:
+def _beyond(
+    call: types.FunctionCall | types.FunctionResponse, known: tuple[str, ...], *, usual: bool
+) -> dict[str, Any]:
     """What a call or result has besides what `ToolCall` says."""
-    beyond = dump(call, known) if any(v is not None for n, v in call.__dict__.items() if n not in known) else {}
+    beyond = {} if usual else dump(call, {*known})
     if call.name is None:
         beyond["name"] = None
     return beyond
 
 
 def _content_to_message(content: types.Content, author: str, extra: dict[str, Any]) -> Message:
-    if (text := _only_text(content)) and content.role in _CONTENT_ROLES:
-        return Message(_CONTENT_ROLES[content.role], text, author=author)
+    if content.parts and len(content.parts) == 1 and (message := _of_one_part(content, content.parts[0], author)):
+        return message
     written = _Written()
     for part in content.parts or ():
         written.add(part)
@@ -219,18 +234,24 @@ def _content_to_message(content: types.Content, author: str, extra: dict[str, An
     return Message(role, "".join(written.texts) + "\n".join(results), tuple(written.calls), author)
 
 
-_CONTENT_ROLES: dict[str, Role] = {"user": "user", "model": "assistant"}
+_CONTENT_ROLES: dict[str | None, Role] = {"user": "user", "model": "assistant"}
 
 
-def _only_text(content: types.Content) -> str:
-    """Return the text of a content that is one text and nothing else, as most are."""
-    if not content.parts or len(content.parts) > 1:
-        return ""
-    part = content.parts[0]
-    text = part.text
-    if not text or type(part) is not types.Part or _beside_text(part.__dict__) != _NOTHING_BESIDE:
-        return ""
-    return text if readable(text) == text else ""
+def _of_one_part(content: types.Content, part: types.Part, author: str) -> Message | None:
+    """Return the message of one text, one call or one result with nothing more to it, as most are: the short way."""
+    if type(part) is not types.Part:
+        return None
+    if (result := part.function_response) and _only_result(part) and _usual_result(result) and result.name:
+        called = ToolCall(result.id or "", result.name, output=result.response)
+        return Message("tool", dumps(result.response or {}), (called,), author)
+    role = _CONTENT_ROLES.get(content.role)
+    if role is None:
+        return None
+    if (text := part.text) and _only_text(part) and readable(text) == text:
+        return Message(role, text, author=author)
+    if (call := part.function_call) and _only_call(part) and _usual_call(call) and call.name:
+        return Message(role, "", (ToolCall(call.id or "", call.name, call.args),), author)
+    return None
 
 
 def content_role(role: str) -> str:

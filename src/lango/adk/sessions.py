@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -51,10 +51,19 @@ class StoredSessionExists(SessionExists, AlreadyExistsError):
     """A session of that id is there: as ADK knows it and as Lango knows it."""
 
 
+class Seen(NamedTuple):
+    """What an object shows of the store: a session by its key and its name, its revision, its newest message."""
+
+    key: int
+    name: SessionId
+    revision: int
+    last_seq: int
+
+
 class StoredSession(Session):
     """A session that remembers what it has seen of the store."""
 
-    _seen: tuple[int, int] | None = PrivateAttr(default=None)
+    _seen: Seen | None = PrivateAttr(default=None)
     _recalled: Recalled = PrivateAttr(default_factory=Recalled)
 
     @property
@@ -63,18 +72,13 @@ class StoredSession(Session):
         return self._recalled
 
     @property
-    def seen(self) -> tuple[int, int]:
-        """The session's key in the store, and the revision that this object shows."""
-        return (self.__pydantic_private__ or {}).get("_seen") or (0, 0)  # past pydantic's search for attributes
+    def seen(self) -> Seen | None:
+        """What this object shows of the store."""
+        return self._seen
 
     def remember(self, recalled: Recalled) -> None:
         """Note what is remembered."""
         self._recalled = recalled
-
-    def see(self, key: int, revision: int) -> None:
-        """Note that this object shows a revision now."""
-        if self.__pydantic_private__ is not None:
-            self.__pydantic_private__["_seen"] = (key, revision)
 
 
 @cache
@@ -117,7 +121,7 @@ class SqlSessionService(BaseSessionService):
         self._user_facts = user_facts
         self._approval_expires_s = approval_expires_s
         self._ends_turn = ends_turn
-        self._busy: dict[tuple[int, int], deque[asyncio.Future[None]]] = {}
+        self._busy: dict[tuple[int, int], deque[asyncio.Future[None]] | None] = {}
 
     @property
     def store(self) -> Store:
@@ -212,17 +216,36 @@ class SqlSessionService(BaseSessionService):
         if place in self._busy:
             await self._in_turn(place)
         else:
-            self._busy[place] = deque()
+            self._busy[place] = None
         try:
-            await self._append(session, event)
+            complete_event(event, self._root_agent_name)
+            seen = _seen_by(session) or await self._found(session)
+            if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
+                await self._complete_rewind(seen.key, session, event)
+            entry = event_to_entry(event, self._approval_expires_s)
+            ends_turn = self._ends_turn is not None and self._ends_turn(event)
+            key, name, revision, last_seq = seen
+            appended = await self._store.append(
+                key, name, revision, entry, epoch=writing_epoch.get(), ends_turn=ends_turn, last_seq=last_seq
+            )
+            _see(session, Seen(key, name, appended.revision, appended.seq))
+            shown = appended.repeated and any(shown.id == event.id for shown in session.events)
+            _show(session, event, as_event=not shown and (entry.message is not None or self._budget_tokens is None))
+        except (StaleSession, SessionNotFound, SessionExists) as error:
+            raise _as_adk_knows_it(error) from error
         finally:
-            self._let_next(place)
+            if self._busy[place]:
+                self._let_next(place)
+            else:
+                del self._busy[place]
         return event
 
     async def _in_turn(self, place: tuple[int, int]) -> None:
         """Wait until those who came before are done."""
         turn = asyncio.get_running_loop().create_future()
-        self._busy[place].append(turn)
+        if (waiting := self._busy[place]) is None:
+            waiting = self._busy[place] = deque()
+        waiting.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -239,52 +262,41 @@ class SqlSessionService(BaseSessionService):
                 return
         del self._busy[place]
 
-    async def _append(self, session: Session, event: Event) -> None:
-        complete_event(event, self._root_agent_name)
-        name = SessionId(session.app_name, session.user_id, session.id)
-        stored = _as_stored(session)
-        key, revision = stored.seen if stored is not None else await self._found(session, name)
-        if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
-            await self._complete_rewind(key, session, event)
-        entry = event_to_entry(event, self._approval_expires_s)
-        ends_turn = self._ends_turn is not None and self._ends_turn(event)
-        try:
-            appended = await self._store.append(
-                key, name, revision, entry, epoch=writing_epoch.get(), ends_turn=ends_turn
-            )
-        except (StaleSession, SessionNotFound, SessionExists) as error:
-            raise _as_adk_knows_it(error) from error
-        if stored is not None:
-            stored.see(key, appended.revision)
-        as_event = entry.message is not None or self._budget_tokens is None
-        if appended.repeated:
-            as_event = as_event and all(shown.id != event.id for shown in session.events)
-        _show(session, event, as_event=as_event)
-
     async def _complete_rewind(self, key: int, session: Session, event: Event) -> None:
         """ADK works out the state to return to from the events it sees; a window does not show them all."""
         target = await self._store.state_before(key, event.actions.rewind_before_invocation_id or "")
         own, _, _ = split_scopes(without_temp(session.state))
         event.actions.state_delta = delta_back_to(own, target)
 
-    async def _found(self, session: Session, name: SessionId) -> tuple[int, int]:
-        """Return the key and the revision of a session that somebody made by hand: its time tells how new it is."""
+    async def _found(self, session: Session) -> Seen:
+        """Find a session that somebody made by hand: its time tells how new it is."""
+        name = SessionId(session.app_name, session.user_id, session.id)
         record = await self._store.session(name)
         if record is None:
-            raise StoredSessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there")
+            raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there")
         if record.updated_at > session.last_update_time:
-            raise StaleStoredSession(f"session {name.id!r} was written since this object was made: load it again")
-        return record.key, record.revision
+            raise StaleSession(f"session {name.id!r} was written since this object was made: load it again")
+        return _seen_of(record)
+
+
+def _seen_of(record: SessionRecord) -> Seen:
+    return Seen(record.key, record.name, record.revision, record.last_seq)
+
+
+def _seen_by(session: Session) -> Seen | None:
+    """Return what the object shows, if it is of our kind, past pydantic's search for attributes: that takes longer."""
+    private = session.__pydantic_private__
+    return private.get("_seen") if private else None
+
+
+def _see(session: Session, seen: Seen) -> None:
+    """Note what the object shows now, if it is of our kind."""
+    if (private := session.__pydantic_private__) and "_seen" in private:
+        private["_seen"] = seen
 
 
 def _live_messages(record: SessionRecord) -> int:
     return sum(last - first + 1 for first, last in live_ranges(record.last_seq, record.rewinds))
-
-
-def _as_stored(session: Session) -> StoredSession | None:
-    if type(session) is StoredSession:  # to ask pydantic's classes takes many times longer
-        return session
-    return session if isinstance(session, StoredSession) else None
 
 
 def _is_stored_already(session: Session, event: Event) -> bool:
@@ -322,7 +334,7 @@ def _session(record: SessionRecord, events: list[Event]) -> StoredSession:
             "last_update_time": record.updated_at,
         },
     )
-    session.see(record.key, record.revision)
+    _see(session, _seen_of(record))
     return session
 
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import resources
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+
+from msgspec import Struct
 
 from lango.errors import SchemaError
 
@@ -49,6 +51,37 @@ class Write(str):
         return self.lstrip().startswith("DELETE")
 
 
+class AtOnce(str):
+    """One statement that is all of a transaction, or does nothing at all. On PostgreSQL it returns a row if it did.
+
+    On SQLite it is an insert into a view of its own, `name`, whose trigger does the work: that fails where there is
+    nothing to be done. View and trigger belong to a connection; `prepare` makes them.
+    """
+
+    insert: str
+    prepare: tuple[str, str]
+
+    def __new__(cls, name: str, columns: str, *, sqlite: str, postgres: str) -> Self:
+        """Make one from the body of the trigger, and from what PostgreSQL runs."""
+        made = super().__new__(cls, postgres)
+        names = columns.split()
+        numbers = ", ".join(f"${number}" for number, _ in enumerate(names, 1))
+        made.insert = f"INSERT INTO {name} VALUES ({numbers})"  # noqa: S608 - constants
+        made.prepare = (
+            f"CREATE TEMP VIEW IF NOT EXISTS {name} AS SELECT {', '.join(f'NULL AS {column}' for column in names)}",
+            f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_trigger INSTEAD OF INSERT ON {name} BEGIN {sqlite} END",
+        )
+        return made
+
+
+class Shortcut(Struct, Generic[T]):
+    """What does the same as an operation in the ordinary case, and nothing in any other."""
+
+    statement: AtOnce
+    values: tuple[Any, ...]
+    result: T
+
+
 class Undo(Exception):
     """Raised by an operation: take back what it wrote, and give `result` to the caller all the same."""
 
@@ -65,10 +98,17 @@ class Database(Protocol):
         """What kind it is."""
         ...
 
-    async def write(self, operation: Callable[[], Operation[T]], *, long: bool = False) -> T:
+    async def write(
+        self,
+        operation: Callable[[], Operation[T]],
+        *,
+        long: bool = False,
+        shortcut: Callable[[], Shortcut[T] | None] | None = None,
+    ) -> T:
         """Run an operation in one transaction: all of it or nothing. It may be run again after a lost connection.
 
-        `long`: it takes more than a moment, and must not hold the event loop up.
+        `long`: it takes more than a moment, and must not hold the event loop up. `shortcut` is tried first, where that
+        saves time.
         """
         ...
 

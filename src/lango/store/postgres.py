@@ -6,12 +6,12 @@ import importlib
 import logging
 import threading
 import zlib
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lango.errors import LangoError, MissingDependency, StoreError, StoreUnavailable, StoreUrlError
-from lango.store.database import Dialect, Operation, Row, Undo, migrate
+from lango.store.database import Dialect, Operation, Row, Shortcut, Undo, migrate
 
 T = TypeVar("T")
 
@@ -45,14 +45,25 @@ class PostgresDatabase:
         """What kind it is."""
         return "postgres"
 
-    async def write(self, operation: Callable[[], Operation[T]], *, long: bool = False) -> T:
-        """Run an operation in a transaction."""
+    async def write(
+        self,
+        operation: Callable[[], Operation[T]],
+        *,
+        long: bool = False,
+        shortcut: Callable[[], Shortcut[T] | None] | None = None,
+    ) -> T:
+        """Run an operation in a transaction, or its shortcut in one round trip."""
         del long  # it is the server that works
-        return await self._retried(operation, "read_committed", readonly=False)
+        short = shortcut() if shortcut is not None else None
+        if short is not None and await self._retried(lambda connection: self._take(connection, short)):
+            return short.result
+        return await self._retried(lambda connection: _transact(connection, operation, "read_committed"))
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation on one snapshot."""
-        return await self._retried(operation, "repeatable_read", readonly=True)
+        return await self._retried(
+            lambda connection: _transact(connection, operation, "repeatable_read", readonly=True)
+        )
 
     async def close(self) -> None:
         """Close the pool of this event loop, and those of loops that run elsewhere."""
@@ -68,17 +79,21 @@ class PostgresDatabase:
                     pool, _ = task.result()
                     loop.call_soon_threadsafe(pool.terminate)
 
-    async def _retried(self, operation: Callable[[], Operation[T]], isolation: str, *, readonly: bool) -> T:
-        """An operation is idempotent, so a connection that broke before the answer came is no reason to give up."""
+    async def _take(self, connection: Any, short: Shortcut[Any]) -> bool:
+        """Take a shortcut, if this is the case for it."""
+        try:
+            return await connection.fetchval(str(short.statement), *short.values) is not None
+        except self._driver.UniqueViolationError:
+            return False
+
+    async def _retried(self, use: Callable[[Any], Awaitable[T]]) -> T:
+        """What is done is idempotent, so a connection that broke before the answer came is no reason to give up."""
         for delay_s in (*_RETRY_DELAYS_S, None):
             try:
                 with _translated(self._driver, self._place):
                     pool = await self._pool()
-                    async with (
-                        pool.acquire() as connection,
-                        connection.transaction(isolation=isolation, readonly=readonly),
-                    ):
-                        return await _run(operation(), connection)
+                    async with pool.acquire() as connection:
+                        return await use(connection)
             except Undo as undo:
                 return undo.result
             except StoreUnavailable as error:
@@ -141,6 +156,13 @@ async def _closed_with_its_loop(pool: Any) -> AsyncGenerator[None]:
             pool.terminate()
 
 
+async def _transact(
+    connection: Any, operation: Callable[[], Operation[T]], isolation: str, *, readonly: bool = False
+) -> T:
+    async with connection.transaction(isolation=isolation, readonly=readonly):
+        return await _run(operation(), connection)
+
+
 async def _run(operation: Operation[T], connection: Any) -> T:
     try:
         sql, values = next(operation)
@@ -162,8 +184,10 @@ def _parts(url: str) -> tuple[str, str, str]:
         raise StoreUrlError(f"the schema {schema!r} in the store's URL may hold letters, digits and _ only")
     try:
         port = f":{parts.port}" if parts.port else ""
-    except ValueError as error:
-        raise StoreUrlError(f"the port in the store's URL is not a number ({error})") from error
+    except ValueError:  # what it says may show half of a password
+        raise StoreUrlError(
+            "the port in the store's URL is not a number; in a password, spell / as %2F and : as %3A"
+        ) from None
     place = f"PostgreSQL at {parts.hostname or query.get('host', 'the local socket')}{port}{parts.path}"
     return urlunsplit(parts._replace(scheme="postgresql", query=urlencode(query))), schema, place
 

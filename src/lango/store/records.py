@@ -183,38 +183,35 @@ class Columns(Struct, frozen=True):
 def to_columns(entry: Entry) -> Columns:
     """Encode an event. What a readable column cannot show exactly is kept in `extra` under the column's name."""
     message = entry.message or _NO_MESSAGE
-    extra = dict(entry.extra) if entry.extra else {}
-    event_id = shorten(_shown("event_id", entry.event_id, extra))
+    extra, created_at = entry.extra or {}, entry.created_at
+    event_id, invocation_id, author = entry.event_id, entry.invocation_id, message.author
+    if not math.isfinite(created_at):
+        extra, created_at = {**extra, "created_at": created_at}, 0.0
+    names = event_id + invocation_id + author
+    if not names.isascii() or "\0" in names:
+        exact = {"event_id": event_id, "invocation_id": invocation_id, "author": author}
+        event_id, invocation_id, author = map(readable, exact.values())
+        shown = {"event_id": event_id, "invocation_id": invocation_id, "author": author}
+        extra = {**extra, **{name: text for name, text in exact.items() if text != shown[name]}}
+    event_id = shorten(event_id)
     if len(event_id) > MAX_ID_BYTES // 4:  # a character has four bytes at most
         check_id("the id of an event", event_id)
     delta = without_temp(entry.state_delta) if entry.state_delta else None
-    created_at = entry.created_at
-    if not math.isfinite(created_at):
-        extra["created_at"], created_at = created_at, 0.0
     return Columns(
         role=message.role,
-        author=_shown("author", message.author, extra),
+        author=author,
         content=readable(message.content),
         tool_calls=calls_to_json(message.tool_calls) if message.tool_calls else None,
         tokens=entry.tokens,
         created_at=created_at,
         event_id=event_id,
-        invocation_id=shorten_shared(_shown("invocation_id", entry.invocation_id, extra)),
+        invocation_id=shorten_shared(invocation_id),
         state_delta=dumps(delta) if delta else None,
         extra=dumps(extra) if extra else None,
     )
 
 
 _NO_MESSAGE = Message("event")
-
-
-def _shown(name: str, exact: str, extra: dict[str, Any]) -> str:
-    if exact.isascii() and "\0" not in exact:
-        return exact
-    shown = readable(exact)
-    if shown != exact:
-        extra[name] = exact
-    return shown
 
 
 MESSAGE_COLUMNS = (

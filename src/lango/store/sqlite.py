@@ -12,18 +12,18 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 import apsw
-from msgspec import Struct, field
 
 from lango.errors import SchemaError
-from lango.store.database import Dialect, Operation, Row, Undo, Write, migrate, run_sync
+from lango.store.database import AtOnce, Dialect, Operation, Row, Shortcut, Undo, Write, migrate, run_sync
 from lango.store.sqlite_errors import check_path, only_readable, translate, translated
+from lango.store.sqlite_jobs import Job, deliver, waiting
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ _STATEMENTS_KEPT = 200
 _QUICK_S = 0.001  # an event loop can wait as long as this; waking a thread and being woken again takes about half of it
 _QUICK_ENOUGH = 5  # so many quick commits in a row, and the disk is taken for a quick one
 _CHECKPOINT_PAGES = 1000
+_LOOK_EVERY = 200  # writes of the caller's thread, each quick and so of few pages
 _REOPEN_S = 0.02
 _NOT_NOW: Any = object()
 
@@ -49,53 +50,21 @@ class _Connection(Protocol):
 
     def execute(self, statements: str, bindings: tuple[Any, ...] = ()) -> "_Cursor": ...
 
+    def cursor(self) -> "_Cursor": ...
+
     def changes(self) -> int: ...
 
-    def set_busy_timeout(self, milliseconds: int) -> None: ...
+    def status(self, op: int) -> tuple[int, int]: ...
 
-    def set_wal_hook(self, callable: Callable[[Any, str, int], int]) -> None: ...
+    def set_busy_timeout(self, milliseconds: int) -> None: ...
 
     def close(self) -> None: ...
 
 
 class _Cursor(Iterable[Row], Protocol):
+    def execute(self, statements: str, bindings: tuple[Any, ...] = ()) -> "_Cursor": ...
+
     def fetchall(self) -> list[Row]: ...
-
-
-class _Job(Struct, eq=False):
-    """One operation on its way through the writer."""
-
-    make: Callable[[], Operation[Any]]
-    loop: asyncio.AbstractEventLoop | None = None
-    future: "asyncio.Future[Any] | None" = None
-    result: Any = None
-    error: BaseException | None = field(default=None)
-
-    def run(self, execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> bool:
-        """Run the operation; False: what it wrote must be taken back."""
-        try:
-            self.result = run_sync(self.make(), execute)
-        except Undo as undo:
-            self.result = undo.result
-            return False
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever asked
-            self.error = error
-            return False
-        return True
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether anybody still waits for it."""
-        return self.future is None or not self.future.cancelled()
-
-    def deliver(self) -> None:
-        """Hand the outcome to whoever waits, in their event loop."""
-        if self.future is None or self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
 
 
 class SqliteDatabase:
@@ -104,7 +73,7 @@ class SqliteDatabase:
     def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self._path = path
         self._busy_timeout_s = busy_timeout_s
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._readers: ThreadPoolExecutor | None = None
@@ -115,22 +84,30 @@ class SqliteDatabase:
         self._writing = threading.Lock()  # held while the writer's connection is in use
         self._patient = True  # the writer's connection waits for others
         self._quick_commits = 0
-        self._wal_pages = 0
+        self._unseen = 0  # writes since the thread last looked at the log
+        self._pages_written = self._pages_home = 0
+        self._cursors: dict[AtOnce, _Cursor] = {}
 
     @property
     def dialect(self) -> Dialect:
         """What kind it is."""
         return "sqlite"
 
-    async def write(self, operation: Callable[[], Operation[T]], *, long: bool = False) -> T:
+    async def write(
+        self,
+        operation: Callable[[], Operation[T]],
+        *,
+        long: bool = False,
+        shortcut: Callable[[], Shortcut[T] | None] | None = None,
+    ) -> T:
         """Run an operation in a transaction: at once, or grouped with whatever else waits."""
         if not long and self._quick_commits >= _QUICK_ENOUGH and self._queue.empty():
-            done = self._write_here(operation)
+            done = self._write_here(operation, shortcut)
             if done is not _NOT_NOW:
                 return done
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._put(_Job(operation, loop, future))
+        self._put(Job(operation, loop, future))
         return await future
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
@@ -151,7 +128,7 @@ class SqliteDatabase:
 
     # -- the writer ---------------------------------------------------------------------------------------------
 
-    def _put(self, job: _Job) -> None:
+    def _put(self, job: Job) -> None:
         """Hand a job to the writer's thread; after a `close` to a new one, with a queue of its own."""
         with self._lock:
             self._queue.put(job)
@@ -161,9 +138,9 @@ class SqliteDatabase:
                 )
                 self._thread.start()
 
-    def _serve(self, queue: "SimpleQueue[_Job | None]") -> None:
+    def _serve(self, queue: "SimpleQueue[Job | None]") -> None:
         while (job := queue.get()) is not None:
-            jobs = [job, *_waiting(queue)]
+            jobs = [job, *waiting(queue, _LARGEST_GROUP - 1)]
             try:
                 with self._writing:
                     if self._writer is None:
@@ -174,17 +151,21 @@ class SqliteDatabase:
             except BaseException as error:  # noqa: BLE001 - the group failed as a whole
                 for job in jobs:
                     job.error = error
-            _deliver(jobs)
+            deliver(jobs)
             self._checkpoint()
         with self._writing:
             if self._writer is not None:
                 self._writer.close()
             self._writer = None
+            self._cursors.clear()
+            self._pages_written = self._pages_home = 0
             self._patient = True
             self._quick_commits = 0
             self._opened = False
 
-    def _write_here(self, operation: Callable[[], Operation[Any]]) -> Any:
+    def _write_here(
+        self, operation: Callable[[], Operation[Any]], shortcut: Callable[[], Shortcut[Any] | None] | None
+    ) -> Any:
         """Run an operation in the caller's thread, unless somebody else is writing: then it has to wait its turn."""
         if not self._writing.acquire(blocking=False):
             return _NOT_NOW
@@ -194,14 +175,11 @@ class SqliteDatabase:
             if self._patient:
                 self._wait_for_others(connection, patient=False)
             began = time.perf_counter()
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                result = run_sync(operation(), functools.partial(_execute, connection))
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+            short = shortcut() if shortcut is not None else None
+            if short is not None and self._take(connection, short):
+                result = short.result
+            else:
+                result = _run_alone(connection, operation)
             self._note_commit(began)
         except Undo as undo:
             return undo.result
@@ -211,9 +189,25 @@ class SqliteDatabase:
             raise translate(error, self._path) from error
         finally:
             self._writing.release()
-        if self._wal_pages > _CHECKPOINT_PAGES:
-            self._put(_Job(_nothing))  # wakes the thread, which has the time for it
+        self._unseen += 1
+        if self._unseen >= _LOOK_EVERY:
+            self._unseen = 0
+            self._put(Job(_nothing))  # wakes the thread, which has the time for a checkpoint
         return result
+
+    def _take(self, connection: _Connection, short: Shortcut[Any]) -> bool:
+        """Take a shortcut, if this is the case for it."""
+        statement = short.statement
+        cursor = self._cursors.get(statement)
+        if cursor is None:
+            for text in statement.prepare:
+                connection.execute(text)
+            cursor = self._cursors[statement] = connection.cursor()
+        try:
+            cursor.execute(statement.insert, short.values)
+        except apsw.ConstraintError:  # the statement has taken itself back
+            return False
+        return True
 
     def _wait_for_others(self, connection: _Connection, *, patient: bool) -> None:
         """Set whether the writer waits for other processes: its thread may, an event loop may not."""
@@ -222,19 +216,13 @@ class SqliteDatabase:
             self._patient = patient
 
     def _checkpoint(self) -> None:
-        """Bring the log home, in the writer's thread and after everybody was answered."""
-        if self._wal_pages > _CHECKPOINT_PAGES and self._writer is not None:
-            self._wal_pages = 0
+        """Bring the log home where it has grown, in the writer's thread and after everybody was answered."""
+        if self._pages_written - self._pages_home > _CHECKPOINT_PAGES and self._writer is not None:
+            self._pages_home = self._pages_written
             with self._writing, contextlib.suppress(apsw.Error):  # somebody reads: next time
                 self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
-    def _note_wal(self, connection: object, name: str, pages: int) -> int:
-        """SQLite says after each commit how long the log is."""
-        del connection, name
-        self._wal_pages = pages
-        return apsw.SQLITE_OK
-
-    def _run_group(self, connection: _Connection, jobs: list[_Job]) -> None:
+    def _run_group(self, connection: _Connection, jobs: list[Job]) -> None:
         execute = functools.partial(_execute, connection)
         began = time.perf_counter()
         connection.execute("BEGIN IMMEDIATE")
@@ -248,6 +236,7 @@ class SqliteDatabase:
                 connection.execute("ROLLBACK")
             raise
         self._note_commit(began)
+        self._pages_written, _ = connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
         for job in jobs:
             if isinstance(job.error, apsw.Error):
                 job.error = translate(job.error, self._path)
@@ -278,7 +267,7 @@ class SqliteDatabase:
             _refuse_foreign(connection, self._path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.set_wal_hook(self._note_wal)
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 run_sync(migrate(self._path, "sqlite"), functools.partial(_execute, connection))
@@ -327,19 +316,6 @@ class SqliteDatabase:
             thread.join()
 
 
-def _waiting(queue: "SimpleQueue[_Job | None]") -> Iterator[_Job]:
-    """What else waits by now; the order of arrival is kept."""
-    for _ in range(_LARGEST_GROUP - 1):
-        try:
-            job = queue.get_nowait()
-        except Empty:
-            return
-        if job is None:
-            queue.put(None)  # the end comes after this group
-            return
-        yield job
-
-
 def _nothing() -> Operation[None]:
     """Open the file, no more."""
     yield "SELECT 1", ()
@@ -362,6 +338,18 @@ def _connect_to_unwritable(path: str) -> _Connection:
     return cast("_Connection", apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI))
 
 
+def _run_alone(connection: _Connection, operation: Callable[[], Operation[T]]) -> T:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        result = run_sync(operation(), functools.partial(_execute, connection))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
 def _execute(connection: _Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
     # $1, $2, ... are named parameters to SQLite, numbered as they first appear: they appear in order
     return _write(connection, sql, values) if type(sql) is Write else connection.execute(sql, values).fetchall()
@@ -379,7 +367,7 @@ def _write(connection: _Connection, write: Write, values: tuple[Any, ...]) -> li
 
 
 def _run_each(
-    connection: _Connection, jobs: list[_Job], execute: Callable[[str, tuple[Any, ...]], list[Row]]
+    connection: _Connection, jobs: list[Job], execute: Callable[[str, tuple[Any, ...]], list[Row]]
 ) -> Literal[True]:
     """Run the jobs of a group, so that one that fails takes back only itself."""
     for job in jobs:
@@ -390,22 +378,6 @@ def _run_each(
             connection.execute("ROLLBACK TO job")
         connection.execute("RELEASE job")
     return True
-
-
-def _deliver(jobs: list[_Job]) -> None:
-    """Wake each event loop once for all of its jobs."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-    for job in jobs:
-        if job.loop is not None:
-            by_loop.setdefault(job.loop, []).append(job)
-    for loop, done in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_deliver_all, done)
-
-
-def _deliver_all(jobs: list[_Job]) -> None:
-    for job in jobs:
-        job.deliver()
 
 
 def _refuse_foreign(connection: _Connection, path: str) -> None:

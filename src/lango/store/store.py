@@ -4,50 +4,19 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
-from urllib.parse import unquote, urlsplit
 
-from lango.errors import StoreUnavailable, StoreUrlError, Unstorable
+from lango.errors import StoreUnavailable, Unstorable
 from lango.store import client_calls, deletes, effects, keys, pages, questions, search, sessions, streams, turns, window
 from lango.store.append import append
-from lango.store.database import Database, Operation
+from lango.store.database import Operation
 from lango.store.memory import MemoryStore
-from lango.store.postgres import PostgresDatabase
+from lango.store.plain import plain_append
 from lango.store.records import Appended, Entry, SessionId, SessionRecord, Stored
-from lango.store.sqlite import MEMORY, SqliteDatabase
+from lango.store.urls import open_database
 
 T = TypeVar("T")
 
 _log = logging.getLogger("lango.store")
-
-SCHEMES = "sqlite:///file.db or postgresql://user@host/database"
-
-
-def open_database(url: str) -> Database:
-    """Choose the database for a URL. Nothing is opened before it is used."""
-    text = url.removeprefix("lango+")
-    try:
-        parts = urlsplit(text)
-    except ValueError as error:
-        raise StoreUrlError(f"the store's URL {url!r} cannot be read ({error}); use {SCHEMES}") from error
-    match parts.scheme:
-        case "sqlite":
-            return SqliteDatabase(_sqlite_path(url, parts.netloc, unquote(parts.path)))
-        case "postgresql" | "postgres":
-            return PostgresDatabase(text)
-        case _:
-            raise StoreUrlError(f"the store's URL {_without_password(url)!r} is of no known kind; use {SCHEMES}")
-
-
-def _sqlite_path(url: str, host: str, path: str) -> str:
-    if host:
-        raise StoreUrlError(f"the store's URL {url!r} names a host: a relative file is sqlite:///{host}{path}")
-    # sqlite:///a.db is relative, sqlite:////a.db absolute, as everywhere else
-    return path.removeprefix("/") or MEMORY
-
-
-def _without_password(url: str) -> str:
-    head, at, tail = url.rpartition("@")
-    return f"...{at}{tail}" if at and ":" in head else url
 
 
 class Store:
@@ -155,9 +124,16 @@ class Store:
         *,
         epoch: int | None = None,
         ends_turn: bool = False,
+        last_seq: int | None = None,
     ) -> Coroutine[Any, Any, Appended]:
-        """Store an event at the end of its session; see `lango.store.append`."""
-        return self._database.write(lambda: append(key, name, revision, entry, epoch, ends_turn=ends_turn))
+        """Store an event at the end of its session; see `lango.store.append`.
+
+        Who knows the session's newest message, `last_seq`, is served faster.
+        """
+        return self._database.write(
+            lambda: append(key, name, revision, entry, epoch, ends_turn=ends_turn),
+            shortcut=lambda: plain_append(key, revision, last_seq, entry, epoch, ends_turn=ends_turn),
+        )
 
     async def events(
         self, name: SessionId, newest: int | None = None, since: float | None = None

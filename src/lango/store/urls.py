@@ -1,0 +1,40 @@
+"""From a URL to the database that it names."""
+
+from urllib.parse import unquote, urlsplit
+
+from lango.errors import StoreUrlError
+from lango.store.database import Database
+from lango.store.postgres import PostgresDatabase
+from lango.store.sqlite import MEMORY, SqliteDatabase
+
+_SCHEMES = "sqlite:///file.db or postgresql://user@host/database"
+
+
+def open_database(url: str) -> Database:
+    """Choose the database for a URL. Nothing is opened before it is used."""
+    text = url.removeprefix("lango+")
+    shown = _without_password(url)
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # what it says may show the password
+        raise StoreUrlError(f"the store's URL {shown!r} cannot be read; use {_SCHEMES}") from None
+    match parts.scheme:
+        case "sqlite":
+            return SqliteDatabase(_sqlite_path(shown, parts.netloc, unquote(parts.path)))
+        case "postgresql" | "postgres":
+            return PostgresDatabase(text)
+        case _:
+            raise StoreUrlError(f"the store's URL {shown!r} is of no known kind; use {_SCHEMES}")
+
+
+def _sqlite_path(shown: str, place: str, path: str) -> str:
+    if place:
+        host = place.rpartition("@")[2]
+        raise StoreUrlError(f"the store's URL {shown!r} names a host: a relative file is sqlite:///{host}{path}")
+    # sqlite:///a.db is relative, sqlite:////a.db absolute, as everywhere else
+    return path.removeprefix("/") or MEMORY
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"...{at}{tail}" if at and ":" in head else url
