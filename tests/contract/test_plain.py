@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from lango.store import Appended, Entry, SessionId, SessionRecord, Store, Turn, 
 from lango.store.database import Operation
 from lango.store.plain import plain_append
 from lango.store.records import CONFIRMATION
+from tests.agents.parts import PATIENCE_S
 
 NAME = SessionId("app", "alice", "s")
 TABLES = {
@@ -198,3 +200,18 @@ async def test_a_statement_that_did_not_apply_leaves_the_next_one_as_quick(store
         assert await tell(store, session, number + 1, said(number), last_seq=number + 1) == Told(
             Appended(number + 1, number + 1, repeated=True)
         )
+
+
+async def test_the_log_comes_home_though_no_write_passes_the_writers_thread(
+    sqlite_at_once_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("lango.store.sqlite._CHECKPOINT_PAGES", 40)
+    monkeypatch.setattr("lango.store.sqlite._LOOK_EVERY", 10)
+    async with Store(sqlite_at_once_url) as store, asyncio.timeout(PATIENCE_S):
+        session = await store.create_session(NAME)
+        file, number = tmp_path / "lango.db", 0
+        before = file.stat().st_size  # all that is written is in the log beside it, until that comes home
+        while file.stat().st_size == before:
+            await tell(store, session, number, said(number), last_seq=number)
+            number += 1
+            await asyncio.sleep(0)

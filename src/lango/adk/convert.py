@@ -63,10 +63,10 @@ def complete_event(event: Event, root_agent_name: str) -> None:
         event.content = content = types.Content(role=content.role, parts=content.parts)
     if not event.author:
         event.author = "user" if content and content.role == "user" else root_agent_name
-    for part in (content and content.parts) or ():
-        call = part.function_call or part.function_response
-        if call and not call.id:
-            parts = (content and content.parts) or ()
+    parts = (content and content.parts) or ()
+    for part in parts:
+        call, result = part.function_call, part.function_response
+        if (call and not call.id) or (result and not result.id):
             _give_ids([part.function_call for part in parts if part.function_call])
             _give_ids([part.function_response for part in parts if part.function_response])
             return
