@@ -62,6 +62,30 @@ def test_version(tmp_path: Path) -> None:
     assert lango("--version", cwd=tmp_path).stdout.strip() == __version__
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["frobnicate"], ["No such command 'frobnicate'", "`lango --help`"]),
+        (["sessions", "show"], ["session_id", "`lango sessions show --help`"]),
+        (["run", "--nope"], ["--nope", "`lango run --help`"]),
+        (["serve", "--port", "http"], ["--port", "integer"]),
+        (["serve", "--port"], ["--port"]),
+        (["sessions", "rewind", "x", "--before", "0"], ["--before", "1"]),
+        (["run", "--no\npe\x1b[31m"], ["--no"]),
+    ],
+)
+def test_a_misspelt_command_is_told_in_one_sentence(tmp_path: Path, arguments: list[str], says: list[str]) -> None:
+    run = lango(*arguments, cwd=tmp_path)
+    refused(run, *says)
+    assert "\x1b" not in run.stderr
+
+
+def test_a_command_without_its_subcommand_shows_what_there_is(tmp_path: Path) -> None:
+    run = lango("sessions", cwd=tmp_path)
+    assert run.returncode == 2
+    assert "rewind" in run.stderr
+
+
 async def test_sessions_list_show_delete(tmp_path: Path) -> None:
     name = SessionId("app", "alice", "first")
     async with Store(f"sqlite:///{tmp_path}/lango.db") as store:

@@ -5,7 +5,7 @@ What a command needs is imported inside it, so that `lango --help` answers at on
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -63,12 +63,29 @@ def main() -> None:
     """Run the command line: what goes wrong is one sentence on stderr, never a traceback."""
     _open_what_is_closed()
     try:
-        app()
+        code: Any = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except LangoError as error:
         print(f"lango: {visible(str(error))}", file=sys.stderr)
         sys.exit(exit_code(error))
+    except _Misspelt as error:
+        print(_how_to(error), file=sys.stderr)
+        sys.exit(2)
+    except typer.Abort:
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+_Misspelt: Any = typer.BadParameter.__base__  # all that is wrong with a command line, before anything of it is done
+
+
+def _how_to(error: Any) -> str:
+    told: str = error.format_message()
+    if error.ctx and told == error.ctx.get_help():  # a command without its subcommand: what there is
+        return told
+    command = error.ctx.command_path if error.ctx else "lango"
+    return f"lango: {visible(told).rstrip('.')}; see `{command} --help`"
 
 
 def _open_what_is_closed() -> None:
