@@ -15,6 +15,7 @@ from lango.errors import SessionNotFound, TurnRunning, Unstorable
 from lango.history import WindowRules
 from lango.liveness import Watch
 from lango.store import SessionId, SessionRecord, Store, Stored, forks, rewinds, titles
+from lango.store.checks import Problem
 from lango.store.database import Operation
 from lango.store.search import Hit
 from lango.store.sessions import get
@@ -127,6 +128,10 @@ class Sessions:
     async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
         """Delete a session and all that belongs to it; False: there is none. Forks of it keep what they share."""
         return await self._store.delete_session(SessionId(self._app_name, user_id, session_id))
+
+    async def check(self, session_id: str, *, user_id: str = "user") -> Sequence[Problem]:
+        """Say what is wrong with a session as it is stored, if anything is: see `lango.store.checks`."""
+        return await self._store.check(self._name(session_id, user_id))
 
     async def search(self, words: str, *, user_id: str = "user", limit: int = 20) -> Sequence[Hit]:
         """Find messages and titles that hold every word, the best first; the last word may be the beginning of one."""

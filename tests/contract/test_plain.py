@@ -152,6 +152,7 @@ async def _the_same(store_url: str, script: list[Step], *, forked: bool) -> None
             told = await tell(store, short, revision, step.entry, **options, last_seq=seen.last_seq + step.off)
             assert told == await tell(store, long, revision, step.entry, **options), step
         assert await store.read(lambda: rows_of(short.key)) == await store.read(lambda: rows_of(long.key))
+        assert await store.check(short.name) == []
 
 
 async def _session(store: Store, *, forked: bool) -> SessionRecord:

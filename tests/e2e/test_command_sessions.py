@@ -120,3 +120,42 @@ def test_what_cannot_be_exported_or_imported_is_told_in_a_sentence(folder: Path)
     refused(lango("sessions", "import", "wrong.jsonl", cwd=folder), "line 1 is not JSON of this format")
     (folder / "empty.jsonl").write_text("")
     refused(lango("sessions", "import", "empty.jsonl", cwd=folder), "cut off")
+
+
+async def test_check_says_what_is_wrong_and_where(folder: Path) -> None:
+    async with Store(f"sqlite:///{folder}/lango.db") as store:
+        await fill(store, SessionId("app", "bob", "second"), TEXTS)
+    whole = lango("sessions", "check", cwd=folder)
+    assert (whole.returncode, whole.stdout, whole.stderr) == (0, "2 sessions checked: nothing is wrong\n", "")
+    assert lango("sessions", "check", "first", "--json", cwd=folder).stdout == ""
+    refused(lango("sessions", "check", "third", cwd=folder), "'third'", "lango sessions list")
+    with sqlite3.connect(folder / "lango.db") as connection:
+        connection.execute("UPDATE messages SET total_tokens = 99 WHERE seq = 2")
+        connection.execute("UPDATE session_states SET state = 'x'")
+    wrong = lango("sessions", "check", "second", cwd=folder)
+    assert (wrong.returncode, wrong.stdout) == (
+        1,
+        "second: the session, or its state, cannot be read (JSONDecodeError)\n",
+    )
+    with sqlite3.connect(folder / "lango.db") as connection:
+        connection.execute("UPDATE session_states SET state = '{\"turns\":2}'")
+        connection.execute("DELETE FROM sessions WHERE id = 'second'")
+    every = lango("sessions", "check", "--json", cwd=folder)
+    assert every.returncode == 1
+    stray, total, *_ = [json.loads(line) for line in every.stdout.splitlines()]
+    assert stray == {"problem": "4 messages belong to no session"}
+    assert (total["session"], total["seq"]) == ("first", 2)
+    assert "noted as 99" in total["problem"]
+
+
+def test_check_of_a_file_that_the_disk_broke_is_told(folder: Path) -> None:
+    path = folder / "lango.db"
+    page = 4096
+    with path.open("r+b") as file:
+        for at in range(2 * page, path.stat().st_size, page):  # the schema can be read, and nothing else
+            file.seek(at)
+            file.write(b"\xff" * 200)
+    run = lango("sessions", "check", cwd=folder)
+    assert run.returncode in (1, 2)
+    assert "Traceback" not in run.stderr
+    assert "SQLite finds" in run.stdout or "lango.db" in run.stderr

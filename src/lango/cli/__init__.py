@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lango import __version__
-from lango.cli import db, doctor, init, keys, memory, models, run, serve, sessions, transfer
+from lango.cli import checks, db, doctor, init, keys, memory, models, run, serve, sessions, transfer
 from lango.cli.chat import chat
 from lango.cli.visible import visible
 from lango.errors import LangoError, StoreError, UsageError
@@ -28,6 +28,7 @@ app.command()(chat)
 app.command()(run.run)
 app.command()(init.init)
 app.command()(doctor.doctor)
+sessions.app.command()(checks.check)
 sessions.app.command("export")(transfer.export)
 sessions.app.command("import")(transfer.import_)
 app.add_typer(sessions.app, name="sessions")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lango.usage import SessionUsage
 
 app = typer.Typer(
-    help="Conversations: list, show, search, usage, rename, fork, rewind, export, import, delete.",
+    help="Conversations: list, show, search, usage, rename, fork, rewind, check, export, import, delete.",
     no_args_is_help=True,
 )
 

@@ -6,7 +6,20 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from lango.errors import StoreUnavailable, Unstorable
-from lango.store import client_calls, deletes, effects, keys, pages, questions, search, sessions, streams, turns, window
+from lango.store import (
+    checks,
+    client_calls,
+    deletes,
+    effects,
+    keys,
+    pages,
+    questions,
+    search,
+    sessions,
+    streams,
+    turns,
+    window,
+)
 from lango.store.append import append
 from lango.store.database import Operation
 from lango.store.memory import MemoryStore
@@ -100,6 +113,15 @@ class Store:
             _log.warning("the index of the search is not up to date: %s", error)
         dialect = self._database.dialect
         return await self._database.read(lambda: search.search(dialect, app_name, user_id, asked, limit))
+
+    async def check(self, name: SessionId) -> list[checks.Problem]:
+        """Return what is wrong with a session, if anything is; see `lango.store.checks`."""
+        return await self._database.read(lambda: checks.check(name))
+
+    async def check_database(self) -> list[checks.Problem]:
+        """Return what is wrong with the database as a whole, as far as it can tell."""
+        dialect = self._database.dialect
+        return await self._database.read(lambda: checks.check_database(dialect))
 
     async def user_state(self, app_name: str, user_id: str) -> dict[str, Any]:
         """Read the state of a user, without prefixes."""

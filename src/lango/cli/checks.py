@@ -1,0 +1,64 @@
+"""`lango sessions check`: whether conversations are whole."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lango.cli.options import Config, Json, StoreUrl, store_url
+from lango.cli.progress import progress_bar
+from lango.cli.stores import App, User, run
+from lango.cli.visible import visible
+from lango.errors import SessionNotFound
+
+if TYPE_CHECKING:
+    from lango.store import Store
+
+
+def check(
+    session_id: Annotated[str | None, typer.Argument(help="The session's id; else every session.")] = None,
+    app: App = None,
+    user: User = None,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Check that sessions are whole: no message missing, totals, calls and state as the events made them.
+
+    Changes nothing. Exits with 1 where something is wrong.
+    """
+
+    async def look(opened: "Store") -> tuple[int, list[dict[str, Any]]]:
+        from lango.store import checks
+
+        wanted = [
+            name
+            for name in await opened.read(checks.names)
+            if session_id in (None, name.id) and app in (None, name.app_name) and user in (None, name.user_id)
+        ]
+        if session_id is not None and not wanted:
+            raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
+        found: list[dict[str, Any]] = []
+        if session_id is None:
+            found += [{"problem": one.what} for one in await opened.check_database()]
+        with progress_bar("checking", "sessions") as tell:
+            for done, name in enumerate(wanted, 1):
+                problems = await opened.check(name)
+                told = {"app": name.app_name, "user": name.user_id, "session": name.id}
+                found += [told | {"seq": one.seq, "problem": one.what} for one in problems]
+                tell(done, len(wanted))
+        return len(wanted), found
+
+    count, found = run(store_url(config, store), look)
+    for problem in found:
+        print(json.dumps(problem) if as_json else visible(_sentence(problem)))
+    if not found and not as_json:
+        print(f"{count} session{'' if count == 1 else 's'} checked: nothing is wrong")
+    if found:
+        raise typer.Exit(1)
+
+
+def _sentence(problem: dict[str, Any]) -> str:
+    place = f"{problem['session']}: " if "session" in problem else ""
+    message = f"message {problem['seq']}: " if problem.get("seq") else ""
+    return f"{place}{message}{problem['problem']}"
