@@ -5,6 +5,7 @@ to its test through a pipe; `Worker.recv` never waits for longer than a test may
 """
 
 import asyncio
+import math
 import multiprocessing
 import signal
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from google.genai import types
 
 from lango.adk.sessions import SqlSessionService
 from lango.errors import LangoError
-from lango.messages import Message
-from lango.store import Entry, SessionId, Store
+from lango.messages import Message, ToolCall
+from lango.store import Entry, SessionId, Store, sqlite
 
 NAME = SessionId("app", "user", "shared")
 PATIENCE_S = 120.0
@@ -83,6 +84,36 @@ def append_for_ever(pipe: Connection, url: str) -> None:
             revision = session.revision
             for number in range(session.last_seq + 1, 1_000_000):
                 appended = await store.append(session.key, NAME, revision, entry("w", number))
+                revision = appended.revision
+                pipe.send(number)
+
+    asyncio.run(run())
+
+
+def ordinary(number: int) -> Entry:
+    """An event that one statement stores: a question, a call, its result, an answer, and so on."""
+    call = ToolCall(f"c{number // 4}", "look", {"n": 1})
+    made = [
+        Message("assistant", "found"),
+        Message("user", "look"),
+        Message("assistant", "", (call,)),
+        Message("tool", "{}", (ToolCall(f"c{number // 4}", "look", output={"found": True}),)),
+    ]
+    return Entry(f"w-{number}", 0.0, made[number % 4], tokens=3)
+
+
+def append_ordinary_for_ever(pipe: Connection, url: str) -> None:
+    """Append numbered events until killed, each by one statement; say each number once its append has returned."""
+    sqlite._QUICK_S, sqlite._QUICK_ENOUGH = math.inf, 0  # pyright: ignore[reportPrivateUsage] - of this process
+
+    async def run() -> None:
+        async with Store(url) as store:
+            session = await store.session(NAME)
+            assert session
+            revision = session.revision
+            for number in range(session.last_seq + 1, 1_000_000):
+                made = ordinary(number)
+                appended = await store.append(session.key, NAME, revision, made, last_seq=number - 1)
                 revision = appended.revision
                 pipe.send(number)
 

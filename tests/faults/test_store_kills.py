@@ -13,7 +13,7 @@ import pytest
 
 from lango.store import Store
 from lango.store.database import migrations
-from tests.e2e.workers import NAME, Worker, append_for_ever, open_when_told
+from tests.e2e.workers import NAME, Worker, append_for_ever, append_ordinary_for_ever, open_when_told
 
 ROUNDS = 25
 NEWEST = migrations()[-1][0]
@@ -42,6 +42,7 @@ async def check_session(store: Store, acknowledged: int) -> int:
     if count:
         expected |= {"newest": count, "user:w": count, "app:n": count}
     assert record.state == expected
+    assert await store.check(NAME) == []
     return count
 
 
@@ -58,6 +59,27 @@ async def test_f1_to_f4_after_kill_9_in_an_append_at_many_random_points(store_ur
             acknowledged = max([acknowledged, *worker.drain()])
             acknowledged = await check_session(store, acknowledged)
         assert acknowledged >= ROUNDS, "each round got at least one through"
+    check_integrity(store_url)
+
+
+async def test_f1_to_f3_after_kill_9_in_a_statement_that_is_all_of_an_append(store_url: str) -> None:
+    dice = random.Random(3)
+    async with Store(store_url) as store:
+        await store.create_session(NAME)
+        acknowledged = 0
+        for _ in range(ROUNDS):
+            worker = Worker(append_ordinary_for_ever, store_url)
+            acknowledged = max(acknowledged, worker.recv())
+            time.sleep(dice.uniform(0, 0.02))  # the random point
+            worker.kill()
+            acknowledged = max([acknowledged, *worker.drain()])
+            found = await store.events(NAME)
+            assert found
+            stored = [one.event_id for one in found[1]]
+            assert acknowledged <= len(stored) <= acknowledged + 1
+            assert stored == [f"w-{n}" for n in range(1, len(stored) + 1)]
+            assert await store.check(NAME) == [], "with its place in the session and its call, or not at all"
+            acknowledged = len(stored)
     check_integrity(store_url)
 
 

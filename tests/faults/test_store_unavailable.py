@@ -7,6 +7,7 @@ import functools
 import os
 import resource
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from msgspec.structs import replace
 
 from lango.errors import LangoError, StoreError, StoreUnavailable
 from lango.messages import Message
-from lango.store import Entry, SessionId, SessionRecord, sessions, window
+from lango.store import Appended, Entry, SessionId, SessionRecord, checks, sessions, window
 from lango.store.append import append
-from lango.store.database import Operation, migrations
+from lango.store.database import Operation, Shortcut, migrations
+from lango.store.plain import plain_append
 from lango.store.sqlite import SqliteDatabase
 from tests.e2e.workers import NAME, PATIENCE_S, Worker
 
@@ -29,9 +31,10 @@ BUSY_TIMEOUT_S = 0.2
 class Session:
     """One session on a SQLite file, with a short patience for locks."""
 
-    def __init__(self, path: Path, *, in_thread: bool = False) -> None:
+    def __init__(self, path: Path, *, in_thread: bool = False, at_once: bool = False) -> None:
         self.database = SqliteDatabase(str(path), busy_timeout_s=BUSY_TIMEOUT_S)
         self.in_thread = in_thread
+        self.at_once = at_once
 
     async def create(self) -> None:
         await self.database.write(lambda: sessions.create(NAME, {}, 0.0))
@@ -39,9 +42,15 @@ class Session:
     async def append(self, size: int = 10) -> int:
         record = await self.record()
         number = record.last_seq + 1
-        entry = Entry(f"e{number}", 0.0, Message("user", f"{number}" + "x" * size), state_delta={"newest": number})
+        delta = None if self.at_once else {"newest": number}
+        entry = Entry(f"e{number}", 0.0, Message("user", f"{number}" + "x" * size), state_delta=delta)
         operation = functools.partial(append, record.key, NAME, record.revision, entry)
-        return (await self.database.write(operation, long=self.in_thread)).seq
+        return (await self.database.write(operation, long=self.in_thread, shortcut=self._shortcut(record, entry))).seq
+
+    def _shortcut(self, record: SessionRecord, entry: Entry) -> Callable[[], Shortcut[Appended] | None] | None:
+        if not self.at_once:
+            return None
+        return lambda: plain_append(record.key, record.revision, record.last_seq, entry, None)
 
     async def record(self) -> SessionRecord:
         record = await self.database.read(lambda: sessions.get(NAME))
@@ -54,8 +63,19 @@ class Session:
         stored = await self.database.read(lambda: window.events(record))
         assert [one.seq for one in stored] == list(range(1, record.last_seq + 1))
         assert record.revision == record.last_seq
-        assert record.state.get("newest", 0) == record.last_seq
+        assert self.at_once or record.state.get("newest", 0) == record.last_seq
+        assert await self.database.read(lambda: checks.check(NAME)) == []
         return len(stored)
+
+
+@pytest.fixture(params=["as it is", "in the thread", "by one statement"])
+def session(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A session for each way of writing."""
+    at_once = request.param == "by one statement"
+    if at_once:
+        monkeypatch.setattr("lango.store.sqlite._QUICK_S", float("inf"))
+        monkeypatch.setattr("lango.store.sqlite._QUICK_ENOUGH", 0)
+    return Session(tmp_path / "lango.db", in_thread=request.param == "in the thread", at_once=at_once)
 
 
 # -- locked ---------------------------------------------------------------------------------------------------------
@@ -72,9 +92,8 @@ def hold_the_lock(pipe: Connection, path: str) -> None:
         pipe.send("free")
 
 
-async def test_f7_a_locked_database_is_waited_for_and_then_a_typed_error(tmp_path: Path) -> None:
+async def test_f7_a_locked_database_is_waited_for_and_then_a_typed_error(session: Session, tmp_path: Path) -> None:
     path = tmp_path / "lango.db"
-    session = Session(path)
     await session.create()
     await session.append()
     other = Worker(hold_the_lock, str(path))
@@ -95,7 +114,7 @@ async def test_f7_a_locked_database_is_waited_for_and_then_a_typed_error(tmp_pat
     # a store that opens while the file is locked says so, and opens once it is free
     other.send("lock")
     assert other.recv() == "locked"
-    late = Session(path)
+    late = Session(path, in_thread=session.in_thread, at_once=session.at_once)
     with pytest.raises(StoreUnavailable, match="is locked"):
         await late.database.write(lambda: sessions.create(NAME, {}, 0.0))
     other.send("free")
@@ -141,9 +160,7 @@ async def fill_up(session: Session) -> StoreError:
     raise AssertionError("there was room for everything")
 
 
-@pytest.mark.parametrize("in_thread", [False, True])
-async def test_f7_a_full_database_is_a_typed_error_and_reads_go_on(tmp_path: Path, in_thread: bool) -> None:
-    session = Session(tmp_path / "lango.db", in_thread=in_thread)
+async def test_f7_a_full_database_is_a_typed_error_and_reads_go_on(session: Session) -> None:
     await session.create()
     await session.database.write(lambda: pragma("max_page_count = 150"))
     error = await fill_up(session)

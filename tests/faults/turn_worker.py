@@ -262,6 +262,7 @@ async def check(url: str, folder: Path, kills: list[Kill], requests: list[Reques
         check_calls(messages, folder)
         await check_statuses(store, len(kills))
         assert await rows(store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+        assert await store.check(name) == []
     # F6
     assert [problem for request in requests for problem in broken_for(request)] == []
 
