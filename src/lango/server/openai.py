@@ -20,106 +20,33 @@ in a field that OpenAI's SDK passes through, `executed_tools` of the message (or
 stream are merged by `index`, as those of `tool_calls` are.
 """
 
-import hashlib
 import json
 import logging
 import time
-import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 from typing_extensions import override
 
-from lango.server.auth import Caller, User
+from lango.server.auth import User
 from lango.server.errors import Refused, told
 from lango.server.frames import FrameStream, read, status_of
+from lango.server.openai_input import ChatRequest
+from lango.server.openai_sessions import ASKING, find_session, new_session
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
 from lango.server.streams import TurnOf
-from lango.store import SessionId
 
 _log = logging.getLogger("lango.server")
 
-_NEWEST_SESSIONS = 200
-_MOST_MESSAGES = 10_000
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _FINISH = {"max_tokens": "length", "length": "length", "safety": "content_filter", "content_filter": "content_filter"}
-_ASKING = "\n\n[This needs approval: "
 # a turn is stored once it is accepted: a client that repeats the request would send the message twice
 _ONCE = {"x-should-retry": "false"}
-
-
-# -- what a client sends ------------------------------------------------------------------------------------------
-
-
-class ContentPart(BaseModel):
-    """A part of a message."""
-
-    type: str
-    text: str = ""
-
-
-class ChatMessage(BaseModel):
-    """A message of the conversation."""
-
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[ContentPart] | None = None
-    tool_calls: list[Any] | None = None
-    function_call: Any = None
-
-    @property
-    def text(self) -> str:
-        """The text of all parts."""
-        if isinstance(self.content, list):
-            return "".join(part.text for part in self.content)
-        return self.content or ""
-
-
-class StreamOptions(BaseModel):
-    """What a stream tells beside the text."""
-
-    include_usage: bool | None = None
-
-
-class ChatRequest(BaseModel):
-    """A request for a completion; settings that belong to the agent are taken and not read."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"model": "lango", "messages": [{"role": "user", "content": "Hello!"}]}]}
-    )
-
-    model: str = ""
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=_MOST_MESSAGES)]
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    n: int | None = 1
-    tools: list[Any] | None = None
-    functions: list[Any] | None = None
-    response_format: dict[str, Any] | None = None
-
-    def check(self) -> None:
-        """Raise `Refused` for what this agent cannot do."""
-        if self.tools or self.functions:
-            raise _wrong("tools: the agent has tools of its own and runs them here; send none")
-        if any(one.role in ("tool", "function") or one.tool_calls or one.function_call for one in self.messages):
-            raise _wrong("messages: the agent runs its own tools; send no tool calls and no tool messages")
-        if any(part.type != "text" for one in self.messages if isinstance(one.content, list) for part in one.content):
-            raise _wrong("messages: only text is understood here")
-        if self.messages[-1].role != "user" or not self.messages[-1].text:
-            raise _wrong("messages: the last message must be the user's, with a text")
-        if (self.n or 1) != 1:
-            raise _wrong("n: there is one answer to a message")
-        if (self.response_format or {}).get("type", "text") != "text":
-            raise _wrong("response_format: the agent answers in text")
-
-
-def _wrong(message: str) -> Refused:
-    return Refused(400, "BadRequest", message)
 
 
 # -- errors in OpenAI's shape -------------------------------------------------------------------------------------
@@ -185,7 +112,7 @@ async def complete(
         await here.may_write(user, session_id)
     else:
         await here.door.check_tokens(user)
-        session_id = await _find_session(here, user, asked.messages) or await _new_session(here, user, asked.messages)
+        session_id = await find_session(here, user, asked.messages) or await new_session(here, user, asked.messages)
     turn = await here.turns.submit(user, session_id, asked.messages[-1].text, key)
     # a header is Latin-1; an id that is not was sent as raw bytes, and is known to whoever sent it
     headers = {"X-Session-Id": session_id} | _ONCE if session_id.isascii() else _ONCE
@@ -195,65 +122,6 @@ async def complete(
         chunks = completion.chunks(include_usage=usage)
         return FrameStream(chunks, here.settings.server.write_timeout_s, _failed, headers)
     return await completion.whole(headers)
-
-
-# -- which session ------------------------------------------------------------------------------------------------
-
-
-def _beginnings(messages: Sequence[ChatMessage]) -> dict[int, str]:
-    """Return how the id begins of a session that began with a message, by the place of the message."""
-    digest = hashlib.sha256()
-    found: dict[int, str] = {}
-    for place, one in enumerate(messages):
-        digest.update(json.dumps([one.role, _said(one.text)]).encode())
-        if one.role == "user":
-            found[place] = f"chat-{digest.hexdigest()[:24]}-"
-    return found
-
-
-async def _new_session(here: Served, user: Caller, messages: Sequence[ChatMessage]) -> str:
-    session_id = _beginnings(messages)[len(messages) - 1] + uuid.uuid4().hex[:12]
-    await here.store.create_session(SessionId(here.runtime.app_name, user.user_id, session_id))
-    return session_id
-
-
-async def _find_session(here: Served, user: Caller, messages: Sequence[ChatMessage]) -> str | None:
-    """Return the newest session that was told what the messages before the last one say, and no more."""
-    began = {beginning: place for place, beginning in _beginnings(messages[:-1]).items()}
-    if not any(one.role == "assistant" for one in messages):
-        return None
-    newest = await here.store.sessions_page(here.runtime.app_name, user.user_id, limit=_NEWEST_SESSIONS)
-    for listed in newest:
-        place = began.get(f"{listed.name.id.rpartition('-')[0]}-")
-        session = await here.store.session(listed.name) if place is not None else None
-        if session is None:
-            continue
-        resent = _answered((one.role, _said(one.text)) for one in messages[place:-1])
-        stored = await here.store.messages_page(session, limit=_MOST_MESSAGES)
-        told_here = _answered((one.message.role, one.message.content) for one in stored if one.message)
-        if resent and resent == told_here:
-            return listed.name.id
-    return None
-
-
-def _answered(said: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the messages that were answered, with their answers; one that failed may be sent again.
-
-    What the assistant said between two messages is one answer: a client is told it as one.
-    """
-    turns: list[tuple[str, list[str]]] = []
-    for role, text in said:
-        if role == "user":
-            turns.append((text, []))
-        elif role == "assistant" and turns:
-            turns[-1][1].append(text)
-    pairs = [(asked.strip(), "".join(answer).strip()) for asked, answer in turns]
-    return [pair for pair in pairs if pair[1]]
-
-
-def _said(text: str) -> str:
-    """Return a text without what was added for the client's eyes."""
-    return text.partition(_ASKING)[0].strip()
 
 
 # -- answering ----------------------------------------------------------------------------------------------------
@@ -327,7 +195,7 @@ class _Completion:
         if event["type"] == "text_delta":
             return event["text"]
         where = f"POST /v1/sessions/{self._session_id}/approvals/{event['call_id']}"
-        return f"{_ASKING}{event['name']}({json.dumps(event['arguments'])}); answer with {where}]"
+        return f"{ASKING}{event['name']}({json.dumps(event['arguments'])}); answer with {where}]"
 
     def _chunk(self, delta: Mapping[str, Any], finish: str | None, more: Mapping[str, Any]) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
