@@ -6,11 +6,13 @@
 - `note`: a call of a safe tool; `ask`: a call of a tool that needs approval
 - `call NAMES`: a call of each of these tools at once, `again NAMES` with ids that came before; a result
   `{"until": FILE}` fails as long as the file is not there
+- `see`, or a file alone: the name, type and digest of each file that the model is sent
 - `fail`: the provider is not there
 - anything else comes back as it is
 """
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,11 @@ from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 from lango.testing import deltas_of
 from lango.tools import Tool
+
+
+def seen(name: str, mime_type: str, data: bytes) -> str:
+    """Say which file the model was sent."""
+    return f"{name} {mime_type} {hashlib.sha256(data).hexdigest()[:12]}"
 
 
 class Obedient:
@@ -44,6 +51,9 @@ class Obedient:
             for delta in deltas_of([*calls, UsageDelta(10, 5)]):
                 yield delta
             return
+        elif last.content.startswith("see") or not last.content:
+            media = [one for message in request.messages for one in message.media]
+            yield TextDelta(f"seen: {', '.join(seen(one.name or '', one.mime_type, one.data or b'') for one in media)}")
         else:
             async for delta in self._obey(last.content.split()):
                 yield delta

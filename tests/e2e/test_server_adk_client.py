@@ -17,6 +17,7 @@ from google.genai import types
 
 from lango.store import Store
 from tests.e2e.served import PATIENCE_S, Server, serving
+from tests.e2e.served_agent import seen
 
 APP = "obedient"
 
@@ -201,7 +202,8 @@ async def test_pictures_come_with_a_message(server: Server, client: AdkWebServer
     answered = (await run_whole(server, asking(session, text("look"), picture, nameless))).json()
     assert answered[-1]["content"]["parts"] == [{"text": "look"}]
     alone = (await run_whole(server, asking(session, nameless))).json()
-    assert alone["error"]["type"] == "EmptyAnswer", "it came to the model, which repeats the text: there is none"
+    sent = [seen("a.png", "image/png", large), seen("file 2", "text/plain", b"x"), seen("file 1", "text/plain", b"x")]
+    assert alone[-1]["content"]["parts"] == [{"text": f"seen: {', '.join(sent)}"}], "they came to the model"
     found = await client.get_session(app_name=APP, user_id=session.user_id, session_id=session.id)
     parts = (found.events[0].content and found.events[0].content.parts) or []
     files = [part.inline_data for part in parts if part.inline_data]

@@ -239,7 +239,7 @@ CALL: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "min
         ({"messages": [user("a"), assistant("b")]}, "last message"),
         ({"messages": [user("")]}, "last message"),
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "text"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}]}, "last message"),
         ({"n": 2}, "n"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"extra_headers": {"X-Session-Id": "a/b"}}, "X-Session-Id"),

@@ -5,8 +5,15 @@ from typing import Any, cast
 
 from google.genai import types
 
-from lango.messages import Attachment
+from lango.messages import FILE_NAME, Attachment
 from lango.store import Stored
+
+
+def file_of(number: int, name: str | None, mime_type: str | None, data: bytes | None) -> Attachment:
+    """Return a file that a message brings: under its own name, where that is one, else under its number."""
+    sayable = (name or "").encode(errors="replace").decode()  # JSON can hold half a character, the store cannot
+    named = sayable if FILE_NAME.fullmatch(sayable) else f"file {number}"
+    return Attachment(named, (mime_type or "").lower(), data or b"")
 
 
 def attachments_to_parts(attachments: Sequence[Attachment]) -> list[types.Part]:

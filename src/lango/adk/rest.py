@@ -13,10 +13,11 @@ from google.genai import types
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
+from lango.adk.attachments import file_of
 from lango.adk.reading import stored_to_events
 from lango.adk.turn import CONFIRMATION
 from lango.errors import UsageError
-from lango.messages import FILE_NAME, Attachment
+from lango.messages import Attachment
 from lango.store import SessionRecord, Stored
 
 ADK_VERSION = version("google-adk")
@@ -47,14 +48,8 @@ def read_message(message: Mapping[str, Any]) -> Said:
     files = [part.inline_data for part in parts if part.inline_data]
     if not (text or files) or any(part.text is None and not part.inline_data for part in parts):
         raise UsageError("newMessage: send text, files as inlineData, or answers to adk_request_confirmation")
-    return Said(text, tuple(_file(number, blob) for number, blob in enumerate(files, 1)))
-
-
-def _file(number: int, blob: types.Blob) -> Attachment:
-    """Return a file that a message brings: under its own name, where that is one."""
-    name = blob.display_name or ""
-    named = name if FILE_NAME.fullmatch(name) else f"file {number}"
-    return Attachment(named, (blob.mime_type or "").lower(), blob.data or b"")
+    numbered = enumerate(files, 1)
+    return Said(text, tuple(file_of(number, one.display_name, one.mime_type, one.data) for number, one in numbered))
 
 
 def asked_about(stored: Iterable[Stored], question_id: str) -> str | None:

@@ -3,6 +3,8 @@
 The last message is the turn; those before it are in the session already and are not read. A thread that is not there
 yet begins one of the caller's own: ids are each user's own, so nobody learns of anybody else's. Instruction and state
 are the agent's: a client's `context` and `state` are read past, and `STATE_SNAPSHOT` tells the state.
+The last message may bring files: media parts (`image`, `audio`, `video`, `document`) whose source is `data`, or a `url`
+that begins with `data:`, and the `binary` parts of before 1.0. Nothing is fetched: other addresses and ids are refused.
 A client's `tools` are offered to the model in this run, beside the agent's own. A call of one is told and ends the run
 without a result; the next run brings it as a tool message. What a run brings no result for when it goes on with a
 user's message is closed as unanswered.

@@ -3,27 +3,39 @@
 A client sends the whole conversation each time. Of it, only the end is new: the user's message, or what the client's
 tools returned. Results that stand further up are taken, too, if their calls still wait: not every client begins a run
 for each of them.
+
+A user's message may bring files: any media part whose source carries the bytes, and the `binary` part that the protocol
+had before 1.0. Nothing is fetched from elsewhere.
 """
 
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 from ag_ui.core import (
     ActivityMessage,
     AssistantMessage,
+    AudioPart,
+    DataSource,
+    DocumentPart,
+    FileSource,
+    ImagePart,
     Message,
     ReasoningMessage,
     RunAgentInput,
+    TextPart,
     ToolMessage,
     UserMessage,
+    VideoPart,
 )
 from pydantic import ValidationError
 
+from lango.messages import Attachment
 from lango.server.auth import Caller
 from lango.server.errors import Refused
+from lango.server.files import file_of_base64, file_of_url, mark_of
 from lango.server.served import Served
 from lango.server.streams import TurnOf
 from lango.store import SessionRecord, Turn
@@ -37,7 +49,7 @@ _LOOKED_AT = 50  # messages: a call that waits, or was answered just now, is one
 def read_input(body: Mapping[str, Any]) -> RunAgentInput:
     """Read what a client sent; raise `Refused` where it is not AG-UI."""
     try:
-        return RunAgentInput.model_validate(body)
+        return RunAgentInput.model_validate({**body, "messages": [_upgraded(one) for one in body["messages"]]})
     except ValidationError as error:
         problems = {".".join(str(part) for part in one["loc"][:3]) for one in error.errors()}
         raise Refused(400, "BadRequest", f"this is not AG-UI's RunAgentInput: {', '.join(sorted(problems))}") from error
@@ -54,14 +66,16 @@ async def begin(here: Served, user: Caller, asked: RunAgentInput) -> list[TurnOf
     last = said[-1] if said else None
     if isinstance(last, ToolMessage):
         return [await _give(here, user, asked, tools, results, _last_ids(said))]
-    text = _text(last) if isinstance(last, UserMessage) else ""
-    if not isinstance(last, UserMessage) or not text:
+    text, files = (_text(last), _files(last)) if isinstance(last, UserMessage) else ("", [])
+    if not isinstance(last, UserMessage) or not (text or files):
         raise Refused(
-            400, "BadRequest", "messages: the last message must be the user's, with a text, or a client tool's result"
+            400,
+            "BadRequest",
+            "messages: the last message must be the user's, with a text or a file, or a client tool's result",
         )
     # a run that is sent again is the same turn, as long as it says the same
-    key = _key(asked.run_id, last.id, text)
-    return [await here.turns.submit(user, asked.thread_id, text, key, client_tools=tools, results=results)]
+    key = _key(asked.run_id, last.id, text, *map(mark_of, files))
+    return [await here.turns.submit(user, asked.thread_id, text, key, files, client_tools=tools, results=results)]
 
 
 async def _resume(
@@ -152,10 +166,54 @@ def _is_yes(payload: Any) -> bool:
 def _text(message: UserMessage) -> str:
     if isinstance(message.content, str):
         return message.content
-    texts = [part.text for part in message.content if part.type == "text"]
-    if len(texts) < len(message.content):
-        raise Refused(400, "BadRequest", "messages: only text is understood here")
-    return "".join(texts)
+    return "".join(part.text for part in message.content if isinstance(part, TextPart))
+
+
+def _files(message: UserMessage) -> list[Attachment]:
+    """Return the files that a message brings; raise `Refused` for one whose bytes do not come along."""
+    parts = () if isinstance(message.content, str) else message.content
+    media = [part for part in parts if not isinstance(part, TextPart)]
+    return [_file(number, part) for number, part in enumerate(media, 1)]
+
+
+def _file(number: int, part: ImagePart | AudioPart | VideoPart | DocumentPart) -> Attachment:
+    match part.metadata:
+        case {"filename": str(name)}:
+            pass
+        case _:
+            name = None
+    match part.source:
+        case DataSource() as source:
+            return file_of_base64(number, name, source.mime_type, source.value)
+        case FileSource():
+            raise Refused(
+                400, "BadRequest", f"messages: no files are kept here by an id; send file {number} in base64, as data"
+            )
+        case source:
+            return file_of_url(number, name, source.value)
+
+
+def _upgraded(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message with the media parts of 1.0 in the place of `binary` ones, as AG-UI's own client does it."""
+    content = message.get("content")
+    if message.get("role") != "user" or not isinstance(content, list):
+        return message
+    return {**message, "content": [_upgraded_part(part) for part in cast("list[Any]", content)]}
+
+
+def _upgraded_part(part: Any) -> Any:
+    match part:
+        case {"type": "binary", "mimeType": str(mime_type)} | {"type": "binary", "mime_type": str(mime_type)}:
+            fields = cast("dict[str, Any]", part)
+        case _:
+            return part
+    for name, kind in (("data", "data"), ("url", "url"), ("id", "file")):
+        if fields.get(name):
+            source = {"type": kind, "value": fields[name], "mimeType": mime_type}
+            family = mime_type.partition("/")[0].lower()
+            media = family if family in ("image", "audio", "video") else "document"
+            return {"type": media, "source": source, "metadata": {"filename": fields.get("filename")}}
+    return part
 
 
 def _key(*about: str) -> str:

@@ -1,10 +1,18 @@
-"""Files of messages, served so that a browser takes nothing for more than it is."""
+"""Files of messages: read from what clients send, served so that a browser takes nothing for more than it is."""
 
+import base64
+import hashlib
+import re
 from urllib.parse import quote
 
 from fastapi import Response
 
+from lango.adk.attachments import file_of
 from lango.messages import Attachment
+from lango.server.errors import Refused
+
+_BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
+_LONGEST_HEAD = 1000
 
 _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What a browser may show in its place: pictures that hold no script. Anything else is only to be saved."""
@@ -20,3 +28,29 @@ def file_response(file: Attachment) -> Response:
         "Cache-Control": "private, max-age=3600",
     }
     return Response(file.data, media_type=file.mime_type if shown else "application/octet-stream", headers=headers)
+
+
+def file_of_base64(number: int, name: str | None, mime_type: str | None, text: str) -> Attachment:
+    """Read a file that a message brings in base64."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise Refused(400, "BadRequest", f"messages: the data of file {number} is not base64") from error
+    return file_of(number, name, mime_type, data)
+
+
+def file_of_url(number: int, name: str | None, url: str) -> Attachment:
+    """Read a file that a message brings as a `data:` URL; nothing is fetched from elsewhere."""
+    head = _BASE64_URL.match(url[:_LONGEST_HEAD])
+    if head is None:
+        raise Refused(
+            400,
+            "BadRequest",
+            f"messages: nothing is fetched here; send file {number} as a data: URL (data:image/png;base64,...)",
+        )
+    return file_of_base64(number, name, head[1], url[head.end() :])
+
+
+def mark_of(file: Attachment) -> str:
+    """Return what tells a file from another: its type and its bytes, whatever it is called."""
+    return hashlib.sha256(f"{file.mime_type},".encode("utf-8", "surrogatepass") + file.data).hexdigest()

@@ -4,12 +4,16 @@ The last message is the turn; it must be the user's. The agent has its own model
 a client names, the agent answers under its own name, system messages and sampling settings are read past, and `tools`
 or tool messages are refused, since nobody would run them.
 
+The last message may bring pictures (`image_url`) and files (`file` with `file_data`), as `data:` URLs. Nothing is
+fetched from elsewhere: other addresses, a `file_id` and `input_audio` are refused.
+
 Which session a turn belongs to:
 
 - With `X-Session-Id`, that one. What the client resends before the last message is not read.
 - Without it, the newest session that was told exactly what the client resends: the same messages when it began, the
-  same answered messages and their answers since, white space around them aside, and no answer after them. Looked for
-  among the user's 200 newest sessions, in the store, so that any process on it finds the same one.
+  same answered messages with their files, and their answers, since, white space around them and the files' names aside,
+  and no answer after them. Looked for among the user's 200 newest sessions, in the store, so that any process on it
+  finds the same one.
 - Else a new session, which begins with this message alone: what a client says the assistant said is never stored.
 
 Every answer names its session in `X-Session-Id`.
@@ -36,7 +40,7 @@ from lango.server.auth import User
 from lango.server.errors import Refused, told
 from lango.server.frames import FrameStream, read, status_of
 from lango.server.openai_input import ChatRequest
-from lango.server.openai_sessions import ASKING, find_session, new_session
+from lango.server.openai_sessions import ASKING, session_of
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
 from lango.server.streams import TurnOf
@@ -108,12 +112,14 @@ async def complete(
 ) -> Response:
     """Answer the last message of a conversation. `Idempotency-Key` holds within `X-Session-Id`."""
     asked.check()
+    last = asked.messages[-1]
+    files = last.read_files(here.settings.server)  # before a session is made for them
     if session_id is not None:
         await here.may_write(user, session_id)
     else:
         await here.door.check_tokens(user)
-        session_id = await find_session(here, user, asked.messages) or await new_session(here, user, asked.messages)
-    turn = await here.turns.submit(user, session_id, asked.messages[-1].text, key)
+        session_id = await session_of(here, user, asked.messages)
+    turn = await here.turns.submit(user, session_id, last.text, key, files)
     # a header is Latin-1; an id that is not was sent as raw bytes, and is known to whoever sent it
     headers = {"X-Session-Id": session_id} | _ONCE if session_id.isascii() else _ONCE
     completion = _Completion(here, turn)

@@ -1,19 +1,59 @@
 """What an OpenAI client sends, and what of it this agent cannot do."""
 
+import hashlib
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lango.config import ServerSettings
+from lango.errors import AttachmentRefused
+from lango.messages import Attachment
+from lango.running import check_attachments
 from lango.server.errors import Refused
+from lango.server.files import file_of_url, mark_of
 
-MOST_MESSAGES = 10_000
+_MOST_MESSAGES = 10_000
+
+
+class ImageUrl(BaseModel):
+    """Where a picture is: in the address itself, as a `data:` URL."""
+
+    url: str
+
+
+class FileData(BaseModel):
+    """A file, as a `data:` URL."""
+
+    filename: str | None = None
+    file_data: str | None = None
+    file_id: str | None = None
 
 
 class ContentPart(BaseModel):
-    """A part of a message."""
+    """A part of a message: `text`, `image_url` or `file`."""
 
     type: str
     text: str = ""
+    image_url: ImageUrl | None = None
+    file: FileData | None = None
+
+    def read_file(self, number: int) -> Attachment:
+        """Return the picture or file that it is; raise `Refused` where it is none that can be read here."""
+        if self.type == "image_url" and self.image_url:
+            return file_of_url(number, None, self.image_url.url)
+        if self.type == "file" and self.file and self.file.file_data:
+            return file_of_url(number, self.file.filename, self.file.file_data)
+        if self.type == "file":
+            raise _wrong("messages: no files are kept here by a file_id; send file_data, as a data: URL")
+        raise _wrong("messages: of the parts of a message only text, image_url and file are understood here")
+
+    def mark(self) -> str:
+        """Return what tells its file from another; one that cannot be read here is like none that is stored."""
+        try:
+            return mark_of(self.read_file(1))
+        except Refused:
+            return f"unread-{hashlib.sha256(json.dumps(self.model_dump()).encode()).hexdigest()}"
 
 
 class ChatMessage(BaseModel):
@@ -28,8 +68,22 @@ class ChatMessage(BaseModel):
     def text(self) -> str:
         """The text of all parts."""
         if isinstance(self.content, list):
-            return "".join(part.text for part in self.content)
+            return "".join(part.text for part in self.content if part.type == "text")
         return self.content or ""
+
+    @property
+    def others(self) -> list[ContentPart]:
+        """The parts that are no text, in order."""
+        return [part for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
+
+    def read_files(self, limits: ServerSettings) -> list[Attachment]:
+        """Return the files that it brings; raise `Refused` for what cannot be read or is too much."""
+        files = [part.read_file(number) for number, part in enumerate(self.others, 1)]
+        try:
+            check_attachments(files, limits)
+        except AttachmentRefused as error:  # OpenAI's clients know no other status for what is wrong with a part
+            raise Refused(400, type(error).__name__, str(error)) from error
+        return files
 
 
 class StreamOptions(BaseModel):
@@ -46,7 +100,7 @@ class ChatRequest(BaseModel):
     )
 
     model: str = ""
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MOST_MESSAGES)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=_MOST_MESSAGES)]
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     n: int | None = 1
@@ -60,10 +114,9 @@ class ChatRequest(BaseModel):
             raise _wrong("tools: the agent has tools of its own and runs them here; send none")
         if any(one.role in ("tool", "function") or one.tool_calls or one.function_call for one in self.messages):
             raise _wrong("messages: the agent runs its own tools; send no tool calls and no tool messages")
-        if any(part.type != "text" for one in self.messages if isinstance(one.content, list) for part in one.content):
-            raise _wrong("messages: only text is understood here")
-        if self.messages[-1].role != "user" or not self.messages[-1].text:
-            raise _wrong("messages: the last message must be the user's, with a text")
+        last = self.messages[-1]
+        if last.role != "user" or not (last.text or last.others):
+            raise _wrong("messages: the last message must be the user's, with a text or a file")
         if (self.n or 1) != 1:
             raise _wrong("n: there is one answer to a message")
         if (self.response_format or {}).get("type", "text") != "text":
