@@ -5,6 +5,7 @@ to its test through a pipe; `Worker.recv` never waits for longer than a test may
 """
 
 import asyncio
+import functools
 import math
 import multiprocessing
 import signal
@@ -76,18 +77,7 @@ def entry(worker: str, number: int) -> Entry:
 
 def append_for_ever(pipe: Connection, url: str) -> None:
     """Append numbered events until killed; say each number once its append has returned."""
-
-    async def run() -> None:
-        async with Store(url) as store:
-            session = await store.session(NAME)
-            assert session
-            revision = session.revision
-            for number in range(session.last_seq + 1, 1_000_000):
-                appended = await store.append(session.key, NAME, revision, entry("w", number))
-                revision = appended.revision
-                pipe.send(number)
-
-    asyncio.run(run())
+    asyncio.run(_append_for_ever(pipe, url, functools.partial(entry, "w")))
 
 
 def ordinary(number: int) -> Entry:
@@ -103,21 +93,20 @@ def ordinary(number: int) -> Entry:
 
 
 def append_ordinary_for_ever(pipe: Connection, url: str) -> None:
-    """Append numbered events until killed, each by one statement; say each number once its append has returned."""
+    """Do the same, each event by one statement."""
     sqlite._QUICK_S, sqlite._QUICK_ENOUGH = math.inf, 0  # pyright: ignore[reportPrivateUsage] - of this process
+    asyncio.run(_append_for_ever(pipe, url, ordinary))
 
-    async def run() -> None:
-        async with Store(url) as store:
-            session = await store.session(NAME)
-            assert session
-            revision = session.revision
-            for number in range(session.last_seq + 1, 1_000_000):
-                made = ordinary(number)
-                appended = await store.append(session.key, NAME, revision, made, last_seq=number - 1)
-                revision = appended.revision
-                pipe.send(number)
 
-    asyncio.run(run())
+async def _append_for_ever(pipe: Connection, url: str, make: Callable[[int], Entry]) -> None:
+    async with Store(url) as store:
+        session = await store.session(NAME)
+        assert session
+        revision = session.revision
+        for number in range(session.last_seq + 1, 1_000_000):
+            appended = await store.append(session.key, NAME, revision, make(number), last_seq=number - 1)
+            revision = appended.revision
+            pipe.send(number)
 
 
 def open_when_told(pipe: Connection) -> None:

@@ -5,6 +5,7 @@ import random
 import sqlite3
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,40 +47,35 @@ async def check_session(store: Store, acknowledged: int) -> int:
     return count
 
 
-async def test_f1_to_f4_after_kill_9_in_an_append_at_many_random_points(store_url: str) -> None:
+async def check_ordinary(store: Store, acknowledged: int) -> int:
+    """F1 to F3 after a kill in a statement that is all of an append; return how many events are stored."""
+    found = await store.events(NAME)
+    assert found
+    stored = [one.event_id for one in found[1]]
+    assert acknowledged <= len(stored) <= acknowledged + 1
+    assert stored == [f"w-{n}" for n in range(1, len(stored) + 1)]
+    assert await store.check(NAME) == [], "with its place in the session and its call, or not at all"
+    return len(stored)
+
+
+@pytest.mark.parametrize(
+    ("work", "check"), [(append_for_ever, check_session), (append_ordinary_for_ever, check_ordinary)]
+)
+async def test_f1_to_f4_after_kill_9_in_an_append_at_many_random_points(
+    store_url: str, work: Callable[..., None], check: Callable[[Store, int], Awaitable[int]]
+) -> None:
     dice = random.Random(0)
     async with Store(store_url) as store:
         await store.create_session(NAME)
         acknowledged = 0
         for _ in range(ROUNDS):
-            worker = Worker(append_for_ever, store_url)
+            worker = Worker(work, store_url)
             acknowledged = max(acknowledged, worker.recv())
             time.sleep(dice.uniform(0, 0.02))  # the random point
             worker.kill()
             acknowledged = max([acknowledged, *worker.drain()])
-            acknowledged = await check_session(store, acknowledged)
+            acknowledged = await check(store, acknowledged)
         assert acknowledged >= ROUNDS, "each round got at least one through"
-    check_integrity(store_url)
-
-
-async def test_f1_to_f3_after_kill_9_in_a_statement_that_is_all_of_an_append(store_url: str) -> None:
-    dice = random.Random(3)
-    async with Store(store_url) as store:
-        await store.create_session(NAME)
-        acknowledged = 0
-        for _ in range(ROUNDS):
-            worker = Worker(append_ordinary_for_ever, store_url)
-            acknowledged = max(acknowledged, worker.recv())
-            time.sleep(dice.uniform(0, 0.02))  # the random point
-            worker.kill()
-            acknowledged = max([acknowledged, *worker.drain()])
-            found = await store.events(NAME)
-            assert found
-            stored = [one.event_id for one in found[1]]
-            assert acknowledged <= len(stored) <= acknowledged + 1
-            assert stored == [f"w-{n}" for n in range(1, len(stored) + 1)]
-            assert await store.check(NAME) == [], "with its place in the session and its call, or not at all"
-            acknowledged = len(stored)
     check_integrity(store_url)
 
 
