@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lango.adk import SqlSessionService
-from lango.store import Store
+from lango.store import Store, checks
 
 # a loaded machine is slow, not wrong; what fails today fails tomorrow: other examples are looked for on purpose
 settings.register_profile(
@@ -71,11 +71,21 @@ def store_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def store(store_url: str) -> AsyncIterator[Store]:
+    """A store that is whole when the test is over."""
     async with Store(store_url) as store:
         yield store
+        await _nothing_is_wrong(store)
 
 
 @pytest.fixture
 async def service(store_url: str) -> AsyncIterator[SqlSessionService]:
+    """A service whose store is whole when the test is over."""
     async with SqlSessionService(store_url) as service:
         yield service
+        await _nothing_is_wrong(service.store)
+
+
+async def _nothing_is_wrong(store: Store) -> None:
+    found = {name.id: await store.check(name) for name in await store.read(checks.names)}
+    assert {id_: list(map(str, problems)) for id_, problems in found.items() if problems} == {}
+    assert await store.check_database() == []
