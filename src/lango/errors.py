@@ -8,6 +8,7 @@ LangoError
 │   │   └── MissingDependency  an optional package is not installed
 │   ├── AttachmentRefused      files that are too large, too many or of no kind
 │   ├── ClientToolRefused      a tool of the client that cannot be offered to a model
+│   ├── IdempotencyKeyReused   the key came before in this session, with another message
 │   └── StoreUrlError          the store's address cannot be used
 ├── StoreError
 │   ├── StoreUnavailable       locked, full, read-only, unreachable: nothing was written
@@ -78,6 +79,10 @@ class AttachmentRefused(UsageError):
 
 class ClientToolRefused(UsageError):
     """A tool that the client would run cannot be offered to a model: its name is taken, or its schema is none."""
+
+
+class IdempotencyKeyReused(UsageError):
+    """The idempotency key came before in this session, with another message; nothing was stored, and nothing runs."""
 
 
 class StoreUrlError(UsageError):

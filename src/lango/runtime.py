@@ -193,6 +193,7 @@ class Runtime:
     ) -> RunningTurn:
         """Store a message and run its turn in the background; `follow` it from anywhere in this process.
 
+        The same `idempotency_key` again is the same turn; with another message it raises `IdempotencyKeyReused`.
         `state_delta` changes the session's state together with the message, when its turn comes. `client_tools` are
         offered to the model in this turn: a call of one ends it, and waits for `submit_results`. A message goes on
         without them; `results`, by the calls' ids, are of those that wait and have one.

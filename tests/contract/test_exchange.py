@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lango.adk import SqlSessionService
 from lango.conversations import Sessions, import_session
-from lango.errors import InvalidExport, SessionExists, SessionNotFound
+from lango.errors import IdempotencyKeyReused, InvalidExport, SessionExists, SessionNotFound
 from lango.liveness import Owner
 from lango.messages import Message
 from lango.store import SessionId, Store, exchange, recovery
@@ -102,6 +102,8 @@ async def test_export_import_export_gives_the_same_bytes(store: Store, sessions:
         assert (turn.turn, turn.epoch) == (2, 2), "and it goes on"
         twice = await other.submit_turn(made, asks("1"), "me", idempotency_key="once")
         assert (twice.repeated, twice.turn) == (True, 1)
+        with pytest.raises(IdempotencyKeyReused):
+            await other.submit_turn(made, asks("2"), "me", idempotency_key="once")
 
 
 async def test_a_fork_is_exported_whole(store: Store, sessions: Sessions) -> None:

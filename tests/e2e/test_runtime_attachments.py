@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lango import Attachment, Settings, open_runtime
 from lango.adk.attachments import stored_attachments
-from lango.errors import AttachmentRefused
+from lango.errors import AttachmentRefused, IdempotencyKeyReused
 from lango.history.tokens import IMAGE_TOKENS
 from lango.messages import Media, Message, ToolCall
 from lango.testing import ScriptedProvider
@@ -68,6 +69,9 @@ async def test_the_same_request_again_stores_no_second_message(store_url: str) -
         )
         assert one == other == "a cat"
         assert await runtime.run("s", "What?", idempotency_key="k", attachments=[CAT]) == "a cat"
+        for files in ([], [CAT, CAT], [replace(CAT, data=PNG + b"!")], [replace(CAT, name="dog.png")]):
+            with pytest.raises(IdempotencyKeyReused):
+                await runtime.run("s", "What?", idempotency_key="k", attachments=files)
         assert len(await stored(runtime)) == 2
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lango import open_runtime
-from lango.errors import TurnCancelled, TurnFailed, TurnRunning, Unstorable
+from lango.errors import IdempotencyKeyReused, TurnCancelled, TurnFailed, TurnRunning, Unstorable
 from lango.events import Accepted
 from lango.messages import ToolCall
 from lango.providers import Request
@@ -225,6 +225,30 @@ async def test_a7_the_same_key_after_the_end_tells_the_answer_again(store_url: s
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as later:
         assert await later.run("s", "go", idempotency_key="k") == "Let me. done once"
         assert [one.content for one in await messages(later) if one.role == "user"] == ["go", "fail"]
+
+
+async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(store_url: str) -> None:
+    gate = Gate()
+    provider = ScriptedProvider(["first", ToolCall("c1", gate.tool.name, {}), "second"])
+    async with (
+        open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime,
+        open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as other,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        for text, key in (("go", "k"), ("go on", "running"), ("and on", "waiting")):
+            await runtime.submit("s", text, idempotency_key=key)
+        await gate.wait()
+        for key in ("k", "running", "waiting"):
+            for one in (runtime, other):
+                with pytest.raises(IdempotencyKeyReused, match="use another key"):
+                    await one.run("s", "something else", idempotency_key=key)
+        assert await statuses(runtime) == ["done", "running", "waiting"]
+        assert await other.run("s", "go", idempotency_key="k") == "first"
+        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["go", "go on"]
+    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as later:
+        with pytest.raises(IdempotencyKeyReused):
+            await later.submit("s", "something else", idempotency_key="k")
+        assert await later.run("s", "go", idempotency_key="k") == "first"
 
 
 async def test_a7_the_same_key_at_another_runtime_waits_for_the_answer(store_url: str) -> None:

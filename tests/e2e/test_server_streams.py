@@ -162,6 +162,22 @@ async def test_the_same_request_again_is_the_same_turn(server: Server, session: 
         assert again.status_code == 400
 
 
+async def test_the_same_key_with_another_message_is_422_and_nothing_runs(server: Server, session: str) -> None:
+    key = {"Idempotency-Key": "k"}
+    async with server.client() as client:
+        first = await send(client, session, "hello", **key)
+        other = await client.post(f"/v1/sessions/{session}/messages", json={"text": "good-bye"}, headers=key)
+        assert other.status_code == 422
+        assert other.json()["error"]["type"] == "IdempotencyKeyReused"
+        assert "use another key" in other.json()["error"]["message"]
+        file = {"name": "a.txt", "mime_type": "text/plain", "data": "YQ=="}
+        with_file = {"text": "hello", "attachments": [file]}
+        assert (await client.post(f"/v1/sessions/{session}/messages", json=with_file, headers=key)).status_code == 422
+        assert await send(client, session, "hello", **key) == first
+        shown = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
+        assert [message["role"] for message in shown] == ["user", "assistant"]
+
+
 async def test_lines_that_only_unicode_knows_do_not_cut_an_event(server: Server, session: str) -> None:
     odd = "a\u2028b\u2029c\x85d\x0ce\u00e9\U0001f600"
     async with server.client() as client:
@@ -210,6 +226,9 @@ async def test_another_process_follows_a_turn_as_it_runs(tmp_path: Path, store_u
             first = asyncio.create_task(send(here, session, "words 10 0.05", **key))
             second = asyncio.create_task(send(there, session, "words 10 0.05", **key))
             assert await first == await second
+            for client in (here, there):
+                other = await client.post(f"/v1/sessions/{session}/messages", json={"text": "hello"}, headers=key)
+                assert other.status_code == 422
 
 
 async def test_a_server_that_is_killed_leaves_a_stream_that_ends_elsewhere(

@@ -55,6 +55,17 @@ async def test_a_message_and_its_events_are_those_of_the_stream(
         assert [event.data for event in await resume(client, session)] == heard
 
 
+async def test_a_key_is_that_of_one_message(socket: ClientConnection, session: str) -> None:
+    await say(socket, type="message", session=session, text="hello", idempotency_key="k")
+    heard = await hear(socket)
+    await say(socket, type="message", session=session, text="good-bye", idempotency_key="k")
+    [refused] = await hear(socket)
+    assert (refused["error"], refused["fatal"]) == ("IdempotencyKeyReused", False)
+    assert "use another key" in refused["message"]
+    await say(socket, type="message", session=session, text="hello", idempotency_key="k")
+    assert await hear(socket) == heard
+
+
 async def test_sessions_share_a_socket(socket: ClientConnection, session: str) -> None:
     for number in range(5):
         await say(socket, type="message", session=f"{session}-{number}", text="words 5 0.02")

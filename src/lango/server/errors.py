@@ -16,6 +16,7 @@ from lango.errors import (
     CallNotWaiting,
     ClientToolRefused,
     Conflict,
+    IdempotencyKeyReused,
     InvalidExport,
     IssuerUnavailable,
     LangoError,
@@ -43,6 +44,7 @@ _STATUS: tuple[tuple[type[LangoError], int], ...] = (
     (Unstorable, 400),
     (AttachmentRefused, 413),
     (ClientToolRefused, 400),
+    (IdempotencyKeyReused, 422),  # not 409: some clients send again by themselves what was that
     (InvalidExport, 400),
     (StoreUnavailable, 503),
     (ProviderUnavailable, 503),

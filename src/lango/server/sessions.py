@@ -41,6 +41,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 BUSY: dict[int | str, dict[str, Any]] = {409: {"model": Error, "description": "Somebody was faster."}}
+_REUSED: dict[int | str, dict[str, Any]] = {
+    422: {"model": Error, "description": "The Idempotency-Key came before, with another message: use another one."}
+}
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events: accepted, text_delta, thought_delta, tool_start, tool_end, approval, "
@@ -132,9 +135,9 @@ async def read_attachment(
     return file_response(files[index])
 
 
-@router.post("/{session_id}/messages", response_class=EventStream, responses=_STREAM | BUSY)
+@router.post("/{session_id}/messages", response_class=EventStream, responses=_STREAM | BUSY | _REUSED)
 async def send_message(session_id: Id, new: NewMessage, user: User, here: Here, key: Key = None) -> EventStream:
-    """Send a message and follow its turn. The same Idempotency-Key again gives the same turn."""
+    """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn."""
     await here.may_write(user, session_id)
     turn = await here.turns.submit(user, session_id, new.text, key, new.files)
     return here.stream(here.turns.follow(turn))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.errors import CallNotWaiting, SessionNotFound, TurnRunning
+from lango.errors import CallNotWaiting, IdempotencyKeyReused, SessionNotFound, TurnRunning
 from lango.messages import Message
 from lango.store import client_calls, questions
 from lango.store.append import append
@@ -24,6 +24,7 @@ from lango.store.records import (
     calls_from_json,
     calls_to_json,
     from_message_row,
+    to_columns,
 )
 from lango.store.recovery import close_calls
 
@@ -33,6 +34,12 @@ Outcome = Literal["done", "failed", "cancelled", "interrupted"]
 # takes the session's row, so that turns of one session are handled one after the other
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision"
 _SAME = "SELECT turn, status, epoch FROM turns WHERE session_key = $1 AND idempotency_key = $2"
+# the message of one that began stands at its first place
+_REPEATED = """
+SELECT t.turn, t.status, t.epoch, t.message, m.role, m.content, m.tool_calls, m.state_delta, m.extra
+FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
+WHERE t.session_key = $1 AND t.idempotency_key = $2
+"""
 _NEXT = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
 _INSERT = """
 INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, message)
@@ -64,6 +71,7 @@ _INTERRUPT = """
 UPDATE turns SET status = CASE WHEN answered = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1, message = NULL
 WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'running') RETURNING turn
 """
+_SAID_AT = "UPDATE turns SET first_seq = $1 WHERE session_key = $2 AND turn = $3"
 _READ = "SELECT status, invocation_id, extra, owner, beat FROM turns WHERE session_key = $1 AND turn = $2"
 # where the messages of a turn lie: a turn from before `first_seq` was kept lies somewhere between its neighbours
 _PLACE = """
@@ -142,12 +150,18 @@ def submit(
     """Store a turn with the user's message, and run it at once where nothing is ahead of it.
 
     Where something is, it waits, or, without `wait`, raises `TurnRunning` and nothing is stored. An `answer` to a
-    question for approval must have come in time.
+    question for approval must have come in time. An idempotency key that came before is that turn, or, with another
+    message, `IdempotencyKeyReused`.
     """
     if not (yield _LOCK, (key,)):
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
     if idempotency_key is not None:
-        for turn, status, epoch in (yield _SAME, (key, idempotency_key)):
+        for turn, status, epoch, *stored in (yield _REPEATED, (key, idempotency_key)):
+            if answer is None and not _says_the_same(entry, *stored):
+                raise IdempotencyKeyReused(
+                    f"the idempotency key {idempotency_key!r} came before in session {name.id!r}, with another "
+                    "message: use another key for this one"
+                )
             return Turn(key, turn, epoch, status, repeated=True)
     [[turn]] = yield _NEXT, (key,)
     ahead = yield _BEFORE, (key, turn)
@@ -161,6 +175,23 @@ def submit(
     if ahead:
         return Turn(key, turn, None, "waiting")
     return (yield from _run(key, name, turn, entry, now))
+
+
+def _says_the_same(entry: Entry, waiting: str | None, *row: str | None) -> bool:
+    """Whether a message is the one of an earlier turn: as it waits, or as its row has it.
+
+    Nothing is left of a message that was taken back; and one that only tries again says nothing of its own. Results
+    beside a message are not compared: those of calls that do not wait any more are left out of it.
+    """
+    if entry.message is None or entry.message.role == "event":
+        return True
+    stored = _compared(entry_of(waiting)) if waiting else row
+    return stored[0] is None or stored == _compared(entry)
+
+
+def _compared(entry: Entry) -> tuple[str | None, ...]:
+    row = to_columns(entry)
+    return row.role, row.content, row.tool_calls, row.state_delta, row.extra
 
 
 def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[Ahead]]:
@@ -215,7 +246,8 @@ def interrupt(key: int, name: SessionId, gone: Ahead, now: float) -> Operation[b
         if entry.results and entry.message and entry.message.role == "user":
             revision = yield from client_calls.overtake(key, name, revision, now, entry.results)
         if (yield from _may_answer(key, entry)):
-            yield from append(key, name, revision, entry)
+            appended = yield from append(key, name, revision, entry)
+            yield _SAID_AT, (appended.seq, key, gone.turn)
     return True
 
 

@@ -1,0 +1,144 @@
+"""An idempotency key is that of one message: the same one again is the same turn, another one is refused."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from lango.errors import IdempotencyKeyReused
+from lango.messages import Message, ToolCall
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn, forks, rewinds, waiting
+from lango.store.questions import Answer
+from lango.store.records import ClientResult
+
+NAME = SessionId("app", "alice", "s")
+_FILE = {"parts": [1, {"inline_data": {"data": b"\0cat", "mime_type": "image/png"}}]}
+_OTHER_FILE = {"parts": [1, {"inline_data": {"data": b"\0dog", "mime_type": "image/png"}}]}
+_count = iter(range(1_000_000))
+
+
+def asks(text: str = "1", **fields: Any) -> Entry:
+    """Make a message as a client's next try does: with ids of its own."""
+    number = next(_count)
+    message = Message("user", text, author="user")
+    return Entry(f"event {number}", time.time(), message, tokens=1, invocation_id=f"i-{number}", **fields)
+
+
+def brings(output: dict[str, Any]) -> Entry:
+    """Make a message that brings the result of a client's tool."""
+    message = Message("tool", "{}", (ToolCall("c", "f", output=output),), "user")
+    return replace(asks(), message=message, results={"c": ClientResult(output)})
+
+
+@pytest.fixture
+async def session(store: Store) -> SessionRecord:
+    return await store.create_session(NAME)
+
+
+async def everything(store: Store) -> list[str]:
+    found = await store.events(NAME)
+    assert found is not None
+    return [one.message.content for one in found[1] if one.message]
+
+
+async def waits(store: Store, session: SessionRecord) -> list[int]:
+    return [one.turn for one in await store.read(lambda: waiting.read(session.key))]
+
+
+async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: Entry, *others: Entry) -> None:
+    """The key `k` is that of a turn: with its message it is that turn, with any other nothing is stored."""
+    before = await everything(store), await waits(store, session)
+    again = await store.submit_turn(session, entry, "me", idempotency_key="k")
+    assert (again.turn, again.repeated) == (turn, True)
+    for other in others:
+        with pytest.raises(IdempotencyKeyReused, match=r"'k' came before .* use another key"):
+            await store.submit_turn(session, other, "me", idempotency_key="k")
+    assert (await everything(store), await waits(store, session)) == before
+
+
+MESSAGES: list[tuple[Callable[[], Entry], Callable[[], Entry]]] = [
+    (lambda: asks("1"), lambda: asks("2")),
+    (lambda: asks("1"), lambda: asks("1", extra=_FILE)),
+    (lambda: asks("1", extra=_FILE), lambda: asks("1", extra=_OTHER_FILE)),
+    (lambda: asks("1", state_delta={"x": 1}), lambda: asks("1", state_delta={"x": 2})),
+    (lambda: asks("a\0b", extra={"parts": ["a\0b"]}), lambda: asks("a\ufffdb")),
+]
+
+
+@pytest.mark.parametrize(("same", "other"), MESSAGES)
+async def test_a_key_with_another_message_is_refused_while_it_waits_runs_and_is_done(
+    store: Store, session: SessionRecord, same: Callable[[], Entry], other: Callable[[], Entry]
+) -> None:
+    ahead = await store.submit_turn(session, asks("ahead"), "me")
+    turn = await store.submit_turn(session, same(), "me", idempotency_key="k")
+    assert turn.status == "waiting"
+    await is_that_of(store, session, turn.turn, same(), other())
+    await store.end_turn(NAME, ahead, "done")
+    claimed = await store.claim_turn(NAME, turn)
+    assert isinstance(claimed, Turn)
+    await is_that_of(store, session, turn.turn, same(), other())
+    await store.end_turn(NAME, claimed, "done")
+    await is_that_of(store, session, turn.turn, same(), other())
+
+
+async def test_another_message_is_refused_after_a_restart_a_rewind_and_beside_a_fork(
+    store: Store, session: SessionRecord, store_url: str
+) -> None:
+    turn = await store.submit_turn(session, asks("1"), "me", idempotency_key="k")
+    await store.end_turn(NAME, turn, "done")
+    async with Store(store_url) as other:
+        await is_that_of(other, session, turn.turn, asks("1"), asks("2"))
+    await store.write(lambda: rewinds.rewind(NAME, 1, time.time()))
+    await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
+    fork = await store.write(lambda: forks.fork(NAME, SessionId("app", "alice", "fork"), None, None, time.time()))
+    assert not (await store.submit_turn(fork, asks("2"), "me", idempotency_key="k")).repeated, "a session of its own"
+
+
+async def test_another_message_is_refused_after_the_process_of_the_first_went_away(
+    store: Store, session: SessionRecord
+) -> None:
+    await store.submit_turn(session, asks("ahead"), "gone")
+    turn = await store.submit_turn(session, asks("1"), "gone", idempotency_key="k")
+    for gone in (Ahead(1, "running", "gone", 0), Ahead(turn.turn, "waiting", "gone", 0)):
+        assert await store.interrupt_turn(session, gone)
+    assert await everything(store) == ["ahead", "1"], "what waited is part of the conversation"
+    await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
+
+
+async def test_results_of_the_clients_tools_are_compared_too(store: Store, session: SessionRecord) -> None:
+    call = Message("assistant", tool_calls=(ToolCall("c", "f", {}),))
+    made = Entry("call", time.time(), call, long_running=frozenset({"c"}))
+    await store.append(session.key, NAME, session.revision, made)
+    turn = await store.submit_turn(session, brings({"color": "red"}), "me", idempotency_key="k")
+    await is_that_of(store, session, turn.turn, brings({"color": "red"}), brings({"color": "blue"}), asks("red"))
+    trying_again = replace(asks(), message=Message("event", author="agent"))
+    await is_that_of(store, session, turn.turn, trying_again)
+
+
+async def test_results_beside_a_message_are_no_part_of_it(store: Store, session: SessionRecord) -> None:
+    """When it is sent again, the calls do not wait any more, and their results are left out."""
+    turn = await store.submit_turn(
+        session, asks("1", results={"c": ClientResult({"color": "red"})}), "me", idempotency_key="k"
+    )
+    await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
+
+
+async def test_a_second_answer_to_a_question_is_told_by_whoever_asked_for_it(
+    store: Store, session: SessionRecord
+) -> None:
+    turn = await store.submit_turn(session, asks("yes"), "me", idempotency_key="k")
+    no = Answer("question", "c", approved=False, by="alice")
+    again = await store.submit_turn(session, asks("no"), "me", idempotency_key="k", answer=no)
+    assert (again.turn, again.repeated) == (turn.turn, True)
+
+
+async def test_of_a_message_that_was_taken_back_nothing_is_left_to_compare(
+    store: Store, session: SessionRecord
+) -> None:
+    await store.submit_turn(session, asks("ahead"), "me")
+    turn = await store.submit_turn(session, asks("1"), "me", idempotency_key="k")
+    assert await store.withdraw_turn(turn)
+    again = await store.submit_turn(session, asks("2"), "me", idempotency_key="k")
+    assert (again.turn, again.status, again.repeated) == (turn.turn, "cancelled", True), "it is told as taken back"
