@@ -37,6 +37,7 @@ from lango.store import SessionId, Store, Turn
 from lango.tools import Tool, builtin_tools
 
 if TYPE_CHECKING:
+    from lango.adk.tool_names import ToolNames
     from lango.providers import Provider
 
 _log = logging.getLogger("lango.runtime")
@@ -84,6 +85,13 @@ class Runtime:
     def agents(self) -> dict[str, Any]:
         """Describe the agents: the root, with those below it."""
         return self._engine.agents()
+
+    async def tool_names(self, *, ask_toolsets: bool = False) -> "ToolNames":
+        """Return what the agents' tools are called, as far as it is known before a turn; toolsets know it when asked.
+
+        To ask an MCP server starts it, or connects to it. Raises `ConfigError` where it does not answer.
+        """
+        return await self._engine.tool_names(ask_toolsets=ask_toolsets)
 
     async def stream(
         self,

@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.terminal import LANGO, PATIENCE_S, configure, terminal
+from tests.e2e.terminal import AGENT, LANGO, PATIENCE_S, configure, terminal
+from tests.e2e.test_tools_mcp import SERVER
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +83,62 @@ def test_a_tool_that_asks_is_3_and_is_answered_later_or_beforehand(folder: Path)
     told = run_json(folder, "--approve", "note,wipe", "wipe disk2")
     assert told["text"].startswith("the tool said {'noted': 'disk2'")
     assert told["usage"]["model_calls"] == 2, "what both halves of the turn took"
-    waiting = run_json(folder, "--approve", "other", "wipe disk3", code=3)
+    waiting = run_json(folder, "--approve", "note", "wipe disk3", code=3)
     assert waiting["waiting"] == [{"call_id": "call_disk3", "name": "wipe", "arguments": {"text": "disk3"}}]
+
+
+def test_a_name_that_no_tool_has_is_refused_before_the_turn(folder: Path) -> None:
+    done = run(folder, "-r", "typo", "--approve", "wipe,whipe, notes", "wipe disk5", code=2)
+    assert done.stderr == "lango: --approve: there is no tool notes, whipe; the agent's tools: broken, note, wipe\n"
+    assert done.stdout == ""
+    assert "whipe" in run(folder, "--approve", "all,whipe", "wipe disk5", code=2).stderr
+    sessions = subprocess.run([LANGO, "sessions", "list"], cwd=folder, capture_output=True, text=True, check=True)
+    assert "typo" not in sessions.stdout, "nothing was asked"
+
+
+TOOLSET = f"""
+import runpy
+from google.adk.tools.base_toolset import BaseToolset
+
+whole = runpy.run_path({str(AGENT)!r})["root_agent"]
+
+class Later(BaseToolset):
+    async def get_tools(self, readonly_context=None):
+        return [whole.tools[1]] if readonly_context.user_id else []  # only a turn has a user
+
+    async def close(self):
+        pass
+
+root_agent = whole.clone(update={{"tools": [whole.tools[0], Later()]}})
+"""
+
+
+def test_where_a_turn_may_bring_the_tool_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(TOOLSET)
+    (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(str(tmp_path / 'agent.py'))}\n")
+    done = run(tmp_path, "--approve", "wipe", "wipe disk1")
+    assert done.stdout.startswith("the tool said {'noted': 'disk1'")
+    assert done.stderr == "lango: --approve: there is no tool wipe yet, the turn may bring it; known before it: note\n"
+    assert run(tmp_path, "--approve", "note", "note pears").stderr == "", "what is known needs no word"
+
+
+def test_mcp_servers_are_asked_for_the_names_of_their_tools(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    files = f"command = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(tmp_path / 'server.py'))}]"
+    (tmp_path / "lango.toml").write_text(f'[agent]\nmodel = "openai/x"\n[mcp.sums]\n{files}\n')
+    env = os.environ | {"OPENAI_API_KEY": "none"}
+    done = subprocess.run(
+        [LANGO, "run", "--approve", "ad", "2 + 3?"],
+        cwd=tmp_path,
+        env=env,
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 2, done
+    assert "there is no tool ad; the agent's tools: add, fails, " in done.stderr.splitlines()[-1]
 
 
 def started(folder: Path, prompt: str) -> "subprocess.Popen[bytes]":

@@ -21,7 +21,7 @@ from google.genai import types
 from lango import Settings, open_runtime
 from lango.adk import AdkTool, ProviderLlm
 from lango.adk.mcp import mcp_toolsets
-from lango.config import McpSettings, StoreSettings
+from lango.config import McpSettings, StoreSettings, ToolSettings
 from lango.errors import ConfigError
 from lango.messages import ToolCall
 from lango.testing import ScriptedProvider
@@ -165,6 +165,28 @@ async def test_a_turn_without_its_server_ends_with_its_name_and_the_next_one_wor
         script.write_text(SERVER)
         assert await runtime.run("s", "hi") == "with tools"
     assert "add" in [spec.name for spec in provider.requests[0].tools]
+
+
+async def test_the_names_of_tools_are_known_before_a_turn(sqlite_url: str, script: Path) -> None:
+    server = McpSettings(command=sys.executable, args=[str(script)])
+    settings = Settings(
+        store=StoreSettings(url=sqlite_url),
+        mcp={"sums": server},
+        tools=ToolSettings(enabled=["current_time"], approval="auto"),
+    )
+    provider = ScriptedProvider([ToolCall("c1", "add", {"a": 2, "b": 3}), "5"])
+    async with open_runtime(settings, provider=provider) as runtime:
+        own = await runtime.tool_names()
+        assert not own.complete, "nothing was started"
+        assert "add" not in own.names
+        known = await runtime.tool_names(ask_toolsets=True)
+        assert known.complete
+        assert known.names == own.names | {"add", "variables", "fails"}
+        assert await runtime.run("s", "2 + 3?") == "5"
+    script.write_text("raise SystemExit(1)")
+    async with open_runtime(settings, provider=provider) as runtime:
+        with pytest.raises(ConfigError, match=r"\[mcp\.sums\]"):
+            await runtime.tool_names(ask_toolsets=True)
 
 
 @pytest.mark.parametrize("server", [McpSettings(), McpSettings(command="x", url="http://y")])

@@ -45,12 +45,12 @@ class Models:
     def take(self, root: Any) -> Any:
         """Return somebody's agent for this runtime, until `close`: a copy of it where another one has it just now."""
         taken = {id(agent) for models in _open for agent in models.agents}
-        if any(id(agent) in taken for agent in _with_called(root)):
+        if any(id(agent) in taken for agent in with_called(root)):
             if _is_copyable(root):
                 root = root.clone()
             else:
                 _log.warning("the agent %s is used by two runtimes at once, and they share its models", root.name)
-        self.agents = [*_with_called(root)]
+        self.agents = [*with_called(root)]
         _open.add(self)
         return root
 
@@ -247,7 +247,7 @@ class Lent(ProviderLlm):
 
 def _own_models(root: Any, settings: Settings, models: Models) -> None:
     """Give somebody's agents our models where the settings, or a `provider/name` of their own, ask for one."""
-    for agent in _with_called(root):
+    for agent in with_called(root):
         if not isinstance(agent, LlmAgent):
             continue
         own: Any = Lent.own_of(agent)
@@ -313,13 +313,13 @@ def tree(root: Any) -> Iterator[BaseAgent]:
             waiting[:0] = [*getattr(node, "sub_agents", ()), *(graph.nodes if graph else ())]
 
 
-def _with_called(root: Any) -> Iterator[BaseAgent]:
+def with_called(root: Any) -> Iterator[BaseAgent]:
     """Walk the agents of an app, and those that are tools of others."""
     for agent in tree(root):
         yield agent
         for tool in vars(agent).get("tools", ()):
             if isinstance(tool, AgentTool):
-                yield from _with_called(tool.agent)
+                yield from with_called(tool.agent)
 
 
 def _is_copyable(root: Any) -> bool:
@@ -327,7 +327,7 @@ def _is_copyable(root: Any) -> bool:
     agents = [*tree(root)]
     return (
         getattr(root, "parent_agent", None) is None
-        and len(agents) == len([*_with_called(root)])
+        and len(agents) == len([*with_called(root)])
         and all(type(one).__module__.startswith("google.adk.") and not getattr(one, "graph", None) for one in agents)
         and isinstance(root, BaseAgent)
     )

@@ -22,6 +22,7 @@ from lango.adk.endings import is_answer, sure_speaker
 from lango.adk.model import ProviderLlm
 from lango.adk.plugin import RuntimePlugin, TurnState, current_turn
 from lango.adk.sessions import SqlSessionService, stored_message, writing_epoch
+from lango.adk.tool_names import ToolNames, tool_names
 from lango.adk.transfers import correction, missing_agent
 from lango.adk.turn import NextId, Told, run_adk
 from lango.adk.voice import Say, plain_speakers
@@ -125,6 +126,10 @@ class AdkEngine:
     def agents(self) -> dict[str, Any]:
         """Describe the agents: the root, with those below it."""
         return _described(self._root)
+
+    async def tool_names(self, *, ask_toolsets: bool) -> ToolNames:
+        """Return what the tools of the agents are called; see `lango.adk.tool_names`."""
+        return await tool_names(self._app, ask_toolsets=ask_toolsets)
 
     @property
     def window_rules(self) -> WindowRules:

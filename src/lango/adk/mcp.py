@@ -30,6 +30,9 @@ _LISTED_FOR_S = 60.0  # ADK asks for the list before every call of the model
 class LangoMcpToolset(McpToolset):
     """ADK's toolset of one MCP server, whose tools are `AdkTool`s."""
 
+    same_for_all = True
+    """Its tools do not depend on who asks."""
+
     def __init__(self, server: str, wrap: Callable[[Tool], BaseTool], **options: Any) -> None:
         super().__init__(tool_list_cache_ttl_seconds=_LISTED_FOR_S, **options)
         self._server = server

@@ -205,6 +205,7 @@ async def _run(chosen: "Settings", question: _Question, resume: str | None, go_o
         from lango.runtime import open_runtime
 
     async with open_runtime(chosen) as runtime:
+        await _check_names(runtime, {*question.approved} - {"all"})
         place = await find_place(runtime, resume, go_on)
         if resume and place.new:
             print(f"lango: there was no session {visible(resume)!r}: this is a new one", file=sys.stderr)
@@ -213,6 +214,20 @@ async def _run(chosen: "Settings", question: _Question, resume: str | None, go_o
             return await _ask(runtime, place, question, printer)
         except BrokenPipeError:  # whoever read has seen enough; the runtime stops the turn as it closes
             return _NOBODY_READS
+
+
+async def _check_names(runtime: "Runtime", wanted: set[str]) -> None:
+    """Refuse names that no tool has; where a turn may bring tools that nobody knows yet, say that, and go on."""
+    known = await runtime.tool_names() if wanted else None
+    if known and wanted - known.names and not known.complete:
+        known = await runtime.tool_names(ask_toolsets=True)
+    if not known or not (unknown := sorted(wanted - known.names)):
+        return
+    there = ", ".join(sorted(known.names)) or "none"
+    said = f"--approve: there is no tool {', '.join(unknown)}"
+    if known.complete:
+        raise UsageError(f"{said}; the agent's tools: {there}")
+    print(f"lango: {visible(said)} yet, the turn may bring it; known before it: {visible(there)}", file=sys.stderr)
 
 
 async def _ask(runtime: "Runtime", place: Place, asked: _Question, printer: _Printer) -> int:
