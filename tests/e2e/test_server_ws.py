@@ -104,6 +104,49 @@ async def test_cancel_and_approval(socket: ClientConnection, session: str, tmp_p
     assert any(event.get("result") == {"noted": "this"} for event in answered)
 
 
+async def test_where_there_is_nothing_to_resume_or_cancel_that_is_said(
+    server: Server, socket: ClientConnection, session: str
+) -> None:
+    async with server.client() as client:
+        await client.post("/v1/sessions", json={"id": session})
+    await say(socket, type="resume", session=session)
+    nothing = {"type": "error", "error": "NothingToResume", "fatal": False, "session": session}
+    message = f"there was no turn in session '{session}', and nothing runs"
+    assert await hear(socket) == [nothing | {"message": message}]
+    await say(socket, type="cancel", session=session)
+    [idle] = await hear(socket)
+    assert (idle["error"], idle["fatal"], idle["session"]) == ("NothingRuns", False, session)
+
+    await say(socket, type="message", session=session, text="hello")
+    heard = await hear(socket)
+    await say(socket, type="resume", session=session, after=heard[-1]["id"])
+    message = f"nothing comes after event {heard[-1]['id']} in session '{session}', and nothing runs"
+    assert await hear(socket) == [nothing | {"message": message}]
+    await say(socket, type="cancel", session=session)
+    assert [event["error"] for event in await hear(socket)] == ["NothingRuns"], "the turn is over"
+    await say(socket, type="resume", session=session, after=2**60)
+    assert [event["error"] for event in await hear(socket)] == ["NothingToResume"]
+    await say(socket, type="resume", session=session, after=heard[-2]["id"])
+    assert await hear(socket) == heard[-1:], "what comes after that event, and no word more"
+    await say(socket, type="cancel", session=session)
+    assert [event["error"] for event in await hear(socket)] == ["NothingRuns"]
+
+
+async def test_a_client_that_asks_and_goes_leaves_no_traceback(server: Server, session: str) -> None:
+    url = f"ws://127.0.0.1:{server.port}/v1/ws"
+    async with server.client() as client:
+        await client.post("/v1/sessions", json={"id": session})
+    for _ in range(20):
+        gone = await connect(url)
+        for kind in ("cancel", "resume") * 10:
+            await say(gone, type=kind, session=session)
+        gone.transport.abort()
+    async with connect(url) as other:
+        await say(other, type="cancel", session=session)
+        await hear(other)
+    assert "Traceback" not in server.log.read_text()
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -3,7 +3,9 @@
 A client sends JSON: `{"type": "message", "session", "text", "attachments"?, "idempotency_key"?}`,
 `{"type": "cancel", "session"}`, `{"type": "approval", "session", "call_id", "approved"}` or
 `{"type": "resume", "session", "after"?}`. It is sent the events of those turns, each with its `session`. What it asked
-wrongly is answered by an `error` that has no `id`.
+wrongly is answered by an `error` that has no `id`, is not `fatal`, and names the `session` it is about, if any. So is
+what there is nothing to do for: `NothingRuns` where no turn runs that could be cancelled, `NothingToResume` where
+nothing comes after that event and nothing runs.
 """
 
 import asyncio
@@ -21,6 +23,7 @@ from lango.server.auth import Caller
 from lango.server.errors import Refused, problem_of, told
 from lango.server.schemas import SESSION_ID, Body, NewMessage
 from lango.server.served import Here, Served
+from lango.store import SessionRecord
 from lango.store.streams import ToldEvent
 
 _log = logging.getLogger("lango.server")
@@ -29,6 +32,8 @@ router = APIRouter()
 
 _MOST_STREAMS = 32
 _PROTOCOL, _BEARER = "lango", "bearer."
+_GONE = (TimeoutError, RuntimeError, WebSocketDisconnect)
+"""What sending raises where a client does not read, or is gone."""
 
 SessionName = Annotated[str, Field(pattern=SESSION_ID)]
 
@@ -120,14 +125,16 @@ class _Conversation:
     async def _hear(self) -> None:
         while (heard := await self._socket.receive())["type"] != "websocket.disconnect":
             try:
-                await self._answer(heard.get("text") or "")
-            except (LangoError, Refused) as error:
-                await self._refuse(error)
+                asked = _ASKED.validate_json(heard.get("text") or "")
             except ValidationError as error:
                 await self._refuse(Refused(400, "BadRequest", "; ".join(_problem(one) for one in error.errors())))
+                continue
+            try:
+                await self._answer(asked)
+            except (LangoError, Refused) as error:
+                await self._refuse(error, asked.session)
 
-    async def _answer(self, text: str) -> None:
-        asked = _ASKED.validate_json(text)
+    async def _answer(self, asked: Asked) -> None:
         caller = await self._here.door.enter(self._authorization)  # again: the key may be revoked by now
         if len(self._telling) >= _MOST_STREAMS:
             raise Refused(429, "TooManyStreams", f"at most {_MOST_STREAMS} streams on one socket")
@@ -142,16 +149,28 @@ class _Conversation:
                 await self._approve(caller, asked)
             case Resume():
                 session = await self._here.session(caller, asked.session)
-                self._tell(asked.session, self._here.turns.follow_session(session, asked.after))
+                self._tell(asked.session, self._resumed(session, asked.after))
             case Cancel():
                 await self._here.session(caller, asked.session)
-                await self._here.runtime.cancel(asked.session, user_id=caller.user_id)
+                if not await self._here.runtime.cancel(asked.session, user_id=caller.user_id):
+                    raise Refused(409, "NothingRuns", f"no turn runs in session {asked.session!r}: nothing to cancel")
 
     async def _approve(self, caller: Caller, asked: Approval) -> None:
         await self._here.door.check_tokens(caller)
         await self._here.session(caller, asked.session)
         turn = await self._here.turns.approve(caller, asked.session, asked.call_id, approved=asked.approved)
         self._tell(asked.session, self._here.turns.follow(turn))
+
+    async def _resumed(self, session: SessionRecord, after: int | None) -> AsyncGenerator[ToldEvent | None, None]:
+        """Tell what a session told after an event; where that is nothing, say so."""
+        told = False
+        async with aclosing(self._here.turns.follow_session(session, after)) as events:
+            async for event in events:
+                told = told or event is not None
+                yield event
+        if not told:
+            what = "there was no turn" if after is None else f"nothing comes after event {after}"
+            raise Refused(409, "NothingToResume", f"{what} in session {session.name.id!r}, and nothing runs")
 
     def _tell(self, session_id: str, events: AsyncGenerator[ToldEvent | None, None]) -> None:
         task = asyncio.create_task(self._tell_all(session_id, events))
@@ -166,15 +185,21 @@ class _Conversation:
                     if event:  # the protocol has pings of its own
                         await self._send(event.data.removesuffix("}") + named)
         except (LangoError, Refused) as error:
-            await self._refuse(error)
-        except (TimeoutError, RuntimeError, WebSocketDisconnect):  # a client that does not read, or is gone
-            _log.warning("a client that does not read, or is gone, was cut off")
-            self._hearing.cancel()
+            await self._refuse(error, session_id)
+        except _GONE:
+            self._cut_off()
 
-    async def _refuse(self, error: Exception) -> None:
+    async def _refuse(self, error: Exception, session_id: str | None = None) -> None:
         refused = told(error)
         said = {"type": "error", "error": refused.error, "message": str(refused), "fatal": False}
-        await self._send(json.dumps(said))
+        try:
+            await self._send(json.dumps(said if session_id is None else said | {"session": session_id}))
+        except _GONE:
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        _log.warning("a client that does not read, or is gone, was cut off")
+        self._hearing.cancel()
 
     async def _send(self, text: str) -> None:
         async with asyncio.timeout(self._here.settings.server.write_timeout_s):
