@@ -31,6 +31,8 @@ from lango.testing import ScriptedProvider
 OURS, BARE = "lango runtime", "ADK Runner on SqlSessionService"
 SIZES = [0, 1_000, 5_000, 100_000]
 QUICK_SIZES = [0, 1_000, 5_000]
+FULL = 1_000
+"""From here on, the window is full."""
 ADK_MOST = 5_000
 """ADK's services read the whole session in every turn: twenty times as many messages take twenty times as long."""
 
@@ -72,8 +74,8 @@ async def ours(folder: Path) -> AsyncIterator[Runtime]:
         yield runtime
 
 
-async def measure(folder: Path, sizes: list[int]) -> dict[int, dict[str, Times]]:
-    """Fill sessions of each size, then let everyone take turns."""
+async def measure(folder: Path, sizes: list[int]) -> tuple[dict[int, dict[str, Times]], dict[str, Times]]:
+    """Fill sessions of each size and let everyone take turns; then ours of every full window, in turns too."""
     measured: dict[int, dict[str, Times]] = {}
     async with ours(folder) as runtime:
         service = SqlSessionService("", store=runtime.store)
@@ -94,7 +96,8 @@ async def measure(folder: Path, sizes: list[int]) -> dict[int, dict[str, Times]]
                         calls[name] = 1
                 await interleaved(contestants, rounds=1, calls=1)
                 measured[size] = await interleaved(contestants, rounds=3 if quick() else 7, calls=calls)
-    return measured
+        full = {f"{size:,}": _our_turn(runtime, f"s{size}") for size in sizes if size >= FULL}
+        return measured, await interleaved(full, rounds=3 if quick() else 15, calls=5)
 
 
 def _our_turn(runtime: Runtime, session_id: str) -> Call:
@@ -108,7 +111,7 @@ def _peers(folder: Path) -> dict[str, BaseSessionService]:
     }
 
 
-def show(measured: dict[int, dict[str, Times]]) -> None:
+def show(measured: dict[int, dict[str, Times]], full: dict[str, Times]) -> None:
     """Print what a turn took."""
     names = [OURS, ADK_SQLITE, ADK_DATABASE]
     rows: list[list[Any]] = []
@@ -121,15 +124,14 @@ def show(measured: dict[int, dict[str, Times]]) -> None:
             for size in measured
         ]
         rows.append([f"{name} / ours", *ratios])
-    full = [size for size in measured if size >= 1_000]
-    flat = measured[full[-1]][OURS].p50_us / measured[full[0]][OURS].p50_us
+    [least, *_, most] = full
     at_5000 = measured[5_000]
     table(
         "one turn, instant model, SQLite: p50 ms by messages in the session",
         ["", *(f"{size:,}" for size in measured)],
         rows,
         f"skipped: ADK's services read every event of the session in every turn; beyond {ADK_MOST:,} they are left out",
-        bar(f"ours at {full[-1]:,} / at {full[0]:,}", flat, at_most=1.2),
+        bar(f"ours at {most} / at {least}, in turns", full[most].over(full[least])[0], at_most=1.2),
         bar("DatabaseSessionService / ours at 5,000", at_5000[ADK_DATABASE].p50_us / at_5000[OURS].p50_us, at_least=25),
     )
 
@@ -140,7 +142,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     say(f"{os.cpu_count()} cores{', quick' if quick() else ''}")
     with tempfile.TemporaryDirectory(prefix="lango-bench-") as folder:
-        show(asyncio.run(measure(Path(folder), QUICK_SIZES if quick() else SIZES)))
+        show(*asyncio.run(measure(Path(folder), QUICK_SIZES if quick() else SIZES)))
 
 
 if __name__ == "__main__":
