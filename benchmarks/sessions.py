@@ -258,7 +258,9 @@ async def _append_all(service: BaseSessionService, session: Session, events: lis
 async def fill(service: SqlSessionService, session: Session, count: int) -> None:
     """Append many events through the store's own operation, thousands to a transaction."""
     name = SessionId(session.app_name, session.user_id, session.id)
-    [key, _, revision, _] = getattr(session, "seen")  # noqa: B009 - of our own kind of session
+    record = await service.store.session(name)
+    assert record
+    key, revision = record.key, record.revision
     samples = [event_to_entry(event) for event in itertools.islice(turns(), 400)]
 
     def some(revision: int, entries: list[Entry]) -> Any:

@@ -71,11 +71,6 @@ class StoredSession(Session):
         """What is remembered of the messages before those that this object shows."""
         return self._recalled
 
-    @property
-    def seen(self) -> Seen | None:
-        """What this object shows of the store."""
-        return self._seen
-
     def remember(self, recalled: Recalled) -> None:
         """Note what is remembered."""
         self._recalled = recalled

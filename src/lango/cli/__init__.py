@@ -72,7 +72,8 @@ def main() -> None:
     except _Misspelt as error:
         print(_how_to(error), file=sys.stderr)
         sys.exit(2)
-    except typer.Abort:
+    except typer.Abort:  # a command read past the end of its input
+        print("lango: the input ended too early", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

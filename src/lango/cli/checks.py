@@ -1,7 +1,7 @@
 """`lango sessions check`: whether conversations are whole."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,10 @@ from lango.cli.visible import visible
 from lango.errors import SessionNotFound
 
 if TYPE_CHECKING:
-    from lango.store import Store
+    from lango.store import SessionId, Store
+    from lango.store.checks import Problem
+
+    _Found = tuple[SessionId | None, Problem]
 
 
 def check(
@@ -28,7 +31,7 @@ def check(
     Changes nothing. Exits with 1 where something is wrong.
     """
 
-    async def look(opened: "Store") -> tuple[int, list[dict[str, Any]]]:
+    async def look(opened: "Store") -> "tuple[int, list[_Found]]":
         from lango.store import checks
 
         wanted = [
@@ -38,27 +41,26 @@ def check(
         ]
         if session_id is not None and not wanted:
             raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
-        found: list[dict[str, Any]] = []
+        found: list[_Found] = []
         if session_id is None:
-            found += [{"problem": one.what} for one in await opened.check_database()]
+            found += [(None, problem) for problem in await opened.check_database()]
         with progress_bar("checking", "sessions") as tell:
             for done, name in enumerate(wanted, 1):
-                problems = await opened.check(name)
-                told = {"app": name.app_name, "user": name.user_id, "session": name.id}
-                found += [told | {"seq": one.seq, "problem": one.what} for one in problems]
+                found += [(name, problem) for problem in await opened.check(name)]
                 tell(done, len(wanted))
         return len(wanted), found
 
     count, found = run(store_url(config, store), look)
-    for problem in found:
-        print(json.dumps(problem) if as_json else visible(_sentence(problem)))
+    for name, problem in found:
+        print(_json(name, problem) if as_json else visible(f"{name.id}: {problem}" if name else str(problem)))
     if not found and not as_json:
         print(f"{count} session{'' if count == 1 else 's'} checked: nothing is wrong")
     if found:
         raise typer.Exit(1)
 
 
-def _sentence(problem: dict[str, Any]) -> str:
-    place = f"{problem['session']}: " if "session" in problem else ""
-    message = f"message {problem['seq']}: " if problem.get("seq") else ""
-    return f"{place}{message}{problem['problem']}"
+def _json(name: "SessionId | None", problem: "Problem") -> str:
+    told = {"problem": problem.what}
+    if name is None:
+        return json.dumps(told)
+    return json.dumps({"app": name.app_name, "user": name.user_id, "session": name.id, "seq": problem.seq} | told)

@@ -8,7 +8,7 @@ that appear in order, `ON CONFLICT`, `RETURNING`.
 import gc
 import random
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import resources
@@ -61,10 +61,10 @@ class AtOnce(str):
     insert: str
     prepare: tuple[str, str]
 
-    def __new__(cls, name: str, columns: str, *, sqlite: str, postgres: str) -> Self:
+    def __new__(cls, name: str, columns: Iterable[str], *, sqlite: str, postgres: str) -> Self:
         """Make one from the body of the trigger, and from what PostgreSQL runs."""
         made = super().__new__(cls, postgres)
-        names = columns.split()
+        names = [*columns]
         numbers = ", ".join(f"${number}" for number, _ in enumerate(names, 1))
         made.insert = f"INSERT INTO {name} VALUES ({numbers})"  # noqa: S608 - constants
         made.prepare = (

@@ -60,7 +60,7 @@ def _at_once(
     in_postgres = f"WITH advanced AS ({advance} RETURNING total_tokens){postgres} {_INSERT} FROM advanced RETURNING seq"
     return AtOnce(
         name,
-        " ".join(values),
+        values,
         sqlite=in_sqlite.format(**{name: f"NEW.{name}" for name in values}),
         postgres=in_postgres.format(**{name: f"${n}::{kind}" for n, (name, kind) in enumerate(values.items(), 1)}),
     )
