@@ -209,12 +209,25 @@ def test_s8_only_a_state_delta_is_no_message(event: Event, is_message: bool) -> 
         types.Part(text="of a film", video_metadata=types.VideoMetadata(fps=2.0)),
         types.Part(text="a call", function_call=types.FunctionCall(id="c", name="f", args={})),
         types.Part(text=""),
+        types.Part(text="said"),
+        types.Part(text="with \0 and \ud800"),
+        types.Part(function_call=types.FunctionCall(id="c", name="f", args={"n": 1})),
+        types.Part(function_call=types.FunctionCall(id="c", name="f")),
+        types.Part(function_call=types.FunctionCall(id="c", args={})),
+        types.Part(function_call=types.FunctionCall(id="c", name="", args={})),
+        types.Part(function_call=types.FunctionCall(id="c", name="f", args={}, will_continue=True)),
+        types.Part(function_call=types.FunctionCall(id="c", name="f", args={}), thought_signature=b"\xff"),
+        types.Part(function_response=types.FunctionResponse(id="c", name="f", response={"n": 1})),
+        types.Part(function_response=types.FunctionResponse(id="c", name="f")),
+        types.Part(function_response=types.FunctionResponse(id="c", response={})),
+        types.Part(function_response=types.FunctionResponse(id="c", name="f", response={}, will_continue=False)),
+        types.Part(function_response=types.FunctionResponse(id="c", name="f", response={}), thought_signature=b"\xff"),
     ],
 )
 @pytest.mark.parametrize("role", ["user", "model", "odd", None])
-def test_s9_a_content_of_one_part_loses_nothing_that_stands_beside_its_text(part: types.Part, role: str | None) -> None:
+def test_s9_a_content_of_one_part_loses_nothing(part: types.Part, role: str | None) -> None:
     event = Event(author="agent", content=types.Content(role=role, parts=[part]))
-    assert reload(event.model_copy(deep=True)) == event
+    assert reload(event.model_copy(deep=True)) == with_stored_role(event)
 
 
 def test_s9_thoughts_and_signatures_stand_beside_the_columns_once() -> None:
