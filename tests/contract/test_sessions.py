@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from lango.adk import SqlSessionService
 from lango.adk.sessions import writing_epoch
 from lango.errors import FencedWrite, LangoError, StaleSession
+from lango.store import SessionId
 from lango.store.database import Operation, Row
 from tests import strategies
 from tests.unit.test_convert import with_stored_role
@@ -70,6 +71,20 @@ async def test_s2_order_is_that_of_insertion_whatever_the_clock_says(service: Sq
     for number, timestamp in enumerate([5.0, 5.0, 3.0, 9.0, 1.0, 5.0]):
         await service.append_event(session, said(str(number), timestamp=timestamp))
     assert texts(session) == texts(await load(service, session)) == list("012345")
+
+
+async def test_s1_a_session_object_knows_where_the_store_is(service: SqlSessionService) -> None:
+    """Else no append of it is the quick one: the store finds its own way, and nobody sees why it takes longer."""
+    session = await service.create_session(**APP)
+    name = SessionId(session.app_name, session.user_id, session.id)
+    only_state = Event(author="a", actions=EventActions(state_delta={"k": 1}))
+    for event in [said("1"), only_state, said("2"), said("3")]:
+        await service.append_event(session, event)
+        record = await service.store.session(name)
+        assert record
+        for shown in (session, await load(service, session)):
+            seen = (shown.__pydantic_private__ or {})["_seen"]
+            assert seen == (record.key, name, record.revision, record.last_seq)
 
 
 async def test_s2_tasks_that_share_a_session_append_one_after_the_other(service: SqlSessionService) -> None:
