@@ -86,6 +86,19 @@ async def test_what_belongs_to_no_session_is_found(broken: Writer) -> None:
         await broken.store.check(NAME)
 
 
+async def test_an_index_that_others_have_changed_is_not_taken_for_a_broken_one(
+    store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.store.sqlite._READERS", 1)  # the connection that has searched is the one that checks
+    writer = Writer(store, await store.create_session(NAME))
+    async with Store(store_url) as other:
+        for number in range(40):  # FTS5 joins its pieces at every sixteenth, at the latest
+            await writer.add(Message("user", f"apples {number}"))
+            await other.search(NAME.app_name, NAME.user_id, "apples")
+            assert await store.check_database() == []
+            await store.search(NAME.app_name, NAME.user_id, "apples")
+
+
 async def test_a_fork_whose_source_is_gone_is_whole(broken: Writer) -> None:
     sessions = Sessions(broken.store, NAME.app_name)
     fork = await sessions.fork(NAME.id, user_id=NAME.user_id, at=5, new_id="f")
