@@ -24,13 +24,18 @@ async def test_a_key_is_found_until_it_is_revoked(store: Store) -> None:
     assert secret not in str(revoked)
 
 
-async def test_tokens_are_counted_by_key_and_day(store: Store) -> None:
+async def test_tokens_are_counted_by_key_and_day(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 86_400.0 * 20_000 - 10
+    monkeypatch.setattr("lango.store.store.time.time", lambda: now)
     key, _ = await store.add_key("alice")
     assert await store.spent_tokens(key.id) == 0
     await store.spend_tokens(key.id, 30)
+    now += 9
     await store.spend_tokens(key.id, 12)
     assert await store.spent_tokens(key.id) == 42
     assert await store.spent_tokens("another") == 0
+    now += 1
+    assert await store.spent_tokens(key.id) == 0, "it is the next day"
 
 
 async def test_a_key_needs_a_user(store: Store) -> None:

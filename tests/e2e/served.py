@@ -1,9 +1,11 @@
 """Real `lango serve` processes, and what tests say to them."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from lango.store.keys import until_tomorrow_s
 
 LANGO = str(Path(sys.executable).with_name("lango"))
 AGENT = Path(__file__).with_name("served_agent.py")
@@ -39,6 +43,13 @@ class Server:
     def terminate(self) -> int:
         self.process.terminate()
         return self.process.wait(PATIENCE_S)
+
+
+async def not_at_midnight() -> None:
+    """Wait for tomorrow where today is nearly over, UTC: what a test counts by the day stays on one."""
+    left_s = until_tomorrow_s(time.time())
+    if left_s < PATIENCE_S / 2:
+        await asyncio.sleep(left_s)
 
 
 def configure(folder: Path, store_url: str, agent: str = "", server: str = "", rest: str = "") -> Path:

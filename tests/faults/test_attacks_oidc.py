@@ -21,7 +21,7 @@ from websockets.typing import Subprotocol
 
 from lango.store.keys import until_tomorrow_s
 from tests.e2e.issuer import LocalIssuer, ec_key, issuing, rsa_key
-from tests.e2e.served import PATIENCE_S, Server, configure, lango, send, serving, text_of
+from tests.e2e.served import PATIENCE_S, Server, configure, lango, not_at_midnight, send, serving, text_of
 
 
 @dataclass
@@ -185,6 +185,7 @@ async def test_a_token_is_stored_and_logged_nowhere(guarded: Guarded) -> None:
 
 
 async def test_limits_hold_for_a_user_whatever_token_they_bring(tmp_path: Path, sqlite_url: str) -> None:
+    await not_at_midnight()
     configure(tmp_path, sqlite_url)
     key = lango("keys", "add", "--user", "oidc:alice", cwd=tmp_path).stdout.strip()
     with issuing(rsa_key("r1"), ec_key("e1")) as issuer:

@@ -15,7 +15,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from tests.e2e.served import PATIENCE_S, Server, configure, lango, resume, send, serving, text_of
+from tests.e2e.served import PATIENCE_S, Server, configure, lango, not_at_midnight, resume, send, serving, text_of
 from tests.e2e.wire_server import Exchange, wire_server
 
 EVIL = "evil.example"
@@ -301,6 +301,7 @@ async def test_6_limits_are_kept_and_say_when_to_come_back(keyed: Keyed) -> None
         answers = [await dave.get("/v1/sessions") for _ in range(5)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
         assert 0 < int(answers[-1].headers["retry-after"]) <= 60
+    await not_at_midnight()
     secret = lango("keys", "add", "--user", "erin", "--tokens-per-day", "15", cwd=keyed.folder).stdout.strip()
     async with keyed.client(secret) as erin, asyncio.timeout(PATIENCE_S):
         await erin.post("/v1/sessions", json={"id": "s"})
