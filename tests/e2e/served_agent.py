@@ -4,8 +4,8 @@
 - `much N`: N times 100,000 characters
 - `hold FILE`: a first word, then silence until the file is there
 - `note`: a call of a safe tool; `ask`: a call of a tool that needs approval
-- `call NAMES`: a call of each of these tools at once, `again NAMES` with ids that came before; a result
-  `{"until": FILE}` fails as long as the file is not there
+- `call NAMES`: a call of each of these tools at once, `again NAMES` with ids that came before, `first NAMES` after a
+  word; a result `{"until": FILE}` fails as long as the file is not there
 - `see`, or a file alone: the name, type and digest of each file that the model is sent
 - `fail`: the provider is not there
 - anything else comes back as it is
@@ -43,8 +43,10 @@ class Obedient:
             if any(one.get("until") and not Path(one["until"]).exists() for one in results):
                 raise ProviderRejected("the provider does not want to", provider="obedient", status=400)
             yield TextDelta(" and ".join(f"the tool said {dict(one)}" for one in results))
-        elif last.content.startswith(("call ", "again ")):
-            step = len(request.messages) if last.content.startswith("call ") else 0
+        elif last.content.startswith(("call ", "again ", "first ")):
+            step = 0 if last.content.startswith("again ") else len(request.messages)
+            if last.content.startswith("first "):
+                yield TextDelta("wait ")
             calls = [
                 ToolCall(f"c{step}-{at}", name, {"text": name}) for at, name in enumerate(last.content.split()[1:])
             ]

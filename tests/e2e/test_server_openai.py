@@ -226,16 +226,9 @@ async def test_a_failed_turn_is_an_error_and_is_not_repeated(client: AsyncOpenAI
             pass
 
 
-TOOL: dict[str, Any] = {"type": "function", "function": {"name": "mine", "parameters": {}}}
-CALL: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "mine", "arguments": "{}"}}
-
-
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"tools": [TOOL]}, "tools"),
-        ({"messages": [user("a"), {"role": "assistant", "tool_calls": [CALL]}, user("b")]}, "tool"),
-        ({"messages": [user("a"), {"role": "tool", "tool_call_id": "c", "content": "x"}]}, "tool"),
         ({"messages": [user("a"), assistant("b")]}, "last message"),
         ({"messages": [user("")]}, "last message"),
         ({"messages": []}, "messages"),

@@ -1,22 +1,26 @@
 """OpenAI's chat completions on this agent: `POST /v1/chat/completions`, `GET /v1/models`.
 
-The last message is the turn; it must be the user's. The agent has its own model, instruction and tools: whatever model
-a client names, the agent answers under its own name, system messages and sampling settings are read past, and `tools`
-or tool messages are refused, since nobody would run them.
+The last message is the turn. The agent has its own model and instruction: whatever model a client names, the agent
+answers under its own name, and system messages and sampling settings are read past.
 
 The last message may bring pictures (`image_url`) and files (`file` with `file_data`), as `data:` URLs. Nothing is
 fetched from elsewhere: other addresses, a `file_id` and `input_audio` are refused.
 
 Which session a turn belongs to:
 
-- With `X-Session-Id`, that one. What the client resends before the last message is not read.
+- With `X-Session-Id`, that one. Of what the client resends before the last message, only results are read, of calls
+  that still wait.
 - Without it, the newest session that was told exactly what the client resends: the same messages when it began, the
-  same answered messages with their files, and their answers, since, white space around them and the files' names aside,
+  same answered messages with their files, and their answers and calls, since, white space and the files' names aside,
   and no answer after them. Looked for among the user's 200 newest sessions, in the store, so that any process on it
   finds the same one.
 - Else a new session, which begins with this message alone: what a client says the assistant said is never stored.
 
 Every answer names its session in `X-Session-Id`.
+
+A client's `tools` are offered to the model in this turn, beside the agent's own. A call of one is told in `tool_calls`
+and ends the answer, with the finish reason `tool_calls`; the next request brings the results as tool messages, one for
+each call. Where a user's message comes instead, calls without a result are closed as unanswered.
 
 Calls of the agent's own tools are not `tool_calls`: a client would run those itself and wait for nobody. They are told
 in a field that OpenAI's SDK passes through, `executed_tools` of the message (or, in a stream, of the delta): `index`,
@@ -27,7 +31,8 @@ stream are merged by `index`, as those of `tool_calls` are.
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+import uuid
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any
 
@@ -37,6 +42,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import override
 
 from lango.server.auth import User
+from lango.server.client_results import answered_last, give, results_in
 from lango.server.errors import Refused, told
 from lango.server.frames import FrameStream, read, status_of
 from lango.server.openai_input import ChatRequest
@@ -112,17 +118,24 @@ async def complete(
 ) -> Response:
     """Answer the last message of a conversation. `Idempotency-Key` holds within `X-Session-Id`."""
     asked.check()
+    tools = asked.read_tools()
     last = asked.messages[-1]
-    files = last.read_files(here.settings.server)  # before a session is made for them
+    files = [] if asked.brings_results else last.read_files(here.settings.server)
     if session_id is not None:
         await here.may_write(user, session_id)
     else:
         await here.door.check_tokens(user)
-        session_id = await session_of(here, user, asked.messages)
-    turn = await here.turns.submit(user, session_id, last.text, key, files)
+        session_id = await session_of(here, user, asked)
+    said = [one.spoken for one in asked.messages]
+    results = results_in(said)
+    if asked.brings_results:
+        attempt = key or uuid.uuid4().hex
+        turn = await give(here, user, session_id, results, answered_last(said), tools, attempt, every=True)
+    else:
+        turn = await here.turns.submit(user, session_id, last.text, key, files, client_tools=tools, results=results)
     # a header is Latin-1; an id that is not was sent as raw bytes, and is known to whoever sent it
     headers = {"X-Session-Id": session_id} | _ONCE if session_id.isascii() else _ONCE
-    completion = _Completion(here, turn)
+    completion = _Completion(here, turn, {tool.name for tool in tools})
     if asked.stream:
         usage = bool(asked.stream_options and asked.stream_options.include_usage)
         chunks = completion.chunks(include_usage=usage)
@@ -136,9 +149,10 @@ async def complete(
 class _Completion:
     """One turn as a completion."""
 
-    def __init__(self, here: Served, turn: TurnOf) -> None:
+    def __init__(self, here: Served, turn: TurnOf, client_tools: Collection[str]) -> None:
         self._here = here
         self._turn = turn
+        self._tools = _Tools(client_tools)
         self._session_id = turn.session.name.id
         self._about: dict[str, Any] = {
             "id": f"chatcmpl-{turn.session.key}-{turn.turn}",
@@ -149,22 +163,21 @@ class _Completion:
     async def whole(self, headers: Mapping[str, str]) -> Response:
         """Wait for the answer."""
         text: list[str] = []
-        tools = _Tools()
         async with aclosing(read(self._here.turns.follow(self._turn))) as events:
             async for event in events:
                 match event:
                     case {"type": "text_delta" | "approval"}:
                         text.append(self._text_of(event))
                     case {"type": "tool_start" | "tool_end"}:
-                        tools.tell(event)
+                        self._tools.tell(event)
                     case {"type": "error", "fatal": True}:
                         status = status_of(event["error"])
                         return JSONResponse(error_body(status, event["error"], event["message"]), status, headers)
                     case {"type": "done"}:
-                        message: dict[str, Any] = {"role": "assistant", "content": "".join(text), "refusal": None}
-                        if tools.executed:
-                            message["executed_tools"] = tools.executed
-                        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(event)}
+                        content = "".join(text) or (None if self._tools.calls else "")
+                        message = {"role": "assistant", "content": content, "refusal": None} | self._tools.told()
+                        finish = self._finish(event)
+                        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
                         kind = {"object": "chat.completion"}
                         body = self._about | kind | {"choices": [choice], "usage": _usage(event)}
                         return JSONResponse(body, headers=headers)
@@ -175,7 +188,6 @@ class _Completion:
     async def chunks(self, *, include_usage: bool) -> AsyncGenerator[str | None, None]:
         """Tell the answer as it comes."""
         no_usage = {"usage": None} if include_usage else {}
-        tools = _Tools()
         yield self._chunk({"role": "assistant", "content": ""}, None, no_usage)
         async with aclosing(read(self._here.turns.follow(self._turn))) as events:
             async for event in events:
@@ -185,11 +197,11 @@ class _Completion:
                     case {"type": "text_delta" | "approval"}:
                         yield self._chunk({"content": self._text_of(event)}, None, no_usage)
                     case {"type": "tool_start" | "tool_end"}:
-                        yield self._chunk({"executed_tools": tools.tell(event)}, None, no_usage)
+                        yield self._chunk(self._tools.tell(event), None, no_usage)
                     case {"type": "error", "fatal": True}:
                         yield _failed(event["error"], event["message"])
                     case {"type": "done"}:
-                        yield self._chunk({}, _finish(event), no_usage)
+                        yield self._chunk({}, self._finish(event), no_usage)
                         if include_usage:
                             kind = {"object": "chat.completion.chunk"}
                             yield _frame(self._about | kind | {"choices": [], "usage": _usage(event)})
@@ -203,31 +215,45 @@ class _Completion:
         where = f"POST /v1/sessions/{self._session_id}/approvals/{event['call_id']}"
         return f"{ASKING}{event['name']}({json.dumps(event['arguments'])}); answer with {where}]"
 
+    def _finish(self, done: Mapping[str, Any]) -> str:
+        return "tool_calls" if self._tools.calls else _FINISH.get(done["finish_reason"], "stop")
+
     def _chunk(self, delta: Mapping[str, Any], finish: str | None, more: Mapping[str, Any]) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return _frame(self._about | {"object": "chat.completion.chunk", "choices": [choice], **more})
 
 
 class _Tools:
-    """The agent's own calls, as a client is told of them."""
+    """Calls as a client is told of them: those of its own tools, and those of the agent's."""
 
-    def __init__(self) -> None:
-        self.executed: list[dict[str, Any]] = []
+    def __init__(self, client_tools: Collection[str]) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self._client_tools = client_tools
+        self._executed: list[dict[str, Any]] = []
         self._places: dict[str, int] = {}
 
-    def tell(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Take an event; return what it adds."""
+    def told(self) -> dict[str, Any]:
+        """Return what a whole message says of them."""
+        own = {"executed_tools": self._executed} if self._executed else {}
+        return own | ({"tool_calls": self.calls} if self.calls else {})
+
+    def tell(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Take an event; return what it adds to the message."""
+        if event["type"] == "tool_start" and event["name"] in self._client_tools:
+            function = {"name": event["name"], "arguments": json.dumps(event["arguments"])}
+            self.calls.append({"id": event["call_id"], "type": "function", "function": function})
+            return {"tool_calls": [{"index": len(self.calls) - 1} | self.calls[-1]]}
         index = self._places.setdefault(event["call_id"], len(self._places))
         piece: dict[str, Any] = {"index": index}
-        if index == len(self.executed):  # an approved call goes on without a start
+        if index == len(self._executed):  # an approved call goes on without a start
             piece |= {"id": event["call_id"], "type": "function", "name": event["name"]}
-            self.executed.append({})
+            self._executed.append({})
         if event["type"] == "tool_start":
             piece["arguments"] = json.dumps(event["arguments"])
         else:
             piece |= {"output": json.dumps(event["result"]), "ok": event["ok"]}
-        self.executed[index] |= piece
-        return [piece]
+        self._executed[index] |= piece
+        return {"executed_tools": [piece]}
 
 
 def _frame(data: Mapping[str, Any]) -> str:
@@ -236,10 +262,6 @@ def _frame(data: Mapping[str, Any]) -> str:
 
 def _failed(error: str, message: str) -> str:
     return _frame(error_body(status_of(error), error, message))
-
-
-def _finish(done: Mapping[str, Any]) -> str:
-    return _FINISH.get(done["finish_reason"], "stop")
 
 
 def _usage(done: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
 from lango.messages import Attachment
 from lango.running import check_attachments
+from lango.server.client_results import Spoken, read_result
 from lango.server.errors import Refused
 from lango.server.files import file_of_url, mark_of
+from lango.tools import Tool, client_tool
 
 _MOST_MESSAGES = 10_000
 
@@ -56,12 +58,19 @@ class ContentPart(BaseModel):
             return f"unread-{hashlib.sha256(json.dumps(self.model_dump()).encode()).hexdigest()}"
 
 
+class ChatCall(BaseModel):
+    """A call of a client's tool, as it is resent."""
+
+    id: str
+
+
 class ChatMessage(BaseModel):
     """A message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[ContentPart] | None = None
-    tool_calls: list[Any] | None = None
+    tool_calls: list[ChatCall] | None = None
+    tool_call_id: str | None = None
     function_call: Any = None
 
     @property
@@ -76,6 +85,18 @@ class ChatMessage(BaseModel):
         """The parts that are no text, in order."""
         return [part for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
 
+    @property
+    def call_ids(self) -> tuple[str, ...]:
+        """The calls of the client's tools that it makes."""
+        return tuple(call.id for call in self.tool_calls or ())
+
+    @property
+    def spoken(self) -> Spoken:
+        """What it says of calls."""
+        if self.role == "tool":
+            return Spoken(answers=self.tool_call_id, result=read_result(self.text))
+        return Spoken(makes=self.call_ids)
+
     def read_files(self, limits: ServerSettings) -> list[Attachment]:
         """Return the files that it brings; raise `Refused` for what cannot be read or is too much."""
         files = [part.read_file(number) for number, part in enumerate(self.others, 1)]
@@ -84,6 +105,27 @@ class ChatMessage(BaseModel):
         except AttachmentRefused as error:  # OpenAI's clients know no other status for what is wrong with a part
             raise Refused(400, type(error).__name__, str(error)) from error
         return files
+
+
+class ChatFunction(BaseModel):
+    """What a client's tool is called, and takes."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ChatTool(BaseModel):
+    """A tool that the client runs."""
+
+    type: str = "function"
+    function: ChatFunction | None = None
+
+    def read(self) -> Tool:
+        """Return the tool; raise `ClientToolRefused`, or `Refused` for another kind."""
+        if self.type != "function" or self.function is None:
+            raise _wrong("tools: of the kinds of tools only function is understood here")
+        return client_tool(self.function.name, self.function.description or "", self.function.parameters)
 
 
 class StreamOptions(BaseModel):
@@ -104,19 +146,34 @@ class ChatRequest(BaseModel):
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     n: int | None = 1
-    tools: list[Any] | None = None
+    tools: list[ChatTool] | None = None
+    tool_choice: Any = None
     functions: list[Any] | None = None
     response_format: dict[str, Any] | None = None
 
+    @property
+    def brings_results(self) -> bool:
+        """Whether it ends with what the client's tools returned."""
+        return self.messages[-1].role == "tool"
+
+    def read_tools(self) -> list[Tool]:
+        """Return the tools that the client runs; raise `ClientToolRefused`, or `Refused`."""
+        tools = [one.read() for one in self.tools or ()]
+        if self.tool_choice not in (None, "auto", "none"):
+            raise _wrong("tool_choice: the agent's model chooses; auto and none are understood here")
+        return [] if self.tool_choice == "none" else tools
+
     def check(self) -> None:
         """Raise `Refused` for what this agent cannot do."""
-        if self.tools or self.functions:
-            raise _wrong("tools: the agent has tools of its own and runs them here; send none")
-        if any(one.role in ("tool", "function") or one.tool_calls or one.function_call for one in self.messages):
-            raise _wrong("messages: the agent runs its own tools; send no tool calls and no tool messages")
+        if self.functions or any(one.role == "function" or one.function_call for one in self.messages):
+            raise _wrong("functions: they are called tools by now; send tools, tool_calls and tool messages")
+        if any(one.role == "tool" and not one.tool_call_id for one in self.messages):
+            raise _wrong("messages: a tool message needs the tool_call_id of the call that it answers")
         last = self.messages[-1]
-        if last.role != "user" or not (last.text or last.others):
-            raise _wrong("messages: the last message must be the user's, with a text or a file")
+        if not self.brings_results and (last.role != "user" or not (last.text or last.others)):
+            raise _wrong(
+                "messages: the last message must be the user's, with a text or a file, or the result of a client's tool"
+            )
         if (self.n or 1) != 1:
             raise _wrong("n: there is one answer to a message")
         if (self.response_format or {}).get("type", "text") != "text":

@@ -11,16 +11,17 @@ from msgspec import Struct
 from lango.adk.attachments import stored_attachments
 from lango.messages import Message
 from lango.server.auth import Caller
+from lango.server.errors import Refused
 from lango.server.files import mark_of
-from lango.server.openai_input import ChatMessage
+from lango.server.openai_input import ChatMessage, ChatRequest
 from lango.server.served import Served
-from lango.store import SessionId, SessionRecord, Stored
+from lango.store import SessionRecord, Stored
+from lango.store.records import client_calls
 
 ASKING = "\n\n[This needs approval: "
 """Where what is added for the client's eyes begins."""
 _NEWEST_SESSIONS = 200
 _PAGE = 200
-_Turn = tuple[str, tuple[str, ...], str]
 
 
 class _Said(Struct, frozen=True):
@@ -29,24 +30,53 @@ class _Said(Struct, frozen=True):
     role: str
     text: str
     files: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    """Of the client's tools."""
 
     @classmethod
     def of(cls, sent: ChatMessage) -> Self:
         """Take what a client sends, without what was added for its eyes."""
         text = sent.text.partition(ASKING)[0].strip()
-        return cls(sent.role, text, tuple(part.mark() for part in sent.others))
+        return cls(sent.role, text, tuple(part.mark() for part in sent.others), sent.call_ids)
 
     @classmethod
     def of_stored(cls, stored: Stored, message: Message) -> Self:
         """Take what is stored."""
         files = stored_attachments(stored) if message.role == "user" else ()
-        return cls(message.role, message.content, tuple(mark_of(file) for file in files))
+        clients = client_calls(stored)
+        calls = tuple(call.id for call in message.tool_calls if call.id in clients)
+        return cls(message.role, message.content, tuple(mark_of(file) for file in files), calls)
 
 
-async def session_of(here: Served, user: Caller, messages: Sequence[ChatMessage]) -> str:
-    """Return the session that was told what comes before the last message, or a new one."""
-    said = [_Said.of(one) for one in messages]
-    return await _find_session(here, user, said) or await _new_session(here, user, said)
+class _Turn(Struct, frozen=True):
+    """A message that was answered, with all that the client was told."""
+
+    text: str
+    files: tuple[str, ...]
+    answer: str
+    calls: tuple[str, ...]
+
+    def begins(self, turn: "_Turn") -> bool:
+        """Whether a turn is this one, and may have gone on since."""
+        asked = (self.text, self.files) == (turn.text, turn.files)
+        return asked and turn.answer.startswith(self.answer) and turn.calls[: len(self.calls)] == self.calls
+
+
+async def session_of(here: Served, user: Caller, asked: ChatRequest) -> str:
+    """Return the session that was told what comes before the last message, or what a new one is called.
+
+    Results of calls need the session that waits for them, or that has had them already: raise `Refused` without one.
+    """
+    said = [_Said.of(one) for one in asked.messages]
+    if not asked.brings_results:
+        return await _find_session(here, user, said[:-1]) or _new_session(said)
+    while said and said[-1].role == "tool":
+        said.pop()
+    found = await _find_session(here, user, said, goes_on=True)
+    if found is None:
+        message = "no session waits for these results; send the X-Session-Id of the answer that made the calls"
+        raise Refused(404, "SessionNotFound", message)
+    return found
 
 
 def _beginnings(said: Sequence[_Said]) -> dict[int, str]:
@@ -60,15 +90,13 @@ def _beginnings(said: Sequence[_Said]) -> dict[int, str]:
     return found
 
 
-async def _new_session(here: Served, user: Caller, said: Sequence[_Said]) -> str:
-    session_id = _beginnings(said)[len(said) - 1] + uuid.uuid4().hex[:12]
-    await here.store.create_session(SessionId(here.runtime.app_name, user.user_id, session_id))
-    return session_id
+def _new_session(said: Sequence[_Said]) -> str:
+    return _beginnings(said)[len(said) - 1] + uuid.uuid4().hex[:12]
 
 
-async def _find_session(here: Served, user: Caller, said: Sequence[_Said]) -> str | None:
-    """Return the newest session that was told what the messages before the last one say, and no more."""
-    began = {beginning: place for place, beginning in _beginnings(said[:-1]).items()}
+async def _find_session(here: Served, user: Caller, said: Sequence[_Said], *, goes_on: bool = False) -> str | None:
+    """Return the newest session that was told what the messages say, and no more, unless in the turn that goes on."""
+    began = {beginning: place for place, beginning in _beginnings(said).items()}
     if not any(one.role == "assistant" for one in said):
         return None
     newest = await here.store.sessions_page(here.runtime.app_name, user.user_id, limit=_NEWEST_SESSIONS)
@@ -77,10 +105,15 @@ async def _find_session(here: Served, user: Caller, said: Sequence[_Said]) -> st
         session = await here.store.session(listed.name) if place is not None else None
         if session is None:
             continue
-        resent = _answered(said[place:-1])
-        if resent and resent == await _told(here, session, len(resent)):
+        resent = _answered(said[place:])
+        told = await _told(here, session, len(resent)) if resent else []
+        if resent and (resent == told or (goes_on and _may_have_gone_on(resent, told))):
             return listed.name.id
     return None
+
+
+def _may_have_gone_on(resent: Sequence[_Turn], told: Sequence[_Turn]) -> bool:
+    return len(resent) == len(told) and resent[:-1] == told[:-1] and resent[-1].begins(told[-1])
 
 
 async def _told(here: Served, session: SessionRecord, count: int) -> list[_Turn]:
@@ -104,11 +137,17 @@ def _answered(said: Iterable[_Said]) -> list[_Turn]:
 
     What the assistant said between two messages is one answer: a client is told it as one.
     """
-    turns: list[tuple[_Said, list[str]]] = []
+    turns: list[tuple[_Said, list[_Said]]] = []
     for one in said:
         if one.role == "user":
             turns.append((one, []))
         elif one.role == "assistant" and turns:
-            turns[-1][1].append(one.text)
-    found = [(asked.text.strip(), asked.files, "".join(answer).strip()) for asked, answer in turns]
-    return [turn for turn in found if turn[2]]
+            turns[-1][1].append(one)
+    found = [_turn(asked, answers) for asked, answers in turns]
+    return [turn for turn in found if turn.answer or turn.calls]
+
+
+def _turn(asked: _Said, answers: Sequence[_Said]) -> _Turn:
+    # what a client is told before a call and after it are two messages to it, with or without the space between them
+    answer = "".join("".join(one.text for one in answers).split())
+    return _Turn(asked.text.strip(), asked.files, answer, tuple(id_ for one in answers for id_ in one.calls))
