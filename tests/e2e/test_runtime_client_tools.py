@@ -16,6 +16,7 @@ from google.adk.tools.base_toolset import BaseToolset
 
 from lango import open_runtime
 from lango.adk import AdkTool
+from lango.adk.plugin import SAME_CALLS
 from lango.errors import CallNotWaiting, ClientToolRefused
 from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import ToolCall
@@ -134,6 +135,33 @@ async def test_results_that_come_with_a_message_are_its_calls_own(store_url: str
         assert shown.keys() == {"c1", "c2"}
         assert [one.role for one in await messages(runtime)] == ["user", "assistant", "tool", "user", "assistant"]
     assert not broken_for(provider.requests[1])
+
+
+async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(store_url: str) -> None:
+    wrong = ToolCall("w1", "pick_color", {"among": "red"})
+    provider = ScriptedProvider([wrong, [wrong, pick("c1")], "red it is"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        events = await say(runtime)
+        assert status(events) == "waiting_for_client"
+        assert len(provider.requests) == 2, "the model is told, and mends it"
+        assert "among" in results_in(provider.requests[1])["w1"]["error"]
+        [waiting] = await runtime.store.client_calls(await runtime.sessions.read("s"))
+        assert waiting.call.id == "c1"
+        assert text_of(await give(runtime, c1={"color": "red"})) == "red it is"
+        outputs = await results_stored(runtime)
+        assert outputs.pop("c1") == {"color": "red"}
+        assert len(outputs) == 2
+        assert all("among" in one["error"] for one in outputs.values())
+        assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
+    assert not [broken for request in provider.requests for broken in broken_for(request)]
+
+
+async def test_a_model_that_repeats_a_wrong_call_is_stopped(store_url: str) -> None:
+    provider = ScriptedProvider([ToolCall(f"w{at}", "pick_color", {"among": 1}) for at in range(SAME_CALLS + 3)])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        assert last_error(await say(runtime)).error == "TurnLimit"
+        assert len(provider.requests) == SAME_CALLS
+        assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
 
 
 async def test_parallel_calls_go_on_when_all_have_their_results(store_url: str) -> None:

@@ -166,6 +166,27 @@ async def test_the_agents_own_tools_run_here_beside_the_clients(client: Client) 
     assert "{'result': 'red'}" in (text or "")
 
 
+async def test_a_call_that_does_not_fit_its_schema_is_told_to_the_model_not_to_the_client(client: Client) -> None:
+    choose = function("choose", parameters={"type": "object", "required": ["n"]})
+    client.messages = [{"role": "user", "content": "call choose"}]
+    answer = await client.sdk.chat.completions.create(model="obedient", messages=client.messages, tools=[choose])
+    text, calls = client.took(answer)
+    assert not calls
+    assert "'n' is a required property" in (text or "")
+    [wrong] = (answer.choices[0].message.model_extra or {})["executed_tools"]
+    assert (wrong["name"], wrong["arguments"], wrong["ok"]) == ("choose", '{"text": "choose"}', False)
+    client.messages = [{"role": "user", "content": "call choose pick"}]
+    stream = await client.sdk.chat.completions.create(
+        model="obedient", messages=client.messages, tools=[choose, PICK], stream=True
+    )
+    deltas = [chunk.choices[0].delta async for chunk in stream]
+    [(call,)] = [one.tool_calls for one in deltas if one.tool_calls]
+    assert call.function
+    assert (call.index, call.function.name) == (0, "pick")
+    [(wrong,)] = [one.model_extra["executed_tools"] for one in deltas if one.model_extra]
+    assert (wrong["name"], wrong["ok"]) == ("choose", False)
+
+
 async def test_another_process_takes_the_results_and_the_same_ones_again_are_the_same_turn(
     client: Client, other_server: Server
 ) -> None:
@@ -262,6 +283,16 @@ async def test_what_was_said_before_a_call_and_after_it_is_found_again(client: C
     client.messages[1]["tool_calls"][0]["id"] = "another"
     await client.say("and on")
     assert client.session != session, "it was told another call"
+
+
+async def test_a_client_that_goes_back_to_before_the_results_begins_anew(client: Client) -> None:
+    _, [call] = await client.say("call pick")
+    client.returned(call.id, "red")
+    await client.ask()
+    session = client.session
+    client.messages = client.messages[:2]
+    await client.say("never mind")
+    assert client.session != session, "that one has an answer that this client was not told"
 
 
 async def test_results_that_no_session_waits_for_are_refused(client: Client) -> None:

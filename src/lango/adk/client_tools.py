@@ -34,12 +34,12 @@ class ClientTool(BaseTool):
 
     def __init__(self, tool: Tool) -> None:
         super().__init__(name=tool.name, description=tool.description, is_long_running=True)
-        self._schema = tool.schema
+        self.tool = tool
 
     @override
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
-            name=self.name, description=self.description, parameters_json_schema=self._schema
+            name=self.name, description=self.description, parameters_json_schema=self.tool.schema
         )
 
     @override
@@ -72,12 +72,17 @@ def _own_names(agents: Iterable[Any]) -> set[str]:
 
 
 def mark_calls(response: LlmResponse, tools: Mapping[str, Tool]) -> set[str]:
-    """Note in an answer which of its calls are the client's; return their ids."""
+    """Note in an answer which of its calls are the client's; return their ids.
+
+    Those that do not fit the schema are not: the model is told what is wrong with them, and no client need be.
+    """
     parts = (response.content and response.content.parts) or []
-    calls = [part.function_call for part in parts if part.function_call and part.function_call.name in tools]
-    for call in calls:
-        call.id = call.id or f"call_{uuid.uuid4().hex[:24]}"
-    ids = [call.id or "" for call in calls]
+    ids: list[str] = []
+    for call in (part.function_call for part in parts if part.function_call):
+        tool = tools.get(call.name or "")
+        if tool is not None and tool.fits(call.args or {}):
+            call.id = call.id or f"call_{uuid.uuid4().hex[:24]}"
+            ids.append(call.id)
     if ids:
         response.custom_metadata = {**(response.custom_metadata or {}), CLIENT_CALLS: ids}
     return set(ids)

@@ -179,7 +179,7 @@ class RuntimePlugin(BasePlugin):
             tool_context.actions.skip_summarization = True  # the model goes on with the client's results
         if isinstance(tool, ClientTool):
             state.tell(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
-            return None
+            return None if call_id in state.client_calls else _refuse_call(state, tool, tool_args, tool_context)
         if tool.name == TRANSFER_TOOL:
             return _check_transfer(state, tool_args, tool_context)
         answer = await self._check(state, call_id, tool, tool_args, tool_context)
@@ -194,7 +194,7 @@ class RuntimePlugin(BasePlugin):
         """Return what the model is told in place of a result; None: the tool runs."""
         if context.tool_confirmation is not None and state.more_approvals:
             context.actions.skip_summarization = True  # the model goes on when every question is answered
-        refused = _check_repetition(state, tool, arguments, context) or _check_arguments(tool, arguments)
+        refused = _refuse_call(state, tool, arguments, context)
         if refused or is_unknown(tool):  # ADK tells the model which tools there are
             return refused
         same = _fingerprint(tool.name, arguments)
@@ -291,8 +291,15 @@ def _check_transfer(state: TurnState, arguments: Mapping[str, Any], context: Too
     return {"error": correction(wanted, valid)}
 
 
+def _refuse_call(
+    state: TurnState, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
+) -> dict[str, Any] | None:
+    """Return what is wrong with a call in itself, whoever may allow it."""
+    return _check_repetition(state, tool, arguments, context) or _check_arguments(tool, arguments)
+
+
 def _check_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-    if isinstance(tool, AdkTool):
+    if isinstance(tool, AdkTool | ClientTool):
         try:
             tool.tool.validate(arguments)
         except InvalidArguments as error:

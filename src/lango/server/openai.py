@@ -174,13 +174,7 @@ class _Completion:
                         status = status_of(event["error"])
                         return JSONResponse(error_body(status, event["error"], event["message"]), status, headers)
                     case {"type": "done"}:
-                        content = "".join(text) or (None if self._tools.calls else "")
-                        message = {"role": "assistant", "content": content, "refusal": None} | self._tools.told()
-                        finish = self._finish(event)
-                        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
-                        kind = {"object": "chat.completion"}
-                        body = self._about | kind | {"choices": [choice], "usage": _usage(event)}
-                        return JSONResponse(body, headers=headers)
+                        return JSONResponse(self._body("".join(text), event), headers=headers)
                     case _:
                         pass
         raise AssertionError("a turn was told without an end")
@@ -197,10 +191,14 @@ class _Completion:
                     case {"type": "text_delta" | "approval"}:
                         yield self._chunk({"content": self._text_of(event)}, None, no_usage)
                     case {"type": "tool_start" | "tool_end"}:
-                        yield self._chunk(self._tools.tell(event), None, no_usage)
+                        if executed := self._tools.tell(event):
+                            yield self._chunk({"executed_tools": executed}, None, no_usage)
                     case {"type": "error", "fatal": True}:
                         yield _failed(event["error"], event["message"])
                     case {"type": "done"}:
+                        if calls := self._tools.calls:
+                            pieces = [{"index": index} | call for index, call in enumerate(calls)]
+                            yield self._chunk({"tool_calls": pieces}, None, no_usage)
                         yield self._chunk({}, self._finish(event), no_usage)
                         if include_usage:
                             kind = {"object": "chat.completion.chunk"}
@@ -208,6 +206,15 @@ class _Completion:
                         yield "data: [DONE]\n\n"
                     case _:
                         pass
+
+    def _body(self, text: str, done: Mapping[str, Any]) -> dict[str, Any]:
+        calls, executed = self._tools.calls, self._tools.executed
+        content = text or (None if calls else "")
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        message |= {"executed_tools": executed} if executed else {}
+        message |= {"tool_calls": calls} if calls else {}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish(done)}
+        return self._about | {"object": "chat.completion", "choices": [choice], "usage": _usage(done)}
 
     def _text_of(self, event: Mapping[str, Any]) -> str:
         if event["type"] == "text_delta":
@@ -224,36 +231,41 @@ class _Completion:
 
 
 class _Tools:
-    """Calls as a client is told of them: those of its own tools, and those of the agent's."""
+    """Calls as a client is told of them: those of the agent's own tools, and those that it is to run itself."""
 
     def __init__(self, client_tools: Collection[str]) -> None:
-        self.calls: list[dict[str, Any]] = []
+        self.executed: list[dict[str, Any]] = []
         self._client_tools = client_tools
-        self._executed: list[dict[str, Any]] = []
         self._places: dict[str, int] = {}
+        self._held: dict[str, Mapping[str, Any]] = {}
 
-    def told(self) -> dict[str, Any]:
-        """Return what a whole message says of them."""
-        own = {"executed_tools": self._executed} if self._executed else {}
-        return own | ({"tool_calls": self.calls} if self.calls else {})
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls that are the client's to run, once the answer is over: one that is wrong got its result here."""
+        return [_call(event) for event in self._held.values()]
 
-    def tell(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Take an event; return what it adds to the message."""
-        if event["type"] == "tool_start" and event["name"] in self._client_tools:
-            function = {"name": event["name"], "arguments": json.dumps(event["arguments"])}
-            self.calls.append({"id": event["call_id"], "type": "function", "function": function})
-            return {"tool_calls": [{"index": len(self.calls) - 1} | self.calls[-1]]}
-        index = self._places.setdefault(event["call_id"], len(self._places))
+    def tell(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Take an event; return what it adds to the executed ones."""
+        call_id, starts = event["call_id"], event["type"] == "tool_start"
+        if starts and event["name"] in self._client_tools:
+            self._held[call_id] = event
+            return []
+        index = self._places.setdefault(call_id, len(self._places))
         piece: dict[str, Any] = {"index": index}
-        if index == len(self._executed):  # an approved call goes on without a start
-            piece |= {"id": event["call_id"], "type": "function", "name": event["name"]}
-            self._executed.append({})
-        if event["type"] == "tool_start":
-            piece["arguments"] = json.dumps(event["arguments"])
-        else:
+        if index == len(self.executed):  # an approved call goes on without a start
+            piece |= {"id": call_id, "type": "function", "name": event["name"]}
+            self.executed.append({})
+        if start := event if starts else self._held.pop(call_id, None):
+            piece["arguments"] = json.dumps(start["arguments"])
+        if not starts:
             piece |= {"output": json.dumps(event["result"]), "ok": event["ok"]}
-        self._executed[index] |= piece
-        return {"executed_tools": [piece]}
+        self.executed[index] |= piece
+        return [piece]
+
+
+def _call(start: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": start["name"], "arguments": json.dumps(start["arguments"])}
+    return {"id": start["call_id"], "type": "function", "function": function}
 
 
 def _frame(data: Mapping[str, Any]) -> str:

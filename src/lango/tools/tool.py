@@ -110,6 +110,14 @@ class Tool:
             raise InvalidArguments(_told(problems))
         return dict(arguments)
 
+    def fits(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether the arguments are as the schema wants them."""
+        try:
+            self.validate(arguments)
+        except InvalidArguments:
+            return False
+        return True
+
     def call(self, arguments: Mapping[str, Any], context: ToolContext) -> Any:
         """Call the handler with validated arguments; an async one returns its coroutine."""
         calling = self._calling
