@@ -295,6 +295,29 @@ async def test_a_client_that_goes_back_to_before_the_results_begins_anew(client:
     assert client.session != session, "that one has an answer that this client was not told"
 
 
+@pytest.mark.parametrize(
+    ("place", "changed"),
+    [
+        (1, {"content": "hello!"}),
+        (2, {"content": "first draw"}),
+        (3, {"content": "what?"}),
+        (3, {"tool_calls": [{"id": "another", "type": "function", "function": {"name": "pick", "arguments": "{}"}}]}),
+    ],
+)
+async def test_results_belong_to_the_session_that_was_told_all_of_it(
+    client: Client, place: int, changed: dict[str, Any]
+) -> None:
+    await client.say("hello")
+    _, [call] = await client.say("first pick")
+    client.returned(call.id, "red")
+    said = [*client.messages]
+    client.messages[place] = client.messages[place] | changed
+    with pytest.raises(openai.NotFoundError, match="X-Session-Id"):
+        await client.ask()
+    client.messages = said
+    assert (await client.ask())[0] == "the tool said {'result': 'red'}"
+
+
 async def test_results_that_no_session_waits_for_are_refused(client: Client) -> None:
     client.messages = [
         {"role": "user", "content": "call pick, from nowhere"},
