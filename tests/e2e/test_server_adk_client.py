@@ -241,6 +241,7 @@ async def test_what_is_not_here_says_so(server: Server, session: Session) -> Non
             answer = await client.request(method, path, json={} if method in ("POST", "PATCH") else None)
             assert answer.status_code == status, path
             assert set(answer.json()["error"]) == {"type", "message"}
+            assert answer.json()["detail"] == answer.json()["error"]["message"], "where ADK's clients look"
 
 
 WRONG: list[dict[str, Any]] = [
@@ -287,6 +288,7 @@ async def test_with_keys_only_ones_own_user_is_there(tmp_path: Path, sqlite_url:
             for method, path, sent in calls:
                 theirs = await client.request(method, path, json=sent)
                 assert (theirs.status_code, theirs.json()["error"]["type"]) == (404, "NotFound"), path
-                assert (await nobody.request(method, path, json=sent)).status_code == 401
+                unknown = await nobody.request(method, path, json=sent)
+                assert (unknown.status_code, "valid API key" in unknown.json()["detail"]) == (401, True)
             assert (await client.post("/run", json=body | {"userId": "bob"})).status_code == 404
         assert (await run_whole(server, one, Authorization=f"Bearer {alice}")).status_code == 200

@@ -5,7 +5,7 @@ With keys, the user in a path or body must be the key's: any other is not there.
 
 What is different: turns of a session run one at a time, and go on when their client leaves; events that a client made
 up are refused; messages are text, files as `inlineData`, or answers to `adk_request_confirmation`; there are no
-artifacts; memory and evaluation are not here, and say so.
+artifacts; memory and evaluation are not here, and say so. An error stands in `detail`, and with its type beside it.
 """
 
 import json
@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from lango.adk import rest
 from lango.errors import StaleSession, UsageError
 from lango.server.auth import Caller, User
-from lango.server.errors import Refused
+from lango.server.errors import Refused, error_body, route_telling
 from lango.server.frames import FrameStream, read, status_of
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
@@ -31,8 +31,9 @@ from lango.server.streams import TurnOf
 from lango.store import Entry, SessionId, SessionRecord
 from lango.store.turns import TurnRecord
 
-# how it looks is ADK's to say
-router = APIRouter(include_in_schema=False)
+# how it looks is ADK's to say; its clients read errors in `detail`
+_AdkRoute = route_telling(lambda refused: {"detail": str(refused)} | error_body(refused))
+router = APIRouter(include_in_schema=False, route_class=_AdkRoute)
 
 _RECENT = 500
 _NO_EVENTS = 2**62  # after this id there are none

@@ -2,13 +2,15 @@
 
 import logging
 import math
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from typing_extensions import override
 
 from lango.errors import (
     ApprovalExpired,
@@ -109,16 +111,45 @@ def problem_of(problem: Mapping[str, object]) -> str:
     return f"{'.'.join(path) or 'the body'}: {said.removeprefix('Value error, ')}"
 
 
+def error_body(refused: Refused) -> dict[str, Any]:
+    """Say an error as this server does."""
+    return {"error": {"type": refused.error, "message": str(refused)}}
+
+
 def as_response(error: Exception) -> Response:
     """Return the answer to an error."""
     refused = told(error)
-    body = {"error": {"type": refused.error, "message": str(refused)}}
-    return JSONResponse(body, refused.status, refused.headers)
+    return JSONResponse(error_body(refused), refused.status, refused.headers)
+
+
+def route_telling(body_of: Callable[[Refused], Mapping[str, Any]]) -> type[APIRoute]:
+    """Make a kind of route whose errors are said in another way."""
+
+    class Telling(APIRoute):
+        @override
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def handle_errors(request: Request) -> Response:
+                try:
+                    return await handle(request)
+                except Exception as error:  # noqa: BLE001 - every error has an answer
+                    refused = told(error)
+                    _log_if_ours(request, error)
+                    return JSONResponse(body_of(refused), refused.status, refused.headers)
+
+            return handle_errors
+
+    return Telling
+
+
+def _log_if_ours(request: Request, error: Exception) -> None:
+    if told(error).status == 500:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
 
 
 async def _handle(request: Request, error: Exception) -> Response:
-    if told(error).status == 500:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    _log_if_ours(request, error)
     return as_response(error)
 
 

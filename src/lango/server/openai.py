@@ -29,29 +29,24 @@ stream are merged by `index`, as those of `tool_calls` are.
 """
 
 import json
-import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, Header
 from starlette.responses import JSONResponse, Response
-from typing_extensions import override
 
 from lango.server.auth import User
 from lango.server.client_results import answered_last, give, results_in
-from lango.server.errors import Refused, told
+from lango.server.errors import Refused, route_telling
 from lango.server.frames import FrameStream, read, status_of
 from lango.server.openai_input import ChatRequest
 from lango.server.openai_sessions import ASKING, session_of
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
 from lango.server.streams import TurnOf
-
-_log = logging.getLogger("lango.server")
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _FINISH = {"max_tokens": "length", "length": "length", "safety": "content_filter", "content_filter": "content_filter"}
@@ -62,33 +57,14 @@ _ONCE = {"x-should-retry": "false"}
 # -- errors in OpenAI's shape -------------------------------------------------------------------------------------
 
 
-def error_body(status: int, code: str, message: str) -> dict[str, Any]:
+def _error_body(status: int, code: str, message: str) -> dict[str, Any]:
     """Say what went wrong as OpenAI does."""
     kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-class OpenAiRoute(APIRoute):
-    """A route whose errors are OpenAI's."""
-
-    @override
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handle_errors(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except Exception as error:  # noqa: BLE001 - every error has an answer
-                refused = told(error)
-                if refused.status == 500:
-                    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-                body = error_body(refused.status, refused.error, str(refused))
-                return JSONResponse(body, refused.status, refused.headers)
-
-        return handle_errors
-
-
-router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAiRoute)
+_OpenAiRoute = route_telling(lambda refused: _error_body(refused.status, refused.error, str(refused)))
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=_OpenAiRoute)
 
 SessionHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
@@ -172,7 +148,7 @@ class _Completion:
                         self._tools.tell(event)
                     case {"type": "error", "fatal": True}:
                         status = status_of(event["error"])
-                        return JSONResponse(error_body(status, event["error"], event["message"]), status, headers)
+                        return JSONResponse(_error_body(status, event["error"], event["message"]), status, headers)
                     case {"type": "done"}:
                         return JSONResponse(self._body("".join(text), event), headers=headers)
                     case _:
@@ -273,7 +249,7 @@ def _frame(data: Mapping[str, Any]) -> str:
 
 
 def _failed(error: str, message: str) -> str:
-    return _frame(error_body(status_of(error), error, message))
+    return _frame(_error_body(status_of(error), error, message))
 
 
 def _usage(done: Mapping[str, Any]) -> dict[str, Any]:
