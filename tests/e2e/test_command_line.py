@@ -192,6 +192,34 @@ def test_doctor_says_what_to_mend(tmp_path: Path) -> None:
     assert "FAIL configuration: lango.toml, line 2: agent.modell" in lango("doctor", cwd=tmp_path).stdout
 
 
+OWN_MODELS = """
+from google.adk.agents import LlmAgent
+from google.adk.tools.agent_tool import AgentTool
+
+called = LlmAgent(name="called", model="anthropic/claude-sonnet-4-5")
+below = LlmAgent(name="below", model="openai/gpt-5-mini")
+inherits = LlmAgent(name="inherits")
+root_agent = LlmAgent(name="own", model="gemini-2.5-flash", sub_agents=[below, inherits], tools=[AgentTool(called)])
+"""
+
+
+def test_doctor_asks_the_models_that_a_module_names_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN_MODELS)
+    (tmp_path / "lango.toml").write_text('[agent]\nmodule = "own.py"\n')
+    keys = {name: "" for name in os.environ if name.endswith("_API_KEY")} | {"OPENAI_API_KEY": "k"}
+    told = lango("doctor", "--offline", cwd=tmp_path, LANGO_SERVER__PORT="0", **keys)
+    asked = re.findall(r"(\S+) +model (\S+): (.*)", told.stdout)
+    assert {name: mark for mark, name, _ in asked} == {
+        "openai/gpt-5-mini": "ok",
+        "anthropic/claude-sonnet-4-5": "FAIL",
+    }, "the root's own is ADK's to ask, and the default model is nobody's"
+    assert "FAIL model anthropic/claude-sonnet-4-5: The provider 'anthropic' needs a key" in told.stdout
+    assert "ok   agent: own.py: own" in told.stdout
+    (tmp_path / "own.py").write_text(OWN_MODELS.replace('model="gemini-2.5-flash", ', ""))
+    told = lango("doctor", "--offline", cwd=tmp_path, LANGO_SERVER__PORT="0", LANGO_AGENT__MODEL="openai/gpt-5", **keys)
+    assert "ok   model openai/gpt-5: the key is set" in told.stdout
+
+
 def test_doctor_builds_the_agent_and_asks_its_servers(tmp_path: Path) -> None:
     """What a turn would need is tried before one does."""
     (tmp_path / "lango.toml").write_text('[agent.sub_agents.a]\ntools = ["shell"]\n[mcp.gone]\ncommand = "/nowhere"\n')

@@ -62,9 +62,7 @@ class Models:
 
     def serves(self, model: str) -> bool:
         """Whether a name in somebody's own agent is ours to resolve, and not one of ADK's."""
-        if self._provider is not None:
-            return bool(model)
-        return "/" in model and not model.startswith(("models/", "projects/"))
+        return bool(model) if self._provider is not None else is_ours(model)
 
     def observer(self, root: Any) -> tuple[int | None, MemoryModel]:
         """Return the context of the root agent's model, where it is small, and the model that observes."""
@@ -245,20 +243,37 @@ class Lent(ProviderLlm):
         return (model.__pydantic_private__ or {})["_instead_of"] if isinstance(model, Lent) else model
 
 
+def is_ours(model: str) -> bool:
+    """Whether the name of a model is a `provider/name`, and not one of ADK's."""
+    return "/" in model and not model.startswith(("models/", "projects/"))
+
+
 def _own_models(root: Any, settings: Settings, models: Models) -> None:
     """Give somebody's agents our models where the settings, or a `provider/name` of their own, ask for one."""
     for agent in with_called(root):
         if not isinstance(agent, LlmAgent):
             continue
-        own: Any = Lent.own_of(agent)
-        wanted = own if isinstance(own, str) and models.serves(own) else ""
-        if _is_first(agent):
-            # agents below inherit; an agent that names no model would get ADK's own default
-            wanted = settings.agent.model or wanted or ("" if own else settings.model)
+        wanted = _wanted(agent, settings, models.serves)
         if wanted:
             Lent.to(agent, models.named(wanted))
         else:
-            agent.model = own
+            agent.model = Lent.own_of(agent)
+
+
+def wanted_models(root: Any, settings: Settings) -> list[str]:
+    """Return the models of ours that somebody's agents ask for, or get."""
+    agents = [agent for agent in with_called(root) if isinstance(agent, LlmAgent)]
+    return [wanted for agent in agents if (wanted := _wanted(agent, settings, is_ours))]
+
+
+def _wanted(agent: LlmAgent, settings: Settings, serves: Callable[[str], bool]) -> str:
+    """Return the model of ours that an agent of somebody's is to have; none: it keeps its own."""
+    own: Any = Lent.own_of(agent)
+    wanted = own if isinstance(own, str) and serves(own) else ""
+    if not _is_first(agent):
+        return wanted  # agents below inherit
+    # an agent that names no model would get ADK's own default
+    return settings.agent.model or wanted or ("" if own else settings.model)
 
 
 def _is_first(agent: BaseAgent) -> bool:

@@ -65,9 +65,11 @@ def _findings(config: str | None, offline: bool) -> Iterator[Finding]:
     yield Finding("configuration", config or os.environ.get("LANGO_CONFIG") or "lango.toml, or the defaults")
     yield _checked("store", lambda: asyncio.run(_store(chosen)))
     yield _checked("SQLite", _sqlite)
-    for model in _models(chosen):
+    models = _models(chosen)
+    agent = _checked("agent", lambda: _agent(chosen, models))
+    for model in dict.fromkeys(models):
         yield _checked(f"model {model}", lambda model=model: asyncio.run(_model(chosen, model, offline)))
-    yield _checked("agent", lambda: _agent(chosen))
+    yield agent
     for name in chosen.mcp:
         yield _checked(f"mcp {name}", lambda name=name: asyncio.run(_mcp(chosen, name, offline)))
     if chosen.server.oidc:
@@ -98,9 +100,11 @@ def _sqlite() -> str:
 
 
 def _models(chosen: "Settings") -> list[str]:
-    named = [chosen.model, chosen.agent.fallback_model, chosen.memory.model if chosen.memory.enabled else None]
+    """Return the models that the settings name."""
+    root = chosen.agent.model if chosen.agent.module else chosen.model
+    named = [root, chosen.agent.fallback_model, chosen.memory.model if chosen.memory.enabled else None]
     named += [sub.model for sub in chosen.agent.sub_agents.values()]
-    return list(dict.fromkeys(name for name in named if name))
+    return [name for name in named if name]
 
 
 async def _model(chosen: "Settings", model: str, offline: bool) -> str:
@@ -129,9 +133,9 @@ async def _model(chosen: "Settings", model: str, offline: bool) -> str:
     return "answers"
 
 
-def _agent(chosen: "Settings") -> str:
-    """Build the agent as a turn would, with its tools; what its models say is asked apart."""
-    from lango.adk.agent import Models, build_app
+def _agent(chosen: "Settings", models: list[str]) -> str:
+    """Build the agent as a turn would, with its tools; its models are asked apart: add those that a module names."""
+    from lango.adk.agent import Models, build_app, wanted_models
     from lango.adk.plugin import RuntimePlugin
     from lango.testing import ScriptedProvider
     from lango.tools import builtin_tools
@@ -139,6 +143,7 @@ def _agent(chosen: "Settings") -> str:
     tools = builtin_tools(chosen.tools)
     built = build_app(chosen, Models(chosen, ScriptedProvider([])), tools, RuntimePlugin())
     if chosen.agent.module:
+        models += wanted_models(built.root_agent, chosen)
         return f"{chosen.agent.module}: {built.root_agent.name if built.root_agent else built.name}"
     return f"{chosen.agent.name}, {len(chosen.agent.sub_agents)} sub-agents, {len(tools)} tools"
 
