@@ -325,6 +325,46 @@ async def test_a_tab_that_nobody_looks_at_lets_go_and_catches_up(page: Page, sit
     assert await told(page) == ["first", "One.", "second", "Two."]
 
 
+async def test_what_somebody_else_takes_back_leaves_the_page(page: Page, site: Site) -> None:
+    site.script.add("One.", "Two.", "A better two.", "Three.")
+    await page.goto(site.url)
+    await ask(page, "first", "One.")
+    await ask(page, "second", "Two.")
+    other = await page.context.new_page()
+    await other.goto(page.url)
+    await expect(answer(other)).to_contain_text("Two.")
+    await other.get_by_role("button", name="Try again").click()
+    for one in (other, page):
+        await expect(answer(one)).to_contain_text("A better two.")
+        await finished(one)
+        await expect(one.locator("#log .text")).to_have_text(["One.", "A better two."])
+        await expect(one.get_by_role("article", name="You")).to_have_count(2)
+    *_, newest, _ = await site.runtime.sessions.messages(session_of(page))
+    await site.runtime.sessions.rewind(session_of(page), before=newest.seq)
+    for one in (other, page):
+        await expect(one.locator("#log .text")).to_have_text(["One."])
+    await ask(page, "third", "Three.")
+    for one in (other, page):
+        await expect(one.locator("#log .text")).to_have_text(["One.", "Three."])
+
+
+async def test_what_was_taken_back_while_the_connection_was_lost_leaves_the_page(
+    page: Page, site: Site, watch: Watch
+) -> None:
+    watch.expect("net::ERR_")
+    site.script.add("One.", "Two.")
+    async with lossy(site.url) as way:
+        await page.goto(way.url)
+        await ask(page, "first", "One.")
+        await ask(page, "second", "Two.")
+        way.cut()
+        await site.runtime.sessions.rewind(session_of(page), before=3)
+        await way.refused.wait()
+        way.mend()
+        await expect(page.locator("#log .text")).to_have_text(["One."])
+        await page.goto("about:blank")
+
+
 # -- the list ----------------------------------------------------------------------------------------------------------
 
 

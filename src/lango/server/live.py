@@ -1,8 +1,9 @@
 """`GET /v1/live`: one stream for as long as somebody looks at a page.
 
 It tells the turns of one session as they come, whoever began them, with the ids that they have everywhere; and, as
-`changed` without an id, that something should be read again: the list of sessions, the messages that wait, or, while a
-process that is no server runs a turn and tells nobody, the messages.
+`changed` without an id, that something should be read again: the list of sessions, the messages that wait, or those of
+the session, where some may have been taken back (`rewound`) or where a process that is no server runs a turn and tells
+nobody (`messages`).
 """
 
 import asyncio
@@ -31,7 +32,8 @@ router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS)
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events of the session's turns, one turn after the other, and `changed` with "
-        '`{"what": "sessions"}`, `"waiting"` or `"messages"`. It ends only with the server, or with the session.',
+        '`{"what": "sessions"}`, `"waiting"`, `"rewound"` or `"messages"`. It ends only with the server, or with the '
+        "session.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
@@ -159,10 +161,11 @@ async def _turns(here: Served, place: _Place, after_id: int | None) -> Told:
 async def _hints(place: _Place) -> Told:
     """Tell that something should be read again; once at the beginning: what was read before may be old."""
     watched, key = place.watched, place.key
-    lists, queue, moves = watched.lists, watched.queues[key], 0
+    lists, queue, rewound, moves = watched.lists, watched.queues[key], watched.rewound[key], 0
     yield _changed("sessions")
     if place.session is not None:
         yield _changed("waiting")
+        yield _changed("rewound")
     while True:
         woken = await watched.news.wait(_SILENT_S)
         if lists != watched.lists:
@@ -171,12 +174,15 @@ async def _hints(place: _Place) -> Told:
         if queue != watched.queues[key]:
             queue = watched.queues[key]
             yield _changed("waiting")
+        if rewound != watched.rewound[key]:
+            rewound = watched.rewound[key]
+            yield _changed("rewound")
         if place.silent and not woken and moves != watched.moves[key]:
             moves = watched.moves[key]
             yield _changed("messages")
 
 
-def _changed(what: Literal["sessions", "waiting", "messages"]) -> ToldEvent:
+def _changed(what: Literal["sessions", "waiting", "rewound", "messages"]) -> ToldEvent:
     return ToldEvent(0, 0, "changed", json.dumps({"type": "changed", "what": what}))
 
 

@@ -31,12 +31,14 @@ class Watched:
         """How often something happened in a session, by its key."""
         self.queues: Counter[int] = Counter()
         """How often the messages changed that wait in a session, by its key."""
+        self.rewound: Counter[int] = Counter()
+        """How often messages of a session may have been taken back, by its key."""
         self.readers = 0
         self.looking: asyncio.Task[None] | None = None
         self._store = store
         self._place = app_name, user_id
         self._shown: list[tuple[int, str]] | None = None
-        self._revisions: dict[int, int] = {}
+        self._known: dict[int, SessionRecord] = {}
 
     async def look(self) -> None:
         """Look again and again for what other processes did."""
@@ -49,16 +51,20 @@ class Watched:
 
     def _compare(self, page: Sequence[SessionRecord]) -> None:
         shown = [(one.key, one.shown_title) for one in page]
-        revisions = {one.key: one.revision for one in page}
-        before, known = self._shown, self._revisions
-        self._shown, self._revisions = shown, revisions
+        before, known = self._shown, self._known
+        self._shown, self._known = shown, {one.key: one for one in page}
         if before is None:
             return
-        moved = [key for key, revision in revisions.items() if known.get(key) != revision]
-        self.moves.update(moved)
+        moved = [one for one in page if one.key not in known or known[one.key].revision != one.revision]
+        self.moves.update(one.key for one in moved)
+        self.rewound.update(one.key for one in moved if one.rewinds and one.rewinds != _rewinds(known.get(one.key)))
         self.lists += shown != before
         if moved or shown != before:
             self.news.tell()
+
+
+def _rewinds(known: SessionRecord | None) -> tuple[tuple[int, int], ...]:
+    return known.rewinds if known else ()
 
 
 class Watching:

@@ -60,6 +60,7 @@ export class Hearing {
   async #changed(what) {
     if (what === "sessions") return tell("sessions", null);
     if (what === "messages") return this.#stored();
+    if (what === "rewound") return this.#rewound();
     await this.talk.sending; // what is on its way there would be shown twice
     const { waiting } = await this.#ask("/waiting");
     if (!this.signal.aborted) this.talk.waiting.show(waiting, this.#turn);
@@ -87,6 +88,15 @@ export class Hearing {
     this.#more(more);
     this.log.answer().busy = true;
     this.talk.running(true);
+  }
+
+  /** Somebody may have taken back what is shown: then all is read again. */
+  async #rewound() {
+    await this.talk.sending;
+    await this.talk.settled;
+    if (this.signal.aborted) return;
+    const newest = await this.#newest();
+    if (!this.signal.aborted && this.log.outlives(newest, newest.length < PAGE)) void this.talk.open(this.id);
   }
 
   /** @param {Message[]} messages */

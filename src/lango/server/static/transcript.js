@@ -176,6 +176,17 @@ export class Transcript {
     return messages.slice(user + 1).some((one) => one.tool_calls.some((call) => call.name !== CONFIRMATION && !this.tools.has(call.id)));
   }
 
+  /**
+   * Whether something is shown that is not there any more.
+   * @param {Message[]} newest @param {boolean} all whether these are all that there are
+   */
+  outlives(newest, all) {
+    const from = all ? 0 : newest[0].seq;
+    const there = new Set(newest.map((one) => one.seq));
+    const shown = this.items.map((one) => (one instanceof Said ? one.seq : one.lastSeq));
+    return shown.some((seq) => seq !== null && seq >= from && !there.has(seq));
+  }
+
   /** @param {Answered} answer @param {Message} message */
   #learn(answer, message) {
     for (const call of message.tool_calls) {
