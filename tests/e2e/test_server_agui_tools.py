@@ -11,8 +11,10 @@ import httpx
 import pytest
 from ag_ui.core import (
     AssistantMessage,
+    DataSource,
     Event,
     FunctionCall,
+    ImagePart,
     Message,
     ResumeEntry,
     RunAgentInput,
@@ -20,6 +22,7 @@ from ag_ui.core import (
     RunFinishedEvent,
     RunFinishedInterruptOutcome,
     TextMessageContentEvent,
+    TextPart,
     Tool,
     ToolCall,
     ToolCallArgsEvent,
@@ -29,6 +32,7 @@ from ag_ui.core import (
     UserMessage,
 )
 
+from lango.server.client_results import LEFT_OUT
 from lango.store import Store
 from lango.store.client_calls import UNANSWERED
 from tests.e2e.agui_client import run_script
@@ -94,7 +98,7 @@ class Client:
         self.messages.append(UserMessage(id=uuid.uuid4().hex, content=text))
         return await self.run()
 
-    def returned(self, call_id: str, content: str, **more: Any) -> None:
+    def returned(self, call_id: str, content: Any, **more: Any) -> None:
         self.messages.append(ToolMessage(id=uuid.uuid4().hex, tool_call_id=call_id, content=content, **more))
 
     async def refused(self, **more: Any) -> tuple[int, str, str]:
@@ -163,6 +167,15 @@ async def test_whatever_a_client_returns_is_kept_as_a_result(
             assert text_of(await client.say("and on")) == "and on"
         else:
             assert stored == kept
+
+
+async def test_a_file_in_a_result_is_left_out_and_the_model_reads_so(server: Server) -> None:
+    async with server.client() as http:
+        client = Client(http)
+        await client.say("call pick")
+        source = DataSource(value="iVBORw0KGgo=", mime_type="image/png")
+        client.returned(client.calls["pick"], [TextPart(text="look: "), ImagePart(source=source)])
+        assert text_of(await client.run()) == f"the tool said {{'result': 'look: {LEFT_OUT}'}}"
 
 
 async def test_calls_beside_the_agents_own_tools_go_on_together(server: Server) -> None:

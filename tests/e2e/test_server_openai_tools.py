@@ -11,6 +11,7 @@ import pytest
 from openai import AsyncOpenAI, omit
 from openai.types.chat import ChatCompletion, ChatCompletionFunctionToolParam, ChatCompletionMessageFunctionToolCall
 
+from lango.server.client_results import LEFT_OUT
 from lango.store.client_calls import UNANSWERED
 from tests.e2e.served import PATIENCE_S, Server, serving
 
@@ -118,6 +119,14 @@ async def test_a_call_ends_the_answer_and_its_result_goes_on_in_the_same_session
         *("user", "assistant"),
         *("user", "assistant", "tool", "assistant"),
     ]
+
+
+async def test_a_file_in_a_result_is_left_out_and_the_model_reads_so(client: Client) -> None:
+    _, [call] = await client.say("call pick")
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    client.returned(call.id, [{"type": "text", "text": "look: "}, picture])
+    text, _ = await client.ask()
+    assert text == f"the tool said {{'result': 'look: {LEFT_OUT}'}}"
 
 
 async def test_several_calls_are_answered_together_or_not_at_all(client: Client) -> None:

@@ -32,7 +32,7 @@ from pydantic import ValidationError
 
 from lango.messages import Attachment
 from lango.server.auth import Caller
-from lango.server.client_results import Results, Spoken, answered_last, give, read_result, results_in
+from lango.server.client_results import LEFT_OUT, Results, Spoken, answered_last, give, read_result, results_in
 from lango.server.errors import Refused
 from lango.server.files import file_of_base64, file_of_url, mark_of
 from lango.server.served import Served
@@ -101,7 +101,8 @@ def _spoken(message: Message) -> Spoken:
 def _result(message: ToolMessage) -> dict[str, Any]:
     """Return what a client's tool returned, a failure as one."""
     content = message.content
-    text = content if isinstance(content, str) else "".join(part.text for part in content if part.type == "text")
+    parts = [content] if isinstance(content, str) else [one.text if one.type == "text" else LEFT_OUT for one in content]
+    text = "".join(parts)
     if message.error:
         return {"error": message.error} | ({"result": text} if text else {})
     return read_result(text)

@@ -20,6 +20,8 @@ from lango.store.records import object_or_result
 from lango.tools import Tool
 
 Results = Mapping[str, Mapping[str, Any]]
+LEFT_OUT = "[a file stood here: of a result, only text is taken]"
+"""Read by the model in the place of a picture or a file."""
 _LOOKED_AT = 50  # messages: a call that waits, or was answered just now, is one of the newest
 
 

@@ -10,7 +10,7 @@ from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
 from lango.messages import Attachment
 from lango.running import check_attachments
-from lango.server.client_results import Spoken, read_result
+from lango.server.client_results import LEFT_OUT, Spoken, read_result
 from lango.server.errors import Refused
 from lango.server.files import file_of_url, mark_of
 from lango.tools import Tool, client_tool
@@ -94,7 +94,7 @@ class ChatMessage(BaseModel):
     def spoken(self) -> Spoken:
         """What it says of calls."""
         if self.role == "tool":
-            return Spoken(answers=self.tool_call_id, result=read_result(self.text))
+            return Spoken(answers=self.tool_call_id, result=read_result(self.text + LEFT_OUT * len(self.others)))
         return Spoken(makes=self.call_ids)
 
     def read_files(self, limits: ServerSettings) -> list[Attachment]:
