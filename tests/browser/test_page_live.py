@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from lango import Tool, open_runtime
 from lango.config import AgentSettings, Settings, StoreSettings
@@ -17,7 +17,7 @@ from lango.providers import Finish, TextDelta
 from lango.testing import ScriptedProvider
 from tests.browser.conftest import OpenPage
 from tests.browser.lossy import lossy
-from tests.browser.site import PAUSE, Site, serving_script
+from tests.browser.site import PATIENCE_S, PAUSE, Site, serving_script
 from tests.browser.talking import answer, ask, finished, say, session_of
 from tests.browser.watch import Watch, check_accessibility
 
@@ -110,6 +110,39 @@ async def test_a_message_that_waits_is_taken_back_by_the_keyboard(page: Page, si
     assert await told(page) == ["first", "It begins, it ends.", "third", "Third answer."]
     await expect(box).to_have_value("fourth")
     assert "second" not in [one.content for one in site.provider.requests[-1].messages]
+
+
+async def test_an_answer_that_is_older_than_the_list_does_not_change_it(page: Page, site: Site) -> None:
+    site.script.add(held(), "Second answer.", "Third answer.")
+    asked = [asyncio.Event(), asyncio.Event(), asyncio.Event()]
+    may_answer = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        """Hold the first answer until there is a newer one."""
+        number = sum(one.is_set() for one in asked)
+        answered = await route.fetch()
+        asked[min(number, 2)].set()
+        if number == 0:
+            await may_answer.wait()
+        await route.fulfill(response=answered)
+
+    await page.goto(site.url)
+    await say(page, "first")
+    await expect(answer(page)).to_contain_text("It begins")
+    await page.route("**/waiting", late)
+    async with asyncio.timeout(PATIENCE_S):
+        await then(page, "second")
+        await asked[0].wait()
+        await then(page, "third")
+        await asked[1].wait()
+        may_answer.set()
+        await asked[2].wait()
+    await expect(queue(page)).to_have_count(2)
+    await page.unroute_all(behavior="wait")
+    site.provider.go_on.set()
+    await expect(answer(page)).to_contain_text("Third answer.")
+    await finished(page)
+    assert await told(page) == ["first", "It begins, it ends.", "second", "Second answer.", "third", "Third answer."]
 
 
 async def test_a_message_that_waits_is_there_after_a_reload_and_in_another_tab(page: Page, site: Site) -> None:

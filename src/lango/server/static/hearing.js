@@ -62,9 +62,14 @@ export class Hearing {
     if (what === "messages") return this.#stored();
     if (what === "rewound") return this.#rewound();
     await this.talk.sending; // what is on its way there would be shown twice
-    const { waiting } = await this.#ask("/waiting");
-    if (!this.signal.aborted) this.talk.waiting.show(waiting, this.#turn);
-    this.talk.page.bottom();
+    for (;;) {
+      const { changes } = this.talk.waiting;
+      const { waiting } = await this.#ask("/waiting");
+      if (this.signal.aborted) return;
+      if (changes !== this.talk.waiting.changes) continue; // something happened meanwhile: this may be older than that
+      this.talk.waiting.show(waiting, this.#turn);
+      return this.talk.page.bottom();
+    }
   }
 
   /** @param {string} path @returns {Promise<any>} */

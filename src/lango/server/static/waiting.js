@@ -9,6 +9,7 @@ import { byId, el, icon, size } from "./dom.js";
 
 export class Waiting {
   /** @type {{one: Waits, element: HTMLElement}[]} */ #rows = [];
+  /** grows whenever something happens here: what was asked before may be old */ changes = 0;
 
   /** @param {(one: Waits) => void} takeBack */
   constructor(takeBack) {
@@ -75,6 +76,7 @@ export class Waiting {
   }
 
   #draw() {
+    this.changes++;
     const wanted = this.#rows.map((row) => row.element);
     const shown = [...this.list.children];
     if (wanted.length !== shown.length || wanted.some((one, at) => one !== shown[at])) this.list.replaceChildren(...wanted);
