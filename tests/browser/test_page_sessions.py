@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.site import PATIENCE_S, Site, serving_script
 from tests.browser.talking import answer, ask, choose, session_of
@@ -71,6 +71,28 @@ async def test_a_long_list_and_a_long_conversation_are_read_as_one_scrolls(page:
     before = await links.count()
     await page.locator("#list").evaluate("(list) => { list.scrollTop = list.scrollHeight; }")
     await expect(links.nth(before)).to_be_attached()
+
+
+async def test_a_list_that_is_read_again_and_is_the_same_stays_as_it_is(page: Page, site: Site) -> None:
+    """A click that is being made on what is drawn anew is lost."""
+    await site.runtime.sessions.create("stays", title="Stays")
+    read, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def second(route: Route) -> None:
+        if read.is_set():
+            await may_answer.wait()
+        read.set()
+        await route.continue_()
+
+    await page.route("**/v1/sessions?*", second)
+    await page.goto(site.url)
+    link = page.get_by_role("link", name="Stays")
+    await link.evaluate("(one) => { one.stays = true; }")
+    async with page.expect_response("**/v1/sessions?*"):
+        may_answer.set()
+    await page.evaluate("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 100))")
+    assert await link.evaluate("(one) => one.stays")
+    await page.unroute_all(behavior="wait")
 
 
 async def test_another_tab_finds_the_same_list(page: Page, site: Site) -> None:

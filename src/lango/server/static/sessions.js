@@ -64,10 +64,12 @@ function draw() {
   const groups = Map.groupBy ? Map.groupBy(shown, (one) => day(one.updated_at)) : grouped();
   const parts = [...groups].map(([name, sessions]) => el("section", { "aria-label": name },
     el("h2", { class: "day", text: name }), el("ul", {}, ...sessions.map(row))));
-  const end = el("div", { class: "end" });
-  list.replaceChildren(...parts, end);
+  const wanted = [...parts, el("div", { class: "end" })];
+  // what stands there stays where it is the same: a click that is just being made on it would be lost
+  const same = wanted.length === list.children.length && wanted.every((one, at) => one.isEqualNode(list.children[at]));
+  if (!same) list.replaceChildren(...wanted);
   watched.disconnect();
-  if (next !== null) watched.observe(end);
+  if (next !== null) watched.observe(/** @type {Element} */ (list.lastElementChild));
   if (focused) list.querySelector(`a[data-id="${CSS.escape(focused)}"]`)?.focus();
 }
 
