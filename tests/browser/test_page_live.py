@@ -56,6 +56,11 @@ async def then(page: Page, words: str) -> None:
     await expect(queue(page).last).to_contain_text(words)
 
 
+async def numbered(page: Page, seq: int) -> None:
+    """Wait until the page knows the number of the user's newest message: it learns it after the answer."""
+    await expect(page.get_by_role("article", name="You").last).to_have_attribute("data-seq", str(seq))
+
+
 async def told(page: Page) -> list[str]:
     """All that was said on the page, in order."""
     return await page.evaluate(
@@ -363,6 +368,7 @@ async def test_what_somebody_else_takes_back_leaves_the_page(page: Page, site: S
     await page.goto(site.url)
     await ask(page, "first", "One.")
     await ask(page, "second", "Two.")
+    await numbered(page, 3)
     other = await page.context.new_page()
     await other.goto(page.url)
     await expect(answer(other)).to_contain_text("Two.")
@@ -373,6 +379,8 @@ async def test_what_somebody_else_takes_back_leaves_the_page(page: Page, site: S
         await expect(one.locator("#log .text")).to_have_text(["One.", "A better two."])
         await expect(one.get_by_role("article", name="You")).to_have_count(2)
     *_, newest, _ = await site.runtime.sessions.messages(session_of(page))
+    for one in (other, page):
+        await numbered(one, newest.seq)
     await site.runtime.sessions.rewind(session_of(page), before=newest.seq)
     for one in (other, page):
         await expect(one.locator("#log .text")).to_have_text(["One."])
@@ -390,6 +398,7 @@ async def test_what_was_taken_back_while_the_connection_was_lost_leaves_the_page
         await page.goto(way.url)
         await ask(page, "first", "One.")
         await ask(page, "second", "Two.")
+        await numbered(page, 3)
         way.cut()
         await site.runtime.sessions.rewind(session_of(page), before=3)
         await way.refused.wait()
