@@ -394,3 +394,22 @@ async def test_t3_an_agent_that_is_a_tool_has_nobody_to_ask_and_says_so(sqlite_u
     assert not ran
     [result] = provider.requests[2].messages[-1].tool_calls
     assert "has nobody to ask" in str(result.output)
+
+
+async def test_t3_a_request_beside_a_call_that_is_done_is_listed_forked_and_answered(store_url: str) -> None:
+    sent = Sent()
+    looked = Tool("look", "Look.", None, lambda: "nothing new", effect="none")
+    provider = ScriptedProvider([[ToolCall("l1", "look", {}), send("bob")], "sent", "sent again"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, looked]) as runtime:
+        [shown] = await ask(runtime)
+        session = await runtime.sessions.read("s")
+        [listed] = await runtime.store.open_questions(session)
+        assert (listed.call_id, listed.name, listed.arguments) == (shown.call_id, shown.name, shown.arguments)
+        last = session.last_seq
+        assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
+        fork = await runtime.sessions.fork("s", at=last)
+        [again] = await runtime.store.open_questions(fork)
+        assert (again.call_id, again.name, again.arguments) == (shown.call_id, shown.name, shown.arguments)
+        assert text_of(await collect(runtime.approve(fork.name.id, "c1", approved=True))) == "sent again"
+    assert sent.to == ["bob", "bob"]
+    assert [broken_for(request) for request in provider.requests] == [[], [], []]

@@ -17,6 +17,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from typing_extensions import override
 
+from lango.adk.reserved_names import is_reserved
 from lango.adk.transfers import TRANSFER_TOOL
 from lango.errors import ClientToolRefused, NotJson
 from lango.store.client_calls import ClientCall
@@ -50,7 +51,7 @@ class ClientTool(BaseTool):
 def check_names(tools: Iterable[str], agents: Iterable[Any]) -> None:
     """Raise `ClientToolRefused` for a name that an agent has given to a tool of its own."""
     taken = _own_names(agents) | _ADKS_OWN
-    _refuse(name for name in tools if name in taken or name.startswith("adk_"))
+    _refuse(name for name in tools if name in taken or is_reserved(name))
 
 
 def offer(request: LlmRequest, tools: Mapping[str, Tool]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from google.genai import types
 
+from lango.adk.reserved_names import allowed_name
 from lango.history import CONTEXT_AUTHOR
 from lango.messages import Media, Message, Signature, Thought, ToolCall, fresh_call_id
 from lango.providers.assembly import Reply
@@ -151,7 +152,7 @@ def reply_to_content(reply: Reply) -> types.Content:
     if reply.text or signature:
         parts.append(types.Part(text=reply.text, thought_signature=_bytes(signature)))
     for call in reply.calls:
-        function_call = types.FunctionCall(id=call.id, name=call.name, args=dict(call.input or {}))
+        function_call = types.FunctionCall(id=call.id, name=allowed_name(call.name), args=dict(call.input or {}))
         parts.append(types.Part(function_call=function_call, thought_signature=_bytes(call.signature)))
     return types.Content(role="model", parts=parts)
 

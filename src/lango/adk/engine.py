@@ -37,7 +37,7 @@ from lango.providers.protocol import ThoughtDelta
 from lango.store import Entry, SessionId, Store, Turn
 from lango.store.client_calls import ClientCall
 from lango.store.effects import POLICY
-from lango.store.questions import Answer
+from lango.store.questions import Answer, Question
 from lango.store.records import CONFIRMATION, asked_about
 from lango.tools import Tool
 from lango.tools.client import by_name
@@ -341,7 +341,7 @@ class AdkEngine:
                     message,
                     invocation_id,
                     run.told,
-                    lambda: self._expiries(name),
+                    lambda: self._open_requests(name),
                     capture_content=self._settings.telemetry.capture_content,
                 )
             ) as events:
@@ -358,10 +358,10 @@ class AdkEngine:
         if run.state.failure is not None:
             raise run.state.failure
 
-    async def _expiries(self, name: SessionId) -> dict[str, float | None]:
+    async def _open_requests(self, name: SessionId) -> dict[str, Question]:
         session = await self._store.session(name)
         open_now = await self._store.open_questions(session) if session else []
-        return {question.call_id: question.expires_at for question in open_now}
+        return {request.call_id: request for request in open_now}
 
 
 def _described(agent: Any) -> dict[str, Any]:

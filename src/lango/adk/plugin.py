@@ -26,6 +26,7 @@ from typing_extensions import override
 from lango.adk.calls import ModelCall
 from lango.adk.client_tools import WAITS_FOR_CLIENT, ClientTool, mark_calls, offer
 from lango.adk.memory import add_memory
+from lango.adk.reserved_names import rename_reserved_calls
 from lango.adk.tools import AdkTool
 from lango.adk.transfers import TRANSFER_TOOL, correction
 from lango.adk.voice import Say, speak
@@ -155,9 +156,13 @@ class RuntimePlugin(BasePlugin):
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
-        """Make ids of calls unique within a turn: some models count from 1 again in every answer. Note what it took."""
+        """Check the calls of a response, and record what the model call took.
+
+        Calls of ADK's reserved names are refused. Ids are made unique within a turn: some models count from 1 again.
+        """
         state = current_turn.get()
         parts = (llm_response.content and llm_response.content.parts) or []
+        rename_reserved_calls(llm_response)
         if state is not None and not llm_response.partial:
             if (call := _current_call.get()) is not None:
                 call.end(llm_response.model_version, llm_response.usage_metadata)

@@ -17,6 +17,7 @@ from lango.adk.transfers import TRANSFER_TOOL
 from lango.events import ApprovalNeeded, TextDelta, ThoughtDelta, ToolEnd, TurnError, TurnEvent
 from lango.messages import ToolCall
 from lango.store import SessionId
+from lango.store.questions import Question
 from lango.store.records import CONFIRMATION, asked_about
 
 _NO_LIMIT = 1_000_000
@@ -54,8 +55,8 @@ class Told(Struct):
     invocations: list[str] = field(default_factory=list[str])
     durations_s: dict[str, float] = field(default_factory=dict[str, float])
     """How long each call took, once it is over."""
-    expiries: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
-    """Until when each question waits, by the call that it is about."""
+    approval_requests: Mapping[str, Question] = field(default_factory=dict[str, Question])
+    """The open approval requests, as the store has them, by the id of the call that each is about."""
 
     @property
     def text(self) -> str:
@@ -79,13 +80,13 @@ async def run_adk(
     message: types.Content,
     invocation_id: str | None,
     told: Told,
-    expiries: Callable[[], Awaitable[Mapping[str, float | None]]],
+    open_requests: Callable[[], Awaitable[Mapping[str, Question]]],
     *,
     capture_content: bool = False,
 ) -> AsyncGenerator[TurnEvent, None]:
     """Run the agent on a message that is stored already, and tell what happens.
 
-    `expiries` says until when the questions that are open now wait for their answers.
+    `open_requests` reads the approval requests that are open now, by the ids of their calls.
     """
     config = RunConfig.model_validate(
         {
@@ -104,7 +105,7 @@ async def run_adk(
     async with aclosing(run) as events:
         async for event in events:
             if not event.partial and any(call.name == CONFIRMATION for call in event.get_function_calls()):
-                told.expiries = await expiries()
+                told.approval_requests = await open_requests()
             for one in _tell(event, told):
                 yield one
 
@@ -149,11 +150,11 @@ def _tell_call(call: types.FunctionCall, told: Told) -> Iterator[TurnEvent]:
     id_, name = call.id or "", call.name or ""
     if name == CONFIRMATION:
         told.waiting = True
-        about = asked_about(ToolCall(id_, name, call.args))
-        about_id = about.get("id", "")
-        expires_at = told.expiries.get(about_id)
-        until = None if expires_at is None else datetime.fromtimestamp(expires_at, UTC)
-        yield ApprovalNeeded(told.next_id(), about_id, about.get("name", ""), about.get("args") or {}, until)
+        # what a person is shown is the call as it is stored, which is what will run; not what this event says of it
+        about = told.approval_requests.get(asked_about(ToolCall(id_, name, call.args)).get("id", ""))
+        if about is not None:
+            until = None if about.expires_at is None else datetime.fromtimestamp(about.expires_at, UTC)
+            yield ApprovalNeeded(told.next_id(), about.call_id, about.name, about.arguments, until)
     elif name != TRANSFER_TOOL and not name.startswith(_ASKS_USER):
         told.asked.add(id_)
 

@@ -6,7 +6,16 @@ from lango.store import facts
 from lango.store.database import Operation, Undo, Write
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps, loads
-from lango.store.records import Appended, Columns, Entry, SessionId, asked_about, to_columns, without_temp
+from lango.store.records import (
+    Appended,
+    Columns,
+    Entry,
+    SessionId,
+    asked_about,
+    calls_from_json,
+    to_columns,
+    without_temp,
+)
 from lango.store.sessions import apply_delta, first_of_invocation
 
 # Takes the session's row for this transaction: whoever comes second finds the revision moved on.
@@ -43,10 +52,15 @@ ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_runnin
 """
 _OPEN_QUESTION = """
 INSERT INTO open_calls (session_key, call_id, seq, long_running, asks_about, about_seq, expires_at)
-VALUES ($1, $2, $3, 1, $4, (SELECT seq FROM open_calls WHERE session_key = $1 AND call_id = $4),
-    (SELECT now FROM database_clock) + $5)
+VALUES ($1, $2, $3, 1, $4, $5, (SELECT now FROM database_clock) + $6)
 ON CONFLICT (session_key, call_id) DO NOTHING
 """
+_OPEN_AT = "SELECT seq FROM open_calls WHERE session_key = $1 AND call_id = $2"
+_MADE_BEFORE = """
+SELECT seq, tool_calls FROM history
+WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND tool_calls IS NOT NULL ORDER BY seq DESC
+"""
+_CALL_IS_AMONG = 50  # messages: an approval is requested right after its call, beside those of parallel agents
 _CLOSE_CALL = Write(
     "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2",
     returning="seq, asks_about, about_seq",
@@ -156,10 +170,25 @@ def _track_calls(key: int, seq: int, message: Message, entry: Entry) -> Operatio
                 if about is not None and about_seq is not None:
                     yield _OPEN_CALL, (key, about, about_seq, 0)
         elif question := asked_about(call):
-            yield _OPEN_QUESTION, (key, call_key(call.id), seq, call_key(question["id"]), entry.expires_s)
+            about = call_key(question["id"])
+            about_seq = yield from place_of_call(key, about, seq)
+            yield _OPEN_QUESTION, (key, call_key(call.id), seq, about, about_seq, entry.expires_s)
         else:
             yield _OPEN_CALL, (key, call_key(call.id), seq, 1 if call.id in entry.long_running else 0)
     return farthest if farthest != seq - 1 else None
+
+
+def place_of_call(key: int, call: str, before: int) -> Operation[int | None]:
+    """Return which message made the call that an approval request is about, shortly before a message.
+
+    It is still open, unless another call beside it was done at once: then ADK stores both results before the request.
+    """
+    for [seq] in (yield _OPEN_AT, (key, call)):
+        return seq
+    for seq, calls in (yield _MADE_BEFORE, (key, before - _CALL_IS_AMONG, before)):
+        if any(call_key(one.id) == call for one in calls_from_json(calls)):
+            return seq
+    return None
 
 
 def _repeated_or_late(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lango.errors import MessageNotFound, SessionNotFound
 from lango.store import observations, sessions
+from lango.store.append import place_of_call
 from lango.store.database import Operation, Row
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps
@@ -182,7 +183,10 @@ def _open_calls(key: int, session: SessionRecord, point: int) -> Operation[None]
             answered = {call_key(call.id) for call in calls_from_json(row)}
             opened.update((yield from _made(session, first, point, answered)))
     for call_id, one in _asked_again(opened):
-        yield _OPEN, (key, call_id, one.seq, one.waits, one.asks_about, one.about_seq, one.expires_at)
+        about_seq = one.about_seq
+        if one.asks_about and about_seq is None:
+            about_seq = yield from place_of_call(session.key, one.asks_about, one.seq)
+        yield _OPEN, (key, call_id, one.seq, one.waits, one.asks_about, about_seq, one.expires_at)
 
 
 class _Open(Struct, frozen=True):

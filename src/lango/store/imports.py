@@ -52,7 +52,7 @@ WHERE session_key = $10
 """
 _STATE = "INSERT INTO session_states (session_key, state) VALUES ($1, $2)"
 _OPEN_CALL = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running, asks_about, about_seq) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
 """
 _TABLES = {
     "message": ("messages", MESSAGE_COLUMNS),
@@ -300,8 +300,8 @@ def write(name: SessionId, checked: Checked, lines: Callable[[], Lines]) -> Oper
     )
     if checked.state:
         yield _STATE, (key, dumps(checked.state))
-    for call_id, told in sorted(checked.open_calls.items()):
-        yield _OPEN_CALL, (key, call_id, *told)
+    for call_id, (seq, waits, _, _) in sorted(checked.open_calls.items()):
+        yield _OPEN_CALL, (key, call_id, seq, waits)  # never as an approval request: only a turn of ours makes those
     made = yield from sessions.get(name)
     assert made
     return (yield from with_first_words(made))

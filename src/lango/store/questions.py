@@ -44,7 +44,7 @@ WHERE session_key = $1 AND seq > $2 AND asks_about IS NOT NULL AND answered_at I
 """
 _ANSWER = """
 UPDATE open_calls SET answered_at = (SELECT now FROM database_clock)
-WHERE session_key = $1 AND call_id = $2 AND answered_at IS NULL
+WHERE session_key = $1 AND call_id = $2 AND asks_about = $3 AND answered_at IS NULL
     AND (expires_at IS NULL OR expires_at > (SELECT now FROM database_clock))
 RETURNING call_id
 """
@@ -101,7 +101,7 @@ def waiting(session: SessionRecord) -> Operation[list[Question]]:
 
 def answer(key: int, name: SessionId, said: Answer, now: float) -> Operation[None]:
     """Take an answer that came in time, once; raise `ApprovalExpired` for any other."""
-    if not (yield _ANSWER, (key, call_key(said.question))):
+    if not (yield _ANSWER, (key, call_key(said.question), call_key(said.call_id))):
         raise ApprovalExpired(f"the question about call {said.call_id!r} of session {name.id!r} is not open any more")
     yield from effects.note_answer(key, said.call_id, said.by, now, approved=said.approved)
 

@@ -6,13 +6,14 @@ from lango.tools.client import client_tool
 from lango.tools.policy import Decision, decide, fingerprint
 from lango.tools.run import DEFAULT_TIMEOUT_S, ToolOutcome, run_tool
 from lango.tools.sandbox import find_sandbox
-from lango.tools.tool import Effect, Level, Tool, ToolContext, tool
+from lango.tools.tool import RESERVED_PREFIX, Effect, Level, Tool, ToolContext, tool
 from lango.tools.workspace import Workspace
 
 __all__ = [
     "BUILTIN_NAMES",
     "DEFAULT_TIMEOUT_S",
     "HOW_TO_READ",
+    "RESERVED_PREFIX",
     "Decision",
     "Effect",
     "InvalidArguments",

@@ -37,6 +37,8 @@ Effect = Literal["none", "idempotent", "once"]
 """What a second run does. none: nothing happens at all. idempotent: the same again. once: never run it again alone."""
 Handler = Callable[..., Any]
 
+RESERVED_PREFIX = "adk_"
+"""How the names begin that ADK keeps for its own calls: no tool may have one."""
 _LONGEST_NAME = 64
 _MAX_PROBLEMS = 5
 _MAX_SHOWN = 300
@@ -79,6 +81,8 @@ class Tool:
             raise ConfigError(f"{self.name!r} is not a name for a tool: use letters, digits, _ and -")
         if len(self.name) > _LONGEST_NAME:
             raise ConfigError(f"tool {self.name}: models refuse names of more than {_LONGEST_NAME} characters")
+        if self.name.startswith(RESERVED_PREFIX):
+            raise ConfigError(f"tool {self.name}: names that begin with {RESERVED_PREFIX} are ADK's own")
         if not callable(self.handler):
             raise ConfigError(f"tool {self.name}: its handler is not a function, but {type(self.handler).__name__}")
         if self.level not in get_args(Level) or self.effect not in get_args(Effect):
