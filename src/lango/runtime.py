@@ -23,6 +23,7 @@ from lango.expiry import Expiry
 from lango.liveness import Owner, Watch
 from lango.memory import Memory
 from lango.messages import Attachment
+from lango.protection import protected_files
 from lango.running import (
     RunningTurn,
     check_attachments,
@@ -386,9 +387,10 @@ async def open_runtime(
     `root_agent` is somebody's own ADK agent or app. Raises `ConfigError` for what is missing, before anything runs.
     """
     settings = settings or Settings()
+    protected = protected_files(settings)
     async with telemetry.opened(settings.telemetry), Store(settings.store.url) as store:
         some = tools or settings.tools.enabled or settings.mcp
-        built_in = builtin_tools(settings.tools, read_result=read_clipped if some else None)
+        built_in = builtin_tools(settings.tools, protected=protected, read_result=read_clipped if some else None)
         engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
         await engine.load()
         runtime = Runtime(settings, store, engine)

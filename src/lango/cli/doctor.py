@@ -137,10 +137,11 @@ def _agent(chosen: "Settings", models: list[str]) -> str:
     """Build the agent as a turn would, with its tools; its models are asked apart: add those that a module names."""
     from lango.adk.agent import Models, build_app, wanted_models
     from lango.adk.plugin import RuntimePlugin
+    from lango.protection import protected_files
     from lango.testing import ScriptedProvider
     from lango.tools import builtin_tools
 
-    tools = builtin_tools(chosen.tools)
+    tools = builtin_tools(chosen.tools, protected=protected_files(chosen))
     built = build_app(chosen, Models(chosen, ScriptedProvider([])), tools, RuntimePlugin())
     if chosen.agent.module:
         models += wanted_models(built.root_agent, chosen)

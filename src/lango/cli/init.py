@@ -39,7 +39,7 @@ url = "sqlite:///lango.db"        # or postgresql://user@host/database
 enabled = []
 approval = "ask"                  # for tools that change something: ask, auto or deny
 # approval_expires_s = 86400      # a question that nobody answers for so long is a no
-workspace = "."
+workspace = "workspace"           # file tools and the shell see nothing else
 
 # [mcp.files]
 # command = "npx"

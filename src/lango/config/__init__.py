@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PrivateAttr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from lango.config.tables import (
@@ -64,6 +64,7 @@ class Settings(BaseSettings):
         nested_model_default_partial_update=True,
     )
     _file: ClassVar[dict[str, Any] | None] = None
+    _source: Path | None = PrivateAttr(default=None)
 
     agent: AgentSettings = AgentSettings()
     providers: dict[str, ProviderTable] = {}
@@ -106,7 +107,9 @@ class Settings(BaseSettings):
             raise ConfigError("; ".join(_told(problem, file) for problem in error.errors())) from error
         except SettingsError as error:
             raise ConfigError(_unreadable() or str(error)) from error
-        return cls.model_construct(**{name: getattr(loaded, name) for name in cls.model_fields})
+        made = cls.model_construct(**{name: getattr(loaded, name) for name in cls.model_fields})
+        made._source = file  # noqa: SLF001 - its own class's
+        return made
 
     @classmethod
     def settings_customise_sources(
@@ -120,6 +123,11 @@ class Settings(BaseSettings):
         """Arguments, then environment, then file."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, _FileSource(settings_cls, cls._file or {})
+
+    @property
+    def source(self) -> Path | None:
+        """The file that the settings were read from."""
+        return self._source
 
     @property
     def model(self) -> str:

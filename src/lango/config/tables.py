@@ -137,8 +137,10 @@ class ToolSettings(Section):
     """Names of tools that never run; wins over `allow`."""
     approval_expires_s: Annotated[float, Field(ge=0)] = 86_400.0
     """A question that nobody answers for so long is a no; 0: it waits as long as it takes."""
-    workspace: str = "."
-    """The folder that file tools and the shell see."""
+    workspace: str = "workspace"
+    """The folder that file tools and the shell see; it is made where it is not there."""
+    store_in_workspace: bool = False
+    """Whether tools that write may have a workspace in which the store lies. It is hidden from them all the same."""
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
     """Where the shell runs; without that sandbox it does not. `"none"`: with all rights of this user."""
 

@@ -1,5 +1,6 @@
 """From a URL to the database that it names."""
 
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lango.errors import StoreUrlError
@@ -25,6 +26,18 @@ def open_database(url: str) -> Database:
             return PostgresDatabase(text)
         case _:
             raise StoreUrlError(f"the store's URL {shown!r} is of no known kind; use {_SCHEMES}")
+
+
+def store_files(url: str) -> list[Path]:
+    """Return the files that a store keeps on this machine, with those that SQLite puts beside it; none for a server."""
+    try:
+        parts = urlsplit(url.removeprefix("lango+"))
+    except ValueError:
+        return []
+    path = unquote(parts.path).removeprefix("/")
+    if parts.scheme != "sqlite" or not path or path == MEMORY:
+        return []
+    return [Path(path + beside).absolute() for beside in ("", "-wal", "-shm", "-journal")]
 
 
 def _sqlite_path(shown: str, place: str, path: str) -> str:

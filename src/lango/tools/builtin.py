@@ -1,6 +1,6 @@
 """The tools that come with Lango, by name."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,29 +24,40 @@ HOW_TO_READ = 'read them with read_result, call_id "{call_id}"'
 _MAX_PIECE = 20_000
 
 
-def builtin_tools(settings: ToolSettings, *, read_result: ReadResult | None = None) -> list[Tool]:
+def builtin_tools(
+    settings: ToolSettings, *, protected: Iterable[Path] = (), read_result: ReadResult | None = None
+) -> list[Tool]:
     """Return the tools that `[tools] enabled` names, and `read_result` where there is something to read from.
 
-    Raises `ConfigError` for a name that nobody knows, and for a workspace that is not a folder.
+    `protected` are files and folders that none of them reads or writes. Raises `ConfigError` for a name that no tool
+    has, and for a workspace that is not a folder.
     """
     unknown = [name for name in settings.enabled if name not in BUILTIN_NAMES and name != "read_result"]
     if unknown:
         raise ConfigError(f"tools.enabled: there is no tool {', '.join(unknown)}; there are {', '.join(BUILTIN_NAMES)}")
-    made = {tool.name: tool for tool in _made(settings)}
+    made = {tool.name: tool for tool in _made(settings, protected)}
     chosen = [made[name] for name in dict.fromkeys(settings.enabled) if name in made]
     return [*chosen, read_result_tool(read_result)] if read_result else chosen
 
 
-def _made(settings: ToolSettings) -> list[Tool]:
+def _made(settings: ToolSettings, protected: Iterable[Path]) -> list[Tool]:
     made = [current_time]
     if "web_fetch" in settings.enabled:
         from lango.tools.web import web_tool  # the HTTP library is slow to import
 
         made.append(web_tool())
     if {*FILE_TOOLS, "shell"} & {*settings.enabled}:  # only these need a workspace
-        workspace = Workspace(Path(settings.workspace))
+        workspace = Workspace(_folder(settings), protected=tuple(protected))
         made += [*file_tools(workspace), shell_tool(workspace, sandbox=settings.sandbox)]
     return made
+
+
+def _folder(settings: ToolSettings) -> Path:
+    """Return the workspace; the default one is made where it is not there."""
+    folder = Path(settings.workspace)
+    if settings.workspace == ToolSettings().workspace:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def read_result_tool(read: ReadResult) -> Tool:

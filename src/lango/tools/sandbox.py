@@ -5,7 +5,6 @@ own. Other processes, home folders and the rest of /etc do not exist in it. It e
 it. Where bubblewrap is missing, too old, or not allowed to make a namespace, there is no box, and nothing runs.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -73,14 +72,14 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 def _options(workspace: Workspace) -> list[str]:
     options = [*_base_options(), "--bind", str(workspace.root), INSIDE, "--chdir", INSIDE]
-    # What no tool may read is covered by nothing, in the folder where it usually is.
-    for entry in sorted(os.listdir(workspace.root)):  # noqa: PTH208 - names only
-        place = workspace.root / entry
-        if workspace.is_private(entry) and not place.is_symlink():
-            if place.is_dir():
-                options += ["--tmpfs", f"{INSIDE}/{entry}"]
-            else:
-                options += ["--ro-bind", "/dev/null", f"{INSIDE}/{entry}"]
+    for path in workspace.hidden():  # something empty is mounted over each, which no command can write to or move away
+        place, inside = workspace.root / path, f"{INSIDE}/{path}"
+        if place.is_symlink():
+            continue
+        if place.is_dir():
+            options += ["--tmpfs", inside, "--remount-ro", inside]
+        else:
+            options += ["--ro-bind", "/dev/null", inside]
     return options
 
 

@@ -23,6 +23,8 @@ from lango.tools.tool import Tool, tool
 from lango.tools.workspace import Workspace
 
 SandboxChoice = Literal["bubblewrap", "none"]
+_COARSE_CLOCK_S = 1.0
+"""How much the times of a file system may lag behind the clock."""
 _GRACE_S = 2.0
 """How long killed processes may take to let go of their pipes."""
 _MARK = "LANGO_COMMAND"
@@ -70,7 +72,11 @@ def shell_tool(
         if "\0" in command:
             raise ToolError("a command cannot contain NUL")
         argv = await _command_line(workspace, sandbox, command, bounds)
-        return await _run(argv, workspace.root, timeout_s, bounds)
+        began = time.time() - _COARSE_CLOCK_S
+        try:
+            return await _run(argv, workspace.root, timeout_s, bounds)
+        finally:
+            await asyncio.to_thread(workspace.drop_setuid, began)
 
     return shell
 
@@ -83,7 +89,8 @@ async def _command_line(workspace: Workspace, choice: SandboxChoice, command: st
     box = await asyncio.to_thread(find_sandbox)
     if isinstance(box, str):
         raise ToolError(f"not run: {box}")
-    return box.command(workspace, program, "-c", _limited(limits, processes=True), program, command)
+    limited = _limited(limits, processes=True)
+    return await asyncio.to_thread(box.command, workspace, program, "-c", limited, program, command)
 
 
 def _limited(limits: ShellLimits, *, processes: bool) -> str:

@@ -19,9 +19,16 @@ from msgspec.structs import force_setattr
 
 from lango.errors import ConfigError, ToolError
 
-PRIVATE = (".env", ".env.*", "lango.toml", "lango.db", "lango.db-*", "id_rsa*", "id_ed25519*", ".netrc", ".ssh", ".aws")
-"""Names that no tool reads or writes: keys, and what Lango itself is run by."""
+PRIVATE = (
+    *(".env", ".env.*", "*.env", "lango.toml", "lango.db", "lango.db-*", ".git", ".hg", ".svn"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.keystore"),
+    *(".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker"),
+    *(".netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd"),
+)
+"""Names that no tool reads or writes, at any depth: keys, repositories, and what Lango itself is run by."""
 MAX_DEPTH = 40
+MAX_HIDDEN_SEARCH = 500_000
+"""How many files are looked at to find those that a command must not see."""
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 _NOT_FILES = ("/proc", "/sys", "/dev")  # what looks like a file there is the machine
@@ -40,6 +47,8 @@ class Workspace(Struct, frozen=True):
 
     root: Path
     private: tuple[str, ...] = PRIVATE
+    protected: tuple[Path, ...] = ()
+    """Files and folders that no tool reads or writes, wherever they lie and under whatever name."""
 
     def __post_init__(self) -> None:
         """Refuse a folder that is not one, and platforms on which a path cannot be walked safely."""
@@ -51,6 +60,7 @@ class Workspace(Struct, frozen=True):
         if root == Path(root.anchor):
             raise ConfigError("the workspace cannot be the whole machine: set tools.workspace to a folder")
         force_setattr(self, "root", root)
+        force_setattr(self, "protected", tuple(path.resolve() for path in self.protected))
 
     @contextmanager
     def folder(self, path: str, *, create: bool = False) -> Generator[int]:
@@ -74,6 +84,7 @@ class Workspace(Struct, frozen=True):
         """Open a plain file for reading."""
         folder, name = self._split(path)
         with self.folder(folder) as within, _told(path), _open_plain(name, within, path) as file:
+            self._refuse_alias(os.fstat(file.fileno()), path)
             yield file
 
     def write(self, path: str, content: bytes) -> bool:
@@ -109,9 +120,9 @@ class Workspace(Struct, frozen=True):
             listed = sorted(entries, key=lambda entry: entry.name)
         for entry in listed:
             name = entry.name
-            if name in skip or self.is_private(name):
-                continue
             place = f"{at}/{name}" if at else name
+            if name in skip or self.is_private(name) or self.is_protected(place):
+                continue
             try:
                 facts = os.stat(name, dir_fd=within, follow_symlinks=False)
             except OSError:  # gone meanwhile
@@ -129,6 +140,50 @@ class Workspace(Struct, frozen=True):
         """Say whether tools must leave this name alone."""
         return any(fnmatchcase(name.lower(), pattern) for pattern in self.private)
 
+    def is_protected(self, path: str) -> bool:
+        """Say whether a path from the workspace is one of the protected ones, or lies in one."""
+        place = self.root / path
+        return any(place.is_relative_to(one) for one in self.protected)
+
+    def hidden(self) -> list[str]:
+        """Return the paths that a command must not see: private names at any depth, and what is protected."""
+        found: list[str] = []
+        seen = 0
+        for folder, folders, files in os.walk(self.root):
+            within = Path(folder).relative_to(self.root)
+            entries = {name: (within / name).as_posix() for name in (*folders, *files)}
+            seen += len(entries)
+            if seen > MAX_HIDDEN_SEARCH:
+                raise ToolError(f"the workspace holds more than {MAX_HIDDEN_SEARCH} files: name a smaller one")
+            hidden = {name for name, path in entries.items() if self.is_private(name) or self.is_protected(path)}
+            found += (entries[name] for name in hidden)
+            folders[:] = [name for name in folders if name not in hidden]
+        return sorted({*found, *self._linked(found)})
+
+    def drop_setuid(self, since: float) -> None:
+        """Take the setuid and setgid bits off files that changed since then: a command must not leave them behind."""
+        for folder, _, files in os.walk(self.root):
+            for name in files:
+                path = Path(folder, name)
+                with suppress(OSError):  # gone meanwhile
+                    facts = path.lstat()
+                    special = facts.st_mode & (stat.S_ISUID | stat.S_ISGID)
+                    if special and stat.S_ISREG(facts.st_mode) and facts.st_ctime >= since:
+                        path.chmod(stat.S_IMODE(facts.st_mode) & ~special)
+
+    def _linked(self, paths: list[str]) -> list[str]:
+        """Return where private names lead to that are links within the workspace."""
+        targets = [(self.root / path).resolve() for path in paths if (self.root / path).is_symlink()]
+        inside = [target for target in targets if target.is_relative_to(self.root) and target.exists()]
+        return [target.relative_to(self.root).as_posix() for target in inside if target != self.root]
+
+    def _refuse_alias(self, facts: os.stat_result, path: str) -> None:
+        """Refuse another name of a protected file: a hard link, or one that a file system folds."""
+        for one in self.protected:
+            with suppress(OSError):
+                if os.path.samestat(facts, one.stat()):
+                    raise ToolError(f"{path} is refused: it is private")
+
     def _split(self, path: str) -> tuple[str, str]:
         parts = self._parts(path)
         if not parts:
@@ -145,6 +200,8 @@ class Workspace(Struct, frozen=True):
             raise ToolError(f"{path} is refused: a path cannot go up with ..")
         if private := next((part for part in pure.parts if self.is_private(part)), ""):
             raise ToolError(f"{path} is refused: {private} is private")
+        if self.is_protected(str(pure)):
+            raise ToolError(f"{path} is refused: it is private")
         return list(pure.parts)
 
 
