@@ -35,7 +35,10 @@ class Memory:
 
     async def forget(self, fact_id: int, *, user_id: str = "user") -> bool:
         """Delete a fact and all that was known under its name before; False: there is none."""
-        return await self._store.memory.forget(self._app_name, user_id, fact_id)
+        forgotten = await self._store.memory.forget(self._app_name, user_id, fact_id)
+        if forgotten:
+            await self._store.purge()
+        return forgotten
 
     async def settle(self) -> None:
         """Wait until nothing is being observed here."""

@@ -10,7 +10,6 @@ from lango.errors import StoreError
 from lango.server.auth import entered
 from lango.server.metrics import CONTENT_TYPE
 from lango.server.served import Here, Served
-from lango.store import SessionId
 from lango.store.turns import Leases
 
 router = APIRouter(tags=["operating"])
@@ -35,7 +34,7 @@ async def readyz(here: Here) -> JSONResponse:
 async def _database(here: Served) -> str:
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            await here.store.session(SessionId(here.runtime.app_name, "", ""))
+            await here.store.probe()
     except (StoreError, TimeoutError) as error:
         return type(error).__name__
     return "ok"

@@ -116,6 +116,14 @@ class Database(Protocol):
         """Run an operation that only reads, without waiting for writers."""
         ...
 
+    async def purge(self) -> None:
+        """Let no file hold any longer what was deleted, as far as that is ours to do."""
+        ...
+
+    async def probe(self) -> None:
+        """Raise `StoreError` where the database cannot be used."""
+        ...
+
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
         ...

@@ -65,6 +65,13 @@ class PostgresDatabase:
             lambda connection: _transact(connection, operation, "repeatable_read", readonly=True)
         )
 
+    async def purge(self) -> None:
+        """Leave it to the server: its vacuum takes away what was deleted."""
+
+    async def probe(self) -> None:
+        """Raise `StoreError` where the server does not answer."""
+        await self.read(_nothing)
+
     async def close(self) -> None:
         """Close the pool of this event loop, and those of loops that run elsewhere."""
         with self._lock:
@@ -239,3 +246,8 @@ def _translate(driver: Any, error: Exception, place: str) -> StoreError:
             )
         case _:
             return StoreError(f"{place}: {type(error).__name__}: {error}")
+
+
+def _nothing() -> Operation[None]:
+    """Ask for an answer, no more."""
+    yield "SELECT 1", ()

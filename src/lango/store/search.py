@@ -69,6 +69,9 @@ _ADD_VECTOR = """
 INSERT INTO search_messages (session_key, seq, size, words)
 VALUES ($1, $2, $3, array_to_tsvector(CAST($4 AS TEXT[]))) ON CONFLICT DO NOTHING
 """
+_CHANGES = "SELECT total_changes()"
+_MERGE = "INSERT INTO search_words (search_words, rank) VALUES ('merge', $1)"
+_MERGED_PAGES = 100
 _FOUND = f"""
 SELECT m.session_key, m.seq, x.role, SUBSTR(x.content, 1, {INDEXED_CHARACTERS}), x.created_at, m.size
 """
@@ -97,6 +100,22 @@ WHERE p.source_key = $1 AND s.app_name = $2 AND s.user_id = $3
 
 Indexing = Callable[[int, int], None]
 """Told how many messages that were new to the index are in it, and of how many."""
+
+
+async def purge(database: Database) -> None:
+    """Take the words of deleted messages out of the index: SQLite only marks them, until it merges their part of it."""
+    if database.dialect == "sqlite":
+        pages = -_MERGED_PAGES  # negative: merge all there is, not only where it would be due
+        while await database.write(functools.partial(_merge, pages), long=True):
+            pages = _MERGED_PAGES
+
+
+def _merge(pages: int) -> Operation[bool]:
+    """Merge a piece of the index; return whether there was one."""
+    [[before]] = yield _CHANGES, ()
+    yield _MERGE, (pages,)
+    [[after]] = yield _CHANGES, ()
+    return after - before >= 2  # as SQLite's manual says: less means that nothing was left to be done
 
 
 class Hit(Struct, frozen=True):

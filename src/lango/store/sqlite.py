@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -22,7 +23,16 @@ import apsw
 
 from lango.errors import SchemaError
 from lango.store.database import AtOnce, Dialect, Operation, Row, Shortcut, Undo, Write, migrate, run_sync
-from lango.store.sqlite_errors import check_path, only_readable, translate, translated
+from lango.store.sqlite_errors import translate, translated
+from lango.store.sqlite_file import (
+    FileId,
+    check_path,
+    check_same,
+    check_stored_id,
+    create_private,
+    file_id,
+    only_readable,
+)
 from lango.store.sqlite_jobs import Job, deliver, waiting
 
 T = TypeVar("T")
@@ -81,6 +91,9 @@ class SqliteDatabase:
         self._connections: list[_Connection] = []
         self._opened = False
         self._writer: _Connection | None = None
+        self._file: FileId | None = None  # which one the writer has open
+        self._store_id = 0
+        self._log_holds_deleted = False
         self._writing = threading.Lock()  # held while the writer's connection is in use
         self._patient = True  # the writer's connection waits for others
         self._quick_commits = 0
@@ -122,6 +135,19 @@ class SqliteDatabase:
             reading = loop.run_in_executor(self._readers, self._read, operation)
         return await reading
 
+    async def purge(self) -> None:
+        """Empty the log beside the file, which still holds what was deleted; later, where others are reading it."""
+        self._log_holds_deleted = True
+        await self.write(_nothing, long=True)
+        await asyncio.to_thread(self._checkpoint)
+
+    async def probe(self) -> None:
+        """Raise `StoreError` where the file cannot be used: it is gone, replaced, damaged, or locked."""
+        await self.read(_nothing)
+        if self._path != MEMORY and self._file is not None:
+            check_same(self._path, self._file)
+            await asyncio.to_thread(self._check_stored_id)
+
     async def close(self) -> None:
         """Let waiting writes finish, then close every connection. A later call opens the file again."""
         await asyncio.to_thread(self._close)
@@ -145,6 +171,7 @@ class SqliteDatabase:
                 with self._writing:
                     if self._writer is None:
                         self._writer = self._open_writer()
+                    self._check_file()
                     with translated(self._path):
                         self._wait_for_others(self._writer, patient=True)
                         self._run_group(self._writer, [job for job in jobs if job.is_wanted])
@@ -162,6 +189,7 @@ class SqliteDatabase:
             self._patient = True
             self._quick_commits = 0
             self._opened = False
+            self._file = None
 
     def _write_here(
         self, operation: Callable[[], Operation[Any]], shortcut: Callable[[], Shortcut[Any] | None] | None
@@ -172,6 +200,7 @@ class SqliteDatabase:
         try:
             if (connection := self._writer) is None:
                 return _NOT_NOW
+            self._check_file()
             if self._patient:
                 self._wait_for_others(connection, patient=False)
             began = time.perf_counter()
@@ -216,11 +245,32 @@ class SqliteDatabase:
             self._patient = patient
 
     def _checkpoint(self) -> None:
-        """Bring the log home where it has grown, in the writer's thread and after everybody was answered."""
-        if self._pages_written - self._pages_home > _CHECKPOINT_PAGES and self._writer is not None:
+        """Write the log into the file where it has grown, outside the event loop and after every caller was answered.
+
+        Where something was deleted, the log is emptied, too: its old pages still hold it.
+        """
+        grown = self._pages_written - self._pages_home > _CHECKPOINT_PAGES
+        if not (grown or self._log_holds_deleted):
+            return
+        with self._writing, contextlib.suppress(apsw.Error):  # another connection reads: next time
+            if self._writer is None:
+                return
             self._pages_home = self._pages_written
-            with self._writing, contextlib.suppress(apsw.Error):  # somebody reads: next time
-                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            if not self._log_holds_deleted:
+                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                return
+            self._wait_for_others(self._writer, patient=False)
+            [[busy, _, _]] = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._log_holds_deleted = bool(busy)
+
+    def _check_file(self) -> None:
+        """Refuse a file that is not at its path any more: what is written to it is lost, what is read is another's."""
+        if self._file is not None:
+            check_same(self._path, self._file)
+
+    def _check_stored_id(self) -> None:
+        with translated(self._path):
+            check_stored_id(self._path, self._store_id)
 
     def _run_group(self, connection: _Connection, jobs: list[Job]) -> None:
         execute = functools.partial(_execute, connection)
@@ -247,6 +297,7 @@ class SqliteDatabase:
     def _open_writer(self) -> _Connection:
         if self._path != MEMORY:
             check_path(Path(self._path))
+            create_private(Path(self._path))
         with translated(self._path):
             deadline = time.monotonic() + self._busy_timeout_s
             while True:
@@ -259,6 +310,7 @@ class SqliteDatabase:
                         raise
                     time.sleep(_REOPEN_S)
         self._opened = True
+        self._file = file_id(self._path) if self._path != MEMORY else None
         return connection
 
     def _opened_writer(self) -> _Connection:
@@ -267,14 +319,17 @@ class SqliteDatabase:
             _refuse_foreign(connection, self._path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON").fetchall()
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 run_sync(migrate(self._path, "sqlite"), functools.partial(_execute, connection))
+                self._store_id = _numbered(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # so that the file itself has the number
         except BaseException:
             connection.close()
             raise
@@ -283,6 +338,7 @@ class SqliteDatabase:
     # -- the readers --------------------------------------------------------------------------------------------
 
     def _read(self, operation: Callable[[], Operation[T]]) -> T:
+        self._check_file()
         with translated(self._path):
             if not self._opened:
                 with contextlib.closing(_connect_to_unwritable(self._path)) as connection:
@@ -314,6 +370,15 @@ class SqliteDatabase:
             connection.close()
         if thread is not None:
             thread.join()
+
+
+def _numbered(connection: _Connection) -> int:
+    """Return the store's own number, which its file carries in its header; a store without one gets one."""
+    [[number]] = connection.execute("PRAGMA application_id").fetchall()
+    if not number:
+        number = secrets.randbelow(2**31 - 1) + 1
+        connection.execute(f"PRAGMA application_id = {number}")
+    return number
 
 
 def _nothing() -> Operation[None]:

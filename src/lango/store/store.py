@@ -96,7 +96,19 @@ class Store:
         """Delete a session and all that belongs to it; say whether there was one."""
         if not _storable(name):
             return False
-        return await self._database.write(lambda: deletes.delete(name))
+        deleted = await self._database.write(lambda: deletes.delete(name))
+        if deleted:
+            await self.purge()
+        return deleted
+
+    async def purge(self) -> None:
+        """Remove the remains of deleted text: from the search index, and from the log beside a SQLite file."""
+        await search.purge(self._database)
+        await self._database.purge()
+
+    async def probe(self) -> None:
+        """Raise `StoreError` where the database cannot be used: it does not answer, or its file is gone or replaced."""
+        await self._database.probe()
 
     async def search(
         self, app_name: str, user_id: str, asked: str, *, limit: int = 20, indexing: search.Indexing | None = None

@@ -1,0 +1,78 @@
+"""The file of a SQLite database: private when it is made, and watched while it is open.
+
+SQLite goes on writing to a file that was deleted or replaced underneath it, and everything written from then on is lost
+when it is closed. So each write first asks whether the path still leads to the file that was opened.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from lango.errors import StoreUnavailable, StoreUrlError
+
+_PRIVATE = 0o600
+FileId = tuple[int, int]
+"""The device and number of a file: another file at the same path has others."""
+
+
+def check_path(path: Path) -> None:
+    """Refuse, before anything is touched, a path where no database can be."""
+    folder = path.parent
+    if path.is_dir():
+        raise StoreUrlError(f"{path} is a folder; name a file in it, such as sqlite:///{path}/lango.db")
+    if not folder.is_dir():
+        raise StoreUrlError(f"the folder {folder} does not exist: create it, or use another path for the store")
+    if not path.exists() and not os.access(folder, os.W_OK):
+        raise StoreUrlError(f"no right to write in the folder {folder}: change its rights, or use another path")
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        raise StoreUrlError(f"no right to read and write {path}: change its rights, or use another path")
+
+
+def only_readable(path: str) -> bool:
+    """Whether there is a file that cannot be written: reading goes on, and writing begins when it can be written."""
+    return os.access(path, os.R_OK) and not os.access(path, os.W_OK)
+
+
+def create_private(path: Path) -> None:
+    """Make the file, readable by this user alone; SQLite gives the files beside it the same rights."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE))
+
+
+def file_id(path: str) -> FileId:
+    """Return which file a path leads to now. Raise `StoreUnavailable` where it leads to none."""
+    try:
+        facts = os.stat(path)  # noqa: PTH116 - asked before every write
+    except OSError as error:
+        raise StoreUnavailable(f"{Path(path).name} was deleted while it was in use: {_WAY_OUT}") from error
+    return facts.st_dev, facts.st_ino
+
+
+def check_same(path: str, opened: FileId) -> None:
+    """Raise `StoreUnavailable` where a path does not lead to the file that was opened."""
+    if file_id(path) != opened:
+        raise StoreUnavailable(f"{Path(path).name} was replaced by another file while it was in use: {_WAY_OUT}")
+
+
+_WAY_OUT = "nothing is written any more; put it back, or restart to use what is there now"
+
+
+def stored_id(path: str) -> int:
+    """Read the store's number from the header of the file itself, past its log and every cache.
+
+    Not by opening the file: closing it again would drop the locks that SQLite holds on it in this process.
+    """
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
+    opened: Any = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    with contextlib.closing(opened) as connection:
+        [[number]] = connection.execute("PRAGMA application_id").fetchall()
+        return number
+
+
+def check_stored_id(path: str, wanted: int) -> None:
+    """Raise `StoreUnavailable` where another database, or nothing, was written over the one that was opened."""
+    if stored_id(path) != wanted:
+        raise StoreUnavailable(f"{Path(path).name} was overwritten while it was in use: {_WAY_OUT}")
