@@ -29,11 +29,15 @@ def copies(folder: Path) -> dict[str, int]:
     return {file.name: file.read_bytes().count(CANARY.encode()) for file in folder.iterdir() if file.is_file()}
 
 
+def _looked(arguments: dict[str, Any]) -> str:
+    return f"{CANARY} three {arguments}"
+
+
 async def talk(url: str, *sessions: str) -> None:
     """Hold conversations that put the canary everywhere: messages, arguments, results, titles, state and index."""
     for session in sessions:
         calls = [ToolCall("c1", "look", {"for": f"{CANARY} one"}), f"it is {CANARY} two"]
-        tool = Tool("look", "Look.", {"type": "object"}, lambda arguments: f"{CANARY} three {arguments}")
+        tool = Tool("look", "Look.", {"type": "object"}, _looked)
         settings = Settings(store=StoreSettings(url=url))
         async with open_runtime(settings, provider=ScriptedProvider(calls), tools=[tool]) as runtime:
             for event in [event async for event in runtime.stream(session, f"what is {CANARY}four {session}")]:
