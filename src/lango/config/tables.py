@@ -210,6 +210,15 @@ class ServerSettings(Section):
     """A silent stream says this often that it is still there."""
     write_timeout_s: Seconds = 30.0
     """A client that takes nothing for this long is cut off; it can come back."""
+    max_connections: Annotated[int, Field(gt=0)] = 2_000
+    """How many connections may be open; fewer where the system allows fewer files. More are refused with 503."""
+    max_connections_per_client: Annotated[int, Field(ge=0)] | None = None
+    """How many of them one address may have; 0: as many as there may be. Unset: 256, and any number for this machine's
+    own addresses. Behind a proxy on another machine, set it to 0."""
+    head_timeout_s: Seconds = 10.0
+    """How long the head of a request may take."""
+    body_timeout_s: Seconds = 20.0
+    """How long a body may pause, and how long it may take beside a second for each 10,000 bytes."""
     max_body_bytes: Annotated[int, Field(gt=0)] = 1_000_000
     """How long a request may be, beside the files of a message."""
     max_conversation_bytes: Annotated[int, Field(gt=0)] = 10_000_000

@@ -23,8 +23,9 @@ from starlette.responses import JSONResponse, Response
 from lango.adk import rest
 from lango.errors import StaleSession, UsageError
 from lango.server.auth import Caller, User
-from lango.server.errors import Refused, error_body, route_telling
+from lango.server.errors import Refused, error_body
 from lango.server.frames import FrameStream, read, status_of
+from lango.server.routes import route_with_errors
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
 from lango.server.streams import TurnOf
@@ -32,7 +33,7 @@ from lango.store import Entry, SessionId, SessionRecord
 from lango.store.turns import TurnRecord
 
 # how it looks is ADK's to say; its clients read errors in `detail`
-_AdkRoute = route_telling(lambda refused: {"detail": str(refused)} | error_body(refused))
+_AdkRoute = route_with_errors(lambda refused: {"detail": str(refused)} | error_body(refused))
 router = APIRouter(include_in_schema=False, route_class=_AdkRoute)
 
 _RECENT = 500

@@ -20,11 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from lango.server.auth import User
 from lango.server.errors import Refused
 from lango.server.frames import FrameStream
+from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import SESSION_ID, Error
 from lango.server.served import Here
 from lango.server.sse import EventStream
 
-router = APIRouter(tags=["agui"])
+router = APIRouter(tags=["agui"], route_class=AuthenticatedRoute)
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {

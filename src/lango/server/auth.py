@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 from msgspec import Struct
+from starlette.requests import HTTPConnection
 
 from lango.config import ServerSettings
 from lango.server.errors import Refused
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lango.server.oidc import Issuer
 
 USER = "user"
+_BEARER = "bearer."
 _MINUTE_S = 60.0
 _MOST_COUNTED = 10_000
 """So many are counted before those who asked long ago are forgotten."""
@@ -59,20 +61,24 @@ class Door:
 
     async def enter(self, authorization: str | None) -> Caller:
         """Return the caller; raise `Refused` for a key or token that is missing, wrong, or used too often."""
+        caller = await self.check(authorization)
+        return self._counted(caller.user_id, caller.allowance)
+
+    async def check(self, authorization: str | None) -> Caller:
+        """Return the caller, without counting a request; raise `Refused` for a key or token that is no good (now)."""
         if self._open:
             return Caller()
         scheme, _, secret = (authorization or "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else ""
         if self._issuer and secret.count(".") == 2:  # a token; keys have no dots
             user_id = await self._issuer.user_of(secret)
-            return self._counted(user_id, self._of_user(user_id))
+            return Caller(user_id, self._of_user(user_id))
         key = await self._store.find_key(secret) if secret else None
         if key is None:
             needed = "a valid API key or token" if self._issuer else "a valid API key"
             message = f"{needed} is needed: Authorization: Bearer <key>"
             raise Refused(401, "Unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
-        allowance = Allowance(key.id, "key", key.requests_per_minute, key.tokens_per_day)
-        return self._counted(key.user_id, allowance)
+        return Caller(key.user_id, Allowance(key.id, "key", key.requests_per_minute, key.tokens_per_day))
 
     def _of_user(self, user_id: str) -> Allowance | None:
         """Return how much a user of the issuer may ask for: by whatever token they come."""
@@ -116,10 +122,30 @@ def _issuer(settings: ServerSettings) -> "Issuer | None":
     return oidc.Issuer(settings.oidc)
 
 
-async def entered(request: Request) -> Caller:
-    """Return who sent a request."""
+def authorization_of(connection: HTTPConnection) -> str | None:
+    """Return the key: as a header, or, since a browser's WebSocket sends none, as the subprotocol `bearer.<key>`."""
+    offered = [name for name in connection.scope.get("subprotocols", ()) if name.startswith(_BEARER)]
+    return f"Bearer {offered[0].removeprefix(_BEARER)}" if offered else connection.headers.get("authorization")
+
+
+async def authenticate(request: Request) -> None:
+    """Find out who sent a request, from its head alone. Raise `Refused`: then its body is not read."""
     door: Door = request.app.state.served.door
-    return await door.enter(request.headers.get("authorization"))
+    try:
+        request.state.caller = await door.enter(authorization_of(request))
+    except Refused as refused:
+        if _has_body(request):
+            refused.headers["Connection"] = "close"
+        raise
 
 
-User = Annotated[Caller, Depends(entered)]
+def _has_body(request: Request) -> bool:
+    return request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+
+
+async def current_caller(request: Request) -> Caller:
+    """Return who sent a request: a route that asks for it has authenticated it before (`lango.server.routes`)."""
+    return request.state.caller
+
+
+User = Annotated[Caller, Depends(current_caller)]

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import StreamingResponse
 
 from lango.server.auth import User
+from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import (
     EXPORT_EXAMPLE,
     SESSION_ID,
@@ -22,7 +23,7 @@ from lango.server.schemas import (
 from lango.server.served import Here
 from lango.server.sessions import BUSY, ERRORS, Id
 
-router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS)
+router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
 
 _LINES = "application/x-ndjson"
 _EXPORT: dict[int | str, dict[str, Any]] = {

@@ -2,15 +2,13 @@
 
 import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
-from typing_extensions import override
 
 from lango.errors import (
     ApprovalExpired,
@@ -122,34 +120,14 @@ def as_response(error: Exception) -> Response:
     return JSONResponse(error_body(refused), refused.status, refused.headers)
 
 
-def route_telling(body_of: Callable[[Refused], Mapping[str, Any]]) -> type[APIRoute]:
-    """Make a kind of route whose errors are said in another way."""
-
-    class Telling(APIRoute):
-        @override
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            handle = super().get_route_handler()
-
-            async def handle_errors(request: Request) -> Response:
-                try:
-                    return await handle(request)
-                except Exception as error:  # noqa: BLE001 - every error has an answer
-                    refused = told(error)
-                    _log_if_ours(request, error)
-                    return JSONResponse(body_of(refused), refused.status, refused.headers)
-
-            return handle_errors
-
-    return Telling
-
-
-def _log_if_ours(request: Request, error: Exception) -> None:
+def log_if_ours(request: Request, error: Exception) -> None:
+    """Log an error that is the server's own."""
     if told(error).status == 500:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
 
 
 async def _handle(request: Request, error: Exception) -> Response:
-    _log_if_ours(request, error)
+    log_if_ours(request, error)
     return as_response(error)
 
 

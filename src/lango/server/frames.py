@@ -8,7 +8,8 @@ from typing import Any
 from typing_extensions import override
 
 from lango.errors import LangoError
-from lango.server.sse import Stream, one_line
+from lango.server.errors import Refused
+from lango.server.sse import Stream, name_of, one_line
 from lango.store.streams import ToldEvent
 
 _STATUS = {
@@ -47,8 +48,8 @@ class FrameStream(Stream[str]):
         return one_line(event).encode()
 
     @override
-    def _cut(self, error: LangoError) -> bytes:
-        return self._failed(type(error).__name__, str(error)).encode()
+    def _cut(self, error: LangoError | Refused) -> bytes:
+        return self._failed(name_of(error), str(error)).encode()
 
 
 async def read(events: AsyncGenerator[ToldEvent | None, None]) -> AsyncGenerator[dict[str, Any] | None, None]:

@@ -4,7 +4,9 @@ A page of another site can make a browser send requests here. It cannot choose t
 JSON without being asked for permission first.
 """
 
+import asyncio
 import re
+import time
 
 from msgspec import Struct
 from starlette.datastructures import Headers, MutableHeaders
@@ -12,12 +14,14 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lango.config import ServerSettings
+from lango.server.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.errors import Refused, as_response
 from lango.server.hosts import host_of, is_loopback, place_of_origin
 
 _WITH_FILES = re.compile(r"/v1/sessions/[^/]+/messages|/run|/run_sse")
 _IMPORT = "/v1/sessions/import"
 _CONVERSATIONS = frozenset({"/agui", "/v1/chat/completions"})
+_SLOWEST_BYTES_S = 10_000
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -48,6 +52,7 @@ class Guards:
         # a key is needed there: the name that it is reached by grants nothing
         self._any_host = not is_loopback(settings.host) and not named
         self._hosts = named | {settings.host.lower()}
+        self._body_timeout_s = settings.body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, then pass it on."""
@@ -62,9 +67,12 @@ class Guards:
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
-            await self._app(scope, _Bounded(receive, self._body_of(scope)), _Hardened(send))
+            await self._app(scope, _Bounded(receive, self._body_of(scope), self._body_timeout_s), _Hardened(send))
 
     def _check(self, scope: Scope, headers: Headers) -> None:
+        if scope.get("state", {}).get(FOR_HEALTH_CHECKS) and scope["path"] not in HEALTH_PATHS:
+            message = "too many connections are open here: try again later"
+            raise Refused(503, "TooManyConnections", message, retry_after_s=5, headers={"Connection": "close"})
         hosts = headers.getlist("host")
         if len(hosts) > 1:  # who reads the other one, a proxy perhaps, lets in what this one refuses
             raise Refused(400, "BadRequest", "send one Host")
@@ -116,16 +124,28 @@ def _check_body(headers: Headers, body: _Body) -> None:
 
 
 class _Bounded:
-    """Reads a body that does not say how long it is, up to the limit."""
+    """Reads a body up to its limit, whatever it says of its length, and not for ever."""
 
-    def __init__(self, receive: Receive, body: _Body) -> None:
+    def __init__(self, receive: Receive, body: _Body, timeout_s: float) -> None:
         self._receive = receive
         self._body = body
+        self._timeout_s = timeout_s
+        self._began = time.monotonic()
         self._read = 0
+        self._whole = False
 
     async def __call__(self) -> Message:
-        message = await self._receive()
+        if self._whole:  # what comes now is that the client is gone
+            return await self._receive()
+        left_s = self._began + self._timeout_s + self._read / _SLOWEST_BYTES_S - time.monotonic()
+        try:
+            async with asyncio.timeout(max(0.0, min(left_s, self._timeout_s))):
+                message = await self._receive()
+        except TimeoutError as error:
+            too_slow = "the body came too slowly (setting server.body_timeout_s)"
+            raise HTTPException(408, too_slow, {"Connection": "close"}) from error
         self._read += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
         if self._read > self._body.limit:
             refused = self._body.too_large()
             raise HTTPException(refused.status, str(refused))  # of what is raised here FastAPI lets only this through

@@ -1,18 +1,18 @@
 """`/healthz`, `/readyz` and `/metrics`."""
 
 import asyncio
-from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from lango.errors import StoreError
-from lango.server.auth import entered
+from lango.server.auth import User
 from lango.server.metrics import CONTENT_TYPE
+from lango.server.routes import AuthenticatedRoute
 from lango.server.served import Here, Served
 from lango.store.turns import Leases
 
-router = APIRouter(tags=["operating"])
+router = APIRouter(tags=["operating"], route_class=AuthenticatedRoute)
 
 _PATIENCE_S = 5.0
 
@@ -41,7 +41,7 @@ async def _database(here: Served) -> str:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(here: Here, user: Annotated[object, Depends(entered)]) -> Response:
+async def metrics(here: Here, user: User) -> Response:
     """Tell Prometheus what was counted. Where keys are needed, one is needed here too."""
     del user
     return Response(here.metrics.text(here.turns.running, await _leases(here)), media_type=CONTENT_TYPE)

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from lango.server.auth import User
 from lango.server.errors import Refused
+from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import SESSION_ID, Attachment, files_of
 from lango.server.served import Here, Served
 from lango.server.sessions import BUSY, ERRORS, Id, LastId, read_last_id
@@ -27,7 +28,7 @@ from lango.server.watching import Watched
 from lango.store import SessionRecord, Turn, waiting
 from lango.store.streams import ToldEvent, turn_of
 
-router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS)
+router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict
 
 from lango.server.auth import User
+from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import Error, Shown
 from lango.server.served import Here
 from lango.server.sessions import Id
@@ -20,6 +21,7 @@ router = APIRouter(
         401: {"model": Error, "description": "A valid key is missing."},
         404: {"model": Error, "description": "There is no such session."},
     },
+    route_class=AuthenticatedRoute,
 )
 
 FactId = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["1"])]

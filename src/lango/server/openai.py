@@ -40,10 +40,11 @@ from starlette.responses import JSONResponse, Response
 
 from lango.server.auth import User
 from lango.server.client_results import answered_last, give, results_in
-from lango.server.errors import Refused, route_telling
+from lango.server.errors import Refused
 from lango.server.frames import FrameStream, read, status_of
 from lango.server.openai_input import ChatRequest
 from lango.server.openai_sessions import ASKING, session_of
+from lango.server.routes import route_with_errors
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
 from lango.server.streams import TurnOf
@@ -63,7 +64,7 @@ def _error_body(status: int, code: str, message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-_OpenAiRoute = route_telling(lambda refused: _error_body(refused.status, refused.error, str(refused)))
+_OpenAiRoute = route_with_errors(lambda refused: _error_body(refused.status, refused.error, str(refused)))
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=_OpenAiRoute)
 
 SessionHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]

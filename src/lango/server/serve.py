@@ -1,17 +1,20 @@
 """Runs the app under uvicorn: an address or a sentence at the start, an honest end."""
 
 import asyncio
+import functools
 import gc
 import socket
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import uvicorn
 
 from lango.config import Settings
 from lango.runtime import open_runtime
 from lango.server.app import create_app
+from lango.server.connections import ConnectionLimits, LimitedProtocol
 from lango.server.guards import most_bytes
 from lango.server.served import Served
 
@@ -27,6 +30,7 @@ async def serve(settings: Settings, place: socket.socket, ready: Callable[[str],
             app = create_app(settings, runtime)
             config = uvicorn.Config(
                 app,
+                http=cast("Any", functools.partial(LimitedProtocol, ConnectionLimits.of(settings.server))),
                 log_config=None,
                 access_log=False,
                 server_header=False,

@@ -10,6 +10,7 @@ from lango.adk.attachments import stored_attachments
 from lango.server.auth import User
 from lango.server.errors import Refused, no_session
 from lango.server.files import file_response
+from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import (
     EXAMPLE_ID,
     SESSION_ID,
@@ -56,7 +57,7 @@ _FILE: dict[int | str, dict[str, Any]] = {
 }
 _NOTHING: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes after that event, and nothing runs."}}
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS)
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
 
 Id = Annotated[str, Path(pattern=SESSION_ID, examples=[EXAMPLE_ID])]
 CallId = Annotated[str, Path(max_length=512, examples=["call_1"])]

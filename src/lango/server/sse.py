@@ -1,9 +1,10 @@
 """A stream of events as a response: heartbeats when it is silent, and a bound on how long a client may not read."""
 
 import asyncio
+import functools
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
@@ -12,6 +13,8 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from lango.errors import LangoError
+from lango.server.auth import Door
+from lango.server.errors import Refused
 from lango.server.streams import cut
 from lango.store.streams import ToldEvent
 
@@ -19,6 +22,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger("lango.server")
 
+CHECK_AGAIN_S = 4.0
+"""How often the caller of an open stream is checked."""
 _HEARTBEAT = b": still here\n\n"
 # many clients cut lines where Unicode does; JSON may hold these as they are
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
@@ -35,19 +40,29 @@ class Stream(Response, ABC, Generic[T]):
         del self.headers["content-length"]
         self._events = events
         self._write_timeout_s = write_timeout_s
+        self._check: Callable[[], Awaitable[object]] | None = None
+
+    def allowed_by(self, door: Door, authorization: str | None) -> None:
+        """Ask again and again whether the caller may still read, and end the stream where not."""
+        self._check = functools.partial(door.check, authorization)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the end or until the client is gone."""
+        """Send until the end, until the client is gone, or until it may read no more."""
         sending = asyncio.create_task(self._send_all(send))
         leaving = asyncio.create_task(_left(receive))
+        checking = asyncio.create_task(refused_later(self._check))
+        tasks = [sending, leaving, checking]
         try:
-            await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sending.cancel()
-            leaving.cancel()
-            await asyncio.wait([sending, leaving])
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
         if not sending.cancelled():
             sending.result()
+        elif not checking.cancelled() and leaving.cancelled():
+            await self._send(send, self._cut(checking.result()))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -68,7 +83,7 @@ class Stream(Response, ABC, Generic[T]):
         """Return an event as it goes over the wire."""
 
     @abstractmethod
-    def _cut(self, error: LangoError) -> bytes:
+    def _cut(self, error: LangoError | Refused) -> bytes:
         """Say that the stream ends here, though its turn may not."""
 
     async def _send(self, send: Send, body: bytes) -> None:
@@ -85,8 +100,26 @@ class EventStream(Stream[ToldEvent]):
         return f"{id_}event: {event.type}\ndata: {one_line(event.data)}\n\n".encode()
 
     @override
-    def _cut(self, error: LangoError) -> bytes:
-        return self._frame(cut(type(error).__name__, f"{error}; come back with Last-Event-ID"))
+    def _cut(self, error: LangoError | Refused) -> bytes:
+        return self._frame(cut(name_of(error), f"{error}; come back with Last-Event-ID"))
+
+
+def name_of(error: LangoError | Refused) -> str:
+    """Return what an error is called to clients."""
+    return error.error if isinstance(error, Refused) else type(error).__name__
+
+
+async def refused_later(check: Callable[[], Awaitable[object]] | None) -> Refused:
+    """Check again and again; return why a caller may not go on, once that is so."""
+    while True:
+        await asyncio.sleep(CHECK_AGAIN_S)
+        try:
+            if check is not None:
+                await check()
+        except Refused as refused:
+            return refused
+        except LangoError as error:  # the store, or the issuer, cannot say it now
+            _log.warning("an open stream could not be checked: %s", error)
 
 
 def one_line(json_text: str) -> str:

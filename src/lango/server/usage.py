@@ -8,12 +8,13 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from lango.server.auth import User
+from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import Shown
 from lango.server.served import Here
 from lango.server.sessions import ERRORS, Id
 from lango.usage import DEFAULT_TURNS, SessionUsage
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS)
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
 
 
 class Spent(Shown):

@@ -9,6 +9,7 @@ nothing comes after that event and nothing runs.
 """
 
 import asyncio
+import functools
 import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
@@ -19,10 +20,11 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import Field, TypeAdapter, ValidationError
 
 from lango.errors import LangoError
-from lango.server.auth import Caller
+from lango.server.auth import Caller, authorization_of
 from lango.server.errors import Refused, problem_of, told
 from lango.server.schemas import SESSION_ID, Body, NewMessage
 from lango.server.served import Here, Served
+from lango.server.sse import refused_later
 from lango.store import SessionRecord
 from lango.store.streams import ToldEvent
 
@@ -31,7 +33,7 @@ _log = logging.getLogger("lango.server")
 router = APIRouter()
 
 _MOST_STREAMS = 32
-_PROTOCOL, _BEARER = "lango", "bearer."
+_PROTOCOL = "lango"
 _GONE = (TimeoutError, RuntimeError, WebSocketDisconnect)
 """What sending raises where a client does not read, or is gone."""
 
@@ -78,7 +80,7 @@ _ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
 async def talk(socket: WebSocket, here: Here) -> None:
     """Hear what the client asks and tell it what happens, until it goes."""
     try:
-        authorization = _authorization(socket)
+        authorization = authorization_of(socket)
         await here.door.enter(authorization)
     except (Refused, LangoError) as refused:
         await socket.close(1008, str(refused)[:120])
@@ -89,12 +91,6 @@ async def talk(socket: WebSocket, here: Here) -> None:
         await conversation.last()
     finally:
         await conversation.leave()
-
-
-def _authorization(socket: WebSocket) -> str | None:
-    """Return the key: as a header, or, since a browser cannot send one, as the subprotocol `bearer.<key>`."""
-    offered = [name for name in socket.scope["subprotocols"] if name.startswith(_BEARER)]
-    return f"Bearer {offered[0].removeprefix(_BEARER)}" if offered else socket.headers.get("authorization")
 
 
 def _problem(problem: Mapping[str, object]) -> str:
@@ -117,9 +113,14 @@ class _Conversation:
         self._hearing = asyncio.create_task(self._hear())
 
     async def last(self) -> None:
-        """Wait until the client goes, or is cut off."""
-        await asyncio.wait([self._hearing])
-        if not self._hearing.cancelled():
+        """Wait until the client goes, is cut off, or may read no more."""
+        check = functools.partial(self._here.door.check, self._authorization)
+        checking = asyncio.create_task(refused_later(check))
+        await asyncio.wait([self._hearing, checking], return_when=asyncio.FIRST_COMPLETED)
+        checking.cancel()
+        if checking.done() and not self._hearing.done():
+            await self._socket.close(1008, str(checking.result())[:120])
+        elif not self._hearing.cancelled():
             self._hearing.result()
 
     async def _hear(self) -> None:
