@@ -391,3 +391,46 @@ async def test_any_events_come_out_as_they_went_in(sqlite_url: str, events_: lis
         assert loaded[0]
         assert loaded[1]
         assert repr(loaded[0].events) == repr(loaded[1].events)
+
+
+ABSURD: list[tuple[str, dict[str, Any]]] = [
+    ("session", {"updated_at": 1e300}),
+    ("session", {"created_at": -1e300}),
+    ("session", {"epoch": 2**62}),
+    ("session", {"revision": 2**62}),
+    ("message", {"created_at": 1e300}),
+    ("message", {"tokens": 2**62}),
+    ("turn", {"turn": 2**62}),
+    ("turn", {"ended_at": 1e18}),
+    ("turn", {"input_tokens": 2**62}),
+    ("turn", {"cost_usd": 1e300}),
+    ("turn", {"cost_usd": -1.0}),
+    ("effect", {"intended_at": 1e300}),
+]
+
+
+@pytest.mark.parametrize(("kind", "absurd"), ABSURD)
+async def test_an_import_with_absurd_numbers_writes_nothing(
+    store: Store, sessions: Sessions, kind: str, absurd: dict[str, Any]
+) -> None:
+    await everything(store, sessions)
+    lines = [json.loads(line) for line in await exported(sessions)]
+    changed = next(number for number, line in enumerate(lines) if line["kind"] == kind)
+    lines[changed] |= absurd
+    with pytest.raises(InvalidExport, match=next(iter(absurd))):
+        await sessions.import_lines([json.dumps(line) + "\n" for line in lines], user_id="alice", session_id="absurd")
+    assert await store.session(SessionId("app", "alice", "absurd")) is None
+    assert [record.name.id for record in await sessions.list(user_id="alice")] == ["s"]
+
+
+async def test_a_session_that_cannot_be_read_does_not_break_the_list(store: Store, sessions: Sessions) -> None:
+    for id_ in ("sound", "broken"):
+        await store.create_session(SessionId("app", "alice", id_))
+
+    def write_rewinds(text: str | None) -> Operation[None]:
+        yield "UPDATE sessions SET rewinds = $1 WHERE id = $2", (text, "broken")
+
+    await store.write(lambda: write_rewinds("no JSON"))
+    assert [record.name.id for record in await sessions.list(user_id="alice")] == ["sound"]
+    assert [record.name.id for record in await store.sessions("app", "alice")] == ["sound"]
+    await store.write(lambda: write_rewinds(None))

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
-from datetime import UTC, datetime
 from itertools import chain
 
 from google.adk.agents.run_config import RunConfig
@@ -18,7 +17,7 @@ from lango.events import ApprovalNeeded, TextDelta, ThoughtDelta, ToolEnd, TurnE
 from lango.messages import ToolCall
 from lango.store import SessionId
 from lango.store.questions import Question
-from lango.store.records import CONFIRMATION, asked_about
+from lango.store.records import CONFIRMATION, as_datetime, asked_about
 
 _NO_LIMIT = 1_000_000
 _TOOL_THREADS = 32
@@ -153,7 +152,7 @@ def _tell_call(call: types.FunctionCall, told: Told) -> Iterator[TurnEvent]:
         # what a person is shown is the call as it is stored, which is what will run; not what this event says of it
         about = told.approval_requests.get(asked_about(ToolCall(id_, name, call.args)).get("id", ""))
         if about is not None:
-            until = None if about.expires_at is None else datetime.fromtimestamp(about.expires_at, UTC)
+            until = None if about.expires_at is None else as_datetime(about.expires_at)
             yield ApprovalNeeded(told.next_id(), about.call_id, about.name, about.arguments, until)
     elif name != TRANSFER_TOOL and not name.startswith(_ASKS_USER):
         told.asked.add(id_)

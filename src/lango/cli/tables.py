@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lango.cli.visible import one_line
@@ -73,7 +73,9 @@ def cell(value: Any) -> str:
 
 def moment(at: float) -> str:
     """Say a time, in UTC."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    from lango.store.records import as_datetime
+
+    return as_datetime(at).isoformat(timespec="seconds")
 
 
 def ago(at: float, now: float) -> str:

@@ -1,13 +1,13 @@
 """Messages as an observer reads them: numbered, dated, calls with their arguments, results; large ones in pieces."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, cast
 
 from lango.history import count_tokens
 from lango.history.tokens import compact_json
 from lango.messages import Message
 from lango.store import Stored
+from lango.store.records import as_datetime
 
 _ASKS_USER = "adk_request_"  # ADK's own questions to the user are calls, too; the call itself stands before them
 _MOST_PARTS = 40
@@ -59,18 +59,11 @@ def pieces(batch: Iterable[Stored], max_tokens: int, large_tokens: int) -> list[
 
 def day_of(stored: Stored) -> str:
     """Return the day of a message, UTC."""
-    return _time(stored).strftime("%Y-%m-%d")
-
-
-def _time(stored: Stored) -> datetime:
-    try:
-        return datetime.fromtimestamp(stored.created_at, UTC)
-    except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC)
+    return as_datetime(stored.created_at).strftime("%Y-%m-%d")
 
 
 def _head(stored: Stored) -> str:
-    return f"#{stored.seq} {_time(stored):%Y-%m-%d %H:%M}"
+    return f"#{stored.seq} {as_datetime(stored.created_at):%Y-%m-%d %H:%M}"
 
 
 def _lines(stored: Stored) -> Iterator[str]:

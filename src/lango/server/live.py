@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from fastapi import APIRouter, Path, Query, Response
@@ -26,6 +26,7 @@ from lango.server.sse import EventStream
 from lango.server.streams import TurnOf, cut
 from lango.server.watching import Watched
 from lango.store import SessionRecord, Turn, waiting
+from lango.store.records import as_datetime
 from lango.store.streams import ToldEvent, turn_of
 
 router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
@@ -65,7 +66,7 @@ class WaitingMessage(BaseModel):
             turn=one.turn,
             content=message.content if message else "",
             attachments=files_of(one.stored),
-            created_at=datetime.fromtimestamp(one.stored.created_at, UTC),
+            created_at=as_datetime(one.stored.created_at),
             invocation_id=one.stored.invocation_id,
             is_answer=message is None or message.role != "user",
         )

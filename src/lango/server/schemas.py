@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
@@ -14,7 +14,7 @@ from lango.messages import ToolCall
 from lango.store import SessionRecord, Stored
 from lango.store.effects import EffectRecord, Journal
 from lango.store.ids import call_key
-from lango.store.records import client_calls
+from lango.store.records import as_datetime, client_calls
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
@@ -180,8 +180,8 @@ def _session(record: SessionRecord) -> dict[str, Any]:
         "id": record.name.id,
         "title": record.shown_title,
         "forked_from": record.forked_from and Origin(id=record.forked_from.id, seq=record.forked_from.seq),
-        "created_at": datetime.fromtimestamp(record.created_at, UTC),
-        "updated_at": datetime.fromtimestamp(record.updated_at, UTC),
+        "created_at": as_datetime(record.created_at),
+        "updated_at": as_datetime(record.updated_at),
         "messages": record.last_seq,
         "tokens": record.total_tokens,
     }
@@ -263,7 +263,7 @@ class Message(BaseModel):
             content=message.content,
             tool_calls=calls,
             attachments=files_of(stored),
-            created_at=datetime.fromtimestamp(stored.created_at, UTC),
+            created_at=as_datetime(stored.created_at),
             thoughts=stored_thoughts(stored),
             invocation_id=stored.invocation_id,
         )

@@ -21,7 +21,10 @@ from lango.store.records import calls_from_json
 
 FORMAT = "lango-session"
 VERSION = 1
-_LARGEST = 2**62
+_LARGEST_PLACE = 2**40
+"""Of turns, messages, revisions and epochs: what goes on from there still has room."""
+_LARGEST_COUNT = 2**40
+_YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
 _SHORT_IDS = ("event_id", "invocation_id")
 
 
@@ -33,9 +36,10 @@ def _storable(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_storable)]
 Id = Annotated[Text, Field(max_length=512)]
-Count = Annotated[int, Field(ge=0, le=_LARGEST)]
-Place = Annotated[int, Field(ge=1, le=_LARGEST)]
-Time = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=_LARGEST_COUNT)]
+Place = Annotated[int, Field(ge=1, le=_LARGEST_PLACE)]
+Time = Annotated[float, Field(ge=_YEAR_1, le=_YEAR_9999, allow_inf_nan=False)]
+Cost = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Object = dict[str, Any]
 
 
@@ -160,7 +164,7 @@ class TurnLine(_Line):
     output_tokens: Count = 0
     cached_tokens: Count = 0
     model_calls: Count = 0
-    cost_usd: Time | None = None
+    cost_usd: Cost | None = None
     extra: Object | None = None
 
 

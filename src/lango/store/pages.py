@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lango.store.database import Operation, Row
 from lango.store.pasts import all_places, key_of
 from lango.store.records import MESSAGE_COLUMNS, SessionRecord, Stored, from_message_row
-from lango.store.sessions import SESSION_COLUMNS, from_session_row, with_pasts
+from lango.store.sessions import SESSION_COLUMNS, from_session_row, readable_rows, with_pasts
 from lango.store.titles import FIRST_WORDS, shown, with_first_words
 from lango.store.window import is_live, live_ranges
 
@@ -28,7 +28,9 @@ def sessions(
     """Read sessions without their state, the newest update first, after one's (updated_at, key)."""
     updated_at, key = after or _FIRST
     rows = yield _SESSIONS, (app_name, user_id, updated_at, key, limit)
-    records = yield from with_pasts([from_session_row(row[:-1], first_words=shown(row[-1])) for row in rows])
+    records = yield from with_pasts(
+        readable_rows(rows, lambda row: from_session_row(row[:-1], first_words=shown(row[-1])))
+    )
     for place, record in enumerate(records):
         if record.forked_from or record.rewinds:
             records[place] = yield from with_first_words(record)

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from msgspec import Struct, field
@@ -275,6 +276,14 @@ def from_state_row(row: Row) -> Stored:
         state_delta=loads(delta),
         extra=beside,
     )
+
+
+def as_datetime(seconds: float) -> datetime:
+    """Return a time as aware UTC. One that no calendar has, as a foreign event may bring, is the first of them all."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
 
 
 def calls_to_json(calls: tuple[ToolCall, ...]) -> str:

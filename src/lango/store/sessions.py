@@ -1,6 +1,7 @@
 """Operations on sessions and on the state of sessions, users and apps."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,6 +12,8 @@ from lango.store.database import Operation, Row, new_session_keys, no_collection
 from lango.store.ids import shorten
 from lango.store.jsontext import dumps, loads
 from lango.store.records import SessionId, SessionRecord, origin_from_json, rewinds_from_json, without_temp
+
+_log = logging.getLogger("lango.store")
 
 USER_PREFIX = "user:"
 APP_PREFIX = "app:"
@@ -117,7 +120,7 @@ def list_all(app_name: str | None, user_id: str | None) -> Operation[list[Sessio
         rows = yield (_LIST, (app_name,)) if user_id is None else (_LIST_OF_USER, (app_name, user_id))
     parsed: dict[str, dict[str, Any]] = {}
     with no_collection():
-        records = [_record(row, parsed) for row in rows]
+        records = readable_rows(rows, lambda row: _record(row, parsed))
     records = yield from with_pasts(records)
     # sorted here: the two databases do not agree on the order of texts
     return sorted(records, key=lambda record: (record.updated_at, record.name.user_id, record.name.id))
@@ -130,7 +133,7 @@ def of_id(session_id: str) -> Operation[list[SessionRecord]]:
     except Unstorable:
         return []
     rows = yield _LIST_OF_ID, (session_id,)
-    return (yield from with_pasts([_record(row, {}) for row in rows]))
+    return (yield from with_pasts(readable_rows(rows, lambda row: _record(row, {}))))
 
 
 def owners() -> Operation[list[tuple[str, str]]]:
@@ -211,6 +214,17 @@ def split_scopes(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
         else:
             own[name] = value
     return own, of_user, of_app
+
+
+def readable_rows(rows: Iterable[Row], read: Callable[[Row], SessionRecord]) -> list[SessionRecord]:
+    """Decode the rows of a list; one that cannot be decoded is left out and logged, and does not break the list."""
+    records: list[SessionRecord] = []
+    for row in rows:
+        try:
+            records.append(read(row))
+        except Exception as error:  # noqa: BLE001 - whatever stands there
+            _log.warning("session %r cannot be read (%s): see `lango sessions check`", row[3], type(error).__name__)
+    return records
 
 
 def from_session_row(

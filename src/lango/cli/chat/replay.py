@@ -1,7 +1,6 @@
 """Coming back to a conversation: its end, what became of its last turn, and what it still asks."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lango.cli.chat.blocks import split
@@ -11,6 +10,7 @@ from lango.cli.visible import visible
 from lango.events import ApprovalNeeded
 from lango.liveness import Watch
 from lango.store import Turn
+from lango.store.records import as_datetime
 
 if TYPE_CHECKING:
     from lango.cli.chat.folds import Folds
@@ -119,7 +119,7 @@ async def open_questions(runtime: "Runtime", session: "SessionRecord") -> list[A
             one.call_id,
             one.name,
             one.arguments,
-            None if one.expires_at is None else datetime.fromtimestamp(one.expires_at, UTC),
+            None if one.expires_at is None else as_datetime(one.expires_at),
         )
         for one in await runtime.store.open_questions(session)
     ]
