@@ -51,6 +51,8 @@ class Driver:
             outcome, error = "cancelled", running.stopped or TurnCancelled("the turn was stopped")
         except Exception as failed:  # noqa: BLE001 - it belongs to whoever follows the turn
             outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", as_error(failed)
+            if outcome == "failed" and run.corrected is not None:
+                error.__cause__ = run.corrected
         finally:
             beat.cancel()
         await uninterrupted(self._end(running, run, outcome, error))

@@ -182,6 +182,16 @@ async def test_s7_an_event_without_an_author_gets_the_root_agents_name(store_url
         assert [e.author for e in (await load(service, session)).events] == ["boss", "user"]
 
 
+@pytest.mark.parametrize("name", ["", "  ", None])
+async def test_s7_an_empty_root_name_is_none_and_the_author_is_lango_agent(sqlite_url: str, name: str | None) -> None:
+    async with SqlSessionService(sqlite_url, root_agent_name=name) as service:
+        session = await service.create_session(**APP)
+        await service.append_event(session, said("who am I", author=""))
+        await service.append_event(session, Event(content=types.Content(role="user", parts=[types.Part(text="me")])))
+        assert [e.author for e in session.events] == ["lango-agent", "user"]
+        assert [e.author for e in (await load(service, session)).events] == ["lango-agent", "user"]
+
+
 async def test_s8_a_state_only_event_is_shown_without_a_budget(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
     for event in [

@@ -1,5 +1,6 @@
 """A5: a transfer to an agent that does not exist is corrected once; the same for a tool that does not exist."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -9,11 +10,13 @@ from google.adk.events import Event
 from google.genai import types
 
 from lango import open_runtime
-from lango.errors import AgentFailed, AgentNotFound, ProviderRejected
+from lango.errors import AgentFailed, AgentNotFound, EmptyAnswer, ProviderRejected, TurnTimeout
 from lango.messages import ToolCall
+from lango.providers import Request
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import (
+    Leaps,
     broken_for,
     check_order,
     collect,
@@ -80,6 +83,43 @@ async def test_a5_a_second_failure_is_raised_with_the_first_as_its_cause(store_u
         assert await runtime.run("s", "then hello") == "fine", "the next turn works"
     assert len(provider.requests) == 3
     assert broken_for(provider.requests[-1]) == []
+
+
+OTHER_FAILURES = [
+    (ProviderRejected("too long"), ProviderRejected),
+    (RuntimeError("something else"), AgentFailed),
+    ("", EmptyAnswer),
+    (None, TurnTimeout),
+]
+
+
+@pytest.mark.parametrize(("answer", "error"), OTHER_FAILURES, ids=lambda one: getattr(one, "__name__", ""))
+async def test_a5_whatever_fails_after_a_correction_has_the_bad_transfer_as_its_cause(
+    sqlite_url: str, answer: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaps = Leaps(monkeypatch)
+
+    async def never(request: Request) -> str:
+        leaps.leap(10_000.0)
+        await asyncio.Event().wait()
+        return ""
+
+    provider = ScriptedProvider([transfer("writer", "t1"), never if error is TurnTimeout else answer, "fine"])
+    async with open_runtime(settings_for(sqlite_url, sub_agents=SUBS), provider=provider) as runtime:
+        with pytest.raises(error) as raised:
+            await runtime.run("s", "a poem, please")
+        assert isinstance(raised.value.__cause__, AgentNotFound)
+        assert "writer" in str(raised.value.__cause__)
+        assert await runtime.run("s", "then hello") == "fine"
+
+
+async def test_a5_the_next_turns_failure_has_nothing_to_do_with_it(sqlite_url: str) -> None:
+    provider = ScriptedProvider([transfer("writer", "t1"), "I do it myself", ProviderRejected("too long")])
+    async with open_runtime(settings_for(sqlite_url, sub_agents=SUBS), provider=provider) as runtime:
+        assert await runtime.run("s", "a poem, please") == "I do it myself"
+        with pytest.raises(ProviderRejected) as raised:
+            await runtime.run("s", "and another")
+        assert raised.value.__cause__ is None
 
 
 async def test_a5_without_sub_agents_it_is_raised_at_once(sqlite_url: str) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -494,12 +495,43 @@ async def test_gemini_an_error_inside_the_stream() -> None:
         (OpenAIProvider, 404, {"error": {"message": "The model `nope` does not exist", "code": "model_not_found"}}),
         (AnthropicProvider, 404, {"type": "error", "error": {"type": "not_found_error", "message": "model: nope"}}),
         (GeminiProvider, 404, {"error": {"code": 404, "message": "models/nope is not found", "status": "NOT_FOUND"}}),
+        (OpenAIProvider, 400, {"error": {"message": "invalid model ID", "type": "invalid_request_error"}}),
+        (
+            AnthropicProvider,
+            400,
+            {
+                "type": "error",
+                "error": {
+                    "type": "invalid_request_error",
+                    "message": "model: String should have at most 256 characters",
+                },
+            },
+        ),
+        (
+            GeminiProvider,
+            400,
+            {
+                "error": {
+                    "code": 400,
+                    "message": "* GenerateContentRequest.model: unexpected model name format\n",
+                    "status": "INVALID_ARGUMENT",
+                }
+            },
+        ),
     ],
 )
 async def test_a3_an_unknown_model_is_named(kind: Any, status: int, body: Any) -> None:
     async with served(kind, fails(status, body)) as (provider, _):
         with pytest.raises(UnknownModel, match="'nope'"):
             await collect(provider, "nope")
+
+
+@pytest.mark.parametrize("name", ["no?pe", "a..b", "a&b", ""])
+async def test_a3_a_name_that_the_sdk_of_gemini_refuses_is_named(name: str) -> None:
+    async with served(GeminiProvider, fails(400, {})) as (provider, server):
+        with pytest.raises(UnknownModel, match=re.escape(repr(name))):
+            await collect(provider, name)
+        assert server.requests == []
 
 
 CANARY = "sk-canary-0123456789"

@@ -176,8 +176,11 @@ def test_s7_author(role: Any, stored_author: str, author: str) -> None:
     assert event.author == author
 
 
-def test_s7_without_a_root_name_the_author_is_lango_agent() -> None:
-    [event] = stored_to_events([Stored(1, "e", 0.0, Message("assistant", "hi"))], "lango-agent")
+@pytest.mark.parametrize("root_agent_name", ["lango-agent", "", " \n", None])
+@pytest.mark.parametrize("message", [Message("assistant", "hi"), Message("tool", "{}"), Message("event"), None])
+def test_s7_without_a_root_name_the_author_is_lango_agent(message: Message | None, root_agent_name: str | None) -> None:
+    stored = Stored(1, "e", 0.0, message, state_delta={"k": 1})
+    [event] = stored_to_events([stored], root_agent_name)
     assert event.author == "lango-agent"
 
 

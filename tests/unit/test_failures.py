@@ -147,7 +147,24 @@ def test_a_chunk_of_the_wrong_shape_is_a_broken_answer_and_elsewhere_a_bug_is_a_
         (400, "bad schema", "", ProviderRejected),
         (400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT", ProviderAuthError),
         (400, "acme/x is not a valid model ID", "", UnknownModel),
+        (
+            400,
+            "* GenerateContentRequest.model: unexpected model name format\n",
+            "INVALID_ARGUMENT",
+            UnknownModel,
+        ),
+        (400, "invalid model ID", "", UnknownModel),
+        (400, "invalid model name", "", UnknownModel),
+        (400, "Invalid model: x", "", UnknownModel),
+        (400, 'Invalid model identifier "x". Please specify a valid downloaded model', "", UnknownModel),
+        (400, "Model Not Exist", "invalid_request_error", UnknownModel),
+        (400, "model: String should have at most 256 characters", "invalid_request_error", UnknownModel),
+        (404, "No endpoints found for acme/x.", "", UnknownModel),
+        (404, "The API deployment for this resource does not exist.", "DeploymentNotFound", UnknownModel),
+        (404, "Unable to access model x. Please visit the page of models.", "", UnknownModel),
+        (404, "No endpoints found that support image input", "", ProviderRejected),
         (400, "This model does not support images", "", ProviderRejected),
+        (400, "model: x does not support tools", "invalid_request_error", ProviderRejected),
         (401, "no", "", ProviderAuthError),
         (403, "no", "", ProviderAuthError),
         (404, "The model `x` does not exist or you do not have access to it.", "model_not_found", UnknownModel),
@@ -173,6 +190,11 @@ def test_what_a_status_means(status: int | None, message: str, kind: str, expect
 
 def test_a3_an_unknown_model_is_named() -> None:
     assert "'big-model'" in str(from_status(404, "model not found", EXCHANGE))
+
+
+@pytest.mark.parametrize("status", [None, 400, 401, 404, 422, 429, 500])
+def test_a3_every_failure_names_the_model_whatever_the_vendor_says(status: int | None) -> None:
+    assert "'big-model'" in str(from_status(status, "no", EXCHANGE))
 
 
 def test_retry_after_in_every_form() -> None:

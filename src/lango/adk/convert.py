@@ -55,14 +55,14 @@ _COUNTS: set[type] = {int}
 Layout = list[Any]
 
 
-def complete_event(event: Event, root_agent_name: str) -> None:
+def complete_event(event: Event, root_agent_name: str | None) -> None:
     """Give an event what it lacks and what a reload would give it: ids of calls and results, an author."""
     content = event.content
     if content is not None and type(content) is not types.Content:
         # genai's UserContent and ModelContent are other types of the same content, and compare unequal to it
         event.content = content = types.Content(role=content.role, parts=content.parts)
     if not event.author:
-        event.author = "user" if content and content.role == "user" else root_agent_name
+        event.author = author_of("user" if content and content.role == "user" else "", root_agent_name)
     parts = (content and content.parts) or ()
     for part in parts:
         call, result = part.function_call, part.function_response
@@ -70,6 +70,11 @@ def complete_event(event: Event, root_agent_name: str) -> None:
             _give_ids([part.function_call for part in parts if part.function_call])
             _give_ids([part.function_response for part in parts if part.function_response])
             return
+
+
+def author_of(role: str, root_agent_name: str | None) -> str:
+    """Return the author of a message of this role that names none."""
+    return "user" if role == "user" else (root_agent_name or "").strip() or DEFAULT_AGENT_NAME
 
 
 def _give_ids(calls: Sequence[types.FunctionCall | types.FunctionResponse]) -> None:

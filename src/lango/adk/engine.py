@@ -69,6 +69,8 @@ class TurnRun(Struct):
 
     told: Told
     state: TurnState
+    corrected: AgentNotFound | None = None
+    """The bad transfer that the model was told of: the cause of whatever fails after it."""
 
 
 def import_adk() -> None:
@@ -300,7 +302,6 @@ class AdkEngine:
         message = asked.event.content or types.Content()
         goes_on = asked.approves or asked.answers_client or asked.again
         invocation_id = None if goes_on else asked.event.invocation_id
-        first: AgentNotFound | None = None
         while True:
             async with aclosing(self._once(name, message, invocation_id, run)) as events:
                 async for event in events:
@@ -310,9 +311,9 @@ class AdkEngine:
                 run.told.client = run.told.client or bool(run.state.client_calls)
                 _check_answer(run)
                 return
-            if first is not None or not run.state.valid_agents:
-                raise failure from first
-            first, invocation_id = failure, None  # another invocation: ADK skips what an invocation has seen
+            if run.corrected is not None or not run.state.valid_agents:
+                raise failure
+            run.corrected, invocation_id = failure, None  # another invocation: ADK skips what an invocation has seen
             told = correction(run.state.bad_transfer or "", run.state.valid_agents)
             run.state.bad_transfer = None
             message = types.Content(role="user", parts=[types.Part(text=told)])

@@ -9,15 +9,15 @@ from google.genai import types
 from msgspec import Struct
 from pydantic import TypeAdapter
 
-from lango.adk.convert import EMPTY_ACTIONS, Layout, content_role, dump
+from lango.adk.convert import EMPTY_ACTIONS, Layout, author_of, content_role, dump
 from lango.adk.templates import blank, like
 from lango.messages import Message, ToolCall, fresh_call_id
 from lango.store import Stored
 from lango.store.records import object_or_result
 
 
-def stored_to_events(stored: Iterable[Stored], root_agent_name: str) -> list[Event]:
-    """Rebuild events. `root_agent_name` is the author of messages that name none."""
+def stored_to_events(stored: Iterable[Stored], root_agent_name: str | None) -> list[Event]:
+    """Rebuild events. `root_agent_name` is the author of messages that name none; empty: `lango-agent`."""
     events: list[Event] = []
     waiting: list[ToolCall] = []  # calls of the newest assistant message that no older writer's result has used yet
     for one in stored:
@@ -28,7 +28,7 @@ def stored_to_events(stored: Iterable[Stored], root_agent_name: str) -> list[Eve
     return events
 
 
-def _stored_to_event(one: Stored, root_agent_name: str, waiting: list[ToolCall]) -> Event:
+def _stored_to_event(one: Stored, root_agent_name: str | None, waiting: list[ToolCall]) -> Event:
     extra = dict(one.extra or {})
     message = one.message
     update: dict[str, Any] = {
@@ -39,9 +39,9 @@ def _stored_to_event(one: Stored, root_agent_name: str, waiting: list[ToolCall])
         "node_info": like(_event().node_info, {}),
     }
     if message is None:
-        update["author"] = extra.pop("author", root_agent_name)
+        update["author"] = extra.pop("author", "") or author_of("", root_agent_name)
     else:
-        update["author"] = message.author or _author(message.role, root_agent_name)
+        update["author"] = message.author or author_of(message.role, root_agent_name)
         update["content"] = _content(message, extra, waiting)
     for name, value in extra.items():
         if name in Event.model_fields:  # a newer ADK may have known more
@@ -73,10 +73,6 @@ def _actions(stored: Mapping[str, Any] | None, delta: Mapping[str, Any] | None) 
         return EventActions.model_validate({**stored, "state_delta": state_delta})
     fresh: dict[str, Any] = {name: {} for name in EMPTY_ACTIONS}
     return like(blank(EventActions), fresh | {"state_delta": state_delta})
-
-
-def _author(role: str, root_agent_name: str) -> str:
-    return "user" if role == "user" else root_agent_name
 
 
 def _content(message: Message, extra: dict[str, Any], waiting: list[ToolCall]) -> types.Content | None:

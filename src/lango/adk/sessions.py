@@ -91,8 +91,9 @@ class SqlSessionService(BaseSessionService):
     With `memory`, and a budget, the window starts after what was observed, and the session says what that was; with
     `user_facts` also what is known of its user.
 
-    `root_agent_name` is the author of stored messages that name none. A question for approval waits for its answer
-    `approval_expires_s` seconds; None: as long as it takes. `ends_turn` knows the event that ends a turn.
+    `root_agent_name` is the author of stored messages that name none; empty: `lango-agent`. A question for approval
+    waits for its answer `approval_expires_s` seconds; None: as long as it takes. `ends_turn` knows the event that ends
+    a turn.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class SqlSessionService(BaseSessionService):
         *,
         budget_tokens: int | None = None,
         max_messages: int | None = None,
-        root_agent_name: str = DEFAULT_AGENT_NAME,
+        root_agent_name: str | None = DEFAULT_AGENT_NAME,
         approval_expires_s: float | None = None,
         ends_turn: Callable[[Event], bool] | None = None,
         store: Store | None = None,

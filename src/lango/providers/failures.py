@@ -45,9 +45,12 @@ _BUSY_KINDS = frozenset(
 )
 _NO_SUCH_MODEL = re.compile(
     r"model\b.{0,160}\b(not found|does(n't| not) exist|not exist)"
-    r"|(not a valid|invalid|unknown|no such) model\b"
-    r"|models/\S+ is not found",
-    re.IGNORECASE | re.DOTALL,
+    r"|(not a valid|invalid|unknown|no such|unexpected) model\b"
+    r"|models/\S+ is not found"
+    r"|^model: (string should|input should|field required|[\w.:@/-]+$)"  # Anthropic names the field of the request
+    r"|\bno endpoints found for\b"  # OpenRouter
+    r"|deployment\b.{0,160}\bdoes not exist|unable to access model",  # Azure; Together
+    re.IGNORECASE | re.DOTALL | re.MULTILINE,
 )
 _BAD_KEY = re.compile(r"api[ _]key (is )?(not valid|invalid|expired)|API_KEY_INVALID|invalid api key", re.IGNORECASE)
 
@@ -96,11 +99,16 @@ def from_status(
     if status in (401, 403) or kind in _AUTH_KINDS or (status == 400 and _BAD_KEY.search(message)):
         return ProviderAuthError(text, **about)
     if _is_unknown_model(status, message, kind):
-        name = f"{exchange.provider} has no model named {exchange.model!r}. "
-        return UnknownModel(name + text, **about)
+        return unknown_model(exchange, text, status)
     if kind in _BUSY_KINDS or status in (408, 409, 425, 429) or (status or 0) >= 500:
         return ProviderUnavailable(text, retry_after_s=retry_after_s, **about)
     return ProviderRejected(text, **about)
+
+
+def unknown_model(exchange: Exchange, why: str, status: int | None = None) -> UnknownModel:
+    """Return the error for a model that the provider does not have, or whose name it cannot read."""
+    name = f"{exchange.provider} has no model named {exchange.model!r}. "
+    return UnknownModel(name + why, provider=exchange.provider, status=status)
 
 
 def from_transport(exc: Exception, exchange: Exchange) -> ProviderError | None:
@@ -161,7 +169,8 @@ def redacted(text: str, secret: str) -> str:
 
 def _told(status: int | None, message: str, exchange: Exchange) -> str:
     said = redacted(" ".join(message.split()), exchange.secret)[:_LONGEST_MESSAGE] or "no reason given"
-    return f"{exchange.provider} answered {status}: {said}" if status else f"{exchange.provider}: {said}"
+    asked = f"{exchange.provider}, asked for the model {exchange.model!r},"
+    return f"{asked} answered {status}: {said}" if status else f"{asked} failed: {said}"
 
 
 def _is_unknown_model(status: int | None, message: str, kind: str) -> bool:

@@ -16,7 +16,7 @@ from lango.errors import ProviderError
 from lango.messages import Media, Message, Signature
 from lango.providers.clients import SdkProvider, Timeouts, load_sdk, read_answer
 from lango.providers.encoding import OPENING, Json, media_text, own, prepared, to_json, wire_name
-from lango.providers.failures import Exchange, broken, from_status, redacted, retry_after_of
+from lango.providers.failures import Exchange, broken, from_status, redacted, retry_after_of, unknown_model
 from lango.providers.protocol import (
     CallDelta,
     Delta,
@@ -40,6 +40,8 @@ STAND_IN = b"skip_thought_signature_validator"
 
 _TAKES = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video)/.+|application/pdf")
 _BEFORE_3 = re.compile(r"(models/)?gemini-[12]\b")
+_REFUSED_NAME = re.compile(r"(invalid )?model (is required|parameter)\b")
+"""How the SDK words that it cannot make an address of a model's name."""
 _FINISH: Mapping[str, FinishReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -256,6 +258,8 @@ def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
         ):
             # of the SDK's own way to run tools, which is switched off
             return broken(exchange, redacted(f"{type(exc).__name__}: {exc}", exchange.secret))
+        case ValueError() if not exchange.streaming and _REFUSED_NAME.match(str(exc)):
+            return unknown_model(exchange, f"The SDK refuses this name: {exc}")
         case _:
             return None
 
