@@ -8,7 +8,7 @@ from typing import Any
 
 from lango.adk.engine import AdkEngine, Asked, TurnRun
 from lango.config import AgentSettings
-from lango.errors import LangoError, StoreError, TurnCancelled, TurnTimeout
+from lango.errors import AgentFailed, LangoError, StoreError, TurnCancelled, TurnTimeout
 from lango.events import TurnDone, TurnEvent
 from lango.prices import usage_of
 from lango.running import POLL_S, Patience, RunningTurn, as_error, keep_alive, uninterrupted
@@ -47,9 +47,14 @@ class Driver:
         try:
             await self._tell_all(running, asked, run)
             outcome = "done"
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             outcome, error = "cancelled", running.stopped or TurnCancelled("the turn was stopped")
-        except Exception as failed:  # noqa: BLE001 - it belongs to whoever follows the turn
+            if running.stopped is None and not _is_cancelled():
+                outcome, error = "failed", AgentFailed("the agent was cancelled from inside")
+                error.__cause__ = cancelled
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as failed:  # noqa: BLE001 - it belongs to whoever follows the turn
             outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", as_error(failed)
             if outcome == "failed" and run.corrected is not None:
                 error.__cause__ = run.corrected
@@ -122,3 +127,9 @@ class Driver:
                 _log.warning("turn %s could not be ended yet: %s", running.turn.turn, error)
             else:
                 return
+
+
+def _is_cancelled() -> bool:
+    """Whether this task itself is cancelled, and not something that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -89,7 +89,7 @@ class RunningTurn(Struct, eq=False):
         self.urgent.tell()
         self.news.tell()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Tell the error that the turn ends with."""
         self.error = as_error(error)
         self.tell(TurnError(self.next_id(), type(self.error).__name__, str(self.error)))
@@ -290,7 +290,7 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
     return task.result(), cancelled
 
 
-def as_error(error: Exception) -> LangoError:
+def as_error(error: BaseException) -> LangoError:
     """Return an error of ours as it is, and any other one as the cause of one."""
     if isinstance(error, LangoError):
         return error

@@ -331,7 +331,9 @@ class Runtime:
                 self._memory.turn_ended(running.session.name)
         except asyncio.CancelledError:
             await self._withdraw(running)
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever follows the turn
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever follows the turn
             running.fail(error)
         finally:
             self._forget(running)

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import Enum, IntEnum
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
-from lango.tools import Effect, Tool, ToolError, ToolOutcome, run_tool
+from lango.errors import InvalidArguments
+from lango.tools import Effect, Tool, ToolError, ToolOutcome, run_tool, tool
 from lango.tools.results import MAX_KEPT_CHARACTERS, MAX_RESULT_CHARACTERS, clip, error_text, to_result
 
 
@@ -157,6 +158,63 @@ def times_out_itself() -> None:
 )
 async def test_t2_an_exception_is_an_error_result(handler: Any, result: dict[str, Any]) -> None:
     assert await outcome_of(handler) == ToolOutcome(result, ok=False)
+
+
+class Panic(BaseException):
+    """What a panic of a native library looks like."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), Panic("index out of bounds"), GeneratorExit("closed")])
+@pytest.mark.parametrize("kind", ["sync", "async", "hands out a coroutine", "hands out a task"])
+async def test_t2_what_is_no_exception_is_an_error_result_too(error: BaseException, kind: str) -> None:
+    async def raises_later() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    def raises() -> None:
+        raise error
+
+    handlers: dict[str, Any] = {
+        "sync": raises,
+        "async": raises_later,
+        "hands out a coroutine": lambda: raises_later(),
+    }
+    if kind == "hands out a task":
+        if isinstance(error, SystemExit):
+            return  # a task of the handler's own ends the loop before anybody else sees it
+        task = asyncio.ensure_future(raises_later())
+        handlers[kind] = lambda: task
+    outcome = await outcome_of(handlers[kind])
+    assert outcome == ToolOutcome({"error": f"{type(error).__name__}: {error}"}, ok=False)
+
+
+@pytest.mark.parametrize("error", [SystemExit(2), Panic("index out of bounds")])
+async def test_t2_a_validator_that_raises_no_exception_is_told_as_invalid_arguments(error: BaseException) -> None:
+    def check(value: int) -> int:
+        raise error
+
+    def counts(number: Annotated[int, AfterValidator(check)]) -> int:
+        """Count."""
+        return number
+
+    counting = tool(counts)
+    with pytest.raises(InvalidArguments, match=type(error).__name__):
+        counting.validate({"number": 1})
+    assert not (await run_tool(counting, {"number": 1})).ok
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_t2_ctrl_c_goes_through(is_async: bool) -> None:
+    """In a loop of its own, which it ends."""
+
+    async def interrupted_later() -> None:
+        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(outcome_of(interrupted_later if is_async else interrupted))
 
 
 async def test_t2_an_error_holds_no_traceback_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

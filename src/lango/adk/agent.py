@@ -13,6 +13,7 @@ from google.adk.tools.agent_tool import AgentTool
 from msgspec import Struct
 from pydantic import PrivateAttr
 
+from lango.adk.contained import contain_callbacks
 from lango.adk.model import ProviderLlm
 from lango.adk.plugin import current_turn
 from lango.adk.tools import AdkTool
@@ -156,6 +157,8 @@ def build_app(
     else:
         root: Any = models.take(found.root_agent if isinstance(found, App) else found)
         _own_models(root, settings, models)
+        for agent in with_called(root):
+            contain_callbacks(agent)
         _add_tools(root, [adk_tool(tool, settings.agent.tool_timeout_s) for tool in tools])
         if isinstance(found, App):
             return found.model_copy(update={"root_agent": root, "plugins": [plugin, *found.plugins]})

@@ -348,9 +348,9 @@ class AdkEngine:
             ) as events:
                 async for event in events:
                     yield event
-        except LangoError:
+        except (LangoError, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
             raise
-        except Exception as error:
+        except BaseException as error:  # a panic of a native library is no Exception
             wanted = missing_agent(error)
             valid = [agent.name for agent in tree(self._root) if agent is not self._root]
             if wanted is None or not valid:
@@ -392,7 +392,7 @@ def _check_answer(run: TurnRun) -> None:
         raise EmptyAnswer(f"the model gave an empty answer{why}")
 
 
-def _translated(error: Exception) -> LangoError:
+def _translated(error: BaseException) -> LangoError:
     """Find our own error under what ADK made of it; else say that the agent failed."""
     cause: BaseException | None = error
     while cause is not None:

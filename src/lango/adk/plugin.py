@@ -25,6 +25,7 @@ from typing_extensions import override
 
 from lango.adk.calls import ModelCall
 from lango.adk.client_tools import WAITS_FOR_CLIENT, ClientTool, mark_calls, offer
+from lango.adk.contained import is_adks
 from lango.adk.memory import add_memory
 from lango.adk.reserved_names import rename_reserved_calls
 from lango.adk.tools import AdkTool
@@ -37,6 +38,7 @@ from lango.store.effects import POLICY, Approval, Effect
 from lango.tools import Tool
 from lango.tools.policy import Decision, fingerprint
 from lango.tools.results import error_text, to_result
+from lango.tools.run import CANCELLED_INSIDE, contained
 
 _log = logging.getLogger("lango.runtime")
 
@@ -215,7 +217,7 @@ class RuntimePlugin(BasePlugin):
             return {"error": "not run: this call was begun before"}
         state.started[call_id] = time.monotonic()
         state.limits_s[call_id] = _limit_s(tool, state.tool_timeout_s)
-        _limit_time(tool)
+        _contain(tool)
         return None
 
     @override
@@ -361,28 +363,30 @@ def _limit_s(tool: BaseTool, default_s: float) -> float | None:
     return None if isinstance(tool, AgentTool) else default_s
 
 
-def _limit_time(tool: BaseTool) -> None:
-    """Bound somebody's own tool in time, which ADK does not, in turns of the runtime alone."""
-    if isinstance(tool, AdkTool | AgentTool) or "run_async" in vars(tool):
+def _contain(tool: BaseTool) -> None:
+    """Bound a tool of the user's own in time, and keep what it raises inside, in turns of the runtime alone."""
+    if isinstance(tool, AdkTool) or "run_async" in vars(tool):
         return
     run = tool.run_async
 
-    async def limited(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
+    async def bounded(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
         state = current_turn.get()
         if state is None:
             return await run(args=args, tool_context=tool_context)
-        task = asyncio.ensure_future(run(args=args, tool_context=tool_context))
+        task = asyncio.ensure_future(contained(run(args=args, tool_context=tool_context), is_adks))
+        limit_s = _limit_s(tool, state.tool_timeout_s)
+        ended = False
         try:
-            await asyncio.wait({task}, timeout=state.tool_timeout_s)
+            ended = bool((await asyncio.wait({task}, timeout=limit_s))[0])
         finally:
             if not task.done():
                 task.cancel()
-                await asyncio.wait({task}, timeout=_GRACE_S)  # one that will not stop is left alone
+                await asyncio.wait({task}, timeout=limit_s and _GRACE_S)  # one that will not stop is left alone
         if task.done() and not task.cancelled():
             return task.result()
-        return {"error": f"timed out after {state.tool_timeout_s:g} s, and its outcome is unknown"}
+        return {"error": CANCELLED_INSIDE if ended else f"timed out after {limit_s:g} s, and its outcome is unknown"}
 
-    vars(tool)["run_async"] = limited
+    vars(tool)["run_async"] = bounded
 
 
 def _plain(result: Any) -> dict[str, Any]:

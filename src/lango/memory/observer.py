@@ -80,7 +80,9 @@ class Observer:
             async with self._claimed(found[0]) as held:
                 if held is not None:
                     await self._work(name, held)
-        except Exception as error:  # noqa: BLE001 - it belongs to nobody: the turn is over
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - nothing waits for it, and a SystemExit would end the event loop
             self._pause(name, error)
         else:
             self._pauses.pop(name, None)
@@ -91,7 +93,7 @@ class Observer:
     def _must_reflect(self, recalled: Recalled) -> bool:
         return recalled.tokens >= self._limits.reflect_at_tokens
 
-    def _pause(self, name: SessionId, error: Exception) -> None:
+    def _pause(self, name: SessionId, error: BaseException) -> None:
         pause_s = min(MOST_PAUSE_S, self._pauses.get(name, (0.0, FIRST_PAUSE_S / 2))[1] * 2)
         self._pauses[name] = (time.monotonic() + pause_s, pause_s)
         _log.warning("session %s was not observed, next try in %.0f s at the earliest: %s", name.id, pause_s, error)

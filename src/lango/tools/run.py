@@ -5,9 +5,9 @@ import contextvars
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -17,7 +17,10 @@ from lango.tools.tool import Tool, ToolContext
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 DEFAULT_TIMEOUT_S = 120.0
+CANCELLED_INSIDE = "the tool was cancelled from inside; its outcome is unknown"
 _GRACE_S = 2.0
 """How long a cancelled handler may take to clean up before it is left alone."""
 
@@ -42,7 +45,7 @@ async def run_tool(
     max_characters: int = MAX_RESULT_CHARACTERS,
     how_to_read: str = "",
 ) -> ToolOutcome:
-    """Run a tool once. Only a cancellation of the caller gets out of here; everything else is an outcome.
+    """Run a tool once. Only a cancellation of the caller and Ctrl-C get out of here; everything else is an outcome.
 
     `timeout_s` holds where the tool has no limit of its own. `how_to_read` tells the model how to read the rest of a
     clipped result.
@@ -69,10 +72,8 @@ async def run_tool(
     except TimeoutError as error:
         return _timed_out(tool, limit_s) if limit.expired() else _failed(error)
     except _Stopped:
-        return ToolOutcome(
-            {"error": "the tool was cancelled from inside; its outcome is unknown"}, ok=False, unknown=True
-        )
-    except (Exception, SystemExit) as error:
+        return ToolOutcome({"error": CANCELLED_INSIDE}, ok=False, unknown=True)
+    except Exception as error:
         log.debug("tool %s failed", tool.name, exc_info=True)
         return _failed(error)
 
@@ -107,9 +108,30 @@ class _Stopped(Exception):
     """The handler's own task was cancelled, and not by us."""
 
 
+async def contained(work: Awaitable[T], passes: Callable[[BaseException], bool] = lambda _: False) -> T:
+    """Await a handler; what it raises that is no `Exception` becomes a `ToolError`.
+
+    A `SystemExit` (of an argument parser) that leaves a task ends the event loop, and a panic of a native library is
+    caught by no `except Exception` on its way. A cancel, Ctrl-C and what `passes` are left alone.
+    """
+    try:
+        return await work
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if passes(error):
+            raise
+        raise as_tool_error(error) from error
+
+
+def as_tool_error(error: BaseException) -> ToolError:
+    """Return an error that is no `Exception` as one that says the same."""
+    return ToolError(error_text(error))
+
+
 async def _own_task(awaitable: Any) -> Any:
     """Await a handler in a task of its own, so that its cancellation and ours can be told apart."""
-    task = asyncio.ensure_future(awaitable)
+    task = asyncio.ensure_future(contained(awaitable))
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
@@ -160,6 +182,8 @@ async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     value, error = await done
     if isinstance(error, asyncio.CancelledError):  # some future of the handler's was cancelled; we were not
         raise _Stopped from error
-    if error is not None:
+    if isinstance(error, Exception | KeyboardInterrupt):
         raise error
+    if error is not None:
+        raise as_tool_error(error) from error
     return value

@@ -108,7 +108,9 @@ class Tool:
             problems = [_schema_problem(one) for one in found]
         except ValidationError as error:
             problems = [_typed_problem(one) for one in error.errors()]
-        except Exception as error:  # a $ref that leads nowhere, somebody's own validator
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a $ref that leads nowhere, somebody's own validator
             raise InvalidArguments(_told([f"they cannot be checked: {type(error).__name__}: {error}"])) from error
         if problems:
             raise InvalidArguments(_told(problems))

@@ -121,6 +121,8 @@ class Engine:
                     self._server.handle_chat_completions(job.body, job.put)
             except Exception as error:  # noqa: BLE001 - it is raised where the request waits
                 job.put(error)
+            except BaseException as error:  # noqa: BLE001 - a panic: this thread serves the next request all the same
+                job.put(RuntimeError(f"{type(error).__name__}: {error}"))
             self._running = None
             job.put(None)
             job = None  # a finished request must not live until the next one comes

@@ -1,0 +1,69 @@
+"""What an agent's callbacks raise, kept inside the turn.
+
+ADK runs callbacks in tasks of its own. A `SystemExit` that leaves one of these ends the event loop, and with it every
+other turn of the process; a panic of a native library is caught by no `except Exception` on its way.
+"""
+
+import functools
+import inspect
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from google.adk.agents import BaseAgent
+
+from lango.errors import AgentFailed
+from lango.tools.results import error_text
+
+_MARK = "_lango_contained"
+
+
+def is_adks(error: BaseException) -> bool:
+    """Whether ADK itself raises this to steer a run, such as a node that waits for a person."""
+    return type(error).__module__.startswith("google.adk.")
+
+
+def passes(error: BaseException) -> bool:
+    """Whether an error goes on as it is: an `Exception`, Ctrl-C, a cancel."""
+    return isinstance(error, Exception | KeyboardInterrupt | CancelledError) or is_adks(error)
+
+
+def contain_callbacks(agent: BaseAgent) -> None:
+    """Let the callbacks of an agent raise nothing but an `Exception`. Contained ones stay as they are."""
+    for name in type(agent).model_fields:
+        found: Any = getattr(agent, name) if name.endswith("_callback") else None
+        if isinstance(found, list):
+            setattr(agent, name, [_contained(one) for one in cast("list[Any]", found)])
+        elif callable(found):
+            setattr(agent, name, _contained(found))
+
+
+def _contained(callback: Callable[..., Any]) -> Callable[..., Any]:
+    if hasattr(callback, _MARK):
+        return callback
+
+    @functools.wraps(callback)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            result = callback(*arguments, **named)
+        except BaseException as error:
+            if passes(error):
+                raise
+            raise _failed(error) from error
+        return _awaited(result) if inspect.isawaitable(result) else result
+
+    setattr(call, _MARK, True)
+    return call
+
+
+async def _awaited(result: Awaitable[Any]) -> Any:
+    try:
+        return await result
+    except BaseException as error:
+        if passes(error):
+            raise
+        raise _failed(error) from error
+
+
+def _failed(error: BaseException) -> AgentFailed:
+    return AgentFailed(f"a callback of the agent raised {error_text(error)}")
