@@ -104,10 +104,18 @@ def test_a_signature_names_its_maker_wherever_it_travels(model: str, value: byte
     assert bytes_to_signature(signature_to_bytes(signature)) == signature
 
 
-@pytest.mark.parametrize("value", [b"raw", b"\0\0\0\0", b"lango-signature\0half"])
-def test_a_signature_without_an_envelope_is_geminis(value: bytes) -> None:
-    assert bytes_to_signature(value) == Signature("gemini", "", value)
-    assert bytes_to_signature(b"") is None
+@pytest.mark.parametrize("value", [None, b"", b"raw", b"\0\0\0\0", b"lango-signature\0half"])
+def test_m8_a_signature_that_does_not_say_who_made_it_is_nobodys(value: bytes | None) -> None:
+    assert bytes_to_signature(value) is None
+
+
+def test_m8_a_part_that_is_nothing_but_an_untagged_signature_is_nothing() -> None:
+    lone = types.Part(thought_signature=b"raw")
+    thought = types.Part(text="", thought=True, thought_signature=b"raw")
+    assert content_to_messages(content("model", lone)) == []
+    assert content_to_messages(content("model", thought, types.Part(text="hi"), lone)) == [
+        Message("assistant", "hi", thoughts=(Thought(""),))
+    ]
 
 
 def test_a_reply_comes_back_as_the_message_it_was() -> None:

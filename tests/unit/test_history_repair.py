@@ -209,17 +209,17 @@ def test_m8_what_json_cannot_carry_becomes_text() -> None:
 
 
 def test_m8_signatures_of_another_model_are_left_out() -> None:
-    own, foreign, any_model = Signature("p", "m", b"1"), Signature("p", "other", b"2"), Signature("p", "", b"3")
+    own, foreign, no_model = Signature("p", "m", b"1"), Signature("p", "other", b"2"), Signature("p", "", b"3")
     message = Message(
         "assistant",
         "a",
         (ToolCall("c1", "exec", {}, signature=own), ToolCall("c2", "exec", {}, signature=foreign)),
-        thoughts=(Thought("kept", foreign), Thought("", foreign), Thought("", any_model)),
+        thoughts=(Thought("kept", foreign), Thought("", foreign), Thought("", no_model)),
         signature=Signature("q", "m", b"4"),
     )
     [kept] = keep_signatures([message], "p", "m")
     assert [call.signature for call in kept.tool_calls] == [own, None]
-    assert kept.thoughts == (Thought("kept"), Thought("", any_model))
+    assert kept.thoughts == (Thought("kept"),)
     assert kept.signature is None
 
 

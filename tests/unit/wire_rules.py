@@ -24,7 +24,7 @@ def own_signatures(history: Iterable[Message], provider: str, model: str) -> fro
     for message in history:
         found += [message.signature, *(thought.signature for thought in message.thoughts)]
         found += [call.signature for call in message.tool_calls]
-    mine = (one for one in found if one and one.provider == provider and one.model in ("", model))
+    mine = (one for one in found if one and one.provider == provider and one.model == model)
     return frozenset(one.value for one in mine)
 
 

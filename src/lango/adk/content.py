@@ -1,7 +1,8 @@
 """genai `Content` to messages for a model's request, and a model's reply to `Content`.
 
 A signature travels inside `thought_signature`, the one place that ADK and every session service keep, in an envelope
-that names the provider and the model that made it. One without an envelope was made by ADK's own Gemini class.
+that names the provider and the model that made it. One without an envelope came with an import, a foreign event or one
+of ADK's own models (Gemini, Claude, LiteLLM all use the same field): nobody can say who can read it, so it is left out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,12 +26,10 @@ def signature_to_bytes(signature: Signature) -> bytes:
 
 
 def bytes_to_signature(value: bytes | None) -> Signature | None:
-    """Return the signature in a `thought_signature`; one that is not ours is Gemini's, of a model we do not know."""
-    if not value:
-        return None
-    fields = value.split(b"\0", 3)
+    """Return the signature in a `thought_signature`; None where it does not say which provider and model made it."""
+    fields = (value or b"").split(b"\0", 3)
     if fields[0] != _ENVELOPE or len(fields) != 4:
-        return Signature("gemini", "", value)
+        return None
     return Signature(fields[1].decode("utf-8", "replace"), fields[2].decode("utf-8", "replace"), fields[3])
 
 

@@ -93,15 +93,14 @@ def _clean_call(call: ToolCall) -> ToolCall:
 def keep_signatures(messages: Iterable[Message], provider: str, model: str) -> list[Message]:
     """Return the messages with the signatures of this provider and model only.
 
-    A thought that was nothing but a foreign signature goes; one with text stays, unsigned. A signature without a model
-    is kept for any model of its provider.
+    A thought that was nothing but a foreign signature goes; one with text stays, unsigned.
     """
     return [_with_own_signatures(message, provider, model) for message in messages]
 
 
 def _with_own_signatures(message: Message, provider: str, model: str) -> Message:
     def own(signature: Signature | None) -> Signature | None:
-        if signature is None or signature.provider != provider or signature.model not in ("", model):
+        if signature is None or (signature.provider, signature.model) != (provider, model):
             return None
         return signature
 

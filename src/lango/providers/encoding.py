@@ -46,7 +46,7 @@ def _joined(one: Message, other: Message) -> Message:
 
 def own(signature: Signature | None, provider: str, request: Request) -> bytes | None:
     """Return a signature's value if this provider and model made it; nobody else can read it."""
-    if signature is None or signature.provider != provider or signature.model not in ("", request.model):
+    if signature is None or (signature.provider, signature.model) != (provider, request.model):
         return None
     return signature.value or None
 
