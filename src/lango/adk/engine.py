@@ -110,6 +110,7 @@ class AdkEngine:
             budget_tokens=self._loaded[0],
             max_messages=max_messages,
             root_agent_name=self._root.name,
+            warn=False,
             memory=settings.memory.enabled,
             user_facts=settings.memory.user_facts,
             approval_expires_s=settings.tools.approval_expires_s or None,

@@ -6,7 +6,6 @@ response. Whatever the history, the request that goes out is valid and fits the 
 
 import asyncio
 import logging
-import uuid
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -18,10 +17,11 @@ from google.genai import types
 from msgspec.structs import replace
 from pydantic import PrivateAttr
 
+from lango.adk.call_ids import unique_call_id
 from lango.adk.content import contents_to_messages, reply_to_content, usage_to_metadata
 from lango.adk.memory import MemoryContent
 from lango.adk.requests import reserved_tokens, response_schema, system_text, thinking, tool_choice, tool_specs
-from lango.adk.sessions import not_loaded
+from lango.adk.sessions import loaded
 from lango.adk.voice import Say, speaker_of
 from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (
@@ -55,7 +55,6 @@ _log = logging.getLogger("lango.history")
 MAX_REASKS = 2
 """How often a model is told that its call was malformed, before it is given up."""
 _MAX_QUOTED_CHARACTERS = 2_000  # of malformed arguments, when the model is told of them
-_ADK_PREFIX = "adk-"  # ADK hides ids that begin with it from custom models
 
 
 class ProviderLlm(BaseLlm):
@@ -184,7 +183,9 @@ class ProviderLlm(BaseLlm):
         recalled = [one.recalled for one in llm_request.contents if isinstance(one, MemoryContent)]
         quoted, window = self._window(request, valid, recalled[0] if recalled else Recalled())
         heads = sum(1 for _ in takewhile(lambda message: message.role == "system", window))
-        return replace(request, messages=(*window[:heads], *quoted, *window[heads:]), cut=window != valid)
+        # what a vendor signed was made after all that stood before it: a cut in the store counts, and so does a summary
+        cut = window != valid or bool(quoted) or bool(loaded.get().left_out)
+        return replace(request, messages=(*window[:heads], *quoted, *window[heads:]), cut=cut)
 
     def _window(
         self, request: Request, messages: list[Message], recalled: Recalled
@@ -212,7 +213,7 @@ class ProviderLlm(BaseLlm):
             max_messages=self._max_messages,
             max_turns=self._max_turns,
             reserved_tokens=reserved,
-            not_loaded=not_loaded.get(),
+            not_loaded=0 if (load := loaded.get()).logged else load.left_out,
         )
 
     def _key(self, request: Request) -> str:
@@ -253,18 +254,11 @@ def _partial(delta: Delta) -> LlmResponse | None:
 
 
 def _with_live_ids(reply: Reply, taken: set[str]) -> Reply:
-    """Give a fresh id to every call that has none, one that was used before, or one that ADK would hide."""
-    calls = tuple(replace(call, id=_live_id(call.id, taken)) for call in reply.calls)
-    malformed = tuple(replace(call, id=_live_id(call.id, taken)) for call in reply.malformed)
+    """Give a fresh id to every call that has none, one that may have been used before, or one that ADK would hide."""
+    seen = loaded.get().all_seen
+    calls = tuple(replace(call, id=unique_call_id(call.id, taken, all_seen=seen)) for call in reply.calls)
+    malformed = tuple(replace(call, id=unique_call_id(call.id, taken, all_seen=seen)) for call in reply.malformed)
     return replace(reply, calls=calls, malformed=malformed)
-
-
-def _live_id(call_id: str, taken: set[str]) -> str:
-    if not call_id or call_id.startswith(_ADK_PREFIX) or call_id in taken:
-        # Not call_<name>: the one before it may have been cut from the window, and still be in the session.
-        call_id = f"call_{uuid.uuid4().hex[:24]}"
-    taken.add(call_id)
-    return call_id
 
 
 def _problem(reply: Reply) -> str:

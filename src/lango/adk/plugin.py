@@ -7,7 +7,6 @@ inherit. Without a turn (somebody's own Runner) the plugin does nothing.
 import asyncio
 import logging
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -23,11 +22,14 @@ from google.genai import types
 from msgspec import Struct, field
 from typing_extensions import override
 
+from lango.adk.call_ids import make_unique
 from lango.adk.calls import ModelCall
 from lango.adk.client_tools import WAITS_FOR_CLIENT, ClientTool, mark_calls, offer
 from lango.adk.contained import is_adks
 from lango.adk.memory import add_memory
 from lango.adk.reserved_names import rename_reserved_calls
+from lango.adk.model import ProviderLlm
+from lango.adk.sessions import Loaded, loaded, warn_of_cut
 from lango.adk.tools import AdkTool
 from lango.adk.transfers import TRANSFER_TOOL, correction
 from lango.adk.voice import Say, speak
@@ -152,6 +154,7 @@ class RuntimePlugin(BasePlugin):
         elif state.model_calls == max(1, int(limit * WARN_AT)):
             _log.warning("turn %s: %s of %s calls of the model are used", state.turn.turn, state.model_calls, limit)
         add_memory(callback_context, llm_request)
+        _account_for_cut(callback_context, inside=inside)
         return None
 
     @override
@@ -160,7 +163,7 @@ class RuntimePlugin(BasePlugin):
     ) -> LlmResponse | None:
         """Check the calls of a response, and record what the model call took.
 
-        Calls of ADK's reserved names are refused. Ids are made unique within a turn: some models count from 1 again.
+        Calls of ADK's reserved names are refused. Ids are made unique in the session: some models count from 1.
         """
         state = current_turn.get()
         parts = (llm_response.content and llm_response.content.parts) or []
@@ -168,7 +171,8 @@ class RuntimePlugin(BasePlugin):
         if state is not None and not llm_response.partial:
             if (call := _current_call.get()) is not None:
                 call.end(llm_response.model_version, llm_response.usage_metadata)
-            _make_unique((part.function_call for part in parts if part.function_call), state.made)
+            calls = [part.function_call for part in parts if part.function_call]
+            make_unique(calls, state.made, callback_context.session)
             if state.offers_client_tools(callback_context):
                 state.client_calls |= mark_calls(llm_response, state.client_tools)
         return None
@@ -264,12 +268,14 @@ def is_unknown(tool: BaseTool) -> bool:
     return type(tool) is BaseTool
 
 
-def _make_unique(calls: Iterable[types.FunctionCall], made: set[str]) -> None:
-    for call in calls:
-        if call.id and call.id in made:
-            call.id = f"call_{uuid.uuid4().hex[:24]}"
-        if call.id:
-            made.add(call.id)
+def _account_for_cut(context: CallbackContext, *, inside: bool) -> None:
+    """Log what was not loaded for a model that is not ours, and so does not log it itself."""
+    if inside:
+        loaded.set(Loaded())  # an agent that is a tool has a session of its own
+    agent: Any = context.get_invocation_context().agent
+    load = loaded.get()
+    if load.left_out and not load.logged and not isinstance(agent.canonical_model, ProviderLlm):
+        warn_of_cut(load.left_out, load.left_out + len(context.session.events))
 
 
 def _has_schema(request: LlmRequest) -> bool:

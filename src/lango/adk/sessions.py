@@ -1,6 +1,7 @@
 """ADK's session service on Lango's store."""
 
 import asyncio
+import logging
 import time
 import uuid
 from collections import deque
@@ -35,8 +36,22 @@ stored_message: ContextVar[Event | None] = ContextVar("lango_message", default=N
 """The user's message that the turn was stored with: ADK appends it once more, and it is there already."""
 
 
-not_loaded: ContextVar[int] = ContextVar("lango_not_loaded", default=0)
-"""How many messages of the session stayed in the store when its window was loaded: whoever cuts more adds them."""
+class Loaded(NamedTuple):
+    """What a load of a session left in the store."""
+
+    left_out: int = 0
+    """How many messages that a request would show the budget left out."""
+    logged: bool = True
+    """The load itself logged that; else the model does, with what it leaves out of the request."""
+    all_seen: bool = True
+    """Every call that the session ever had is among what was loaded."""
+
+
+_EVERYTHING = Loaded()
+loaded: ContextVar[Loaded] = ContextVar("lango_loaded", default=_EVERYTHING)
+"""How the session of the current request was loaded."""
+
+_log = logging.getLogger("lango.history")
 
 
 class StaleStoredSession(StaleSession, StaleSessionError):
@@ -86,7 +101,8 @@ class SqlSessionService(BaseSessionService):
 
     Without `budget_tokens`, a session comes with every event, as ADK's contract says. With it, `get_session` returns
     the newest messages that fit the budget, however long the session is, and events that only change state are applied
-    but not shown. `max_messages` bounds it besides.
+    but not shown. `max_messages` bounds it besides. What is left out is logged, one warning per load; with
+    `warn=False` the model logs it, together with what it leaves out of the request itself.
 
     With `memory`, and a budget, the window starts after what was observed, and the session says what that was; with
     `user_facts` also what is known of its user.
@@ -108,8 +124,10 @@ class SqlSessionService(BaseSessionService):
         store: Store | None = None,
         memory: bool = False,
         user_facts: bool = False,
+        warn: bool = True,
     ) -> None:
         self._store = store or Store(url)
+        self._warn = warn
         self._budget_tokens = budget_tokens or None
         self._max_messages = max_messages
         self._root_agent_name = root_agent_name
@@ -175,15 +193,30 @@ class SqlSessionService(BaseSessionService):
             recalled = remembered[2] if remembered else recalled
         else:
             found = await self._store.window(name, self._budget_tokens, self._max_messages)
-            not_loaded.set(_live_messages(found[0]) - len(found[1]) if found else 0)
         if found is None:
             return None
         record, stored = found
+        left_out = 0
         if self._budget_tokens is not None:
+            left_out = self._count_left_out(record, stored, recalled.floor_seq)
             stored = _filtered(stored, newest, since)
+        all_seen = not record.rewinds and len([one for one in stored if one.message]) == record.last_seq
+        loaded.set(Loaded(left_out, self._warn, all_seen))
         session = _session(record, stored_to_events(stored, self._root_agent_name))
         session.remember(recalled)
         return session
+
+    def _count_left_out(self, record: SessionRecord, stored: list[Stored], first_seq: int) -> int:
+        """Return how many messages the budget left out; what stands before `first_seq` was observed, and is quoted."""
+        in_all = sum(
+            last - max(first, first_seq) + 1
+            for first, last in live_ranges(record.last_seq, record.rewinds)
+            if last >= first_seq
+        )
+        left_out = in_all - len([one for one in stored if one.seq >= first_seq])
+        if self._warn and left_out:
+            warn_of_cut(left_out, in_all)
+        return left_out
 
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
@@ -275,6 +308,11 @@ class SqlSessionService(BaseSessionService):
         return _seen_of(record)
 
 
+def warn_of_cut(left_out: int, in_all: int) -> None:
+    """Log that messages were left out."""
+    _log.warning("the history is larger than its budget: left out %d of %d messages", left_out, in_all)
+
+
 def _seen_of(record: SessionRecord) -> Seen:
     return Seen(record.key, record.name, record.revision, record.last_seq)
 
@@ -289,10 +327,6 @@ def _see(session: Session, seen: Seen) -> None:
     """Note what the object shows now, if it is of our kind."""
     if (private := session.__pydantic_private__) and "_seen" in private:
         private["_seen"] = seen
-
-
-def _live_messages(record: SessionRecord) -> int:
-    return sum(last - first + 1 for first, last in live_ranges(record.last_seq, record.rewinds))
 
 
 def _is_stored_already(session: Session, event: Event) -> bool:

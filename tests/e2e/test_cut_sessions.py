@@ -1,0 +1,280 @@
+"""H2 and M6 where a session is longer than its window: what is left out is logged once, and ids stay unique."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.models import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.runners import Runner
+from google.adk.tools import FunctionTool
+from google.genai import types
+
+from lango import open_runtime
+from lango.adk import ProviderLlm, SqlSessionService
+from lango.config import Settings
+from lango.errors import ProviderRejected
+from lango.messages import ToolCall
+from lango.store import SessionId, Store
+from lango.testing import ScriptedProvider
+from tests.agents.memory_parts import Roles, remembering
+from tests.agents.parts import broken_for, messages, settings_for
+
+LONG = "word " * 60
+
+
+class Own(BaseLlm):
+    """A model that is not ours: it calls `look` in every turn, under one and the same id."""
+
+    asked: list[int] = []  # noqa: RUF012 - pydantic copies it
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        self.asked.append(len(llm_request.contents))
+        last = (llm_request.contents[-1].parts or [])[0]
+        call = types.FunctionCall(id="call_0", name="look", args={})
+        part = types.Part(text="seen") if last.function_response else types.Part(function_call=call)
+        yield LlmResponse(content=types.Content(role="model", parts=[part]))
+
+
+def look() -> str:
+    """Look."""
+    return LONG
+
+
+def small(url: str) -> Settings:
+    return settings_for(url).model_copy(
+        update={"history": Settings.model_validate({"history": {"max_message_token_budget": 300}}).history}
+    )
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    caplog.clear()
+    return found
+
+
+async def in_all(store: Store, app_name: str, user_id: str = "user") -> int:
+    session = await store.session(SessionId(app_name, user_id, "s"))
+    assert session
+    return session.last_seq
+
+
+class Talk:
+    """A session in somebody's own Runner, on our service."""
+
+    def __init__(self, service: SqlSessionService, model: BaseLlm) -> None:
+        agent = LlmAgent(name="mine", model=model, tools=[FunctionTool(look)])
+        self._runner = Runner(app_name="app", agent=agent, session_service=service)
+        self._service = service
+
+    async def begin(self) -> None:
+        await self._service.create_session(app_name="app", user_id="user", session_id="s")
+
+    async def say(self, text: str) -> None:
+        message = types.Content(role="user", parts=[types.Part(text=text)])
+        async for _ in self._runner.run_async(user_id="user", session_id="s", new_message=message):
+            pass
+
+
+async def call_ids(store: Store, app_name: str) -> list[str]:
+    found = await store.events(SessionId(app_name, "user", "s"))
+    assert found
+    said = [one.message for one in found[1] if one.message]
+    made = [call.id for one in said if one.role == "assistant" for call in one.tool_calls]
+    answered = [call.id for one in said if one.role == "tool" for call in one.tool_calls]
+    assert made == answered
+    return made
+
+
+# H2
+
+
+async def test_h2_a_load_in_somebodys_own_runner_logs_once_what_it_leaves_out(
+    store_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with SqlSessionService(store_url, budget_tokens=300) as service:
+        talk = Talk(service, Own(model="own"))
+        await talk.begin()
+        await talk.say("look")
+        assert warnings_in(caplog) == [], "nothing was left out"
+        for _ in range(4):
+            await talk.say("look")
+        caplog.clear()
+        stored = await in_all(service.store, "app")
+        session = await service.get_session(app_name="app", user_id="user", session_id="s")
+        assert session
+        left_out = stored - len(session.events)
+        told = f"the history is larger than its budget: left out {left_out} of {stored} messages"
+        assert warnings_in(caplog) == [told]
+        await talk.say("look")
+        assert warnings_in(caplog) == [told], "one, though the model was called twice"
+
+
+async def test_h2_the_model_of_ours_does_not_log_a_cut_of_the_load_again(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with SqlSessionService(sqlite_url, budget_tokens=300) as service:
+        provider = ScriptedProvider([LONG] * 6)
+        talk = Talk(service, ProviderLlm(provider, "m"))
+        await talk.begin()
+        for _ in range(5):
+            await talk.say(LONG)
+        caplog.clear()
+        await talk.say(LONG)
+        assert len(warnings_in(caplog)) == 1
+
+
+async def test_h2_the_runtime_logs_what_a_model_that_is_not_ours_does_not_get(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = LlmAgent(name="mine", model=Own(model="own"), tools=[FunctionTool(look)])
+    async with open_runtime(small(sqlite_url), root_agent=root) as runtime:
+        for _ in range(5):
+            await runtime.run("s", "look")
+        caplog.clear()
+        stored = await in_all(runtime.store, runtime.app_name)
+        await runtime.run("s", "look")
+    told = warnings_in(caplog)
+    assert len(told) == 2, "one per request"
+    assert f"of {stored + 1} messages" in told[0]
+
+
+async def test_h2_what_is_left_out_beside_the_memory_is_logged(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The observer cannot be reached, and the budget is too small for what it has not seen."""
+    roles = Roles(agent=lambda _: LONG, observer=lambda _: ProviderRejected("no"))
+    async with open_runtime(
+        remembering(sqlite_url, history={"max_message_token_budget": 300}), provider=roles.provider
+    ) as runtime:
+        for _ in range(4):
+            await runtime.run("s", LONG)
+            await runtime.memory.settle()
+        caplog.clear()
+        await runtime.run("s", LONG)
+        stored = await in_all(runtime.store, runtime.app_name) - 1
+        sent = len(roles.agent[-1].messages)
+    [told] = warnings_in(caplog)
+    assert f"left out {stored - sent} of {stored} messages" in told
+
+
+async def test_h2_what_was_observed_is_quoted_and_not_left_out(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    roles = Roles()
+    async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
+        for _ in range(4):
+            await runtime.run("s", LONG)
+            await runtime.memory.settle()
+        assert roles.observer
+        assert len(roles.agent[-1].messages) < await in_all(runtime.store, runtime.app_name)
+    assert warnings_in(caplog) == []
+
+
+# M6
+
+AGAIN = [part for _ in range(6) for part in (ToolCall("call_0", "look", {}), LONG)]
+
+
+async def test_m6_one_id_for_every_call_is_made_unique_beyond_the_window(store_url: str) -> None:
+    provider = ScriptedProvider(AGAIN)
+    root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
+    async with open_runtime(small(store_url), provider=provider, root_agent=root) as runtime:
+        for _ in range(6):
+            await runtime.run("s", LONG)
+        made = await call_ids(runtime.store, runtime.app_name)
+    assert len(set(made)) == 6, made
+    assert made[0] == "call_0", "while the whole session is seen, an id that is new stays"
+    assert all(broken_for(request) == [] for request in provider.requests)
+
+
+async def test_m6_a_model_that_is_not_ours_gets_unique_ids_beyond_the_window(sqlite_url: str) -> None:
+    root = LlmAgent(name="mine", model=Own(model="own"), tools=[FunctionTool(look)])
+    async with open_runtime(small(sqlite_url), root_agent=root) as runtime:
+        for _ in range(6):
+            await runtime.run("s", LONG)
+        assert len(set(await call_ids(runtime.store, runtime.app_name))) == 6
+
+
+async def test_m6_ids_are_unique_beyond_the_window_in_somebodys_own_runner(store_url: str) -> None:
+    async with SqlSessionService(store_url, budget_tokens=300) as service:
+        talk = Talk(service, ProviderLlm(ScriptedProvider(AGAIN), "m"))
+        await talk.begin()
+        for _ in range(6):
+            await talk.say(LONG)
+        assert len(set(await call_ids(service.store, "app"))) == 6
+
+
+async def test_m6_ids_are_unique_after_what_was_observed(sqlite_url: str) -> None:
+    script = iter(AGAIN)
+    roles = Roles(agent=lambda _: next(script))
+    root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
+    async with open_runtime(remembering(sqlite_url), provider=roles.provider, root_agent=root) as runtime:
+        for _ in range(6):
+            await runtime.run("s", LONG)
+            await runtime.memory.settle()
+        assert roles.observer
+        assert len(set(await call_ids(runtime.store, runtime.app_name))) == 6
+
+
+async def test_m6_an_id_that_was_rewound_is_not_used_again(sqlite_url: str) -> None:
+    provider = ScriptedProvider(AGAIN)
+    root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
+        await runtime.run("s", "look")
+        await runtime.sessions.rewind("s", before=1)
+        await runtime.run("s", "look")
+        assert len(set(await call_ids(runtime.store, runtime.app_name))) == 2
+
+
+@pytest.mark.parametrize("kind", ["sub-agents", "no contents"])
+async def test_m6_calls_that_a_request_does_not_show_are_taken_all_the_same(sqlite_url: str, kind: str) -> None:
+    """ADK quotes the calls of other agents as text, and shows an agent without contents its own turn alone."""
+    tools: list[Any] = [FunctionTool(look)]
+    call = ToolCall("call_0", "look", {})
+    if kind == "sub-agents":
+        poet = LlmAgent(name="poet", model="openai/x", description="Writes.", tools=tools)
+        root = LlmAgent(name="mine", model="openai/x", tools=tools, sub_agents=[poet])
+        moved = ToolCall("call_9", "transfer_to_agent", {"agent_name": "poet"})
+        script: list[Any] = [call, "seen", moved, call, "seen"]
+    else:
+        root = LlmAgent(name="mine", model="openai/x", tools=tools, include_contents="none")
+        script = [call, "seen", call, "seen"]
+    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider(script), root_agent=root) as runtime:
+        await runtime.run("s", "look")
+        await runtime.run("s", "look again")
+        made = [one.id for m in await messages(runtime) if m.role == "assistant" for one in m.tool_calls]
+    assert len(set(made)) == len(made), made
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "call_Zk3mQ9xTb7Lw2Rp5Vn8Hc4Yd",
+        "toolu_01A09q90qw90lq917835lq9",
+        "chatcmpl-tool-4b5c8f0de2a94f6f8f3c7d1e5a6b7c8d",
+        "D681PevKs",
+        "0199c2f1-6d1e-7bb2-9c51-2f0a4de1b9a7",
+    ],
+)
+async def test_m6_an_id_that_was_drawn_at_random_stays(sqlite_url: str, given: str) -> None:
+    provider = ScriptedProvider([*[LONG] * 4, ToolCall(given, "look", {}), "seen"])
+    root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
+    async with open_runtime(small(sqlite_url), provider=provider, root_agent=root) as runtime:
+        for _ in range(5):
+            await runtime.run("s", LONG)
+        assert await call_ids(runtime.store, runtime.app_name) == [given]
+
+
+@pytest.mark.parametrize("given", ["0", "call_7", "functions.look:3", "call_look", "call_transfer_to_agent_2", "c12"])
+async def test_m6_an_id_that_was_counted_or_is_a_name_does_not(sqlite_url: str, given: str) -> None:
+    provider = ScriptedProvider([*[LONG] * 4, ToolCall(given, "look", {}), "seen"])
+    root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
+    async with open_runtime(small(sqlite_url), provider=provider, root_agent=root) as runtime:
+        for _ in range(5):
+            await runtime.run("s", LONG)
+        assert given not in await call_ids(runtime.store, runtime.app_name)
