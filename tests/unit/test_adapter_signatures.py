@@ -1,18 +1,26 @@
 """M8: a signature goes back only to the provider and model that made it, whatever wrote the history."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from google.adk.agents import LlmAgent
+from google.adk.models import Gemini
 from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
-from lango.adk.content import signature_to_bytes
+from lango import open_runtime
+from lango.adk.content import open_envelopes, signature_to_bytes
 from lango.adk.model import ProviderLlm
 from lango.messages import Signature
 from lango.providers import anthropic, gemini, openai_responses
+from lango.providers.protocol import Finish, TextDelta, ThoughtDelta
 from lango.testing import ScriptedProvider
+from tests.agents.parts import settings_for
 from tests.unit import wire_rules
 
 MODEL = "gemini-3-pro"
@@ -118,3 +126,69 @@ async def test_m8_a_call_of_the_current_turn_goes_to_gemini_3_with_its_signature
     body = gemini.encode(await sent_by("gemini", called(signature)))
     [part] = body["contents"][1]["parts"]
     assert part["thought_signature"] == sent
+
+
+# Models of ADK's own, in a session that ours have written to.
+
+
+@given(histories(), st.booleans())
+def test_m8_a_model_of_adks_own_gets_no_envelope_and_no_part_that_was_nothing_else(
+    contents: list[types.Content], is_gemini: bool
+) -> None:
+    untouched = [content.model_copy(deep=True) for content in contents]
+    opened = open_envelopes(contents, MODEL, gemini=is_gemini)
+    assert contents == untouched, "what is stored stays as it is"
+    before = [part for content in contents for part in content.parts or []]
+    for part in (part for content in opened for part in content.parts or []):
+        assert not (part.thought_signature or b"").startswith(b"lango-signature")
+        assert part in before or part.text or part.function_call or part.thought_signature, "an empty part"
+    calls = [part.function_call for content in contents for part in content.parts or [] if part.function_call]
+    kept = [part.function_call for content in opened for part in content.parts or [] if part.function_call]
+    assert kept == calls
+
+
+@pytest.mark.parametrize(
+    ("maker", "model", "is_gemini", "sent"),
+    [
+        (("gemini", MODEL), MODEL, True, b"s"),
+        (("gemini", MODEL), MODEL, False, None),
+        (("gemini", "other"), MODEL, True, gemini.STAND_IN),
+        (("openai", MODEL), MODEL, True, gemini.STAND_IN),
+        (("openai", MODEL), "gemini-2.5-flash", True, None),
+        (("", ""), MODEL, True, b"s"),
+    ],
+)
+def test_m8_a_call_goes_to_a_model_of_adks_own_with_what_it_can_read(
+    maker: tuple[str, str], model: str, is_gemini: bool, sent: bytes | None
+) -> None:
+    opened = open_envelopes(called(tagged(maker, b"s")), model, gemini=is_gemini)
+    assert (opened[1].parts or [])[0].thought_signature == sent
+
+
+class Recording(Gemini):
+    """ADK's own Gemini, which answers without a network."""
+
+    asked: list[list[types.Content]] = Field(default_factory=list[list[types.Content]])
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        self.asked.append([content.model_copy(deep=True) for content in llm_request.contents])
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="ok")]))
+
+
+async def test_m8_adks_own_gemini_goes_on_with_a_session_that_another_model_began(sqlite_url: str) -> None:
+    foreign = Signature("scripted", "x", b"theirs")
+    answer = [ThoughtDelta("", foreign), TextDelta("hello"), Finish("stop", signature=foreign)]
+    first = LlmAgent(name="mine", model="openai/x")
+    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([answer]), root_agent=first) as runtime:
+        await runtime.run("s", "hi")
+    model = Recording(model=MODEL)
+    async with open_runtime(settings_for(sqlite_url), root_agent=LlmAgent(name="mine", model=model)) as runtime:
+        assert await runtime.run("s", "and?") == "ok"
+    [contents] = model.asked
+    assert [[part.model_dump(exclude_none=True) for part in content.parts or []] for content in contents] == [
+        [{"text": "hi"}],
+        [{"text": "hello"}],
+        [{"text": "and?"}],
+    ]

@@ -141,6 +141,23 @@ async def test_an_error_of_the_native_server_is_raised_where_the_request_waits()
     engine.close()
 
 
+async def test_a_panic_of_the_native_server_is_an_error_of_its_request_alone() -> None:
+    class Panic(BaseException):
+        """What a panic of a native library looks like."""
+
+    class Panicking(Counting):
+        def handle_chat_completions(self, prompt: Chunk, callback: Callable[[Chunk], bool]) -> None:
+            if prompt["to"] == 13:
+                raise Panic("index out of bounds")
+            super().handle_chat_completions(prompt, callback)
+
+    engine = Engine(Panicking)
+    with pytest.raises(RuntimeError, match="Panic: index out of bounds"):
+        await numbers(engine, 13)
+    assert await numbers(engine, 1) == [0]
+    engine.close()
+
+
 async def test_close_ends_a_generation_and_frees_the_model(engine: Engine, server: Counting) -> None:
     reading = asyncio.create_task(numbers(engine, ENDLESS))
     await server.begun()

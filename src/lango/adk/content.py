@@ -13,6 +13,7 @@ from lango.adk.reserved_names import allowed_name
 from lango.history import CONTEXT_AUTHOR
 from lango.messages import Media, Message, Signature, Thought, ToolCall, fresh_call_id
 from lango.providers.assembly import Reply
+from lango.providers.gemini import STAND_IN, takes_stand_in
 from lango.providers.protocol import UsageDelta
 
 _ENVELOPE = b"lango-signature"
@@ -31,6 +32,34 @@ def bytes_to_signature(value: bytes | None) -> Signature | None:
     if fields[0] != _ENVELOPE or len(fields) != 4:
         return None
     return Signature(fields[1].decode("utf-8", "replace"), fields[2].decode("utf-8", "replace"), fields[3])
+
+
+def open_envelopes(contents: Sequence[types.Content], model: str, *, gemini: bool) -> list[types.Content]:
+    """Return contents for a model of ADK's own: no signature in an envelope, no part that was nothing but one.
+
+    ADK's Gemini gets back what the same model signed for our provider, and the stand-in on calls that another signed.
+    Signatures without an envelope are ADK's own matter.
+    """
+    opened = [_opened(content, model, gemini=gemini) for content in contents]
+    return [content for content, before in zip(opened, contents, strict=True) if content.parts or not before.parts]
+
+
+def _opened(content: types.Content, model: str, *, gemini: bool) -> types.Content:
+    if not any((part.thought_signature or b"").startswith(_ENVELOPE) for part in content.parts or ()):
+        return content
+    parts: list[types.Part] = []
+    for part in content.parts or ():
+        signature = bytes_to_signature(part.thought_signature)
+        if signature is None:
+            parts.append(part)
+            continue
+        value = STAND_IN if gemini and part.function_call and takes_stand_in(model) else None
+        if gemini and (signature.provider, signature.model) == ("gemini", model):
+            value = signature.value
+        part = part.model_copy(update={"thought_signature": value})
+        if value or part.model_dump(exclude_none=True, exclude={"thought"}).keys() - {"text"} or part.text:
+            parts.append(part)
+    return content.model_copy(update={"parts": parts})
 
 
 # Requests: contents to messages.

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.models import BaseLlm, Gemini
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins import BasePlugin
@@ -26,6 +27,7 @@ from lango.adk.call_ids import make_unique
 from lango.adk.calls import ModelCall
 from lango.adk.client_tools import WAITS_FOR_CLIENT, ClientTool, mark_calls, offer
 from lango.adk.contained import is_adks
+from lango.adk.content import open_envelopes
 from lango.adk.memory import add_memory
 from lango.adk.reserved_names import rename_reserved_calls
 from lango.adk.model import ProviderLlm
@@ -154,7 +156,11 @@ class RuntimePlugin(BasePlugin):
         elif state.model_calls == max(1, int(limit * WARN_AT)):
             _log.warning("turn %s: %s of %s calls of the model are used", state.turn.turn, state.model_calls, limit)
         add_memory(callback_context, llm_request)
-        _account_for_cut(callback_context, inside=inside)
+        if inside:
+            loaded.set(Loaded())  # an agent that is a tool has a session of its own
+        agent: Any = callback_context.get_invocation_context().agent
+        if not isinstance(model := agent.canonical_model, ProviderLlm):
+            _fit_for(model, llm_request, callback_context)
         return None
 
     @override
@@ -268,13 +274,11 @@ def is_unknown(tool: BaseTool) -> bool:
     return type(tool) is BaseTool
 
 
-def _account_for_cut(context: CallbackContext, *, inside: bool) -> None:
-    """Log what was not loaded for a model that is not ours, and so does not log it itself."""
-    if inside:
-        loaded.set(Loaded())  # an agent that is a tool has a session of its own
-    agent: Any = context.get_invocation_context().agent
+def _fit_for(model: BaseLlm, request: LlmRequest, context: CallbackContext) -> None:
+    """Do for a model that is not ours what ours do themselves: leave foreign signatures out, and log what was cut."""
+    request.contents = open_envelopes(request.contents, request.model or "", gemini=isinstance(model, Gemini))
     load = loaded.get()
-    if load.left_out and not load.logged and not isinstance(agent.canonical_model, ProviderLlm):
+    if load.left_out and not load.logged:
         warn_of_cut(load.left_out, load.left_out + len(context.session.events))
 
 

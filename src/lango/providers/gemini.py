@@ -83,6 +83,11 @@ def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, 
     return {"model": request.model, "contents": _contents(history, request, provider), "config": config}
 
 
+def takes_stand_in(model: str) -> bool:
+    """Say whether a model checks signatures: those from Gemini 3 on do."""
+    return not _BEFORE_3.match(model)
+
+
 def _thinking(thinking: Thinking) -> Json:
     values = {
         "thinking_level": thinking.level and thinking.level.upper(),
@@ -109,7 +114,7 @@ def _contents(history: list[Message], request: Request, provider: str) -> list[J
                 contents.append(content)
     if contents[0]["role"] != "user":
         contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
-    if not _BEFORE_3.match(request.model):
+    if takes_stand_in(request.model):
         _sign_current_turn(contents)
     return contents
 
