@@ -29,8 +29,8 @@ from lango.adk.client_tools import WAITS_FOR_CLIENT, ClientTool, mark_calls, off
 from lango.adk.contained import is_adks
 from lango.adk.content import open_envelopes
 from lango.adk.memory import add_memory
-from lango.adk.reserved_names import rename_reserved_calls
 from lango.adk.model import ProviderLlm
+from lango.adk.reserved_names import rename_reserved_calls
 from lango.adk.sessions import Loaded, loaded, warn_of_cut
 from lango.adk.tools import AdkTool
 from lango.adk.transfers import TRANSFER_TOOL, correction
