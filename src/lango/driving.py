@@ -1,7 +1,6 @@
 """A turn that was claimed, driven through the engine to its honest end."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
@@ -11,11 +10,10 @@ from lango.config import AgentSettings
 from lango.errors import AgentFailed, LangoError, StoreError, TurnCancelled, TurnTimeout
 from lango.events import TurnDone, TurnEvent
 from lango.prices import usage_of
-from lango.running import POLL_S, Patience, RunningTurn, as_error, keep_alive, uninterrupted
+from lango.running import Patience, RunningTurn, as_error, keep_alive, uninterrupted, until_stored
 from lango.store import Store
+from lango.store.outages import long_wait
 from lango.store.turns import Outcome
-
-_log = logging.getLogger("lango.runtime")
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
@@ -103,11 +101,16 @@ class Driver:
         }
         if error is not None:
             extra["error"] = {"type": type(error).__name__, "message": str(error)}
+
+        def write() -> Coroutine[Any, Any, bool]:
+            return self._store.end_turn(running.session.name, running.turn, outcome, extra)
+
         try:
-            await self._store.end_turn(running.session.name, running.turn, outcome, extra)
+            with long_wait(error is None):  # only an answer is worth the wait
+                await write()
         except StoreError as failed:
             error = error or failed
-            self._spawn(self._end_later(running, outcome, extra))
+            self._spawn(until_stored(write, f"turn {running.turn.turn}"))
         if error is not None:
             running.fail(error)
         else:
@@ -116,17 +119,6 @@ class Driver:
             if run.told.waiting:
                 self._when_waiting()
             running.tell(TurnDone(running.next_id(), running.turn.turn, status, usage, run.told.finish_reason))
-
-    async def _end_later(self, running: RunningTurn, outcome: Outcome, extra: dict[str, Any]) -> None:
-        """The store was not there when the turn ended: without this row the session would be busy for ever."""
-        while True:
-            await asyncio.sleep(POLL_S)
-            try:
-                await self._store.end_turn(running.session.name, running.turn, outcome, extra)
-            except StoreError as error:
-                _log.warning("turn %s could not be ended yet: %s", running.turn.turn, error)
-            else:
-                return
 
 
 def _is_cancelled() -> bool:

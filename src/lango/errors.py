@@ -12,6 +12,7 @@ LangoError
 │   └── StoreUrlError          the store's address cannot be used
 ├── StoreError
 │   ├── StoreUnavailable       locked, full, read-only, unreachable: nothing was written
+│   │   └── OutcomeUnknown     the connection was lost in a commit, and did not come back in time
 │   ├── SchemaError            no database of ours, or one that a newer version made
 │   ├── SessionNotFound
 │   ├── SessionExists
@@ -99,6 +100,10 @@ class StoreUnavailable(StoreError):
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """The connection was lost while something was committed: it is not known whether it was written."""
 
 
 class SchemaError(StoreError):

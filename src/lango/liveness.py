@@ -9,6 +9,7 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 GONE_AFTER_S = 15.0
@@ -33,8 +34,10 @@ class Owner:
 class Watch:
     """Tells who is gone, from what it has seen itself."""
 
-    def __init__(self, gone_after_s: float = GONE_AFTER_S) -> None:
+    def __init__(self, gone_after_s: float = GONE_AFTER_S, *, back_at: Callable[[], float] = lambda: 0.0) -> None:
+        """`back_at`: when the database came back after it was away. Nobody could beat until then."""
         self._gone_after_s = gone_after_s
+        self._back_at = back_at
         self._seen: dict[tuple[int, int], tuple[int, float]] = {}
 
     def is_gone(self, session_key: int, turn: int, owner: str, beat: int) -> bool:
@@ -47,7 +50,7 @@ class Watch:
             self._forget_old()
             self._seen[session_key, turn] = (beat, time.monotonic())
             return False
-        return time.monotonic() - since > self._gone_after_s
+        return time.monotonic() - max(since, self._back_at()) > self._gone_after_s
 
     def _forget_old(self) -> None:
         """Turns that nobody asked about for long are over: what was seen of them is not kept for ever."""

@@ -14,6 +14,7 @@ from lango.errors import (
     FencedWrite,
     LangoError,
     SessionExists,
+    StoreError,
     TurnCancelled,
     TurnFailed,
 )
@@ -246,6 +247,18 @@ async def keep_alive(running: RunningTurn, store: Store) -> None:
             running.stop(TurnCancelled("the turn was stopped"))
         elif heard == "lost":
             running.stop(FencedWrite("another process took this turn over"))
+
+
+async def until_stored(write: Callable[[], Coroutine[Any, Any, object]], turn: str) -> None:
+    """Repeat a write until the store takes it: without it, the turn's session would be busy for ever."""
+    while True:
+        await asyncio.sleep(POLL_S)
+        try:
+            await write()
+        except StoreError as error:
+            _log.warning("%s could not be ended yet: %s", turn, error)
+        else:
+            return
 
 
 async def give_up(store: Store, session: SessionRecord, turn: Turn) -> None:

@@ -1,6 +1,7 @@
 """One turn from message to answer: stored first, one at a time per session, told as it happens, honest if it fails."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -13,11 +14,7 @@ from lango.adk.engine import AdkEngine, Asked
 from lango.config import Settings
 from lango.conversations import Sessions
 from lango.driving import Driver
-from lango.errors import (
-    ApprovalExpired,
-    StoreError,
-    TurnCancelled,
-)
+from lango.errors import ApprovalExpired, OutcomeUnknown, StoreError, TurnCancelled
 from lango.events import Accepted, TextDelta, TurnEvent
 from lango.expiry import Expiry
 from lango.liveness import Owner, Watch
@@ -33,8 +30,10 @@ from lango.running import (
     replay,
     traced,
     uninterrupted,
+    until_stored,
 )
-from lango.store import SessionId, Store, Turn
+from lango.store import SessionId, SessionRecord, Store, Turn
+from lango.store.outages import long_wait
 from lango.tools import Tool, builtin_tools
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Runtime:
         self._engine = engine
         self._tasks: set[asyncio.Task[None]] = set()  # not a TaskGroup: it would wrap what the caller's own body raises
         self._owner = Owner()
-        self._watch = Watch()
+        self._watch = Watch(back_at=lambda: store.back_at)
         self._memory = engine.memory(self._owner.name, self._watch.is_gone)
         self._running: dict[int, list[RunningTurn]] = {}
         self._expiry = Expiry(store)
@@ -250,19 +249,23 @@ class Runtime:
         mode = self._settings.agent.when_busy
         async with self._locks.setdefault(name, asyncio.Lock()):  # in the order in which they were sent
             session = await made_session(self._store, name)
-            turn, left = await uninterrupted(
-                self._store.submit_turn(
-                    session,
-                    asked.entry,
-                    self._owner.name,
-                    idempotency_key=idempotency_key,
-                    wait=mode != "refuse",
-                    answer=asked.answer,
+            try:
+                turn, left = await uninterrupted(
+                    self._store.submit_turn(
+                        session,
+                        asked.entry,
+                        self._owner.name,
+                        idempotency_key=idempotency_key,
+                        wait=mode != "refuse",
+                        answer=asked.answer,
+                    )
                 )
-            )
+            except OutcomeUnknown:
+                self._abandon(session, asked)
+                raise
         if left or self._closed:
             if not turn.repeated:
-                await uninterrupted(give_up(self._store, session, turn))
+                await self._give_up(session, turn)
             raise asyncio.CancelledError if left else TurnCancelled("the runtime was closed")
         for known in self._running.get(session.key, []):
             if turn.repeated and known.turn.turn == turn.turn:
@@ -320,6 +323,10 @@ class Runtime:
     # -- driving --------------------------------------------------------------------------------------------------
 
     async def _drive(self, running: RunningTurn, asked: Asked) -> None:
+        with long_wait():
+            await self._run(running, asked)
+
+    async def _run(self, running: RunningTurn, asked: Asked) -> None:
         running.begun = True
         try:
             if running.turn.repeated:
@@ -334,18 +341,33 @@ class Runtime:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever follows the turn
+            if isinstance(error, StoreError) and not running.turn.repeated:
+                self._abandon(running.session, asked)
             running.fail(error)
         finally:
             self._forget(running)
             running.finish()
 
+    def _abandon(self, session: SessionRecord, asked: Asked) -> None:
+        """End a turn that may have been stored, or begun, without this process knowing, once the store is there."""
+        invocation_id, owner = asked.entry.invocation_id, self._owner.name
+        end = functools.partial(self._store.abandon_turn, session, owner, invocation_id)
+        self._spawn(until_stored(end, f"a turn of session {session.name.id}"))
+
+    async def _give_up(self, session: SessionRecord, turn: Turn) -> None:
+        """End a turn that is not run, now or as soon as the store is there."""
+        end = functools.partial(give_up, self._store, session, turn)
+        try:
+            with long_wait(False):
+                await uninterrupted(end())
+        except StoreError as error:
+            _log.warning("turn %s could not be taken back yet: %s", turn.turn, error)
+            self._spawn(until_stored(end, f"turn {turn.turn}"))
+
     async def _withdraw(self, running: RunningTurn) -> None:
         """A turn that did not begin is taken back; one that is only told again goes on elsewhere."""
-        try:
-            if not running.turn.repeated:
-                await uninterrupted(give_up(self._store, running.session, running.turn))
-        except StoreError as error:
-            _log.warning("turn %s could not be taken back: %s", running.turn.turn, error)
+        if not running.turn.repeated:
+            await self._give_up(running.session, running.turn)
         running.fail(running.stopped or TurnCancelled("the message was taken back before its turn came"))
 
     def _forget(self, running: RunningTurn) -> None:
@@ -390,7 +412,7 @@ async def open_runtime(
     """
     settings = settings or Settings()
     protected = protected_files(settings)
-    async with telemetry.opened(settings.telemetry), Store(settings.store.url) as store:
+    async with telemetry.opened(settings.telemetry), Store(settings.store.url, wait_s=settings.store.wait_s) as store:
         some = tools or settings.tools.enabled or settings.mcp
         built_in = builtin_tools(settings.tools, protected=protected, read_result=read_clipped if some else None)
         engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)

@@ -91,6 +91,8 @@ class StoreSettings(Section):
 
     url: str = "sqlite:///lango.db"
     """Where conversations are kept: `sqlite:///...` or `postgresql://...`."""
+    wait_s: Annotated[float, Field(ge=0)] = 60.0
+    """How long a running turn waits for a database that is away or locked; a new request is refused sooner."""
 
 
 class HistorySettings(Section):

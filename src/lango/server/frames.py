@@ -15,6 +15,7 @@ from lango.store.streams import ToldEvent
 _STATUS = {
     "BudgetTooSmall": 400,  # a message that is too long: no failure of the server's, and no use to send again
     "StoreUnavailable": 503,
+    "OutcomeUnknown": 503,
     "ProviderUnavailable": 503,
     "TurnTimeout": 504,
     "TurnCancelled": 409,

@@ -17,6 +17,7 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 from msgspec import Struct
 
 from lango.errors import SchemaError
+from lango.store.outages import Outages
 
 T = TypeVar("T")
 
@@ -93,6 +94,8 @@ class Undo(Exception):
 class Database(Protocol):
     """One database, safe to use from any task, thread and event loop."""
 
+    outages: Outages
+
     @property
     def dialect(self) -> Dialect:
         """What kind it is."""
@@ -105,7 +108,10 @@ class Database(Protocol):
         long: bool = False,
         shortcut: Callable[[], Shortcut[T] | None] | None = None,
     ) -> T:
-        """Run an operation in one transaction: all of it or nothing. It may be run again after a lost connection.
+        """Run an operation in one transaction: all of it, once, or nothing.
+
+        One that a lost connection kept from being committed is run again, so it must have no effect beside its
+        statements. Raises `OutcomeUnknown` where it could not be found out in time whether it was committed.
 
         `long`: it takes more than a moment, and must not hold the event loop up. `shortcut` is tried first, where that
         saves time.

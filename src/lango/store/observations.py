@@ -71,7 +71,7 @@ _REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
 _CLAIM = """
 INSERT INTO observers (session_key, owner, claim, beat) VALUES ($1, $2, 1, 1)
 ON CONFLICT (session_key) DO UPDATE SET owner = excluded.owner, claim = observers.claim + 1, beat = observers.beat + 1
-WHERE observers.owner IS NULL RETURNING claim
+WHERE observers.owner IS NULL OR observers.owner = excluded.owner RETURNING claim
 """
 _HELD = "SELECT owner, claim, beat FROM observers WHERE session_key = $1"
 _TAKE_OVER = """
@@ -325,7 +325,10 @@ def _clipped(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
 
 
 def claim(key: int, owner: str) -> Operation[Claim | None]:
-    """Take the right to observe a session, or say who has it; None: the session is gone."""
+    """Take the right to observe a session, or say who has it; None: the session is gone.
+
+    An owner observes a session once at a time: a right that it still has is one that it could not give back.
+    """
     if not (yield _LOCK, (key,)):
         return None
     for [number] in (yield _CLAIM, (key, owner)):

@@ -3,32 +3,31 @@
 import asyncio
 import contextlib
 import importlib
-import logging
 import threading
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from lango.errors import LangoError, MissingDependency, StoreError, StoreUnavailable, StoreUrlError
-from lango.store.database import Dialect, Operation, Row, Shortcut, Undo, migrate
+from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
+from lango.store.database import Dialect, Operation, Shortcut, Undo, migrate
+from lango.store.outages import WAIT_S, Outages
+from lango.store.postgres_writes import FORGET_OLD_SLOTS, ExactlyOnce, Slots, run
 
 T = TypeVar("T")
-
-_log = logging.getLogger("lango.store")
 
 DEFAULT_SCHEMA = "lango"
 _POOL = 10
 _CONNECT_TIMEOUT_S = 10.0
 _COMMAND_TIMEOUT_S = 60.0
 _CLOSE_TIMEOUT_S = 5.0
-_RETRY_DELAYS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0)
+_SHORT_WAIT_S = 8.0
 
 
 class PostgresDatabase:
     """A PostgreSQL database; the tables are in a schema of their own, `?schema=` in the URL or `lango`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, wait_s: float = WAIT_S) -> None:
         try:
             self._driver: Any = importlib.import_module("asyncpg")  # it ships no types
         except ImportError as error:
@@ -39,6 +38,8 @@ class PostgresDatabase:
         self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[tuple[Any, AsyncGenerator[None]]]] = {}
         self._lock = threading.Lock()
         self._reached = False
+        self._slots = Slots()
+        self.outages = Outages(wait_s, _SHORT_WAIT_S)
 
     @property
     def dialect(self) -> Dialect:
@@ -54,16 +55,21 @@ class PostgresDatabase:
     ) -> T:
         """Run an operation in a transaction, or its shortcut in one round trip."""
         del long  # it is the server that works
-        short = shortcut() if shortcut is not None else None
-        if short is not None and await self._retried(lambda connection: self._take(connection, short)):
-            return short.result
-        return await self._retried(lambda connection: _transact(connection, operation, "read_committed"))
+        write = ExactlyOnce(self._driver, self._slots, operation, shortcut() if shortcut is not None else None)
+        try:
+            return await self._retried(write.attempt)
+        except StoreError as error:
+            if not write.unknown:
+                raise
+            raise OutcomeUnknown(
+                f"{self._place}: the connection was lost while something was stored, and it is not known whether it "
+                f"was ({error}): look before you send it again, or use an idempotency key",
+                retry_after_s=1.0,
+            ) from error
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation on one snapshot."""
-        return await self._retried(
-            lambda connection: _transact(connection, operation, "repeatable_read", readonly=True)
-        )
+        return await self._retried(lambda connection: _read(connection, operation))
 
     async def purge(self) -> None:
         """Leave it to the server: its vacuum takes away what was deleted."""
@@ -86,30 +92,22 @@ class PostgresDatabase:
                     pool, _ = task.result()
                     loop.call_soon_threadsafe(pool.terminate)
 
-    async def _take(self, connection: Any, short: Shortcut[Any]) -> bool:
-        """Take a shortcut, if this is the case for it."""
-        try:
-            return await connection.fetchval(str(short.statement), *short.values) is not None
-        except self._driver.UniqueViolationError:
-            return False
-
     async def _retried(self, use: Callable[[Any], Awaitable[T]]) -> T:
-        """What is done is idempotent, so a connection that broke before the answer came is no reason to give up."""
-        for delay_s in (*_RETRY_DELAYS_S, None):
-            try:
-                with _translated(self._driver, self._place):
-                    pool = await self._pool()
-                    async with pool.acquire() as connection:
-                        return await use(connection)
-            except Undo as undo:
-                return undo.result
-            except StoreUnavailable as error:
-                # a database that was never reached is a wrong URL rather than a restart
-                if delay_s is None or error.retry_after_s is None or not self._reached:
-                    raise
-                _log.warning("%s; trying again in %s s", error, delay_s)
-                await asyncio.sleep(delay_s)
-        raise AssertionError("unreachable")
+        """Use a connection, and another one where it is lost, until the time to wait is over."""
+
+        async def attempt() -> T:
+            with _translated(self._driver, self._place):
+                pool = await self._pool()
+                async with pool.acquire() as connection:
+                    return await use(connection)
+
+        if not self._reached:  # a database that was never reached is a wrong URL rather than a restart
+            with _translated(self._driver, self._place):
+                await self._pool()
+        try:
+            return await self.outages.retry(attempt)
+        except Undo as undo:
+            return undo.result
 
     async def _pool(self) -> Any:
         """Pools belong to an event loop; ADK's synchronous `Runner.run` brings a new loop each time."""
@@ -138,7 +136,8 @@ class PostgresDatabase:
                 # one process at a time; the lock goes with the transaction, however it ends
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(self._schema.encode()))
                 await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
-                await _run(migrate(self._place, "postgres"), connection)
+                await run(migrate(self._place, "postgres"), connection)
+                await connection.execute(FORGET_OLD_SLOTS)
             end = _closed_with_its_loop(pool)
             await anext(end)
         except BaseException:
@@ -163,23 +162,9 @@ async def _closed_with_its_loop(pool: Any) -> AsyncGenerator[None]:
             pool.terminate()
 
 
-async def _transact(
-    connection: Any, operation: Callable[[], Operation[T]], isolation: str, *, readonly: bool = False
-) -> T:
-    async with connection.transaction(isolation=isolation, readonly=readonly):
-        return await _run(operation(), connection)
-
-
-async def _run(operation: Operation[T], connection: Any) -> T:
-    try:
-        sql, values = next(operation)
-        while True:
-            rows: list[Row] = await connection.fetch(str(sql), *values)  # the driver takes no kind of `str`
-            sql, values = operation.send(rows)
-    except StopIteration as end:
-        return end.value
-    finally:
-        operation.close()
+async def _read(connection: Any, operation: Callable[[], Operation[T]]) -> T:
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        return await run(operation(), connection)
 
 
 def _parts(url: str) -> tuple[str, str, str]:
@@ -227,7 +212,8 @@ def _translate(driver: Any, error: Exception, place: str) -> StoreError:
         case driver.DiskFullError() | driver.OutOfMemoryError() | driver.ProgramLimitExceededError():
             return StoreUnavailable(f"{place} has no room ({error}); nothing was written")
         case driver.ReadOnlySQLTransactionError():
-            return StoreUnavailable(f"{place} is read-only: point the store's URL at the primary")
+            # where it could be written before, another server is about to take its place
+            return StoreUnavailable(f"{place} is read-only: point the store's URL at the primary", retry_after_s=1.0)
         case (
             driver.PostgresConnectionError()
             | driver.AdminShutdownError()
@@ -236,6 +222,8 @@ def _translate(driver: Any, error: Exception, place: str) -> StoreError:
             | driver.TooManyConnectionsError()
             | driver.SerializationError()
             | driver.DeadlockDetectedError()
+            | driver.StatementCompletionUnknownError()
+            | driver.IdleInTransactionSessionTimeoutError()
             | driver.InterfaceError()
             | driver.InternalClientError()
             | OSError()

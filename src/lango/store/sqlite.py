@@ -21,8 +21,9 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 import apsw
 
-from lango.errors import SchemaError
+from lango.errors import SchemaError, StoreUnavailable
 from lango.store.database import AtOnce, Dialect, Operation, Row, Shortcut, Undo, Write, migrate, run_sync
+from lango.store.outages import WAIT_S, Outages
 from lango.store.sqlite_errors import translate, translated
 from lango.store.sqlite_file import (
     FileId,
@@ -80,8 +81,9 @@ class _Cursor(Iterable[Row], Protocol):
 class SqliteDatabase:
     """A SQLite file, or a database in memory."""
 
-    def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+    def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S, wait_s: float = WAIT_S) -> None:
         self._path = path
+        self.outages = Outages(wait_s, 0.0)  # one attempt waits `busy_timeout_s` for a lock
         self._busy_timeout_s = busy_timeout_s
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -118,13 +120,19 @@ class SqliteDatabase:
             done = self._write_here(operation, shortcut)
             if done is not _NOT_NOW:
                 return done
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._put(Job(operation, loop, future))
-        return await future
+        try:
+            return await self._queued(operation)
+        except StoreUnavailable as error:  # nothing of it was written: it may be tried again
+            return await self.outages.retry(lambda: self._queued(operation), error)
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation that only reads on a connection of its own."""
+        try:
+            return await self._read_beside(operation)
+        except StoreUnavailable as error:
+            return await self.outages.retry(lambda: self._read_beside(operation), error)
+
+    async def _read_beside(self, operation: Callable[[], Operation[T]]) -> T:
         if self._path == MEMORY:
             return await self.write(operation)  # a database in memory belongs to one connection
         if not self._opened and not only_readable(self._path):
@@ -151,6 +159,13 @@ class SqliteDatabase:
     async def close(self) -> None:
         """Let waiting writes finish, then close every connection. A later call opens the file again."""
         await asyncio.to_thread(self._close)
+
+    def _queued(self, operation: Callable[[], Operation[T]]) -> "asyncio.Future[T]":
+        """Hand an operation to the writer's thread."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._put(Job(operation, loop, future))
+        return future
 
     # -- the writer ---------------------------------------------------------------------------------------------
 

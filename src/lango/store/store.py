@@ -23,6 +23,7 @@ from lango.store import (
 from lango.store.append import append
 from lango.store.database import Operation
 from lango.store.memory import MemoryStore
+from lango.store.outages import WAIT_S
 from lango.store.plain import plain_append
 from lango.store.records import Appended, Entry, SessionId, SessionRecord, Stored
 from lango.store.urls import open_database
@@ -35,8 +36,9 @@ _log = logging.getLogger("lango.store")
 class Store:
     """Sessions, messages, state and turns in SQL. Safe from any task, thread and event loop."""
 
-    def __init__(self, url: str) -> None:
-        self._database = open_database(url)
+    def __init__(self, url: str, *, wait_s: float = WAIT_S) -> None:
+        """`wait_s`: how long a turn waits for a database that is away; see `lango.store.outages`."""
+        self._database = open_database(url, wait_s=wait_s)
         self._memory = MemoryStore(self._database)
 
     async def __aenter__(self) -> Self:
@@ -55,6 +57,16 @@ class Store:
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
         await self._database.close()
+
+    @property
+    def wait_s(self) -> float:
+        """How long a turn waits for a database that is away."""
+        return self._database.outages.wait_s
+
+    @property
+    def back_at(self) -> float:
+        """When the database was last found again after it was away, by `time.monotonic`; 0: it was not away."""
+        return self._database.outages.back_at
 
     @property
     def memory(self) -> MemoryStore:
@@ -216,6 +228,11 @@ class Store:
         """End a turn whose process is gone: done, where all of its answer is stored; False: it moved on."""
         now = time.time()
         return await self._database.write(lambda: turns.interrupt(session.key, session.name, gone, now))
+
+    async def abandon_turn(self, session: SessionRecord, owner: str, invocation_id: str) -> None:
+        """End a turn that its owner could not begin to run: whether it waits or runs already is not known."""
+        now = time.time()
+        await self._database.write(lambda: turns.abandon(session.key, session.name, owner, invocation_id, now))
 
     async def beat_turn(self, turn: turns.Turn) -> Literal["alive", "cancelled", "lost"]:
         """Say that the turn's process lives; hear whether the turn was cancelled or lost."""

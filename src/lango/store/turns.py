@@ -71,6 +71,10 @@ _INTERRUPT = """
 UPDATE turns SET status = CASE WHEN answered = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1, message = NULL
 WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'running') RETURNING turn
 """
+_OF_OWNER = """
+SELECT turn, status, beat FROM turns
+WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('waiting', 'running')
+"""
 _SAID_AT = "UPDATE turns SET first_seq = $1 WHERE session_key = $2 AND turn = $3"
 _READ = "SELECT status, invocation_id, extra, owner, beat FROM turns WHERE session_key = $1 AND turn = $2"
 # where the messages of a turn lie: a turn from before `first_seq` was kept lies somewhere between its neighbours
@@ -249,6 +253,18 @@ def interrupt(key: int, name: SessionId, gone: Ahead, now: float) -> Operation[b
             appended = yield from append(key, name, revision, entry)
             yield _SAID_AT, (appended.seq, key, gone.turn)
     return True
+
+
+def abandon(key: int, name: SessionId, owner: str, invocation_id: str, now: float) -> Operation[None]:
+    """End a turn that its owner could not begin to run, whether it waits or runs by now; its message stays.
+
+    Raise `TurnRunning` while another turn is ahead of it: nothing is written beside one that runs.
+    """
+    yield _LOCK, (key,)
+    for turn, status, beat in (yield _OF_OWNER, (key, owner, invocation_id)):
+        if (yield _BEFORE, (key, turn)):
+            raise TurnRunning(f"session {name.id!r} is busy with a turn before this one")
+        yield from interrupt(key, name, Ahead(turn, status, owner, beat), now)
 
 
 def beat(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:

@@ -5,14 +5,15 @@ from urllib.parse import unquote, urlsplit
 
 from lango.errors import StoreUrlError
 from lango.store.database import Database
+from lango.store.outages import WAIT_S
 from lango.store.postgres import PostgresDatabase
 from lango.store.sqlite import MEMORY, SqliteDatabase
 
 _SCHEMES = "sqlite:///file.db or postgresql://user@host/database"
 
 
-def open_database(url: str) -> Database:
-    """Choose the database for a URL. Nothing is opened before it is used."""
+def open_database(url: str, *, wait_s: float = WAIT_S) -> Database:
+    """Choose the database for a URL; a turn waits `wait_s` for it. Nothing is opened before it is used."""
     text = url.removeprefix("lango+")
     shown = _without_password(url)
     try:
@@ -21,9 +22,9 @@ def open_database(url: str) -> Database:
         raise StoreUrlError(f"the store's URL {shown!r} cannot be read; use {_SCHEMES}") from None
     match parts.scheme:
         case "sqlite":
-            return SqliteDatabase(_sqlite_path(shown, parts.netloc, unquote(parts.path)))
+            return SqliteDatabase(_sqlite_path(shown, parts.netloc, unquote(parts.path)), wait_s=wait_s)
         case "postgresql" | "postgres":
-            return PostgresDatabase(text)
+            return PostgresDatabase(text, wait_s=wait_s)
         case _:
             raise StoreUrlError(f"the store's URL {shown!r} is of no known kind; use {_SCHEMES}")
 
