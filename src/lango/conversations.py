@@ -35,7 +35,7 @@ class Sessions:
         self._store = store
         self._app_name = app_name
         self._rules = rules
-        self._watch = Watch(back_at=lambda: store.back_at)
+        self._watch = Watch(back_at=lambda: store.outages.back_at)
         self._spent = SpentTurns()
 
     async def list(

@@ -1,7 +1,9 @@
 """A turn under way, as its readers see it."""
 
 import asyncio
+import functools
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -21,7 +23,7 @@ from lango.errors import (
 from lango.events import TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent
 from lango.messages import MIME_TYPE, Attachment
 from lango.news import News
-from lango.store import Ahead, SessionId, SessionRecord, Store, Turn
+from lango.store import Ahead, SessionId, SessionRecord, Store, Turn, turns
 from lango.telemetry import in_span
 
 _log = logging.getLogger("lango.runtime")
@@ -259,6 +261,12 @@ async def until_stored(write: Callable[[], Coroutine[Any, Any, object]], turn: s
             _log.warning("%s could not be ended yet: %s", turn, error)
         else:
             return
+
+
+async def abandon(store: Store, session: SessionRecord, owner: str, invocation_id: str) -> None:
+    """End a turn of which its owner does not know whether it was stored, or begun, as soon as the store is there."""
+    end = functools.partial(turns.abandon, session.key, session.name, owner, invocation_id, time.time())
+    await until_stored(lambda: store.write(end), f"a turn of session {session.name.id}")
 
 
 async def give_up(store: Store, session: SessionRecord, turn: Turn) -> None:

@@ -23,6 +23,7 @@ from lango.messages import Attachment
 from lango.protection import protected_files
 from lango.running import (
     RunningTurn,
+    abandon,
     check_attachments,
     claim,
     give_up,
@@ -52,7 +53,7 @@ class Runtime:
         self._engine = engine
         self._tasks: set[asyncio.Task[None]] = set()  # not a TaskGroup: it would wrap what the caller's own body raises
         self._owner = Owner()
-        self._watch = Watch(back_at=lambda: store.back_at)
+        self._watch = Watch(back_at=lambda: store.outages.back_at)
         self._memory = engine.memory(self._owner.name, self._watch.is_gone)
         self._running: dict[int, list[RunningTurn]] = {}
         self._expiry = Expiry(store)
@@ -350,9 +351,7 @@ class Runtime:
 
     def _abandon(self, session: SessionRecord, asked: Asked) -> None:
         """End a turn that may have been stored, or begun, without this process knowing, once the store is there."""
-        invocation_id, owner = asked.entry.invocation_id, self._owner.name
-        end = functools.partial(self._store.abandon_turn, session, owner, invocation_id)
-        self._spawn(until_stored(end, f"a turn of session {session.name.id}"))
+        self._spawn(abandon(self._store, session, self._owner.name, asked.entry.invocation_id))
 
     async def _give_up(self, session: SessionRecord, turn: Turn) -> None:
         """End a turn that is not run, now or as soon as the store is there."""

@@ -76,7 +76,7 @@ class Recorder:
     async def _keep(self, told: list[ToldEvent]) -> bool:
         """Store events, however long the store is away; False: there is no use."""
         loop = asyncio.get_running_loop()
-        deadline, wait_s = loop.time() + self._store.wait_s, _RETRY_S
+        deadline, wait_s = loop.time() + self._store.outages.wait_s, _RETRY_S
         while True:
             try:
                 return await self._store.add_told(self.running.session.key, self.running.turn.turn, told)

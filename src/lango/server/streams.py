@@ -50,7 +50,7 @@ class TurnStreams:
         self._heartbeat_s = heartbeat_s
         self._recorders: dict[tuple[int, int], Recorder] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watch = Watch(back_at=lambda: runtime.store.back_at)
+        self._watch = Watch(back_at=lambda: runtime.store.outages.back_at)
         self._stopped = asyncio.Event()
         self.watching = Watching(runtime.store, runtime.app_name)
         self.closing = False

@@ -23,7 +23,7 @@ from lango.store import (
 from lango.store.append import append
 from lango.store.database import Operation
 from lango.store.memory import MemoryStore
-from lango.store.outages import WAIT_S
+from lango.store.outages import WAIT_S, Outages
 from lango.store.plain import plain_append
 from lango.store.records import Appended, Entry, SessionId, SessionRecord, Stored
 from lango.store.urls import open_database
@@ -59,14 +59,9 @@ class Store:
         await self._database.close()
 
     @property
-    def wait_s(self) -> float:
-        """How long a turn waits for a database that is away."""
-        return self._database.outages.wait_s
-
-    @property
-    def back_at(self) -> float:
-        """When the database was last found again after it was away, by `time.monotonic`; 0: it was not away."""
-        return self._database.outages.back_at
+    def outages(self) -> Outages:
+        """How long operations wait for a database that is away, and when it came back."""
+        return self._database.outages
 
     @property
     def memory(self) -> MemoryStore:
@@ -228,11 +223,6 @@ class Store:
         """End a turn whose process is gone: done, where all of its answer is stored; False: it moved on."""
         now = time.time()
         return await self._database.write(lambda: turns.interrupt(session.key, session.name, gone, now))
-
-    async def abandon_turn(self, session: SessionRecord, owner: str, invocation_id: str) -> None:
-        """End a turn that its owner could not begin to run: whether it waits or runs already is not known."""
-        now = time.time()
-        await self._database.write(lambda: turns.abandon(session.key, session.name, owner, invocation_id, now))
 
     async def beat_turn(self, turn: turns.Turn) -> Literal["alive", "cancelled", "lost"]:
         """Say that the turn's process lives; hear whether the turn was cancelled or lost."""
