@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import struct
 import tempfile
+import time
 from collections.abc import AsyncGenerator
 from typing import Literal, Self
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -12,6 +13,7 @@ Loss = Literal["answer", "commit", "late"]
 """What is lost: the answer of a server that has committed, or the commit itself; `late`: it arrives after the cut."""
 
 _LATE_S = 0.2
+_PATIENCE_S = 120.0
 _WRITES = (b"INSERT", b"UPDATE", b"DELETE", b"WITH")
 _PORT = "5432"
 
@@ -77,8 +79,9 @@ class Proxy:
 
     async def has_refused(self, more: int = 1) -> None:
         """Wait until that many more connections were refused."""
-        enough = self.refused + more
+        enough, until = self.refused + more, time.monotonic() + _PATIENCE_S
         while self.refused < enough:
+            assert time.monotonic() < until, "nobody tries to connect"
             await asyncio.sleep(0.01)
 
     def takes(self, batch: "Batch") -> Loss | None:
@@ -109,6 +112,8 @@ class Proxy:
             pass
         finally:
             self._connections.discard(task)
+            for other in self._connections if self._away else ():
+                other.cancel()
             writer.transport.abort()
 
 

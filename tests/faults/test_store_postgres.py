@@ -101,11 +101,11 @@ async def test_a_turn_goes_on_when_the_server_was_stopped_and_started(
         await gate.wait()
         await asyncio.to_thread(pg_ctl, own_server, "stop", "-m", "immediate")
         gate.may_end.set()
-        for _ in range(2):
+        for _ in range(3):
             failures = caplog.text.count("trying again")
             while caplog.text.count("trying again") == failures:
                 await asyncio.sleep(0.01)
-            leaps.leap(15.0)
+            leaps.leap(10.0)
         assert not turn.finished
         await asyncio.to_thread(own_server.ensure_postgres_running)
         assert text_of(await collect(turn.follow())) == "here I am"

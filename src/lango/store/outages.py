@@ -5,7 +5,9 @@ just come is refused sooner, so that its client can try again elsewhere.
 """
 
 import asyncio
+import itertools
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -20,6 +22,8 @@ _log = logging.getLogger("lango.store")
 
 WAIT_S = 60.0
 _DELAYS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+_SAME_OUTAGE_S = 30.0
+"""Failures that are farther apart are not of the same outage: nobody looked in between."""
 
 _waits_long: ContextVar[bool] = ContextVar("lango_store_waits_long", default=False)
 
@@ -35,35 +39,55 @@ def long_wait(enabled: bool = True) -> Generator[None]:
 
 
 class Outages:
-    """Tries operations again while the database is away, and remembers when it came back."""
+    """Tries operations again while the database is away, and remembers since when, and when it came back.
+
+    The time to wait counts from the beginning of the outage: an operation that comes later waits for what is left of
+    it, and not at all where the others have given up.
+    """
 
     def __init__(self, wait_s: float, short_wait_s: float) -> None:
         """`short_wait_s`: for operations outside of `long_wait`, where `wait_s` is not less."""
         self.wait_s = wait_s
         self.back_at = 0.0
-        """When an operation first succeeded after one that failed, by `time.monotonic`; 0: none failed yet."""
+        """When an operation first succeeded after an outage, by `time.monotonic`; 0: there was none."""
         self._short_wait_s = min(wait_s, short_wait_s)
+        self._since = self._failed_at = -math.inf
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], failed: StoreUnavailable | None = None) -> T:
         """Try until it succeeds, or until the time to wait is over; `failed`: the first attempt was made before."""
         clock = asyncio.get_running_loop().time
-        deadline = clock() + (self.wait_s if _waits_long.get() else self._short_wait_s)
-        tries = 0
-        while True:
+        wait_s = self.wait_s if _waits_long.get() else self._short_wait_s
+        deadline = math.inf
+        for tries in itertools.count():
             try:
                 if failed is not None:
                     raise failed
                 result = await attempt()
             except StoreUnavailable as error:
-                left_s = deadline - clock()
-                if error.retry_after_s is None or left_s <= 0:
+                if error.retry_after_s is None:
                     raise
-                delay_s = min(_DELAYS_S[min(tries, len(_DELAYS_S) - 1)], left_s)
-                _log.warning("%s; trying again in %.2g s, for %.0f s more", error, delay_s, left_s)
+                now = clock()
+                deadline = min(deadline, self._since_when(now) + wait_s)
+                if now >= deadline:
+                    raise
+                delay_s = min(_DELAYS_S[min(tries, len(_DELAYS_S) - 1)], deadline - now)
+                _log.warning("%s; trying again in %.2g s, for %.0f s more", error, delay_s, deadline - now)
             else:
-                if tries:
-                    self.back_at = time.monotonic()
+                self.end()
                 return result
             failed = None
-            tries += 1
             await asyncio.sleep(delay_s)
+        raise AssertionError("unreachable")
+
+    def end(self) -> None:
+        """Note that the database is there."""
+        if self._failed_at > -math.inf:
+            self._failed_at = -math.inf
+            self.back_at = time.monotonic()
+
+    def _since_when(self, now: float) -> float:
+        """Return when the outage began that a failure of now belongs to."""
+        if now - self._failed_at > _SAME_OUTAGE_S:
+            self._since = now
+        self._failed_at = now
+        return self._since

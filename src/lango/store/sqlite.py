@@ -119,11 +119,14 @@ class SqliteDatabase:
         if not long and self._quick_commits >= _QUICK_ENOUGH and self._queue.empty():
             done = self._write_here(operation, shortcut)
             if done is not _NOT_NOW:
+                self.outages.end()
                 return done
         try:
-            return await self._queued(operation)
+            result = await self._queued(operation)
         except StoreUnavailable as error:  # nothing of it was written: it may be tried again
             return await self.outages.retry(lambda: self._queued(operation), error)
+        self.outages.end()
+        return result
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation that only reads on a connection of its own."""
