@@ -151,6 +151,18 @@ async def test_o1_one_observer_at_a_time_and_a_lost_claim_writes_nothing(store: 
     assert [batch.last_seq for batch in await store.memory.history(await now(store))] == [4]
 
 
+async def test_o1_a_claim_that_could_not_be_given_back_is_taken_again_by_its_owner(store: Store) -> None:
+    """As after an outage of the database. An owner observes a session once at a time."""
+    session = await store.create_session(NAME)
+    lost = await store.memory.claim(session, "owner")
+    again = await store.memory.claim(session, "owner")
+    assert lost
+    assert again
+    assert again.held
+    assert not await store.memory.beat(lost)
+    assert await store.memory.beat(again)
+
+
 async def test_o1_many_claim_at_once_and_one_gets_it(store: Store) -> None:
     session = await talk(store, 1)
     claims = await asyncio.gather(*(store.memory.claim(session, f"owner {number}") for number in range(10)))

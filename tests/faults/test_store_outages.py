@@ -164,7 +164,8 @@ async def test_an_ordinary_event_of_which_nobody_knows_whether_it_was_stored_is_
         one = ordinary(1)
         proxy.lose(1, "answer", then_away=True)
         writing = asyncio.create_task(store.append(session.key, NAME, 0, one, last_seq=0))
-        await pass_by(leaps, proxy, LONGER_THAN_A_REQUEST_S)
+        await proxy.has_refused()
+        leaps.leap(LONGER_THAN_A_REQUEST_S)
         with pytest.raises(OutcomeUnknown):
             await writing
         proxy.come_back()
@@ -235,6 +236,7 @@ async def test_a_turn_waits_for_a_locked_file_as_long_as_store_wait_s_says(
         while "trying again" not in caplog.text:
             await asyncio.sleep(0.01)
     other.send("free")
+    assert other.recv() == "free"
     assert await asyncio.wait_for(waiting, PATIENCE_S) == 1
     assert await session.check() == 1
     await session.database.close()
@@ -242,7 +244,6 @@ async def test_a_turn_waits_for_a_locked_file_as_long_as_store_wait_s_says(
     other.send("lock")
     assert other.recv() == "locked"
     session.database = SqliteDatabase(str(path), busy_timeout_s=BUSY_TIMEOUT_S, wait_s=0.1)
-    assert other.process.is_alive()
     with long_wait(), pytest.raises(StoreUnavailable, match="is locked"):
         await session.append()
     await session.database.close()

@@ -71,6 +71,20 @@ def test_another_machine_is_known_by_its_beat(monkeypatch: pytest.MonkeyPatch) -
     assert not watch.is_gone(2, 1, elsewhere, 4), "nor one of another session"
 
 
+def test_another_machine_is_given_time_after_the_database_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, back_at = 100.0, 0.0
+    monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
+    watch = Watch(gone_after_s=15.0, back_at=lambda: back_at)
+    elsewhere = "elsewhere/boot/pid:[1]|7|123|token"
+    assert not watch.is_gone(1, 1, elsewhere, 0)
+    now = back_at = 150.0
+    assert not watch.is_gone(1, 1, elsewhere, 0), "it could not beat while the database was away"
+    now += 14
+    assert not watch.is_gone(1, 1, elsewhere, 0)
+    now += 2
+    assert watch.is_gone(1, 1, elsewhere, 0)
+
+
 @pytest.mark.parametrize("name", ["", "somebody", "|||", "a|b"])
 def test_an_owner_that_nobody_can_ask_for_is_given_time(name: str) -> None:
     assert not Watch().is_gone(1, 1, name, 0)
