@@ -18,17 +18,27 @@ from lango.store.records import (
 )
 from lango.store.sessions import apply_delta, first_of_invocation
 
-# Takes the session's row for this transaction: whoever comes second finds the revision moved on.
-_ADVANCE = Write(
+
+
+def _advance(other_events: str) -> Write:
+    """Return what takes the session's row for this transaction: a second writer finds the revision moved on.
+
+    An event id is unique in the whole session: one that stands in the other table of events advances nothing.
     """
+    return Write(
+        f"""
 UPDATE sessions SET revision = revision + 1, last_seq = last_seq + $1, total_tokens = total_tokens + $2,
     updated_at = $3, user_seq = CASE WHEN $4 = 1 THEN last_seq + 1 ELSE user_seq END
 WHERE session_key = $5 AND revision = $6
-""",
-    returning="last_seq, total_tokens, epoch, forked_from",
-    read="FROM sessions WHERE session_key = $1",
-    where=slice(4, 5),
-)
+    AND NOT EXISTS (SELECT 1 FROM {other_events} WHERE session_key = $5 AND event_id = $7)
+""",  # noqa: S608 - constants
+        returning="last_seq, total_tokens, epoch, forked_from",
+        read="FROM sessions WHERE session_key = $1",
+        where=slice(4, 5),
+    )
+
+
+_ADVANCE_BY_MESSAGE, _ADVANCE_BY_STATE = _advance("state_events"), _advance("messages")
 
 _INSERT_MESSAGE = Write(
     """
@@ -67,10 +77,12 @@ _CLOSE_CALL = Write(
     read="FROM open_calls WHERE session_key = $1 AND call_id = $2",
 )
 
-_SAME_MESSAGE = """
-SELECT seq, role, content, tool_calls, state_delta, extra FROM history WHERE session_key = $1 AND event_id = $2
+_SAME_ID = """
+SELECT seq, role, author, content, tool_calls, invocation_id, state_delta, extra
+FROM history WHERE session_key = $1 AND event_id = $2
+UNION ALL SELECT seq, NULL, NULL, NULL, NULL, NULL, state_delta, extra
+FROM history_states WHERE session_key = $1 AND event_id = $2
 """
-_SAME_STATE_EVENT = "SELECT seq, state_delta FROM history_states WHERE session_key = $1 AND event_id = $2"
 _REVISION = "SELECT revision, epoch FROM sessions WHERE session_key = $1"
 
 _ANSWERED = "UPDATE turns SET answered = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
@@ -91,7 +103,7 @@ def append(
     row = to_columns(entry)
     message = entry.message
     rows = yield (
-        _ADVANCE,
+        _ADVANCE_BY_STATE if message is None else _ADVANCE_BY_MESSAGE,
         (
             0 if message is None else 1,
             entry.tokens,
@@ -99,6 +111,7 @@ def append(
             1 if message is not None and message.role == "user" else 0,
             key,
             revision,
+            row.event_id,
         ),
     )
     if not rows:
@@ -210,16 +223,22 @@ def _repeated_or_late(
 
 
 def _seq_of_same(key: int, name: SessionId, row: Columns, only_state: bool) -> Operation[int | None]:
-    """Return where this very event is stored; raise where another one has its id."""
-    rows = yield (_SAME_STATE_EVENT if only_state else _SAME_MESSAGE), (key, row.event_id)
+    """Return where this very event is stored; raise where another one has its id.
+
+    All that is stored of it is compared but its time: an event that is made anew for a retry has a later one.
+    """
+    rows = yield _SAME_ID, (key, row.event_id)
     if not rows:
         return None
     [seq, *stored] = rows[0]
-    wanted = (
-        [row.state_delta or "{}"] if only_state else [row.role, row.content, row.tool_calls, row.state_delta, row.extra]
-    )
+    if only_state:
+        wanted = [None, None, None, None, None, row.state_delta or "{}", _with_invocation(row)]
+    else:
+        wanted = [row.role, row.author, row.content, row.tool_calls, row.invocation_id, row.state_delta, row.extra]
     if stored != wanted:
-        raise EventConflict(f"session {name.id!r} already holds another event with the id {row.event_id!r}")
+        raise EventConflict(
+            f"session {name.id!r} already holds another event with the id {row.event_id!r}: give this one its own id"
+        )
     return seq
 
 

@@ -174,7 +174,7 @@ def _check(checked: Checked, line: Line, also: Callable[[Stored], None] | None) 
         case StateLine():
             _must(line.seq == checked.last_seq, "seq: it stands after the newest message")
             _must(checked.revision < line.revision <= _of(checked).revision, "revision: they grow, up to the session's")
-            _once(checked, "state", line.event_id)
+            _once(checked, "event", line.event_id)
             checked.revision = line.revision
             _read_back(from_state_row(_row(line, STATE_COLUMNS, 0)), checked, also)
         case EndLine():

@@ -30,6 +30,7 @@ UPDATE sessions SET revision = revision + 1, last_seq = last_seq + 1, total_toke
     updated_at = {created_at}, user_seq = CASE WHEN {role} = 'user' THEN last_seq + 1 ELSE user_seq END
 WHERE session_key = {session_key} AND revision = {revision} AND last_seq = {last_seq} AND forked_from IS NULL
     AND ({epoch} IS NULL OR epoch = {epoch})
+    AND NOT EXISTS (SELECT 1 FROM state_events WHERE session_key = {session_key} AND event_id = {event_id})
 """
 _INSERT = """
 INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,

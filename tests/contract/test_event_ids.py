@@ -1,0 +1,124 @@
+"""An event id is that of one event: the same event again is a retry, any other one is refused."""
+
+import itertools
+import time
+from typing import Any
+
+import pytest
+from google.adk.events import Event, EventActions
+from google.adk.events.event_actions import EventCompaction
+from google.genai import types
+
+from lango.adk.convert import event_to_entry
+from lango.adk.sessions import SqlSessionService
+from lango.conversations import Sessions
+from lango.errors import EventConflict, InvalidExport
+from lango.messages import Message
+from lango.store import Appended, Entry, SessionId, SessionRecord, Store, forks
+
+NAME = SessionId("app", "alice", "s")
+
+
+def said(text: str) -> types.Content:
+    return types.Content(role="user", parts=[types.Part(text=text)])
+
+
+def compaction(text: str) -> EventActions:
+    return EventActions(
+        compaction=EventCompaction(start_timestamp=1.0, end_timestamp=2.0, compacted_content=said(text))
+    )
+
+
+EVENTS: dict[str, dict[str, Any]] = {
+    "text": {"author": "a", "content": said("hi")},
+    "another text": {"author": "a", "content": said("ho")},
+    "text of another author": {"author": "b", "content": said("hi")},
+    "text of another invocation": {"author": "a", "content": said("hi"), "invocation_id": "other"},
+    "nothing": {"author": "a"},
+    "nothing of another author": {"author": "b"},
+    "nothing of another invocation": {"author": "a", "invocation_id": "other"},
+    "compaction": {"author": "a", "actions": compaction("short")},
+    "another compaction": {"author": "a", "actions": compaction("shorter")},
+    "agent state": {"author": "a", "actions": EventActions(agent_state={"step": 1})},
+    "another agent state": {"author": "a", "actions": EventActions(agent_state={"step": 2})},
+    "end of agent": {"author": "a", "actions": EventActions(end_of_agent=True)},
+    "rewind": {"author": "a", "actions": EventActions(rewind_before_invocation_id="first")},
+    "another rewind": {"author": "a", "actions": EventActions(rewind_before_invocation_id="second")},
+    "error": {"author": "a", "error_code": "E", "error_message": "it failed"},
+    "another error": {"author": "a", "error_code": "E", "error_message": "it failed again"},
+    "state": {"author": "a", "actions": EventActions(state_delta={"n": 1})},
+    "another state": {"author": "a", "actions": EventActions(state_delta={"n": 2})},
+    "state of another author": {"author": "b", "actions": EventActions(state_delta={"n": 1})},
+    "state of another invocation": {"author": "a", "actions": EventActions(state_delta={"n": 1}), "invocation_id": "x"},
+    "state of another branch": {"author": "a", "actions": EventActions(state_delta={"n": 1}), "branch": "b"},
+    "state with an end": {"author": "a", "actions": EventActions(state_delta={"n": 1}, end_of_agent=True)},
+    "temporary state": {"author": "a", "actions": EventActions(state_delta={"temp:n": 1})},
+}
+
+
+def entry(what: str, event_id: str = "same") -> Entry:
+    fields = {"invocation_id": "first"} | EVENTS[what]
+    return event_to_entry(Event(id=event_id, timestamp=time.time(), **fields))
+
+
+@pytest.fixture
+async def session(store: Store) -> SessionRecord:
+    return await store.create_session(NAME)
+
+
+@pytest.mark.parametrize("forked", [False, True])
+async def test_an_id_is_that_of_one_event_whatever_the_event_is(store: Store, *, forked: bool) -> None:
+    """Each kind of event, then every other one with its id: nothing is written, nothing dropped in silence."""
+    for number, first in enumerate(EVENTS):
+        made = await store.create_session(SessionId("app", "alice", f"s{number}"))
+        await store.append(made.key, made.name, 0, entry("text", "before"))
+        appended = await store.append(made.key, made.name, 1, entry(first))
+        if forked:
+            fork = SessionId("app", "alice", f"f{number}")
+            made = await store.write(lambda made=made, fork=fork: forks.fork(made.name, fork, None, None, 0.0))
+        for other in EVENTS:
+            seen = await store.session(made.name)
+            assert seen
+            for revision, last_seq in ((seen.revision, seen.last_seq), (seen.revision, None), (1, None)):
+                again = store.append(made.key, made.name, revision, entry(other), last_seq=last_seq)
+                if other == first:
+                    repeated = await again
+                    assert (repeated.seq, repeated.repeated) == (appended.seq, True), first
+                else:
+                    with pytest.raises(EventConflict, match="already holds another event with the id 'same'"):
+                        await again
+            assert await store.session(made.name) == seen, f"{other} after {first}"
+
+
+async def test_a_retry_in_another_process_is_recognised_and_another_event_refused(
+    store: Store, session: SessionRecord, store_url: str
+) -> None:
+    for number, (first, other) in enumerate(itertools.pairwise(EVENTS)):
+        stored = await store.append(session.key, NAME, number, entry(first, first))
+        async with Store(store_url) as elsewhere:
+            again = await elsewhere.append(session.key, NAME, number, entry(first, first))
+            assert again == Appended(stored.seq, number + 1, repeated=True)
+            with pytest.raises(EventConflict):
+                await elsewhere.append(session.key, NAME, number, entry(other, first))
+
+
+async def test_adk_is_told_of_an_id_that_comes_again_for_another_event(store: Store) -> None:
+    service = SqlSessionService("", store=store)
+    adk = await service.create_session(app_name="app", user_id="alice", session_id="s")
+    await service.append_event(adk, Event(id="same", author="a", actions=EventActions(state_delta={"n": 1})))
+    with pytest.raises(EventConflict):
+        await service.append_event(adk, Event(id="same", author="a", error_code="E"))
+    again = await service.get_session(app_name="app", user_id="alice", session_id="s")
+    assert again
+    assert [event.id for event in again.events] == ["same"]
+
+
+async def test_an_export_in_which_an_id_comes_twice_is_refused(store: Store, session: SessionRecord) -> None:
+    await store.append(session.key, NAME, 0, Entry("one", time.time(), Message("user", "hi", author="user")))
+    await store.append(session.key, NAME, 1, entry("state", "two"))
+    sessions = Sessions(store, "app")
+    lines = [line async for line in sessions.export_lines("s", user_id="alice")]
+    twice = [line.replace('"two"', '"one"') for line in lines]
+    assert twice != lines
+    with pytest.raises(InvalidExport, match="'one' is there twice"):
+        await sessions.import_lines(twice, user_id="bob")
