@@ -87,6 +87,7 @@ class Driver:
 
     async def _end(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
         calls = [call.to_json() for call in run.state.log]
+        status = "waiting_for_approval" if run.told.waiting else "waiting_for_client" if run.told.client else "done"
         usage = await asyncio.to_thread(usage_of, run)  # prices take half a second to load, once
         extra: dict[str, Any] = {
             "usage": {
@@ -99,7 +100,9 @@ class Driver:
             "calls": calls,
             "invocations": run.told.invocations,
         }
-        if error is not None:
+        if error is None:
+            extra["done"] = {"status": status, "finish_reason": run.told.finish_reason}
+        else:
             extra["error"] = {"type": type(error).__name__, "message": str(error)}
 
         def write() -> Coroutine[Any, Any, bool]:
@@ -115,7 +118,6 @@ class Driver:
             running.fail(error)
         else:
             running.answer = run.told.text
-            status = "waiting_for_approval" if run.told.waiting else "waiting_for_client" if run.told.client else "done"
             if run.told.waiting:
                 self._when_waiting()
             running.tell(TurnDone(running.next_id(), running.turn.turn, status, usage, run.told.finish_reason))

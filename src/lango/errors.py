@@ -17,6 +17,7 @@ LangoError
 │   ├── SessionNotFound
 │   ├── SessionExists
 │   ├── MessageNotFound        no such message in the session, or one that was taken back
+│   ├── EventsGone             the events after that id are not kept any more
 │   ├── InvalidExport          an export that cannot be read: nothing was written
 │   ├── Unstorable             a value that neither database can keep
 │   └── Conflict
@@ -120,6 +121,10 @@ class SessionExists(StoreError):
 
 class MessageNotFound(StoreError):
     """There is no such message in the session, or it was taken back."""
+
+
+class EventsGone(StoreError):
+    """The events after that id are not kept any more: read the messages, then follow the session anew."""
 
 
 class InvalidExport(StoreError):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 from msgspec.structs import asdict
 
 
@@ -112,6 +112,7 @@ class TurnDone(Struct, frozen=True):
     finish_reason: str = ""
 
 
+_KINDS = (Accepted, TextDelta, ThoughtDelta, ToolStart, ToolEnd, ApprovalNeeded, TurnError, TurnDone)
 TurnEvent = Accepted | TextDelta | ThoughtDelta | ToolStart | ToolEnd | ApprovalNeeded | TurnError | TurnDone
 
 
@@ -123,3 +124,8 @@ def to_json(event: TurnEvent) -> dict[str, Any]:
     if isinstance(event, ApprovalNeeded) and event.expires_at is not None:
         said["expires_at"] = event.expires_at.isoformat()
     return said
+
+
+def from_json(said: Mapping[str, Any]) -> TurnEvent:
+    """Read an event back from what `to_json` made of it."""
+    return convert(said, next(kind for kind in _KINDS if kind.type == said["type"]))

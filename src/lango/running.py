@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
+from lango import errors
 from lango.config import AgentSettings, ServerSettings
 from lango.errors import (
     AttachmentRefused,
     CallNotWaiting,
+    EventsGone,
     FencedWrite,
     LangoError,
     SessionExists,
@@ -20,10 +22,11 @@ from lango.errors import (
     TurnCancelled,
     TurnFailed,
 )
-from lango.events import TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent
+from lango.events import TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, from_json
 from lango.messages import MIME_TYPE, Attachment
 from lango.news import News
-from lango.store import Ahead, SessionId, SessionRecord, Store, Turn, turns
+from lango.store import Ahead, SessionId, SessionRecord, Store, Turn, rebuilt, streams, turns
+from lango.store.jsontext import loads
 from lango.telemetry import in_span
 
 _log = logging.getLogger("lango.runtime")
@@ -31,7 +34,8 @@ _log = logging.getLogger("lango.runtime")
 BEAT_S = 2.0
 POLL_S = 0.5
 _FIRST_POLL_S = 0.05
-_IDS_PER_TURN = 1_000_000
+_LATE_S = 2.0
+"""How long after a turn's end its own process has to store the events of the end."""
 _TOOL_GRACE_S = 10.0
 _SELDOM_S = 1.0  # pieces of text come often: their timer is set anew this seldom
 
@@ -72,7 +76,7 @@ class RunningTurn(Struct, eq=False):
     def next_id(self) -> int:
         """Return an id larger than every one before it in this session."""
         self._count += 1
-        return self.turn.turn * _IDS_PER_TURN + self._count
+        return self.turn.turn * streams.IDS_PER_TURN + self._count
 
     def tell(self, event: TurnEvent) -> None:
         """Add an event for every reader."""
@@ -105,12 +109,17 @@ class RunningTurn(Struct, eq=False):
                 self.task.cancel()
 
     async def follow(self, after_id: int = 0) -> AsyncGenerator[TurnEvent, None]:
-        """Read what was told after an id, and what is told from now on, to the end."""
+        """Read what was told after an id, and what is told from now on, to the end.
+
+        Raises `EventsGone` where a turn that was run before is rebuilt from its messages, and its own events are gone.
+        """
         read = 0
         while True:
             while read < len(self.events):
                 event = self.events[read]
                 read += 1
+                if rebuilt.is_rebuilt(event.id) and rebuilt.is_between(self.turn.turn, after_id):
+                    raise EventsGone(streams.gone(after_id))
                 if event.id > after_id:
                     yield event
             if self.finished:
@@ -287,13 +296,33 @@ async def replay(running: RunningTurn, store: Store, is_gone: IsGone) -> None:
             await asyncio.sleep(POLL_S)
     if record is None:
         raise TurnFailed("the session was deleted meanwhile")
-    for one in await store.said_in_turn(turn):
-        if one.message:
-            running.tell(TextDelta(running.next_id(), one.message.content, one.message.author))
-    if record.status != "done":
-        told: dict[str, str] = record.extra.get("error") or {}
-        raise TurnFailed(told.get("message", "the turn did not end well; send the message again"))
-    running.tell(TurnDone(running.next_id(), turn.turn))
+    said = await store.said_in_turn(turn)
+    running.answer = "".join(one.message.content for one in said if one.message)
+    late = record.status != "interrupted" and not is_gone(session.key, turn.turn, record.owner, record.beat)
+    async for event in _logged(store, turn, running.events[-1].id, _LATE_S if late else 0):
+        if isinstance(event, TurnError) and event.fatal:
+            running.error = error_named(event.error, event.message)
+        running.tell(event)
+
+
+async def _logged(store: Store, turn: Turn, after_id: int, late_s: float) -> AsyncGenerator[TurnEvent, None]:
+    """Read the events of a turn that is over, from the log; its last ones may come a little later than its end."""
+    deadline = asyncio.get_running_loop().time() + late_s
+    while True:
+        told = await store.told(turn.session_key, turn.turn, after_id)
+        for one in told.events:
+            yield from_json(loads(one.data))
+            after_id = one.id
+        if told.closed:
+            return
+        if told.turn is None:
+            raise TurnFailed("the session was deleted meanwhile")
+        if told.events:
+            continue
+        if asyncio.get_running_loop().time() >= deadline:
+            await store.close_told(turn.session_key, turn.turn)
+        else:
+            await asyncio.sleep(POLL_S / 10)
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
@@ -309,6 +338,12 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
         except asyncio.CancelledError:
             cancelled = True
     return task.result(), cancelled
+
+
+def error_named(name: str, message: str) -> LangoError:
+    """Return the error that a turn ended with, from what its last event says of it."""
+    kind = getattr(errors, name, None)
+    return kind(message) if isinstance(kind, type) and issubclass(kind, LangoError) else TurnFailed(message)
 
 
 def as_error(error: BaseException) -> LangoError:

@@ -264,6 +264,7 @@ class Runtime:
             except OutcomeUnknown:
                 self._abandon(session, asked)
                 raise
+            record = await self._store.turn(turn) if turn.repeated and not left else None
         if left or self._closed:
             if not turn.repeated:
                 await self._give_up(session, turn)
@@ -273,8 +274,10 @@ class Runtime:
                 return known
         running = RunningTurn(session, turn)
         self._running.setdefault(session.key, []).append(running)
-        waiting = turn.status == "waiting"
-        running.tell(Accepted(running.next_id(), turn.turn, waiting=waiting, invocation_id=asked.entry.invocation_id))
+        waiting, invocation_id = turn.status == "waiting", asked.entry.invocation_id
+        if record is not None:  # as it was said the first time
+            waiting, invocation_id = record.waited, record.invocation_id
+        running.tell(Accepted(running.next_id(), turn.turn, waiting=waiting, invocation_id=invocation_id))
         running.task = self._spawn(traced(running, self._drive(running, asked)))
         if mode == "interrupt" and turn.status == "waiting" and not turn.repeated:
             await self._interrupt(running)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lango.conversations import Sessions
 from lango.errors import IdempotencyKeyReused
 from lango.messages import Message, ToolCall
 from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn, forks, rewinds, waiting
@@ -134,11 +135,18 @@ async def test_a_second_answer_to_a_question_is_told_by_whoever_asked_for_it(
     assert (again.turn, again.repeated) == (turn.turn, True)
 
 
-async def test_of_a_message_that_was_taken_back_nothing_is_left_to_compare(
-    store: Store, session: SessionRecord
+@pytest.mark.parametrize(("same", "other"), MESSAGES)
+async def test_another_message_is_refused_after_the_first_was_taken_back(
+    store: Store, session: SessionRecord, same: Callable[[], Entry], other: Callable[[], Entry]
 ) -> None:
-    await store.submit_turn(session, asks("ahead"), "me")
-    turn = await store.submit_turn(session, asks("1"), "me", idempotency_key="k")
+    ahead = await store.submit_turn(session, asks("ahead"), "me")
+    turn = await store.submit_turn(session, same(), "me", idempotency_key="k")
     assert await store.withdraw_turn(turn)
-    again = await store.submit_turn(session, asks("2"), "me", idempotency_key="k")
-    assert (again.turn, again.status, again.repeated) == (turn.turn, "cancelled", True), "it is told as taken back"
+    await is_that_of(store, session, turn.turn, same(), other())
+    again = await store.submit_turn(session, same(), "me", idempotency_key="k")
+    assert again.status == "cancelled"
+    await store.end_turn(NAME, ahead, "done")
+    sessions = Sessions(store, "app")
+    lines = [line async for line in sessions.export_lines("s", user_id="alice")]
+    await store.delete_session(NAME)
+    await is_that_of(store, await sessions.import_lines(lines, user_id="alice"), turn.turn, same(), other())

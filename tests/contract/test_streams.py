@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from lango.errors import FencedWrite
+from lango.errors import EventsGone, FencedWrite
 from lango.messages import Message
 from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
 from lango.store.streams import IDS_PER_TURN, KEPT_TURNS, PAGE, ToldEvent, turn_of
@@ -123,18 +123,78 @@ async def test_an_answer_marks_only_the_turn_that_gave_it_and_only_while_it_runs
     assert [record and record.status for record in records] == ["interrupted", "interrupted"]
 
 
-async def test_events_go_with_their_session_and_old_ones_with_time(store: Store) -> None:
+async def over(store: Store, session: SessionRecord, turn: Turn, text: str) -> None:
+    """Answer a turn, end it, and keep its events, as a server does."""
+    await answer(store, session, turn, text, id_=f"answer {turn.turn}")
+    await store.end_turn(session.name, turn, "done", {"invocations": ["inv"], "usage": {"input": 3, "output": 2}})
+    events = [told(1, turn=turn.turn), told(2, text, turn=turn.turn), told(3, turn=turn.turn, final=True)]
+    assert await store.add_told(session.key, turn.turn, events)
+
+
+async def test_a_turn_beyond_the_log_is_rebuilt_or_refused_and_never_waited_for(store: Store, store_url: str) -> None:
+    for number in range(1, KEPT_TURNS + 3):
+        session, turn = await running(store)
+        await over(store, session, turn, f"answer {number}")
+    logged = (await store.told(session.key, 2)).events
+    assert [one.id % IDS_PER_TURN for one in logged] == [1, 2, 3], "it is one of those that are kept"
+    for inside in (2, 3, 500):
+        with pytest.raises(EventsGone, match="not kept any more: read the messages of the session"):
+            await store.told(session.key, 1, IDS_PER_TURN + inside)
+    whole = await store.told(session.key, 1)
+    assert whole.closed, "nobody waits for more"
+    events = [json.loads(one.data) for one in whole.events]
+    assert [event["type"] for event in events] == ["accepted", "text_delta", "done"]
+    assert [event["id"] for event in events] == [one.id for one in whole.events]
+    assert (events[0]["id"], events[0]["invocation_id"]) == (IDS_PER_TURN + 1, "inv")
+    assert (events[1]["text"], events[2]["usage"]["input_tokens"]) == ("answer 1", 3)
+    assert [one.final for one in whole.events] == [False, False, True]
+    await store.close_told(session.key, 1)
+    async with Store(store_url) as elsewhere:
+        for at, one in enumerate(whole.events):
+            rest = await elsewhere.told(session.key, 1, one.id)
+            assert (rest.events, rest.closed) == (whole.events[at + 1 :], True), "the same ids, whoever reads"
+    assert await store.next_turn(session, 0) == 1
+
+
+async def test_a_turn_that_no_server_ran_is_rebuilt_without_waiting(store: Store) -> None:
+    session, turn = await running(store)
+    assert not (await store.told(session.key, 1)).closed, "it still runs"
+    await answer(store, session, turn, "Hello world")
+    await store.end_turn(
+        session.name, turn, "done", {"done": {"status": "waiting_for_client", "finish_reason": "stop"}}
+    )
+    whole = await store.told(session.key, 1)
+    assert whole.closed
+    assert [one.type for one in whole.events] == ["accepted", "text_delta", "done"]
+    assert json.loads(whole.events[-1].data)["status"] == "waiting_for_client"
+    await store.add_told(session.key, 1, [told(1), told(2), told(3, final=True)])  # its server was slow
+    late = await store.told(session.key, 1, whole.events[1].id)
+    assert (late.events, late.closed) == (whole.events[2:], True), "a reader of the rebuilt events goes on with them"
+
+
+async def test_events_of_a_running_turn_stay_however_many_wait_behind_it(store: Store) -> None:
+    session, turn = await running(store)
+    assert await store.add_told(session.key, 1, [told(1), told(2)])
+    for number in range(2, KEPT_TURNS + 10):
+        _, queued = await running(store)
+        assert (queued.turn, queued.status) == (number, "waiting")
+        assert await store.add_told(session.key, number, [told(1, turn=number)])
+    assert await store.add_told(session.key, 1, [told(3)])
+    assert [one.id for one in (await store.told(session.key, 1)).events] == [IDS_PER_TURN + n for n in (1, 2, 3)]
+    for number in range(2, KEPT_TURNS + 10):
+        assert len((await store.told(session.key, number)).events) == 1
+    assert turn.turn == 1
+
+
+async def test_events_go_with_their_session(store: Store) -> None:
     session, _ = await running(store)
     await store.add_told(session.key, 1, [told(1)])
-    newer = KEPT_TURNS + 2
-    await store.add_told(session.key, newer, [told(1, turn=newer)])
-    assert (await store.told(session.key, 1)).events == []
     assert await store.newest_turn(session) == 1
     assert await store.next_turn(session, 0) == 1
     assert await store.next_turn(session, 1) is None
     await store.delete_session(session.name)
-    assert (await store.told(session.key, newer)).events == []
-    assert not await store.add_told(session.key, newer, [told(2, turn=newer)]), "nothing for a session that is gone"
+    assert (await store.told(session.key, 1)).events == []
+    assert not await store.add_told(session.key, 1, [told(2)]), "nothing for a session that is gone"
 
 
 async def test_sessions_come_page_by_page(store: Store) -> None:

@@ -91,7 +91,7 @@ async def test_a_repeated_request_does_not_wait_for_a_process_that_is_gone(store
     ):
         session = await session_of(runtime)
         await runtime.store.submit_turn(session, entry("go"), DEAD, idempotency_key="k")
-        with pytest.raises(TurnFailed, match="send the message again"):
+        with pytest.raises(TurnFailed, match="send it again"):
             await runtime.run("s", "go", idempotency_key="k")
         assert await statuses(runtime) == ["interrupted"]
         assert await runtime.run("s", "go on", idempotency_key="k2") == "fine"

@@ -16,6 +16,7 @@ from lango.errors import (
     CallNotWaiting,
     ClientToolRefused,
     Conflict,
+    EventsGone,
     IdempotencyKeyReused,
     InvalidExport,
     IssuerUnavailable,
@@ -36,6 +37,7 @@ _log = logging.getLogger("lango.server")
 _STATUS: tuple[tuple[type[LangoError], int], ...] = (
     (SessionNotFound, 404),
     (MessageNotFound, 404),
+    (EventsGone, 410),
     (SessionExists, 409),
     (Conflict, 409),
     (ApprovalExpired, 409),

@@ -21,7 +21,7 @@ from lango.server.errors import Refused
 from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import SESSION_ID, Attachment, files_of
 from lango.server.served import Here, Served
-from lango.server.sessions import BUSY, ERRORS, Id, LastId, read_last_id
+from lango.server.sessions import BUSY, ERRORS, GONE, Id, LastId, read_last_id
 from lango.server.sse import EventStream
 from lango.server.streams import TurnOf, cut
 from lango.server.watching import Watched
@@ -78,13 +78,15 @@ class WaitingMessages(BaseModel):
     waiting: list[WaitingMessage]
 
 
-@router.get("/live", response_class=EventStream, responses=_STREAM)
+@router.get("/live", response_class=EventStream, responses=_STREAM | GONE)
 async def live(
     user: User, here: Here, session: Annotated[str | None, Query(pattern=SESSION_ID)] = None, last_id: LastId = None
 ) -> Response:
     """Stay and be told what happens: in the session after Last-Event-ID, or from its current turn on; and around it."""
     after_id = read_last_id(last_id)
     record = None if session is None else await here.session(user, session)
+    if record is not None and after_id is not None:
+        await here.turns.has_more(record, after_id)  # raises where the events after that id are gone
     return here.stream(_told(here, user.user_id, record, after_id))
 
 

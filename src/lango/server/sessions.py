@@ -55,6 +55,9 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 }
+GONE: dict[int | str, dict[str, Any]] = {
+    410: {"model": Error, "description": "The events after that id are not kept any more: read the messages."}
+}
 _NOTHING: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes after that event, and nothing runs."}}
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
@@ -144,7 +147,7 @@ async def send_message(session_id: Id, new: NewMessage, user: User, here: Here, 
     return here.stream(here.turns.follow(turn))
 
 
-@router.get("/{session_id}/stream", response_class=EventStream, responses=_STREAM | _NOTHING)
+@router.get("/{session_id}/stream", response_class=EventStream, responses=_STREAM | _NOTHING | GONE)
 async def go_on(session_id: Id, user: User, here: Here, last_id: LastId = None) -> Response:
     """Go on after Last-Event-ID until nothing runs any more; without one, tell the newest turn whole."""
     after_id = read_last_id(last_id)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from lango.errors import LangoError
+from lango.errors import EventsGone, LangoError
 from lango.server.auth import Door
 from lango.server.errors import Refused
 from lango.server.streams import cut
@@ -101,7 +101,8 @@ class EventStream(Stream[ToldEvent]):
 
     @override
     def _cut(self, error: LangoError | Refused) -> bytes:
-        return self._frame(cut(name_of(error), f"{error}; come back with Last-Event-ID"))
+        back = "" if isinstance(error, EventsGone) else "; come back with Last-Event-ID"
+        return self._frame(cut(name_of(error), f"{error}{back}"))
 
 
 def name_of(error: LangoError | Refused) -> str:

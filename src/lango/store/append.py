@@ -19,7 +19,6 @@ from lango.store.records import (
 from lango.store.sessions import apply_delta, first_of_invocation
 
 
-
 def _advance(other_events: str) -> Write:
     """Return what takes the session's row for this transaction: a second writer finds the revision moved on.
 

@@ -1,11 +1,14 @@
 """The message that closes calls which nobody answered, or which were answered elsewhere."""
 
+import re
+
 from lango.history import count_tokens
 from lango.messages import Message, ToolCall
 from lango.store.jsontext import dumps
 from lango.store.records import Entry, Stored
 
 _PLACE = ("branch", "isolation_scope")
+_ID = re.compile(r"(closed|client|no)-\d+-\d+")
 
 
 def closing(event_id: str, made_by: Stored, results: tuple[ToolCall, ...], now: float) -> Entry:
@@ -20,3 +23,8 @@ def closing(event_id: str, made_by: Stored, results: tuple[ToolCall, ...], now: 
         invocation_id=made_by.invocation_id,
         extra={name: value for name, value in (made_by.extra or {}).items() if name in _PLACE},
     )
+
+
+def is_closing(stored: Stored) -> bool:
+    """Whether a message closes calls, and was no event of the turn that made them."""
+    return _ID.fullmatch(stored.event_id) is not None

@@ -166,6 +166,7 @@ class TurnLine(_Line):
     model_calls: Count = 0
     cost_usd: Cost | None = None
     extra: Object | None = None
+    digest: Text | None = None
 
 
 class EffectLine(_Line):

@@ -1,23 +1,26 @@
 """Operations on the events of turns, as clients were told them: what makes `Last-Event-ID` exact in any process.
 
 Ids grow within a session, and those of one turn lie in one range. The final event of a turn closes it: whoever comes
-later with more, such as a process that was taken for dead, is refused.
+later with more, such as a process that was taken for dead, is refused. A turn that is over and has no events here is
+rebuilt from its messages (`lango.store.rebuilt`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from lango.store import turns
+from lango.errors import EventsGone
+from lango.events import to_json
+from lango.store import rebuilt, turns
 from lango.store.database import Operation
 from lango.store.jsontext import dumps, loads
+from lango.store.rebuilt import IDS_PER_TURN
 from lango.store.records import SessionRecord
 from lango.store.window import is_live, live_ranges
 
-IDS_PER_TURN = 1_000_000
 KEPT_TURNS = 50
-"""Older events of a session are dropped: what they told is in its messages."""
+"""So many turns that are over keep their events; older ones are dropped: what they told is in the messages."""
 PAGE = 500
 
 _LAST = """
@@ -29,7 +32,11 @@ _INSERT = """
 INSERT INTO turn_events (session_key, id, turn, type, data, final) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (session_key, id) DO NOTHING RETURNING id
 """
-_DROP_OLD = "DELETE FROM turn_events WHERE session_key = $1 AND id < $2"
+# those before the first turn that is not over: many may wait, each with its first event
+_DROP_OLD = """
+DELETE FROM turn_events WHERE session_key = $1 AND id < $2 * (COALESCE(
+    (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn < $3 AND status IN ('waiting', 'running')), $3) - $4)
+"""
 _AFTER = """
 SELECT id, turn, type, data, final FROM turn_events WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
 """
@@ -71,7 +78,7 @@ def add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
         return False
     last = rows[0][1]
     if last is None and turn > KEPT_TURNS:
-        yield _DROP_OLD, (key, (turn - KEPT_TURNS) * IDS_PER_TURN)
+        yield _DROP_OLD, (key, IDS_PER_TURN, turn, KEPT_TURNS)
     for one in told:
         if last is None or one.id > last:  # a repeated write finds its rows there already
             yield _INSERT, (key, one.id, turn, one.type, one.data, int(one.final))
@@ -79,7 +86,10 @@ def add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
 
 
 def read(key: int, turn: int, after_id: int) -> Operation[Told]:
-    """Read the events of one turn after an id, some at a time, and what became of the turn."""
+    """Read the events of one turn after an id, some at a time, and what became of the turn.
+
+    Those of a turn that is over and has none here are rebuilt. Raise `EventsGone` where only the log knew the id.
+    """
     record = yield from turns.read(key, turn)  # first: the events of a turn that is over are then all there to be read
     first = turn * IDS_PER_TURN
     rows = yield _AFTER, (key, max(after_id, first), first + IDS_PER_TURN, PAGE)
@@ -87,7 +97,24 @@ def read(key: int, turn: int, after_id: int) -> Operation[Told]:
     if events:
         return Told(events, record, events[-1].final)
     last = yield _LAST, (key, first, first + IDS_PER_TURN)
-    return Told([], record, bool(last and last[0][2]))
+    is_logged = bool(last) and last[0][1] is not None and not rebuilt.is_rebuilt(max(after_id, first))
+    if is_logged or record is None or record.status in ("waiting", "running"):
+        return Told([], record, bool(last and last[0][2]))
+    if rebuilt.is_between(turn, after_id):
+        raise EventsGone(gone(after_id))
+    if after_id >= first + IDS_PER_TURN - 1:
+        return Told([], record, closed=True)
+    made = yield from rebuilt.events(key, turn, record)
+    told = [ToldEvent(one.id, turn, one.type, dumps(to_json(one)), one is made[-1]) for one in made]
+    return Told([one for one in told if one.id > after_id], record, closed=True)
+
+
+def gone(after_id: int) -> str:
+    """Say why nothing can be read from an id on, and what to do."""
+    return (
+        f"the events after {after_id} are not kept any more: read the messages of the session, then follow it anew, "
+        "without an id"
+    )
 
 
 def newest_turn(session: SessionRecord) -> Operation[int | None]:
@@ -112,27 +139,27 @@ def _first_live(session: SessionRecord, turns_from: str, start: int) -> Operatio
 
 
 def close(key: int, turn: int) -> Operation[None]:
-    """Tell the end of a turn that nobody tells any more, from what is stored: the rest of its answer, how it ended."""
+    """Tell the end of a turn that nobody tells any more, from what is stored: the rest of its answer, how it ended.
+
+    A turn that has no events here stays so: it is rebuilt whenever it is read.
+    """
     record = yield from turns.read(key, turn)
     if record is None or record.status in ("waiting", "running"):
         return
     first = turn * IDS_PER_TURN
     told: list[Any] = yield _AFTER, (key, first, first + IDS_PER_TURN, IDS_PER_TURN)
-    if told and told[-1][4]:
+    if not told or told[-1][4]:
         return
-    events: list[tuple[str, dict[str, Any]]] = (
-        [] if told else [("accepted", {"turn": turn, "waiting": False, "invocation_id": record.invocation_id})]
-    )
     already = "".join(loads(row[3])["text"] for row in told if row[2] == "text_delta")
     rest = yield from _rest(key, turn, already)
+    last = told[-1][0]
+    rows: list[ToldEvent] = []
     if rest:
-        events.append(("text_delta", {"text": rest, "author": ""}))
-    events.append(_end(turn, record))
-    last = told[-1][0] if told else first
-    rows = [
-        ToldEvent(id_, turn, type_, dumps({"type": type_, "id": id_, **data}), final=id_ == last + len(events))
-        for id_, (type_, data) in enumerate(events, last + 1)
-    ]
+        last += 1
+        data = {"type": "text_delta", "id": last, "text": rest, "author": ""}
+        rows.append(ToldEvent(last, turn, "text_delta", dumps(data)))
+    end = rebuilt.end(turn, record, last + 1)
+    rows.append(ToldEvent(end.id, turn, end.type, dumps(to_json(end)), final=True))
     yield from add(key, turn, rows)
 
 
@@ -141,22 +168,3 @@ def _rest(key: int, turn: int, already: str) -> Operation[str]:
     messages = yield from turns.said(key, turn)
     said = "".join(one.message.content for one in messages if one.message)
     return said.removeprefix(already) if said.startswith(already) else ""
-
-
-def _end(turn: int, record: turns.TurnRecord) -> tuple[str, dict[str, Any]]:
-    if record.status == "done":
-        usage: Mapping[str, Any] = record.extra.get("usage") or {}
-        spent = {f"{name}_tokens": usage.get(name, 0) for name in ("input", "output", "cached")}
-        spent |= {"model_calls": usage.get("model_calls", 0), "cost_usd": usage.get("cost_usd")}
-        return "done", {"turn": turn, "status": "done", "usage": spent, "finish_reason": ""}
-    failed: Mapping[str, str] = record.extra.get("error") or {}
-    if record.status == "cancelled":
-        error, message = "TurnCancelled", "the turn was stopped"
-    else:
-        error, message = "TurnFailed", "the process that ran this turn is gone: what is stored stays; send it again"
-    return "error", {
-        "error": failed.get("type", error),
-        "message": failed.get("message", message),
-        "fatal": True,
-        "call_id": None,
-    }

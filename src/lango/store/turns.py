@@ -4,6 +4,7 @@ A turn is stored with the user's message before anything runs. Whether the proce
 its `beat`, which grows: no clock is compared with another.
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -33,17 +34,11 @@ Outcome = Literal["done", "failed", "cancelled", "interrupted"]
 
 # takes the session's row, so that turns of one session are handled one after the other
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision"
-_SAME = "SELECT turn, status, epoch FROM turns WHERE session_key = $1 AND idempotency_key = $2"
-# the message of one that began stands at its first place
-_REPEATED = """
-SELECT t.turn, t.status, t.epoch, t.message, m.role, m.content, m.tool_calls, m.state_delta, m.extra
-FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
-WHERE t.session_key = $1 AND t.idempotency_key = $2
-"""
+_SAME = "SELECT turn, status, epoch, digest FROM turns WHERE session_key = $1 AND idempotency_key = $2"
 _NEXT = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
 _INSERT = """
-INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, message)
-VALUES ($1, $2, 'waiting', $3, $4, $5, $6, $7)
+INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, message, digest)
+VALUES ($1, $2, 'waiting', $3, $4, $5, $6, $7, $8)
 """
 _BEFORE = """
 SELECT turn, status, owner, beat, message FROM turns
@@ -76,7 +71,10 @@ SELECT turn, status, beat FROM turns
 WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('waiting', 'running')
 """
 _SAID_AT = "UPDATE turns SET first_seq = $1 WHERE session_key = $2 AND turn = $3"
-_READ = "SELECT status, invocation_id, extra, owner, beat FROM turns WHERE session_key = $1 AND turn = $2"
+_READ = """
+SELECT status, invocation_id, extra, owner, beat, epoch, created_at, started_at
+FROM turns WHERE session_key = $1 AND turn = $2
+"""
 # where the messages of a turn lie: a turn from before `first_seq` was kept lies somewhere between its neighbours
 _PLACE = """
 SELECT t.invocation_id, t.extra, t.first_seq,
@@ -86,9 +84,8 @@ SELECT t.invocation_id, t.extra, t.first_seq,
         ORDER BY n.turn LIMIT 1)
 FROM turns t WHERE t.session_key = $1 AND t.turn = $2
 """
-_SAID = f"""
-SELECT {MESSAGE_COLUMNS} FROM messages
-WHERE session_key = $1 AND seq > $2 AND seq < $3 AND role = 'assistant' AND content <> '' ORDER BY seq
+_MESSAGES = f"""
+SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq > $2 AND seq < $3 ORDER BY seq
 """  # noqa: S608 - constants
 _BEAT_WAITING = "UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
 _CANCEL = "UPDATE turns SET cancelled = 1 WHERE session_key = $1 AND status = 'running' AND turn < $2 RETURNING turn"
@@ -129,6 +126,10 @@ class TurnRecord(Struct, frozen=True):
     extra: Mapping[str, Any]
     owner: str = ""
     beat: int = 0
+    epoch: int | None = None
+    """None: it never began."""
+    waited: bool = False
+    """It did not begin at once: another turn was ahead of it."""
 
 
 class Ahead(Struct, frozen=True):
@@ -160,8 +161,8 @@ def submit(
     if not (yield _LOCK, (key,)):
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
     if idempotency_key is not None:
-        for turn, status, epoch, *stored in (yield _REPEATED, (key, idempotency_key)):
-            if answer is None and not _says_the_same(entry, *stored):
+        for turn, status, epoch, digest in (yield _SAME, (key, idempotency_key)):
+            if answer is None and not _says_the_same(entry, digest):
                 raise IdempotencyKeyReused(
                     f"the idempotency key {idempotency_key!r} came before in session {name.id!r}, with another "
                     "message: use another key for this one"
@@ -175,27 +176,29 @@ def submit(
         yield from questions.answer(key, name, answer, now)
     if not (yield from _may_answer(key, entry)):
         raise CallNotWaiting(f"a call of session {name.id!r} does not wait for its result any more")
-    yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, _dump(entry))
+    digest = _digest(entry) if idempotency_key is not None else None
+    yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, _dump(entry), digest)
     if ahead:
         return Turn(key, turn, None, "waiting")
     return (yield from _run(key, name, turn, entry, now))
 
 
-def _says_the_same(entry: Entry, waiting: str | None, *row: str | None) -> bool:
-    """Whether a message is the one of an earlier turn: as it waits, or as its row has it.
+def _says_the_same(entry: Entry, digest: str | None) -> bool:
+    """Whether a message is the one of an earlier turn, of which a digest is kept.
 
-    Nothing is left of a message that was taken back; and one that only tries again says nothing of its own. Results
-    beside a message are not compared: those of calls that do not wait any more are left out of it.
+    A message that only tries again says nothing of its own.
     """
-    if entry.message is None or entry.message.role == "event":
-        return True
-    stored = _compared(entry_of(waiting)) if waiting else row
-    return stored[0] is None or stored == _compared(entry)
+    return entry.message is None or entry.message.role == "event" or digest is None or digest == _digest(entry)
 
 
-def _compared(entry: Entry) -> tuple[str | None, ...]:
+def _digest(entry: Entry) -> str:
+    """Return what two requests with the same message have in common, and no others; it outlives the message.
+
+    Results beside a message are no part of it: those of calls that do not wait any more are left out of a retry.
+    """
     row = to_columns(entry)
-    return row.role, row.content, row.tool_calls, row.state_delta, row.extra
+    said = dumps([row.role, row.content, row.tool_calls, row.state_delta, row.extra])
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[Ahead]]:
@@ -305,16 +308,23 @@ def withdraw(turn: Turn, now: float) -> Operation[bool]:
 def read(key: int, turn: int) -> Operation[TurnRecord | None]:
     """Read what became of a turn."""
     rows = yield _READ, (key, turn)
-    for status, invocation_id, extra, owner, beat in rows:
-        return TurnRecord(status, invocation_id or "", loads(extra) if extra else {}, owner or "", beat)
+    for status, invocation_id, extra, owner, beat, epoch, created_at, started_at in rows:
+        about: dict[str, Any] = loads(extra) if extra else {}
+        return TurnRecord(status, invocation_id or "", about, owner or "", beat, epoch, started_at != created_at)
     return None
 
 
 def said(key: int, turn: int) -> Operation[list[Stored]]:
-    """Read what the agents said in a turn: its own messages, however long the session is."""
+    """Read what the agents said in a turn."""
+    found = yield from messages(key, turn)
+    return [one for one in found if one.message and one.message.role == "assistant" and one.message.content]
+
+
+def messages(key: int, turn: int) -> Operation[list[Stored]]:
+    """Read the messages of a turn after the one that began it, however long the session is."""
     places = yield _PLACE, (key, turn)
     for invocation_id, extra, first, before, after in places:
-        rows = yield _SAID, (key, first or before or 0, after or 2**62)
+        rows = yield _MESSAGES, (key, first or before or 0, after or 2**62)
         found = [from_message_row(row) for row in rows]
         told: dict[str, Any] = loads(extra) if extra else {}
         own = {invocation_id, *told.get("invocations", ())}

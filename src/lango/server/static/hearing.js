@@ -1,6 +1,6 @@
 /** Hearing of a conversation: the turns that others begin and those of this page, each event once. */
 
-import { api, explain, sessionPath } from "./api.js";
+import { ApiError, api, explain, sessionPath } from "./api.js";
 import { toast } from "./dom.js";
 import { isLast, listen } from "./stream.js";
 import { state, tell } from "./state.js";
@@ -52,7 +52,9 @@ export class Hearing {
       });
     };
     listen({ session: id, signal, last, tell: hear, lost: (wait_s) => signal.aborted || talk.lost(wait_s), idle: () => !state.running }).catch((error) => {
-      if (!signal.aborted && id !== null) talk.fail(explain(error), false);
+      if (signal.aborted || id === null) return;
+      if (error instanceof ApiError && error.status === 410) return void talk.open(id); // too much was missed: all is read again
+      talk.fail(explain(error), false);
     });
   }
 
