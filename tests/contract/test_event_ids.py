@@ -57,7 +57,7 @@ EVENTS: dict[str, dict[str, Any]] = {
 
 
 def entry(what: str, event_id: str = "same") -> Entry:
-    fields = {"invocation_id": "first"} | EVENTS[what]
+    fields: dict[str, Any] = {"invocation_id": "first"} | EVENTS[what]
     return event_to_entry(Event(id=event_id, timestamp=time.time(), **fields))
 
 

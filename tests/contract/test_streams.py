@@ -132,8 +132,10 @@ async def over(store: Store, session: SessionRecord, turn: Turn, text: str) -> N
 
 
 async def test_a_turn_beyond_the_log_is_rebuilt_or_refused_and_never_waited_for(store: Store, store_url: str) -> None:
-    for number in range(1, KEPT_TURNS + 3):
-        session, turn = await running(store)
+    session, first = await running(store)
+    await over(store, session, first, "answer 1")
+    for number in range(2, KEPT_TURNS + 3):
+        _, turn = await running(store)
         await over(store, session, turn, f"answer {number}")
     logged = (await store.told(session.key, 2)).events
     assert [one.id % IDS_PER_TURN for one in logged] == [1, 2, 3], "it is one of those that are kept"
