@@ -19,7 +19,9 @@ from lango.telemetry import endpoint, is_on
 
 _DESCRIPTION = """\
 A durable agent over HTTP. A message is stored before it is answered; its turn goes on whoever listens, and its events
-can be read again from any point, from any process on the same store.
+can be read again from any process on the same store: those of a session's newest 50 turns from any point, exactly as
+they were sent. An older turn is rebuilt from its messages, with ids of its own; a point in the middle of it is gone
+(410).
 """
 
 

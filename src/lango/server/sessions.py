@@ -56,7 +56,10 @@ _FILE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 }
 GONE: dict[int | str, dict[str, Any]] = {
-    410: {"model": Error, "description": "The events after that id are not kept any more: read the messages."}
+    410: {
+        "model": Error,
+        "description": "The events after that id are not kept any more: read the messages, then go on without it.",
+    }
 }
 _NOTHING: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes after that event, and nothing runs."}}
 
@@ -149,7 +152,10 @@ async def send_message(session_id: Id, new: NewMessage, user: User, here: Here, 
 
 @router.get("/{session_id}/stream", response_class=EventStream, responses=_STREAM | _NOTHING | GONE)
 async def go_on(session_id: Id, user: User, here: Here, last_id: LastId = None) -> Response:
-    """Go on after Last-Event-ID until nothing runs any more; without one, tell the newest turn whole."""
+    """Go on after Last-Event-ID until nothing runs any more; without one, tell the newest turn whole.
+
+    Where the events after that id are not kept any more, answer 410: read the messages, then go on without it.
+    """
     after_id = read_last_id(last_id)
     session = await here.session(user, session_id)
     if not await here.turns.has_more(session, after_id):

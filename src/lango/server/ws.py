@@ -5,7 +5,7 @@ A client sends JSON: `{"type": "message", "session", "text", "attachments"?, "id
 `{"type": "resume", "session", "after"?}`. It is sent the events of those turns, each with its `session`. What it asked
 wrongly is answered by an `error` that has no `id`, is not `fatal`, and names the `session` it is about, if any. So is
 what there is nothing to do for: `NothingRuns` where no turn runs that could be cancelled, `NothingToResume` where
-nothing comes after that event and nothing runs.
+nothing comes after that event and nothing runs, `EventsGone` where what comes after it is not kept any more.
 """
 
 import asyncio
