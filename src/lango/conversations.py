@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lango.errors import SessionNotFound, TurnRunning, Unstorable
 from lango.history import WindowRules
 from lango.liveness import Watch
+from lango.running import interrupt_gone
 from lango.store import SessionId, SessionRecord, Store, Stored, forks, rewinds, titles
 from lango.store.checks import Problem
 from lango.store.database import Operation
@@ -178,11 +179,7 @@ class Sessions:
         session, ahead = await self._store.read(lambda: rewinds.busy(name))
         if session is None:
             return False
-        if not all(self._watch.is_gone(session.key, one.turn, one.owner, one.beat) for one in ahead):
-            return False
-        for one in ahead:
-            await self._store.interrupt_turn(session, one)
-        return True
+        return await interrupt_gone(self._store, session, ahead, self._watch.is_gone) == len(ahead)
 
     def _name(self, session_id: str, user_id: str) -> SessionId:
         name = SessionId(self._app_name, user_id, session_id)

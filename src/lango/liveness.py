@@ -1,7 +1,8 @@
 """Who runs a turn, and whether it still lives.
 
-Somebody on this machine is asked for directly: does that process, started at that time, exist? Somebody elsewhere is
-known only by the beat of its turn: one that does not grow for long enough, by our own steady clock, is gone.
+The heartbeat of a turn decides: one that does not grow for long enough, by our own steady clock, has lost its owner,
+whether that process is dead, stopped or cut off. Of a process of this machine that does not exist any more, this is
+known at once; and this process itself lives, however long it was kept from its heartbeats.
 """
 
 import functools
@@ -41,7 +42,7 @@ class Watch:
         self._seen: dict[tuple[int, int], tuple[int, float]] = {}
 
     def is_gone(self, session_key: int, turn: int, owner: str, beat: int) -> bool:
-        """Whether the process that owns a turn is gone."""
+        """Whether the process that owns a turn is gone: dead, or without a heartbeat for too long."""
         known = _is_gone_here(owner)
         if known is not None:
             return known
@@ -61,13 +62,13 @@ class Watch:
 
 
 def _is_gone_here(owner: str) -> bool | None:
-    """Whether a process of this machine is gone; None: it is, or was, on another one."""
+    """Whether an owner is known to be gone, or is of this process and not; None: its heartbeat decides."""
     machine, pid, started, token = [*owner.split("|"), "", "", "", ""][:4]
     if machine != _machine() or not pid.isdigit():
         return None
     if int(pid) == os.getpid() and started == _started(os.getpid()):
         return token not in _here
-    return not _exists(int(pid)) or _started(int(pid)) != started
+    return True if not _exists(int(pid)) or _started(int(pid)) != started else None
 
 
 @functools.cache

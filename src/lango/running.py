@@ -33,7 +33,6 @@ _log = logging.getLogger("lango.runtime")
 
 BEAT_S = 2.0
 POLL_S = 0.5
-_FIRST_POLL_S = 0.05
 _LATE_S = 2.0
 """How long after a turn's end its own process has to store the events of the end."""
 _TOOL_GRACE_S = 10.0
@@ -212,37 +211,46 @@ async def made_session(store: Store, name: SessionId) -> SessionRecord:
     return session
 
 
-async def claim(running: RunningTurn, store: Store, is_gone: IsGone, here: Sequence[RunningTurn]) -> None:
-    """Wait for those ahead; take the place of those that are gone. `here` are the session's turns in this process."""
-    session, pause_s = running.session, _FIRST_POLL_S
-    while running.turn.epoch is None:
-        claimed, left = await uninterrupted(store.claim_turn(session.name, running.turn))
-        if isinstance(claimed, Turn):
-            if claimed.status == "failed":
-                raise CallNotWaiting("the conversation went on before the client's result came to its turn")
-            if claimed.epoch is None:
-                raise TurnCancelled("the message was taken back before its turn came")
-            running.turn = claimed
-        if left:
-            raise asyncio.CancelledError
-        if isinstance(claimed, Turn):
+async def claim(running: RunningTurn, store: Store, is_gone: IsGone) -> None:
+    """Wait until nothing is ahead of a turn, and begin it. Turns ahead whose process is gone are interrupted."""
+    if running.turn.epoch is not None:
+        return
+    session = running.session
+    async with store.queue(running.turn) as comes_up:
+        while True:
+            claimed, left = await uninterrupted(store.claim_turn(session.name, running.turn))
+            if isinstance(claimed, Turn) and claimed.epoch is not None:
+                running.turn = claimed
+            if left:
+                raise asyncio.CancelledError
+            if isinstance(claimed, Turn):
+                break
+            if not await interrupt_gone(store, session, claimed, is_gone):
+                await comes_up(POLL_S)
+    match claimed.status:
+        case "running":
             return
-        gone = [one for one in claimed if is_gone(session.key, one.turn, one.owner, one.beat)]
-        for one in gone:
-            _log.warning("turn %s of session %s was left by a process that is gone", one.turn, session.name.id)
-            await store.interrupt_turn(session, one)
-        if not gone:
-            await _wait_for_others([one.task for one in here if one.turn.turn < running.turn.turn], pause_s)
-            pause_s = min(POLL_S, pause_s * 2)
+        case "failed":
+            raise CallNotWaiting("the conversation went on before the client's result came to its turn")
+        case "cancelled":
+            raise TurnCancelled("the message was taken back before its turn came")
+        case _:
+            raise FencedWrite("another process took this turn over")
 
 
-async def _wait_for_others(ahead: Sequence["asyncio.Task[None] | None"], pause_s: float) -> None:
-    """Wait for the turn before this one: for its end, where it runs here, else for a while."""
-    tasks = [task for task in ahead if task is not None and not task.done()]
-    if tasks:
-        await asyncio.wait(tasks, timeout=POLL_S)
-    else:
-        await asyncio.sleep(pause_s)
+async def interrupt_gone(store: Store, session: SessionRecord, turns: Sequence[Ahead], is_gone: IsGone) -> int:
+    """Interrupt turns at the head of a session's queue whose process is gone; return how many.
+
+    `turns` are all of the queue up to one, in order. A turn behind one that lives keeps its place, dead or not.
+    """
+    gone = [is_gone(session.key, one.turn, one.owner, one.beat) for one in turns]  # of all: each has its own clock
+    count = 0
+    for one, is_dead in zip(turns, gone, strict=True):
+        if not is_dead or not await store.interrupt_turn(session, one):
+            break
+        _log.warning("turn %s of session %s was left by a process that is gone", one.turn, session.name.id)
+        count += 1
+    return count
 
 
 async def keep_alive(running: RunningTurn, store: Store) -> None:
@@ -290,9 +298,8 @@ async def replay(running: RunningTurn, store: Store, is_gone: IsGone) -> None:
     """The same request came before, to another process or long ago: tell what became of it."""
     session, turn = running.session, running.turn
     while (record := await store.turn(turn)) and record.status in ("waiting", "running"):
-        if is_gone(session.key, turn.turn, record.owner, record.beat):
-            await store.interrupt_turn(session, Ahead(turn.turn, record.status, record.owner, record.beat))
-        else:
+        ahead = await store.open_turns(session, before=turn.turn + 1)
+        if not await interrupt_gone(store, session, ahead, is_gone):
             await asyncio.sleep(POLL_S)
     if record is None:
         raise TurnFailed("the session was deleted meanwhile")

@@ -336,8 +336,7 @@ class Runtime:
             if running.turn.repeated:
                 await replay(running, self._store, self._watch.is_gone)
             else:
-                here = self._running.get(running.session.key, [])
-                await claim(running, self._store, self._watch.is_gone, here)
+                await claim(running, self._store, self._watch.is_gone)
                 await self._driver.run(running, asked)
                 self._memory.turn_ended(running.session.name)
         except asyncio.CancelledError:

@@ -54,6 +54,7 @@ WRAP_UP = (
     "found, and what is still open."
 )
 _GRACE_S = 2.0
+_STOOD_STILL_S = 5.0  # well before a turn is taken over for want of a heartbeat
 WAITING = "not run: it waits for a person's approval, which lapses when the conversation goes on without it"
 REFUSED = "not run: a person refused this call"
 DENIED = "not run: this tool is not allowed here"
@@ -223,7 +224,7 @@ class RuntimePlugin(BasePlugin):
         refused = _check_approval(state, tool, context)
         if refused:
             return refused
-        if not await state.store.start_effect(state.turn, call_id):
+        if not await _begin(state, call_id):
             return {"error": "not run: this call was begun before"}
         state.started[call_id] = time.monotonic()
         state.limits_s[call_id] = _limit_s(tool, state.tool_timeout_s)
@@ -267,6 +268,19 @@ class RuntimePlugin(BasePlugin):
         state.durations_s[call_id] = time.monotonic() - state.started.pop(call_id)
         await state.store.finish_effect(state.turn, call_id, told)
         return told
+
+
+async def _begin(state: TurnState, call_id: str) -> bool:
+    """Journal that a tool begins; False: it began before.
+
+    A process that stood still meanwhile may have lost the turn since: it asks again before the tool runs.
+    """
+    asked_at = time.monotonic()
+    begins = await state.store.start_effect(state.turn, call_id)
+    while time.monotonic() - asked_at > _STOOD_STILL_S:
+        asked_at = time.monotonic()
+        await state.store.check_lease(state.turn)
+    return begins
 
 
 def is_unknown(tool: BaseTool) -> bool:

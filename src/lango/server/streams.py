@@ -13,14 +13,14 @@ from msgspec import Struct
 from lango.errors import StoreError, TurnCancelled
 from lango.liveness import Watch
 from lango.messages import Attachment
-from lango.running import RunningTurn
+from lango.running import RunningTurn, interrupt_gone
 from lango.runtime import Runtime
 from lango.server.auth import Caller
 from lango.server.errors import Refused
 from lango.server.metrics import Metrics
 from lango.server.recorder import Recorder
 from lango.server.watching import Watching
-from lango.store import Ahead, SessionRecord
+from lango.store import SessionRecord
 from lango.store.streams import Told, ToldEvent, turn_of
 from lango.store.turns import TurnRecord
 from lango.tools import Tool
@@ -226,10 +226,8 @@ class TurnStreams:
         assert record
         gone = self._watch.is_gone(turn.session.key, turn.turn, record.owner, record.beat)
         if record.status in ("waiting", "running"):
-            if gone:
-                ahead = Ahead(turn.turn, record.status, record.owner, record.beat)
-                await self._store.interrupt_turn(turn.session, ahead)
-            return gone
+            ahead = await self._store.open_turns(turn.session, before=turn.turn + 1) if gone else ()
+            return await interrupt_gone(self._store, turn.session, ahead, self._watch.is_gone) > 0
         late = over_at is not None and time.monotonic() - over_at > _GRACE_S
         if gone or late or record.status == "interrupted":
             await self._store.close_told(turn.session.key, turn.turn)

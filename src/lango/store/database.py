@@ -9,7 +9,7 @@ import gc
 import random
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import cached_property
 from importlib import resources
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from lango.errors import SchemaError
 from lango.store.outages import Outages
+from lango.store.wakeups import Changes
 
 T = TypeVar("T")
 
@@ -50,6 +51,21 @@ class Write(str):
     def deletes(self) -> bool:
         """Whether the row is gone afterwards."""
         return self.lstrip().startswith("DELETE")
+
+
+class Lock(str):
+    """A read that keeps its row as it is until the transaction ends: shared, or for this transaction alone.
+
+    SQLite takes it as a plain read: it has one writer at a time.
+    """
+
+    plain: str
+
+    def __new__(cls, plain: str, mode: Literal["SHARE", "UPDATE"]) -> Self:
+        """Make one from the read."""
+        made = super().__new__(cls, f"{plain} FOR {mode}")
+        made.plain = plain
+        return made
 
 
 class AtOnce(str):
@@ -128,6 +144,14 @@ class Database(Protocol):
 
     async def probe(self) -> None:
         """Raise `StoreError` where the database cannot be used."""
+        ...
+
+    def announce(self, key: int, *, elsewhere: bool) -> None:
+        """Wake those who wait for changes of a session: in this process at once, with `elsewhere` in others soon."""
+        ...
+
+    def changes(self, key: int) -> AbstractAsyncContextManager[Changes]:
+        """Subscribe to changes of a session that are announced, and maybe to others, until the block ends."""
         ...
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.errors import FencedWrite
-from lango.store.database import Operation
+from lango.store.database import Lock, Operation
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps, loads, readable
 from lango.store.records import Stored
@@ -18,7 +18,9 @@ from lango.store.records import Stored
 Effect = Literal["none", "idempotent", "once"]
 EffectStatus = Literal["intended", "started", "finished", "unknown"]
 
-_EPOCH = "SELECT epoch FROM sessions WHERE session_key = $1"
+# shared: tools of one turn begin at the same time, and none of them while another turn takes the session over
+_EPOCH = Lock("SELECT epoch FROM sessions WHERE session_key = $1", "SHARE")
+_STILL_OWN = "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = effects.session_key AND s.epoch = effects.epoch)"
 _INTEND = """
 INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved, approved_by,
     approved_at)
@@ -29,11 +31,13 @@ _START = """
 UPDATE effects SET status = 'started', started_at = $1
 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND status = 'intended' RETURNING call_id
 """
-_FINISH = """
+_FINISH = f"""
 UPDATE effects SET status = $1, finished_at = $2, result = $3
-WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started'
-"""
-_KEEP = "UPDATE effects SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4"
+WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started' AND {_STILL_OWN}
+"""  # noqa: S608 - constants
+_KEEP = f"""
+UPDATE effects SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_STILL_OWN}
+"""  # noqa: S608
 _READ = """
 SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM history_effects
 WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
@@ -102,7 +106,7 @@ def intend(
     approval: Approval | None = None,
 ) -> Operation[None]:
     """Note that a call is about to be made, and who allowed it, where somebody had to."""
-    yield from _fence(key, epoch)
+    yield from fence(key, epoch)
     said = (None, None, None) if approval is None else (1 if approval.approved else 0, approval.by, now)
     yield _INTEND, (key, call_key(call_id), epoch, name, effect, arguments, now, *said)
 
@@ -114,14 +118,14 @@ def note_answer(key: int, call_id: str, by: str, now: float, *, approved: bool) 
 
 def start(key: int, epoch: int, call_id: str, now: float) -> Operation[bool]:
     """Note that the tool begins; False: this call began before, and must not begin again."""
-    yield from _fence(key, epoch)
+    yield from fence(key, epoch)
     return bool((yield _START, (now, key, call_key(call_id), epoch)))
 
 
 def finish(
     key: int, epoch: int, call_id: str, status: EffectStatus, result: Mapping[str, Any] | None, now: float
 ) -> Operation[None]:
-    """Note how the tool ended, and its result, before the result becomes a message."""
+    """Note how the tool ended, and its result, before the result becomes a message; nothing where the turn was lost."""
     yield _FINISH, (status, now, None if result is None else dumps(result), key, call_key(call_id), epoch)
 
 
@@ -201,8 +205,8 @@ def read_whole(key: int, call_id: str, offset: int, limit: int) -> Operation[str
     return rows[0][0] if rows else None
 
 
-def _fence(key: int, epoch: int) -> Operation[None]:
-    """A turn that lost its lease must not begin anything any more."""
+def fence(key: int, epoch: int) -> Operation[None]:
+    """Raise `FencedWrite` for a turn that lost its lease: it must not begin anything any more."""
     rows = yield _EPOCH, (key,)
     if not rows or rows[0][0] != epoch:
         raise FencedWrite("this turn was taken over by another process: it must not run tools any more")

@@ -12,7 +12,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
 from lango.store.database import Dialect, Operation, Shortcut, Undo, migrate
 from lango.store.outages import WAIT_S, Outages
+from lango.store.postgres_notify import Notifications
 from lango.store.postgres_writes import FORGET_OLD_SLOTS, ExactlyOnce, Slots, run
+from lango.store.wakeups import Changes, Wakeups
 
 T = TypeVar("T")
 
@@ -22,6 +24,7 @@ _CONNECT_TIMEOUT_S = 10.0
 _COMMAND_TIMEOUT_S = 60.0
 _CLOSE_TIMEOUT_S = 5.0
 _SHORT_WAIT_S = 8.0
+_IDLE_IN_TRANSACTION_S = 10.0
 
 
 class PostgresDatabase:
@@ -40,6 +43,8 @@ class PostgresDatabase:
         self._reached = False
         self._slots = Slots()
         self.outages = Outages(wait_s, _SHORT_WAIT_S)
+        self._wakeups = Wakeups()
+        self._notifications: dict[asyncio.AbstractEventLoop, Notifications] = {}
 
     @property
     def dialect(self) -> Dialect:
@@ -78,8 +83,40 @@ class PostgresDatabase:
         """Raise `StoreError` where the server does not answer."""
         await self.read(_nothing)
 
+    def announce(self, key: int, *, elsewhere: bool) -> None:
+        """Wake those who wait for changes of a session."""
+        self._wakeups.wake(key)
+        if elsewhere:
+            self._notified().send(key)
+
+    def changes(self, key: int) -> contextlib.AbstractAsyncContextManager[Changes]:
+        """Subscribe to changes of a session."""
+        return self._notified().subscribe(key)
+
+    def _notified(self) -> Notifications:
+        """Return the notifications of this event loop: they have a connection, as pools have."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            for gone in [other for other in self._notifications if other.is_closed()]:
+                del self._notifications[gone]
+            if loop not in self._notifications:
+                channel = f"lango_{zlib.crc32(self._schema.encode()):08x}"
+                self._notifications[loop] = Notifications(channel, self._wakeups, self._connect, self._execute)
+            return self._notifications[loop]
+
+    async def _connect(self) -> Any:
+        return await self._driver.connect(
+            self._dsn, timeout=_CONNECT_TIMEOUT_S, server_settings={"application_name": "lango"}
+        )
+
+    async def _execute(self, sql: str, *values: object) -> None:
+        await self._retried(lambda connection: connection.execute(sql, *values))
+
     async def close(self) -> None:
         """Close the pool of this event loop, and those of loops that run elsewhere."""
+        notifications = self._notifications.pop(asyncio.get_running_loop(), None)
+        if notifications is not None:
+            await notifications.close()
         with self._lock:
             pools, self._pools = self._pools, {}
         here = asyncio.get_running_loop()
@@ -129,7 +166,12 @@ class PostgresDatabase:
             timeout=_CONNECT_TIMEOUT_S,
             command_timeout=_COMMAND_TIMEOUT_S,
             reset=_as_it_is,
-            server_settings={"search_path": self._schema, "application_name": "lango"},
+            server_settings={
+                "search_path": self._schema,
+                "application_name": "lango",
+                # a process that stands still in a transaction keeps nobody else from the rows that it has locked
+                "idle_in_transaction_session_timeout": str(int(_IDLE_IN_TRANSACTION_S * 1000)),
+            },
         )
         try:
             async with pool.acquire() as connection, connection.transaction():

@@ -18,6 +18,7 @@ from lango.store.database import Operation, Row
 from lango.store.ids import call_key
 from lango.store.records import (
     MESSAGE_COLUMNS,
+    Entry,
     SessionId,
     SessionRecord,
     Stored,
@@ -48,7 +49,7 @@ WHERE session_key = $1 AND call_id = $2 AND asks_about = $3 AND answered_at IS N
     AND (expires_at IS NULL OR expires_at > (SELECT now FROM database_clock))
 RETURNING call_id
 """
-_TAKE_BACK = "UPDATE open_calls SET answered_at = NULL WHERE session_key = $1 AND answered_at IS NOT NULL"
+_TAKE_BACK = "UPDATE open_calls SET answered_at = NULL WHERE session_key = $1 AND call_id = $2"
 _SESSIONS_DUE = """
 SELECT DISTINCT session_key FROM open_calls
 WHERE expires_at <= (SELECT now FROM database_clock) AND answered_at IS NULL LIMIT $1
@@ -106,9 +107,10 @@ def answer(key: int, name: SessionId, said: Answer, now: float) -> Operation[Non
     yield from effects.note_answer(key, said.call_id, said.by, now, approved=said.approved)
 
 
-def take_back(key: int) -> Operation[None]:
-    """Answers that waited for their turn will not get it: their questions may expire again."""
-    yield _TAKE_BACK, (key,)
+def take_back(key: int, entry: Entry) -> Operation[None]:
+    """Let the questions expire again that a queued message would have answered: it is taken back."""
+    for call in entry.message.tool_calls if entry.message else ():
+        yield _TAKE_BACK, (key, call_key(call.id))
 
 
 def overtake(key: int, name: SessionId, revision: int, now: float) -> Operation[int]:

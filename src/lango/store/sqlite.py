@@ -22,8 +22,9 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 import apsw
 
 from lango.errors import SchemaError, StoreUnavailable
-from lango.store.database import AtOnce, Dialect, Operation, Row, Shortcut, Undo, Write, migrate, run_sync
+from lango.store.database import AtOnce, Dialect, Lock, Operation, Row, Shortcut, Undo, Write, migrate, run_sync
 from lango.store.outages import WAIT_S, Outages
+from lango.store.sqlite_changes import FileChanges
 from lango.store.sqlite_errors import translate, translated
 from lango.store.sqlite_file import (
     FileId,
@@ -35,6 +36,7 @@ from lango.store.sqlite_file import (
     only_readable,
 )
 from lango.store.sqlite_jobs import Job, deliver, waiting
+from lango.store.wakeups import Changes
 
 T = TypeVar("T")
 
@@ -102,6 +104,7 @@ class SqliteDatabase:
         self._unseen = 0  # writes since the thread last looked at the log
         self._pages_written = self._pages_home = 0
         self._cursors: dict[AtOnce, _Cursor] = {}
+        self._changes = FileChanges(None if path == MEMORY else self._connect_impatient)
 
     @property
     def dialect(self) -> Dialect:
@@ -158,6 +161,20 @@ class SqliteDatabase:
         if self._path != MEMORY and self._file is not None:
             check_same(self._path, self._file)
             await asyncio.to_thread(self._check_stored_id)
+
+    def announce(self, key: int, *, elsewhere: bool) -> None:
+        """Wake those who wait for changes of a session; other processes see that the file has changed."""
+        del elsewhere
+        self._changes.wakeups.wake(key)
+
+    def changes(self, key: int) -> contextlib.AbstractAsyncContextManager[Changes]:
+        """Subscribe to changes of a session, and to every commit of other processes."""
+        return self._changes.subscribe(key)
+
+    def _connect_impatient(self) -> _Connection:
+        connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(0)
+        return connection
 
     async def close(self) -> None:
         """Let waiting writes finish, then close every connection. A later call opens the file again."""
@@ -386,6 +403,7 @@ class SqliteDatabase:
             readers.shutdown(wait=True)
         for connection in connections:
             connection.close()
+        self._changes.close()
         if thread is not None:
             thread.join()
 
@@ -435,7 +453,9 @@ def _run_alone(connection: _Connection, operation: Callable[[], Operation[T]]) -
 
 def _execute(connection: _Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
     # $1, $2, ... are named parameters to SQLite, numbered as they first appear: they appear in order
-    return _write(connection, sql, values) if type(sql) is Write else connection.execute(sql, values).fetchall()
+    if type(sql) is Write:
+        return _write(connection, sql, values)
+    return connection.execute(sql.plain if type(sql) is Lock else sql, values).fetchall()
 
 
 def _write(connection: _Connection, write: Write, values: tuple[Any, ...]) -> list[Row]:

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Literal, Self, TypeVar
 
 from lango.errors import StoreUnavailable, Unstorable
@@ -215,14 +216,33 @@ class Store:
         )
 
     async def claim_turn(self, name: SessionId, turn: turns.Turn) -> turns.Turn | list[turns.Ahead]:
-        """Run a turn that waits, if nothing is ahead of it any more; else say what is."""
+        """Run a queued turn, if nothing is ahead of it any more; else return what is."""
         now = time.time()
         return await self._database.write(lambda: turns.claim(turn.session_key, name, turn.turn, now))
 
+    async def open_turns(self, session: SessionRecord, *, before: int) -> list[turns.Ahead]:
+        """Read the turns before one that run or are queued, in order."""
+        return await self._database.read(lambda: turns.open_turns(session.key, before))
+
+    @asynccontextmanager
+    async def queue(self, turn: turns.Turn) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
+        """Watch the queue of a session; what is yielded waits until nothing is ahead of the turn, so long at most."""
+        async with self._database.changes(turn.session_key) as changes:
+
+            async def comes_up(timeout_s: float) -> None:
+                deadline = time.monotonic() + timeout_s
+                while (left_s := deadline - time.monotonic()) > 0 and await changes.wait(left_s):
+                    if await self._database.read(lambda: turns.is_next(turn.session_key, turn.turn)):
+                        return
+
+            yield comes_up
+
     async def interrupt_turn(self, session: SessionRecord, gone: turns.Ahead) -> bool:
-        """End a turn whose process is gone: done, where all of its answer is stored; False: it moved on."""
+        """End the first open turn of a session, whose process is gone; False: it is not the first, or it moved on."""
         now = time.time()
-        return await self._database.write(lambda: turns.interrupt(session.key, session.name, gone, now))
+        interrupted = await self._database.write(lambda: turns.interrupt(session.key, session.name, gone, now))
+        self._database.announce(session.key, elsewhere=interrupted)
+        return interrupted
 
     async def beat_turn(self, turn: turns.Turn) -> Literal["alive", "cancelled", "lost"]:
         """Say that the turn's process lives; hear whether the turn was cancelled or lost."""
@@ -233,12 +253,16 @@ class Store:
     ) -> bool:
         """End a running turn, closing the calls that it left open; False: it was lost before."""
         now = time.time()
-        return await self._database.write(lambda: turns.end(turn, name, outcome, now, extra))
+        ended = await self._database.write(lambda: turns.end(turn, name, outcome, now, extra))
+        self._database.announce(turn.session_key, elsewhere=ended.queued_elsewhere)
+        return ended.ended
 
     async def withdraw_turn(self, turn: turns.Turn) -> bool:
         """Take back a turn that still waits; False: it runs already."""
         now = time.time()
-        return await self._database.write(lambda: turns.withdraw(turn, now))
+        withdrawn = await self._database.write(lambda: turns.withdraw(turn, now))
+        self._database.announce(turn.session_key, elsewhere=withdrawn)
+        return withdrawn
 
     async def turn(self, turn: turns.Turn) -> turns.TurnRecord | None:
         """Read what became of a turn."""
@@ -304,6 +328,11 @@ class Store:
         """Note that a tool begins; False: it began before, and must not begin again."""
         now, epoch = time.time(), turn.epoch or 0
         return await self._database.write(lambda: effects.start(turn.session_key, epoch, call_id, now))
+
+    async def check_lease(self, turn: turns.Turn) -> None:
+        """Raise `FencedWrite` where another process took a running turn over."""
+        epoch = turn.epoch or 0
+        await self._database.write(lambda: effects.fence(turn.session_key, epoch))
 
     async def finish_effect(
         self,

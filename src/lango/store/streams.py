@@ -13,7 +13,7 @@ from msgspec import Struct
 from lango.errors import EventsGone
 from lango.events import to_json
 from lango.store import rebuilt, turns
-from lango.store.database import Operation
+from lango.store.database import Lock, Operation
 from lango.store.jsontext import dumps, loads
 from lango.store.rebuilt import IDS_PER_TURN
 from lango.store.records import SessionRecord
@@ -23,6 +23,7 @@ KEPT_TURNS = 50
 """So many turns that are over keep their events; older ones are dropped: what they told is in the messages."""
 PAGE = 500
 
+_LOCK = Lock("SELECT status FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
 _LAST = """
 SELECT s.session_key, e.id, e.final FROM sessions s LEFT JOIN turn_events e ON e.session_key = s.session_key AND e.id =
     (SELECT MAX(id) FROM turn_events WHERE session_key = $1 AND id >= $2 AND id < $3)
@@ -71,7 +72,14 @@ def turn_of(event_id: int) -> int:
 
 
 def add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
-    """Store events at the end of their turn; False: the turn was closed before, or its session is gone."""
+    """Store events at the end of their turn; False: it was closed before, taken over, or its session is gone."""
+    status = yield _LOCK, (key, turn)
+    if status and status[0][0] == "interrupted":
+        return False
+    return (yield from _add(key, turn, told))
+
+
+def _add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
     first, end = turn * IDS_PER_TURN, (turn + 1) * IDS_PER_TURN
     rows = yield _LAST, (key, first, end)
     if not rows or rows[0][2]:
@@ -143,6 +151,7 @@ def close(key: int, turn: int) -> Operation[None]:
 
     A turn that has no events here stays so: it is rebuilt whenever it is read.
     """
+    yield _LOCK, (key, turn)
     record = yield from turns.read(key, turn)
     if record is None or record.status in ("waiting", "running"):
         return
@@ -160,7 +169,7 @@ def close(key: int, turn: int) -> Operation[None]:
         rows.append(ToldEvent(last, turn, "text_delta", dumps(data)))
     end = rebuilt.end(turn, record, last + 1)
     rows.append(ToldEvent(end.id, turn, end.type, dumps(to_json(end)), final=True))
-    yield from add(key, turn, rows)
+    yield from _add(key, turn, rows)
 
 
 def _rest(key: int, turn: int, already: str) -> Operation[str]:

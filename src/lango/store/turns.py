@@ -14,7 +14,7 @@ from lango.errors import CallNotWaiting, IdempotencyKeyReused, SessionNotFound, 
 from lango.messages import Message
 from lango.store import client_calls, questions
 from lango.store.append import append
-from lango.store.database import Operation
+from lango.store.database import Operation, Undo
 from lango.store.jsontext import dumps, loads
 from lango.store.records import (
     MESSAGE_COLUMNS,
@@ -40,15 +40,19 @@ _INSERT = """
 INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, message, digest)
 VALUES ($1, $2, 'waiting', $3, $4, $5, $6, $7, $8)
 """
+# from the first open one on: the rows of a long session are not all looked at
 _BEFORE = """
-SELECT turn, status, owner, beat, message FROM turns
-WHERE session_key = $1 AND turn < $2 AND status IN ('waiting', 'running') ORDER BY turn
+SELECT turn, status, owner, beat FROM turns
+WHERE session_key = $1 AND turn < $2 AND status IN ('waiting', 'running')
+    AND turn >= (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND status IN ('waiting', 'running'))
+ORDER BY turn
 """
-_MESSAGE = "SELECT message FROM turns WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
+_OWN = "SELECT status, epoch, message FROM turns WHERE session_key = $1 AND turn = $2"
+_AHEAD = "SELECT 1 FROM turns WHERE session_key = $1 AND turn < $2 AND status IN ('waiting', 'running') LIMIT 1"
 _NEW_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch, revision"
 _RUN = """
 UPDATE turns SET status = 'running', epoch = $1, started_at = $2, first_seq = $3, message = NULL
-WHERE session_key = $4 AND turn = $5
+WHERE session_key = $4 AND turn = $5 AND status = 'waiting' RETURNING turn
 """
 _BEAT = """
 UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running' RETURNING cancelled
@@ -56,7 +60,9 @@ UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND epoch = $2 AND statu
 _END = """
 UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, output_tokens = $5, cached_tokens = $6,
     model_calls = $7, cost_usd = $8
-WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING turn
+WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
+    (SELECT COUNT(*) FROM turns w WHERE w.session_key = turns.session_key AND w.turn > turns.turn
+        AND w.status = 'waiting' AND w.owner <> turns.owner)
 """
 _WITHDRAW = """
 UPDATE turns SET status = 'cancelled', ended_at = $1, message = NULL
@@ -70,11 +76,11 @@ _OF_OWNER = """
 SELECT turn, status, beat FROM turns
 WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('waiting', 'running')
 """
-_SAID_AT = "UPDATE turns SET first_seq = $1 WHERE session_key = $2 AND turn = $3"
 _READ = """
 SELECT status, invocation_id, extra, owner, beat, epoch, created_at, started_at
 FROM turns WHERE session_key = $1 AND turn = $2
 """
+_PLACED = "UPDATE turns SET epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
 # where the messages of a turn lie: a turn from before `first_seq` was kept lies somewhere between its neighbours
 _PLACE = """
 SELECT t.invocation_id, t.extra, t.first_seq,
@@ -130,6 +136,15 @@ class TurnRecord(Struct, frozen=True):
     """None: it never began."""
     waited: bool = False
     """It did not begin at once: another turn was ahead of it."""
+
+
+class Ended(Struct, frozen=True):
+    """What came of ending a turn."""
+
+    ended: bool
+    """False: it was lost before."""
+    queued_elsewhere: bool = False
+    """A turn of another owner is queued behind it."""
 
 
 class Ahead(Struct, frozen=True):
@@ -202,17 +217,17 @@ def _digest(entry: Entry) -> str:
 
 
 def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[Ahead]]:
-    """Run a turn that waits, if nothing is ahead of it any more; else say what is."""
+    """Run a queued turn, if nothing is ahead of it any more; else return what is. Return any other turn as it is."""
     if not (yield _LOCK, (key,)):
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
-    ahead = yield _BEFORE, (key, turn)
+    [[status, epoch, message]] = yield _OWN, (key, turn)
+    if status != "waiting":
+        return Turn(key, turn, epoch if status == "running" else None, status)
+    ahead = yield from open_turns(key, turn)
     if ahead:
-        yield _BEAT_WAITING, (key, turn)  # whoever waits lives, too
-        return [Ahead(number, status, owner or "", beat) for number, status, owner, beat, _ in ahead]
-    rows = yield _MESSAGE, (key, turn)
-    if not rows:
-        return Turn(key, turn, None, "cancelled")
-    entry = entry_of(rows[0][0])
+        yield _BEAT_WAITING, (key, turn)  # the process of a queued turn lives, too
+        return ahead
+    entry = entry_of(message)
     if not (yield from _may_answer(key, entry)):
         yield _WITHDRAW, (now, key, turn)
         return Turn(key, turn, None, "failed")
@@ -227,6 +242,20 @@ def _may_answer(key: int, entry: Entry) -> Operation[bool]:
 
 
 def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Operation[Turn]:
+    begun = yield from _begin(key, name, entry, now)
+    if not (yield _RUN, (begun.epoch, now, begun.seq, key, turn)):
+        raise Undo(Turn(key, turn, None, "cancelled"))
+    return Turn(key, turn, begun.epoch)
+
+
+class _Begun(Struct, frozen=True):
+    epoch: int
+    revision: int
+    seq: int
+
+
+def _begin(key: int, name: SessionId, entry: Entry, now: float) -> Operation[_Begun]:
+    """Append the message of a turn whose place has come, under a new epoch, behind what the turn before left open."""
     [[epoch, revision]] = yield _NEW_EPOCH, (key,)
     # what is open was left open by the turn before: each closes its own, or the next one does
     goes_on = entry.message is not None and entry.message.role == "user"  # and is no answer to a question
@@ -235,26 +264,41 @@ def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Oper
         revision = yield from client_calls.overtake(key, name, revision, now, entry.results)
     appended = yield from append(key, name, revision, entry, epoch)
     yield from client_calls.keep_wholes(key, epoch, entry.results, now)
-    yield _RUN, (epoch, now, appended.seq, key, turn)
-    return Turn(key, turn, epoch)
+    return _Begun(epoch, appended.revision, appended.seq)
+
+
+def open_turns(key: int, before: int) -> Operation[list[Ahead]]:
+    """Read the turns before one that run or are queued, in order."""
+    rows = yield _BEFORE, (key, before)
+    return [Ahead(turn, status, owner or "", beat) for turn, status, owner, beat in rows]
+
+
+def is_next(key: int, turn: int) -> Operation[bool]:
+    """Whether nothing is ahead of a turn."""
+    return not (yield _AHEAD, (key, turn))
 
 
 def interrupt(key: int, name: SessionId, gone: Ahead, now: float) -> Operation[bool]:
-    """End a turn whose process is gone: it was interrupted, unless its last event is stored.
+    """End the first open turn of a session, whose process is gone: it was interrupted, unless its last event is stored.
 
-    The message of one that waited becomes part of the conversation: not lost.
+    Its calls are closed, and a new epoch refuses what its process writes, should it only have stood still. The message
+    of a queued turn becomes part of the conversation now that its place has come. False: it is not the first, and
+    keeps its place; or its process gave a sign of life.
     """
-    [[revision]] = (yield _LOCK, (key,)) or [[0]]
-    messages = yield _MESSAGE, (key, gone.turn)
+    if not (yield _LOCK, (key,)) or (yield _AHEAD, (key, gone.turn)):
+        return False
+    rows = yield _OWN, (key, gone.turn)
     if not (yield _INTERRUPT, (now, key, gone.turn, gone.beat)):
         return False
-    for [message] in messages:
-        entry = entry_of(message)
-        if entry.results and entry.message and entry.message.role == "user":
-            revision = yield from client_calls.overtake(key, name, revision, now, entry.results)
-        if (yield from _may_answer(key, entry)):
-            appended = yield from append(key, name, revision, entry)
-            yield _SAID_AT, (appended.seq, key, gone.turn)
+    [[_, _, message]] = rows
+    entry = entry_of(message) if message else None
+    if entry and (yield from _may_answer(key, entry)):
+        begun = yield from _begin(key, name, entry, now)
+        yield _PLACED, (begun.epoch, begun.seq, key, gone.turn)
+        epoch, revision = begun.epoch, begun.revision
+    else:
+        [[epoch, revision]] = yield _NEW_EPOCH, (key,)
+    yield from close_calls(key, name, revision, now, epoch - 1)
     return True
 
 
@@ -280,16 +324,17 @@ def beat(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
 
 def end(
     turn: Turn, name: SessionId, outcome: Outcome, now: float, extra: Mapping[str, Any] | None = None
-) -> Operation[bool]:
-    """End a running turn, closing what it left open; False: it was lost before."""
+) -> Operation[Ended]:
+    """End a running turn, closing what it left open."""
     key = turn.session_key
     locked = yield _LOCK, (key,)
     used: Mapping[str, Any] = (extra or {}).get("usage") or {}
     spent = (*(used.get(name, 0) for name in ("input", "output", "cached", "model_calls")), used.get("cost_usd"))
     rows = yield _END, (outcome, now, dumps(extra) if extra else None, *spent, key, turn.epoch)
-    if rows and locked:
-        yield from close_calls(key, name, locked[0][0], now, turn.epoch or 0)
-    return bool(rows)
+    if not rows or not locked:
+        return Ended(bool(rows))
+    yield from close_calls(key, name, locked[0][0], now, turn.epoch or 0)
+    return Ended(True, queued_elsewhere=rows[0][0] > 0)
 
 
 def same(key: int, idempotency_key: str) -> Operation[int | None]:
@@ -299,10 +344,15 @@ def same(key: int, idempotency_key: str) -> Operation[int | None]:
 
 
 def withdraw(turn: Turn, now: float) -> Operation[bool]:
-    """Take back a turn that still waits; False: it runs already."""
-    withdrawn = yield _WITHDRAW, (now, turn.session_key, turn.turn)
-    yield from questions.take_back(turn.session_key)
-    return bool(withdrawn)
+    """Take back a turn that is still queued; False: it is not, or not any more."""
+    key = turn.session_key
+    yield _LOCK, (key,)
+    rows = yield _OWN, (key, turn.turn)
+    if not (yield _WITHDRAW, (now, key, turn.turn)):
+        return False
+    [[_, _, message]] = rows
+    yield from questions.take_back(key, entry_of(message))
+    return True
 
 
 def read(key: int, turn: int) -> Operation[TurnRecord | None]:
