@@ -114,7 +114,8 @@ async def test_a_turn_whose_answer_is_stored_is_done_though_nobody_ended_it(stor
 async def test_an_answer_marks_only_the_turn_that_gave_it_and_only_while_it_runs(store: Store) -> None:
     session, late = await running(store)
     assert await store.interrupt_turn(session, Ahead(late.turn, "running", "owner", 0))
-    await answer(store, session, late, "too late", ends_turn=True)  # no newer turn fences it yet
+    with pytest.raises(FencedWrite):
+        await answer(store, session, late, "too late", ends_turn=True)
     _, newer = await running(store)
     with pytest.raises(FencedWrite):
         await answer(store, session, late, "much too late", id_="later", ends_turn=True)

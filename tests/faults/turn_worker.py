@@ -69,12 +69,14 @@ Point = Callable[[str], None]
 def run_a_turn(
     pipe: Connection, url: str, folder: str, session: str, text: str, key: str, stop_at: str, agents: int = 1
 ) -> None:
-    """Run one turn, waiting for the kill at a boundary; with `stop_at` empty, run it to its end."""
+    """Run one turn, held once at a boundary, for the kill or until something is sent; with `stop_at` empty, never."""
+    hold_at = {stop_at}
 
     def point(name: str) -> None:
-        if name == stop_at:
+        if name in hold_at:
+            hold_at.clear()
             pipe.send("here")
-            pipe.recv()  # never: killed here
+            pipe.recv()
 
     async def run() -> None:
         announce(point)

@@ -1,0 +1,206 @@
+"""The queue of a session, on every database: places are kept, the dead are closed in order, a zombie writes nothing."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from lango.errors import FencedWrite
+from lango.messages import Message, ToolCall
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn
+from lango.store.questions import Answer
+from lango.store.records import CONFIRMATION
+from lango.store.recovery import UNKNOWN
+from lango.store.streams import IDS_PER_TURN, ToldEvent
+from tests.agents.parts import PATIENCE_S, rows
+
+NAME = SessionId("app", "alice", "s")
+ABOUT: dict[str, Any] = {"originalFunctionCall": {"id": "c1", "name": "f", "args": {}}}
+NEVER_S = 2 * PATIENCE_S
+"""A wait that only a wake-up ends."""
+
+
+@pytest.fixture
+async def session(store: Store) -> SessionRecord:
+    return await store.create_session(NAME)
+
+
+def asks(text: str) -> Entry:
+    return Entry(f"event {text}", time.time(), Message("user", text, author="user"), 5, f"invocation {text}")
+
+
+def calls(*calls: ToolCall, **fields: bool) -> Entry:
+    long_running = frozenset(call.id for call in calls) if fields.get("long_running") else frozenset[str]()
+    message = Message("assistant", tool_calls=calls)
+    return Entry(f"calls {calls[0].id}", time.time(), message, long_running=long_running)
+
+
+async def write(store: Store, turn: Turn, entry: Entry) -> None:
+    session = await store.session(NAME)
+    assert session
+    await store.append(session.key, NAME, session.revision, entry, epoch=turn.epoch)
+
+
+async def everything(store: Store) -> list[Stored]:
+    found = await store.events(NAME)
+    assert found
+    return found[1]
+
+
+async def said(store: Store) -> list[tuple[str, str]]:
+    return [(one.message.role, one.message.content) for one in await everything(store) if one.message]
+
+
+def gone(turn: Turn, owner: str = "gone") -> Ahead:
+    return Ahead(turn.turn, turn.status, owner, 0)
+
+
+async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store, session: SessionRecord) -> None:
+    running = await store.submit_turn(session, asks("first"), "me")
+    dead = await store.submit_turn(session, asks("second"), "gone")
+    last = await store.submit_turn(session, asks("third"), "me")
+    assert not await store.interrupt_turn(session, gone(dead)), "its place has not come"
+    assert await said(store) == [("user", "first")], "nothing is written into the turn that runs"
+    await write(store, running, Entry("answer", time.time(), Message("assistant", "one")))
+    assert await store.end_turn(NAME, running, "done")
+    ahead = await store.claim_turn(NAME, last)
+    assert isinstance(ahead, list)
+    assert [(one.turn, one.status) for one in ahead] == [(dead.turn, "waiting")]
+    assert await store.interrupt_turn(session, ahead[0])
+    assert isinstance(await store.claim_turn(NAME, last), Turn)
+    assert await said(store) == [("user", "first"), ("assistant", "one"), ("user", "second"), ("user", "third")]
+    assert await rows(store, "SELECT status, first_seq FROM turns ORDER BY turn") == [
+        ("done", 1),
+        ("interrupted", 3),
+        ("running", 4),
+    ]
+
+
+async def test_what_a_dead_turn_left_open_is_closed_before_the_next_message(
+    store: Store, session: SessionRecord
+) -> None:
+    dead = await store.submit_turn(session, asks("first"), "gone")
+    await write(store, dead, calls(ToolCall("c1", "f", {})))
+    await store.intend_effect(dead, "c1", "f", "once", "hash")
+    await store.start_effect(dead, "c1")
+    queued = await store.submit_turn(session, asks("second"), "gone")
+    assert not await store.interrupt_turn(session, gone(queued)), "the dead turn before it comes first"
+    assert await store.interrupt_turn(session, gone(dead))
+    assert await store.interrupt_turn(session, gone(queued))
+    roles = [role for role, _ in await said(store)]
+    assert roles == ["user", "assistant", "tool", "user"]
+    closed = (await everything(store))[2].message
+    assert closed
+    assert closed.tool_calls[0].output == {"error": UNKNOWN, "outcome": "unknown"}
+
+
+async def test_an_open_question_is_closed_before_a_queued_message_of_a_dead_process(
+    store: Store, session: SessionRecord
+) -> None:
+    """As when it had run: the conversation goes on without an answer, and that is a no."""
+    asking = await store.submit_turn(session, asks("first"), "me")
+    queued = await store.submit_turn(session, asks("second"), "gone")
+    await write(store, asking, calls(ToolCall("c1", "f", {})))
+    await write(store, asking, calls(ToolCall("q1", CONFIRMATION, ABOUT)))
+    await store.end_turn(NAME, asking, "done")
+    assert await store.interrupt_turn(session, gone(queued))
+    assert [role for role, _ in await said(store)][-1] == "user", "nothing comes after the message"
+    assert await rows(store, "SELECT * FROM open_calls") == []
+
+
+async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, session: SessionRecord) -> None:
+    """Also while no newer turn runs: what only stood still wakes up some time."""
+    zombie = await store.submit_turn(session, asks("first"), "gone")
+    await write(store, zombie, calls(ToolCall("c1", "f", {})))
+    await store.intend_effect(zombie, "c1", "f", "once", "hash")
+    await store.start_effect(zombie, "c1")
+    assert await store.interrupt_turn(session, gone(zombie))
+    before = await snapshot(store)
+    with pytest.raises(FencedWrite):
+        await write(store, zombie, Entry("late", time.time(), Message("assistant", "from the grave")))
+    with pytest.raises(FencedWrite):
+        await store.intend_effect(zombie, "c2", "f", "once", "hash")
+    with pytest.raises(FencedWrite):
+        await store.start_effect(zombie, "c1")
+    with pytest.raises(FencedWrite):
+        await store.check_lease(zombie)
+    await store.finish_effect(zombie, "c1", {"late": True})
+    await store.keep_whole(zombie, "c1", "late")
+    told = ToldEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")
+    assert not await store.add_told(session.key, zombie.turn, [told])
+    assert await store.beat_turn(zombie) == "lost"
+    assert not await store.end_turn(NAME, zombie, "done")
+    assert await snapshot(store) == before
+
+
+async def snapshot(store: Store) -> list[list[tuple[object, ...]]]:
+    tables = ("sessions", "messages", "turns", "effects", "turn_events", "open_calls", "session_states")
+    return [await rows(store, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
+
+
+async def test_a_claim_says_what_became_of_a_turn(store: Store, session: SessionRecord) -> None:
+    running = await store.submit_turn(session, asks("first"), "me")
+    assert await store.claim_turn(NAME, running) == running, "claimed twice, it is the same turn"
+    taken_back = await store.submit_turn(session, asks("second"), "me")
+    dead = await store.submit_turn(session, asks("third"), "gone")
+    assert await store.withdraw_turn(taken_back)
+    await store.end_turn(NAME, running, "done")
+    assert await store.interrupt_turn(session, gone(dead))
+    for turn, status in ((running, "done"), (taken_back, "cancelled"), (dead, "interrupted")):
+        claimed = await store.claim_turn(NAME, turn)
+        assert isinstance(claimed, Turn)
+        assert (claimed.status, claimed.epoch) == (status, None)
+
+
+async def test_taking_a_message_back_leaves_the_answers_of_others(store: Store, session: SessionRecord) -> None:
+    """An answer to a question that waits for its turn has come in time, whatever else is taken back."""
+    turn = await store.submit_turn(session, asks("first"), "me")
+    await write(store, turn, calls(ToolCall("c1", "f", {})))
+    await write(store, turn, calls(ToolCall("q1", CONFIRMATION, ABOUT)))
+    yes = Message("tool", "{}", (ToolCall("q1", CONFIRMATION, output={"confirmed": True}),), "user")
+    answered = Entry("yes", time.time(), yes)
+    answer = await store.submit_turn(session, answered, "me", answer=Answer("q1", "c1", approved=True, by="alice"))
+    other = await store.submit_turn(session, asks("second"), "me")
+    assert not await store.withdraw_turn(turn), "it runs"
+    assert await store.withdraw_turn(other)
+    marks = "SELECT COUNT(*) FROM open_calls WHERE answered_at IS NOT NULL"
+    assert await rows(store, marks) == [(1,)]
+    assert await store.withdraw_turn(answer)
+    assert await rows(store, marks) == [(0,)], "its question may expire again"
+
+
+@pytest.mark.parametrize("how", ["end", "withdraw", "interrupt"])
+@pytest.mark.parametrize("where", ["the same store", "another store"])
+async def test_whoever_is_next_is_woken(
+    store: Store, session: SessionRecord, store_url: str, how: str, where: str
+) -> None:
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
+        other = store if where == "the same store" else await stack.enter_async_context(Store(store_url))
+        blocking = await store.submit_turn(session, asks("first"), "gone")
+        if how == "withdraw":  # it is queued, and its process has not claimed it yet
+            first, blocking = blocking, await store.submit_turn(session, asks("second"), "gone")
+            await store.end_turn(NAME, first, "done")
+        turn = await other.submit_turn(session, asks("next"), "me")
+        assert turn.status == "waiting"
+        comes_up = await stack.enter_async_context(other.queue(turn))
+        assert isinstance(await other.claim_turn(NAME, turn), list)
+        waiting = asyncio.ensure_future(comes_up(NEVER_S))
+        match how:
+            case "end":
+                assert await store.end_turn(NAME, blocking, "done")
+            case "withdraw":
+                assert await store.withdraw_turn(blocking)
+            case _:
+                assert await store.interrupt_turn(session, gone(blocking))
+        await waiting
+        assert isinstance(await other.claim_turn(NAME, turn), Turn)
+
+
+async def test_a_wait_ends_when_its_time_is_over(store: Store, session: SessionRecord) -> None:
+    await store.submit_turn(session, asks("first"), "me")
+    turn = await store.submit_turn(session, asks("second"), "me")
+    async with store.queue(turn) as comes_up, asyncio.timeout(PATIENCE_S):
+        await comes_up(0.01)
+        assert isinstance(await store.claim_turn(NAME, turn), list)
