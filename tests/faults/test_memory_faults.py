@@ -1,8 +1,11 @@
 """Observers that are killed, that race, and conversations that attack through what is remembered of them."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterable
 from multiprocessing.connection import Connection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from lango import open_runtime
+from lango import liveness, open_runtime
 from lango.adk.memory import MemoryContent
 from lango.adk.model import ProviderLlm
 from lango.errors import BudgetTooSmall
@@ -36,7 +39,7 @@ def observe_and_stop(pipe: Connection, url: str, where: str) -> None:
 
     def here() -> None:
         pipe.send("here")
-        pipe.recv()  # never: killed here
+        pipe.recv()  # until it is killed, or woken
 
     def observer(request: Request) -> str:
         if where == "model called":
@@ -79,6 +82,31 @@ async def test_o1_after_a_kill_nothing_is_half_made_and_the_next_turn_observes(s
         assert seen == [*range(1 if not before else 3, 5)], "what was observed is not observed again"
         assert (await runtime.memory.show("s")).observed_seq == 4
         assert {batch.standing for batch in batches} == {"current"}
+
+
+async def test_o1_an_observer_that_is_stopped_is_replaced_and_writes_nothing_when_it_wakes_up(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: now))
+    worker = Worker(observe_and_stop, store_url, "before the commit")
+    assert worker.recv() == "here"
+    assert worker.process.pid
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    roles = Roles()
+    async with open_runtime(remembering(store_url), provider=roles.provider) as runtime:
+        await runtime.run("s", LONG)
+        await runtime.memory.settle()
+        assert await runtime.memory.history("s") == [], "the one that was stopped has the claim"
+        now += liveness.GONE_AFTER_S + 1
+        await runtime.run("s", LONG)
+        await runtime.memory.settle()
+        batches = await runtime.memory.history("s")
+        assert [(batch.first_seq, batch.last_seq) for batch in batches] == [(1, 6)]
+        worker.send("go on")
+        os.kill(worker.process.pid, signal.SIGCONT)
+        await asyncio.to_thread(worker.join)
+        assert await runtime.memory.history("s") == batches
 
 
 # -- two replicas -----------------------------------------------------------------------------------------------------

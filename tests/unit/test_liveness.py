@@ -1,6 +1,7 @@
-"""Who is gone: a process of this machine is asked for, anybody else is known by the beat of its turn."""
+"""Who is gone: the heartbeat of a turn decides, and of a dead process of this machine it is known at once."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -36,7 +37,7 @@ def other_process() -> tuple["subprocess.Popen[str]", str]:
 
 def test_another_process_of_this_machine_is_gone_when_it_is_dead() -> None:
     process, name = other_process()
-    watch = Watch(gone_after_s=0.0)
+    watch = Watch()
     try:
         assert not watch.is_gone(1, 1, name, 0)
         assert not watch.is_gone(1, 1, name, 0)
@@ -46,6 +47,24 @@ def test_another_process_of_this_machine_is_gone_when_it_is_dead() -> None:
     finally:
         process.communicate(timeout=120)
     assert watch.is_gone(1, 1, name, 0)
+
+
+def test_another_process_of_this_machine_that_is_stopped_is_known_by_its_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
+    process, name = other_process()
+    watch = Watch(gone_after_s=15.0)
+    try:
+        process.send_signal(signal.SIGSTOP)
+        assert not watch.is_gone(1, 1, name, 0)
+        now += 14
+        assert not watch.is_gone(1, 1, name, 0)
+        now += 2
+        assert watch.is_gone(1, 1, name, 0), "it exists, and does nothing"
+        assert not watch.is_gone(1, 1, name, 1), "it went on, and beats again"
+    finally:
+        process.kill()
+        process.communicate(timeout=120)
 
 
 def test_a_number_that_another_process_got_meanwhile_is_not_taken_for_the_first() -> None:
