@@ -39,11 +39,14 @@ WHERE session_key = $5 AND revision = $6
 
 _ADVANCE_BY_MESSAGE, _ADVANCE_BY_STATE = _advance("state_events"), _advance("messages")
 
-_INSERT_MESSAGE = Write(
-    """
+MESSAGE_INSERT = """
 INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,
     invocation_id, call_seq, state_delta, extra)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+VALUES """
+MESSAGE_WIDTH = 14
+_INSERT_MESSAGE = Write(
+    f"""
+{MESSAGE_INSERT} ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (session_key, event_id) DO NOTHING
 """,
     returning="seq",
@@ -129,7 +132,7 @@ def append(
         )
     else:
         call_seq = (yield from _track_calls(key, seq, message, entry)) if message.tool_calls else None
-        written = yield (_INSERT_MESSAGE, _message_values(key, seq, total_tokens, call_seq, row))
+        written = yield (_INSERT_MESSAGE, message_values(key, seq, total_tokens, call_seq, row))
     if not written:
         seq = yield from _seq_of_same(key, name, row, message is None)
         raise Undo(Appended(seq or 0, revision, repeated=True))  # the event counts once: take back the advance
@@ -142,7 +145,8 @@ def append(
     return Appended(seq, revision + 1)
 
 
-def _message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, row: Columns) -> tuple[object, ...]:
+def message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, row: Columns) -> tuple[object, ...]:
+    """Return the values of a message's row, in the order of `MESSAGE_INSERT`."""
     return (
         key,
         seq,

@@ -4,7 +4,7 @@ Such a call is long-running: no turn's end closes it, and any process takes its 
 without one, the call is closed with a result that says so, in the transaction of the message that went on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
@@ -54,10 +54,10 @@ def waiting(session: SessionRecord) -> Operation[list[ClientCall]]:
     return (yield from _waiting(session.key, list(live_ranges(session.last_seq, session.rewinds))))
 
 
-def are_open(key: int, results: Mapping[str, ClientResult]) -> Operation[bool]:
+def are_open(key: int, call_ids: Collection[str]) -> Operation[bool]:
     """Whether every one of these calls still waits."""
     rows = yield _OPEN, (key,)
-    return {call_key(call_id) for call_id in results} <= {call_id for call_id, _ in rows}
+    return {call_key(call_id) for call_id in call_ids} <= {call_id for call_id, _ in rows}
 
 
 def overtake(key: int, name: SessionId, revision: int, now: float, given: Mapping[str, ClientResult]) -> Operation[int]:

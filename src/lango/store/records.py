@@ -136,6 +136,8 @@ class Entry(Struct, frozen=True):
     """How long questions for approval wait for an answer; None: as long as it takes."""
     results: Mapping[str, ClientResult] = field(default_factory=dict[str, ClientResult])
     """What came with it for calls that wait for the client, by their ids; a tool message holds the same."""
+    before: "tuple[Entry, ...]" = ()
+    """Messages that a client carries and that are stored right before it, in the same transaction."""
 
 
 class Stored(Struct, frozen=True):
@@ -258,6 +260,10 @@ def client_calls(stored: Stored) -> frozenset[str]:
     """Return the ids of a message's calls that the client makes."""
     metadata: Mapping[str, Any] = (stored.extra or {}).get("custom_metadata") or {}
     return frozenset(metadata.get(CLIENT_CALLS) or ())
+
+
+CARRIED = "lango_carried"
+"""Where the metadata of an event say that a client carried it here: the agent neither heard nor said it in a turn."""
 
 
 STATE_COLUMNS = "seq, event_id, created_at, state_delta, extra"

@@ -10,11 +10,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.errors import CallNotWaiting, IdempotencyKeyReused, SessionNotFound, TurnRunning
+from lango.errors import CallNotWaiting, IdempotencyKeyReused, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message
 from lango.store import client_calls, questions
 from lango.store.append import append
+from lango.store.carried import append_carried, input_hash
 from lango.store.database import Operation, Undo
+from lango.store.ids import shorten
 from lango.store.jsontext import dumps, loads
 from lango.store.records import (
     MESSAGE_COLUMNS,
@@ -35,6 +37,10 @@ Outcome = Literal["done", "failed", "cancelled", "interrupted"]
 # takes the session's row, so that turns of one session are handled one after the other
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision"
 _SAME = "SELECT turn, status, epoch, digest FROM turns WHERE session_key = $1 AND idempotency_key = $2"
+_OF_EVENT = """
+SELECT t.turn, t.status, t.epoch FROM messages m JOIN turns t ON t.session_key = m.session_key AND t.first_seq = m.seq
+WHERE m.session_key = $1 AND m.event_id = $2
+"""
 _NEXT = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
 _INSERT = """
 INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, message, digest)
@@ -49,6 +55,7 @@ ORDER BY turn
 """
 _OWN = "SELECT status, epoch, message FROM turns WHERE session_key = $1 AND turn = $2"
 _AHEAD = "SELECT 1 FROM turns WHERE session_key = $1 AND turn < $2 AND status IN ('waiting', 'running') LIMIT 1"
+_NEW_INPUT = "UPDATE sessions SET epoch = epoch + 1, input_hash = $1 WHERE session_key = $2 RETURNING epoch, revision"
 _NEW_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch, revision"
 _RUN = """
 UPDATE turns SET status = 'running', epoch = $1, started_at = $2, first_seq = $3, message = NULL
@@ -166,14 +173,17 @@ def submit(
     *,
     wait: bool,
     answer: questions.Answer | None = None,
+    at_revision: int | None = None,
 ) -> Operation[Turn]:
     """Store a turn with the user's message, and run it at once where nothing is ahead of it.
 
     Where something is, it waits, or, without `wait`, raises `TurnRunning` and nothing is stored. An `answer` to a
     question for approval must have come in time. An idempotency key that came before is that turn, or, with another
-    message, `IdempotencyKeyReused`.
+    message, `IdempotencyKeyReused`. With `at_revision`, raise `StaleSession` unless the session is at just that
+    revision and no turn of it runs or waits.
     """
-    if not (yield _LOCK, (key,)):
+    locked = yield _LOCK, (key,)
+    if not locked:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
     if idempotency_key is not None:
         for turn, status, epoch, digest in (yield _SAME, (key, idempotency_key)):
@@ -185,14 +195,20 @@ def submit(
             return Turn(key, turn, epoch, status, repeated=True)
     [[turn]] = yield _NEXT, (key,)
     ahead = yield _BEFORE, (key, turn)
+    if at_revision is not None and (ahead or locked[0][0] != at_revision):
+        # the answer to an earlier try of this very write may have been lost
+        for own, status, epoch in (yield _OF_EVENT, (key, shorten(entry.event_id))):
+            return Turn(key, own, epoch, status)
+        raise StaleSession(f"session {name.id!r} went on since it was read (revision {at_revision})")
     if ahead and not wait:
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
     if answer is not None:
         yield from questions.answer(key, name, answer, now)
     if not (yield from _may_answer(key, entry)):
         raise CallNotWaiting(f"a call of session {name.id!r} does not wait for its result any more")
+    waiting = _dump(entry) if ahead else None
     digest = _digest(entry) if idempotency_key is not None else None
-    yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, _dump(entry), digest)
+    yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, waiting, digest)
     if ahead:
         return Turn(key, turn, None, "waiting")
     return (yield from _run(key, name, turn, entry, now))
@@ -238,7 +254,8 @@ def _may_answer(key: int, entry: Entry) -> Operation[bool]:
     """Whether the calls that a message brings the results of still wait for them."""
     if entry.message is None or entry.message.role != "tool" or not entry.results:
         return True
-    return (yield from client_calls.are_open(key, entry.results))
+    made = {call.id for one in entry.before if one.message for call in one.message.tool_calls}
+    return (yield from client_calls.are_open(key, entry.results.keys() - made))
 
 
 def _run(key: int, name: SessionId, turn: int, entry: Entry, now: float) -> Operation[Turn]:
@@ -256,14 +273,20 @@ class _Begun(Struct, frozen=True):
 
 def _begin(key: int, name: SessionId, entry: Entry, now: float) -> Operation[_Begun]:
     """Append the message of a turn whose place has come, under a new epoch, behind what the turn before left open."""
-    [[epoch, revision]] = yield _NEW_EPOCH, (key,)
+    message = entry.message
+    if message is not None and message.role == "user":
+        [[epoch, revision]] = yield _NEW_INPUT, (input_hash(message.content), key)
+    else:
+        [[epoch, revision]] = yield _NEW_EPOCH, (key,)
     # what is open was left open by the turn before: each closes its own, or the next one does
-    goes_on = entry.message is not None and entry.message.role == "user"  # and is no answer to a question
+    goes_on = message is not None and message.role == "user"  # and is no answer to a question
     revision = yield from close_calls(key, name, revision, now, epoch - 1, questions_too=goes_on)
     if goes_on:
         revision = yield from client_calls.overtake(key, name, revision, now, entry.results)
+    revision = yield from append_carried(key, revision, entry.before)
     appended = yield from append(key, name, revision, entry, epoch)
-    yield from client_calls.keep_wholes(key, epoch, entry.results, now)
+    for one in (*entry.before, entry):
+        yield from client_calls.keep_wholes(key, epoch, one.results, now)
     return _Begun(epoch, appended.revision, appended.seq)
 
 
@@ -388,27 +411,33 @@ def cancel(key: int, before: int | None = None) -> Operation[bool]:
 
 
 def _dump(entry: Entry) -> str:
+    return dumps(_to_object(entry))
+
+
+def _to_object(entry: Entry) -> dict[str, Any]:
     message = entry.message or Message("user")
-    return dumps(
-        {
-            "event_id": entry.event_id,
-            "created_at": entry.created_at,
-            "invocation_id": entry.invocation_id,
-            "tokens": entry.tokens,
-            "role": message.role,
-            "author": message.author,
-            "content": message.content,
-            "tool_calls": calls_to_json(message.tool_calls),
-            "extra": dict(entry.extra or {}),
-            "state_delta": dict(entry.state_delta or {}),
-            "results": {call_id: [one.output, one.whole] for call_id, one in entry.results.items()},
-        }
-    )
+    return {
+        "event_id": entry.event_id,
+        "created_at": entry.created_at,
+        "invocation_id": entry.invocation_id,
+        "tokens": entry.tokens,
+        "role": message.role,
+        "author": message.author,
+        "content": message.content,
+        "tool_calls": calls_to_json(message.tool_calls),
+        "extra": dict(entry.extra or {}),
+        "state_delta": dict(entry.state_delta or {}),
+        "results": {call_id: [one.output, one.whole] for call_id, one in entry.results.items()},
+        "before": [_to_object(one) for one in entry.before],
+    }
 
 
 def entry_of(text: str) -> Entry:
     """Read the message of a turn that waits."""
-    told = loads(text)
+    return _from_object(loads(text))
+
+
+def _from_object(told: Mapping[str, Any]) -> Entry:
     return Entry(
         event_id=told["event_id"],
         created_at=told["created_at"],
@@ -418,6 +447,7 @@ def entry_of(text: str) -> Entry:
         extra=told["extra"],
         state_delta=told.get("state_delta") or None,
         results={call_id: ClientResult(*one) for call_id, one in told.get("results", {}).items()},
+        before=tuple(_from_object(one) for one in told.get("before", ())),
     )
 
 
