@@ -18,6 +18,7 @@ from lango.errors import (
     FencedWrite,
     LangoError,
     SessionExists,
+    StaleSession,
     StoreError,
     TurnCancelled,
     TurnFailed,
@@ -208,6 +209,14 @@ async def made_session(store: Store, name: SessionId) -> SessionRecord:
             session = await store.create_session(name)
         except SessionExists:  # somebody else made it just now
             session = await store.session(name)
+    return session
+
+
+async def known_session(store: Store, name: SessionId) -> SessionRecord:
+    """Return a session that was read before; raise `StaleSession` where it was deleted since."""
+    session = await store.session(name)
+    if session is None:
+        raise StaleSession(f"session {name.id!r} was deleted since it was read")
     return session
 
 

@@ -19,7 +19,7 @@ from lango.events import Accepted, TextDelta, TurnEvent
 from lango.expiry import Expiry
 from lango.liveness import Owner, Watch
 from lango.memory import Memory
-from lango.messages import Attachment
+from lango.messages import Attachment, Message
 from lango.protection import protected_files
 from lango.running import (
     RunningTurn,
@@ -27,6 +27,7 @@ from lango.running import (
     check_attachments,
     claim,
     give_up,
+    known_session,
     made_session,
     replay,
     traced,
@@ -155,15 +156,21 @@ class Runtime:
         user_id: str = "user",
         idempotency_key: str | None = None,
         client_tools: Sequence[Tool] = (),
+        history: Sequence[Message] = (),
+        at_revision: int | None = None,
     ) -> RunningTurn:
         """Give the results of calls that wait for the client, by the calls' ids; the model goes on when all have one.
 
-        Results of calls that do not wait are left out. Raises `CallNotWaiting` where none is left.
+        Results of calls that do not wait are left out. Raises `CallNotWaiting` where none is left. With a `history`,
+        the results are of the calls that it ends with, and the session begins with it. `at_revision` is as in `submit`.
         """
         name = SessionId(self.app_name, user_id, session_id)
-        asked = await self._engine.answer_client(name, results)
+        if history:
+            asked = await asyncio.to_thread(self._engine.answer_carried, history, results)
+        else:
+            asked = await self._engine.answer_client(name, results)
         self._engine.offer(asked, client_tools)
-        turn = await self._accept(name, asked, idempotency_key)
+        turn = await self._accept(name, asked, idempotency_key, at_revision)
         turn.kept = True
         return turn
 
@@ -199,6 +206,8 @@ class Runtime:
         state_delta: Mapping[str, Any] | None = None,
         client_tools: Sequence[Tool] = (),
         results: Mapping[str, Mapping[str, Any]] | None = None,
+        history: Sequence[Message] = (),
+        at_revision: int | None = None,
     ) -> RunningTurn:
         """Store a message and run its turn in the background; `follow` it from anywhere in this process.
 
@@ -206,6 +215,10 @@ class Runtime:
         `state_delta` changes the session's state together with the message, when its turn comes. `client_tools` are
         offered to the model in this turn: a call of one ends it, and waits for `submit_results`. A message goes on
         without them; `results`, by the calls' ids, are of those that wait and have one.
+
+        `history` holds messages that were said elsewhere: they are stored right before this one, in the same
+        transaction, marked as carried here. With `at_revision`, `StaleSession` is raised and nothing is stored unless
+        the session is at just that revision and no turn of it runs or waits.
         """
         name = SessionId(self.app_name, user_id, session_id)
         check_attachments(attachments, self._settings.server)
@@ -213,9 +226,15 @@ class Runtime:
         self._engine.offer(asked, client_tools)
         if results:
             await self._engine.bring(name, asked, results)
-        turn = await self._accept(name, asked, idempotency_key)
+        if history:
+            await asyncio.to_thread(self._engine.carry, asked, history)
+        turn = await self._accept(name, asked, idempotency_key, at_revision)
         turn.kept = True
         return turn
+
+    def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """Return results of the client's tools as the model reads them, and as they are stored."""
+        return {call_id: one.output for call_id, one in self._engine.shown_results(results).items()}
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
@@ -244,12 +263,14 @@ class Runtime:
             raise ApprovalExpired(f"the question about call {call_id!r} was answered just now")
         return turn
 
-    async def _accept(self, name: SessionId, asked: Asked, idempotency_key: str | None) -> RunningTurn:
+    async def _accept(
+        self, name: SessionId, asked: Asked, idempotency_key: str | None, at_revision: int | None = None
+    ) -> RunningTurn:
         if self._closed:
             raise TurnCancelled("the runtime is closed: open another one")
         mode = self._settings.agent.when_busy
         async with self._locks.setdefault(name, asyncio.Lock()):  # in the order in which they were sent
-            session = await made_session(self._store, name)
+            session = await (made_session if at_revision is None else known_session)(self._store, name)
             try:
                 turn, left = await uninterrupted(
                     self._store.submit_turn(
@@ -259,6 +280,7 @@ class Runtime:
                         idempotency_key=idempotency_key,
                         wait=mode != "refuse",
                         answer=asked.answer,
+                        at_revision=at_revision,
                     )
                 )
             except OutcomeUnknown:

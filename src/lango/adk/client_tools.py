@@ -20,13 +20,14 @@ from typing_extensions import override
 from lango.adk.reserved_names import is_reserved
 from lango.adk.transfers import TRANSFER_TOOL
 from lango.errors import ClientToolRefused, NotJson
-from lango.store.client_calls import ClientCall
+from lango.messages import ToolCall
 from lango.store.records import CLIENT_CALLS, ClientResult
 from lango.tools import HOW_TO_READ, Tool
 from lango.tools.results import clip, to_result
 
 WAITS_FOR_CLIENT = "not done: other calls of this answer wait for the client; hand over after their results"
-_ADKS_OWN = frozenset({TRANSFER_TOOL, "set_model_response", "finish_task"})
+RESERVED_NAMES = frozenset({TRANSFER_TOOL, "set_model_response", "finish_task"})
+"""Calls in these names are ADK's own: what they say is done, asked or approved."""
 _READER = "read_result"
 
 
@@ -50,7 +51,7 @@ class ClientTool(BaseTool):
 
 def check_names(tools: Iterable[str], agents: Iterable[Any]) -> None:
     """Raise `ClientToolRefused` for a name that an agent has given to a tool of its own."""
-    taken = _own_names(agents) | _ADKS_OWN
+    taken = _own_names(agents) | RESERVED_NAMES
     _refuse(name for name in tools if name in taken or is_reserved(name))
 
 
@@ -119,17 +120,14 @@ def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
         return to_result({"result": json.dumps(result)})
 
 
-def answering(calls: Sequence[ClientCall], results: Mapping[str, ClientResult]) -> types.Content:
+def answering(calls: Sequence[ToolCall], results: Mapping[str, ClientResult]) -> types.Content:
     """Make the message that brings the results of calls."""
-    parts = [
-        types.Part(
-            function_response=types.FunctionResponse(
-                id=one.call.id, name=one.call.name, response=dict(results[one.call.id].output)
-            )
-        )
+    made = [
+        types.FunctionResponse(id=one.id, name=one.name, response=dict(results[one.id].output))
         for one in calls
+        if one.id in results
     ]
-    return types.Content(role="user", parts=parts)
+    return types.Content(role="user", parts=[types.Part(function_response=one) for one in made])
 
 
 def _as_brought(event: Event) -> Event:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from lango.adk.agent import Models, build_app, decision_for, effect_of, transfer_targets, tree
 from lango.adk.attachments import attachments_to_parts
+from lango.adk.carried import carried_entries
 from lango.adk.client_tools import answering, check_names, kept, unanswered_results
 from lango.adk.convert import complete_event, event_to_entry
 from lango.adk.endings import is_answer, sure_speaker
@@ -31,14 +32,14 @@ from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, CallNotWai
 from lango.events import TurnEvent
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules
 from lango.memory import IsGone, Memory, Observer, limits_for
-from lango.messages import Attachment, ToolCall
+from lango.messages import Attachment, Message, ToolCall
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
 from lango.store import Entry, SessionId, Store, Turn
 from lango.store.client_calls import ClientCall
 from lango.store.effects import POLICY
 from lango.store.questions import Answer, Question
-from lango.store.records import CONFIRMATION, asked_about
+from lango.store.records import CONFIRMATION, ClientResult, asked_about
 from lango.tools import Tool
 from lango.tools.client import by_name
 
@@ -200,9 +201,26 @@ class AdkEngine:
         if not calls:
             return await self._answer_again(name, results)
         brought = kept({one.call.id: results[one.call.id] for one in calls}, tree(self._root))
-        asked = self._asked(answering(calls, brought), calls[-1].made_by.invocation_id)
+        asked = self._asked(answering([one.call for one in calls], brought), calls[-1].made_by.invocation_id)
         asked.entry = replace(asked.entry, results=brought)
         return asked
+
+    def carry(self, asked: Asked, history: Sequence[Message]) -> None:
+        """Let a message bring the history before it; see `lango.adk.carried`."""
+        before = carried_entries(history, self._root.name, [*tree(self._root)])
+        asked.entry = replace(asked.entry, before=before)
+
+    def answer_carried(self, history: Sequence[Message], results: Mapping[str, Mapping[str, Any]]) -> Asked:
+        """Make the message that brings results of the calls that a carried history ends with."""
+        before = carried_entries(history, self._root.name, [*tree(self._root)], answered=True)
+        brought = self.shown_results(results)
+        asked = self._asked(answering(history[-1].tool_calls, brought), before[-1].invocation_id)
+        asked.entry = replace(asked.entry, results=brought, before=before)
+        return asked
+
+    def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, ClientResult]:
+        """Return results of the client's tools as the model reads them: plain, and clipped where they are long."""
+        return kept(results, tree(self._root))
 
     async def _answer_again(self, name: SessionId, results: Collection[str]) -> Asked:
         session = await self._service.get_session(app_name=name.app_name, user_id=name.user_id, session_id=name.id)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import Response
 
 from lango.adk.attachments import file_of
-from lango.messages import Attachment
+from lango.messages import Attachment, Message
 from lango.server.errors import Refused
 
 _BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
@@ -49,6 +49,11 @@ def file_of_url(number: int, name: str | None, url: str) -> Attachment:
             f"messages: nothing is fetched here; send file {number} as a data: URL (data:image/png;base64,...)",
         )
     return file_of_base64(number, name, head[1], url[head.end() :])
+
+
+def files_of(message: Message) -> list[Attachment]:
+    """Return the files of a user's message."""
+    return [Attachment(one.name or "", one.mime_type, one.data or b"") for one in message.media]
 
 
 def mark_of(file: Attachment) -> str:

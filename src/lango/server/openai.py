@@ -30,20 +30,20 @@ stream are merged by `index`, as those of `tool_calls` are.
 
 import json
 import time
-import uuid
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Request
 from starlette.responses import JSONResponse, Response
 
 from lango.server.auth import User
-from lango.server.client_results import answered_last, give, results_in
 from lango.server.errors import Refused
 from lango.server.frames import FrameStream, read, status_of
 from lango.server.openai_input import ChatRequest
-from lango.server.openai_sessions import ASKING, session_of
+from lango.server.openai_names import conversation_of
+from lango.server.openai_sessions import submit_carried, submit_named
+from lango.server.openai_views import ASKING
 from lango.server.routes import route_with_errors
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
@@ -91,25 +91,22 @@ def _model(here: Served) -> dict[str, Any]:
 
 @router.post("/chat/completions", response_model=None)
 async def complete(
-    asked: ChatRequest, user: User, here: Here, session_id: SessionHeader = None, key: Key = None
+    asked: ChatRequest, request: Request, user: User, here: Here, session_id: SessionHeader = None, key: Key = None
 ) -> Response:
     """Answer the last message of a conversation. `Idempotency-Key` holds within `X-Session-Id`."""
     asked.check()
     tools = asked.read_tools()
-    last = asked.messages[-1]
-    files = [] if asked.brings_results else last.read_files(here.settings.server)
+    named = None if session_id is not None else conversation_of(asked, request.headers)
     if session_id is not None:
         await here.may_write(user, session_id)
     else:
         await here.door.check_tokens(user)
-        session_id = await session_of(here, user, asked)
-    said = [one.spoken for one in asked.messages]
-    results = results_in(said)
-    if asked.brings_results:
-        attempt = key or uuid.uuid4().hex
-        turn = await give(here, user, session_id, results, answered_last(said), tools, attempt, every=True)
+        session_id = named.session_id if named and not named.several else None
+    if session_id is not None:
+        turn = await submit_named(here, user, session_id, asked, tools, key)
     else:
-        turn = await here.turns.submit(user, session_id, last.text, key, files, client_tools=tools, results=results)
+        turn = await submit_carried(here, user, asked, tools, key, named)
+    session_id = turn.session.name.id
     # a header is Latin-1; an id that is not was sent as raw bytes, and is known to whoever sent it
     headers = {"X-Session-Id": session_id} | _ONCE if session_id.isascii() else _ONCE
     completion = _Completion(here, turn, {tool.name for tool in tools})

@@ -1,7 +1,5 @@
 """What an OpenAI client sends, and what of it this agent cannot do."""
 
-import hashlib
-import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,7 +10,7 @@ from lango.messages import Attachment
 from lango.running import check_attachments
 from lango.server.client_results import LEFT_OUT, Spoken, read_result
 from lango.server.errors import Refused
-from lango.server.files import file_of_url, mark_of
+from lango.server.files import file_of_url
 from lango.tools import Tool, client_tool
 
 _MOST_MESSAGES = 10_000
@@ -50,18 +48,19 @@ class ContentPart(BaseModel):
             raise _wrong("messages: no files are kept here by a file_id; send file_data, as a data: URL")
         raise _wrong("messages: of the parts of a message only text, image_url and file are understood here")
 
-    def mark(self) -> str:
-        """Return what tells its file from another; one that cannot be read here is like none that is stored."""
-        try:
-            return mark_of(self.read_file(1))
-        except Refused:
-            return f"unread-{hashlib.sha256(json.dumps(self.model_dump()).encode()).hexdigest()}"
+
+class ChatCallFunction(BaseModel):
+    """What was called, and with what, as JSON text."""
+
+    name: str = ""
+    arguments: str | None = None
 
 
 class ChatCall(BaseModel):
     """A call of a client's tool, as it is resent."""
 
     id: str
+    function: ChatCallFunction | None = None
 
 
 class ChatMessage(BaseModel):
@@ -150,6 +149,9 @@ class ChatRequest(BaseModel):
     tool_choice: Any = None
     functions: list[Any] | None = None
     response_format: dict[str, Any] | None = None
+    user: Any = None
+    """Whom the client talks for: with a conversation's id, a part of the session's name; see `openai_names`."""
+    metadata: dict[str, Any] | None = None
 
     @property
     def brings_results(self) -> bool:

@@ -1,153 +1,193 @@
-"""Which session a turn of an OpenAI client belongs to, where the client does not say."""
+"""Which session a turn of an OpenAI client is stored in.
 
-import hashlib
-import json
+With a named session, the history in the store counts. Without one, the model reads what the request carries: in a
+session that holds just that to its last message, as a client sees it, or else in a new one that begins with it.
+
+A session is looked for by the last user message that is carried, and compared whole. The turn begins there only if the
+session is still at the revision that was compared and no other turn of it runs or waits; the store checks that in the
+transaction that begins the turn. So two requests that carry the same history never share a session.
+"""
+
+import asyncio
 import uuid
-from collections.abc import Iterable, Sequence
-from typing import Self
+from collections.abc import Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 
-from lango.adk.attachments import stored_attachments
+from lango.errors import CallNotWaiting, StaleSession
 from lango.messages import Message
 from lango.server.auth import Caller
+from lango.server.client_results import answered_last, give, results_in
 from lango.server.errors import Refused
-from lango.server.files import mark_of
-from lango.server.openai_input import ChatMessage, ChatRequest
+from lango.server.files import files_of
+from lango.server.newest import not_stored
+from lango.server.openai_history import read_history, read_user
+from lango.server.openai_input import ChatRequest
+from lango.server.openai_names import PREFIX, Conversation
+from lango.server.openai_views import Seen, StoredView, carried_view, stored_view, whole_view
 from lango.server.served import Served
-from lango.store import SessionRecord, Stored
-from lango.store.records import client_calls
+from lango.server.streams import TurnOf
+from lango.store import SessionRecord
+from lango.tools import Tool
 
-ASKING = "\n\n[This needs approval: "
-"""Where what is added for the client's eyes begins."""
-_NEWEST_SESSIONS = 200
-_PAGE = 200
-
-
-class _Said(Struct, frozen=True):
-    """A message as far as it tells one conversation from another."""
-
-    role: str
-    text: str
-    files: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
-    """Of the client's tools."""
-
-    @classmethod
-    def of(cls, sent: ChatMessage) -> Self:
-        """Take what a client sends, without what was added for its eyes."""
-        text = sent.text.partition(ASKING)[0].strip()
-        return cls(sent.role, text, tuple(part.mark() for part in sent.others), sent.call_ids)
-
-    @classmethod
-    def of_stored(cls, stored: Stored, message: Message) -> Self:
-        """Take what is stored."""
-        files = stored_attachments(stored) if message.role == "user" else ()
-        clients = client_calls(stored)
-        calls = tuple(call.id for call in message.tool_calls if call.id in clients)
-        return cls(message.role, message.content, tuple(mark_of(file) for file in files), calls)
+_MOST_COMPARED = 20
+"""So many sessions whose newest user message is the same are compared."""
+_FIRST_PAGE, _PAGE = 20, 200
 
 
-class _Turn(Struct, frozen=True):
-    """A message that was answered, with all that the client was told."""
+class _Place(Struct, frozen=True):
+    """A session, and how many of the carried messages it holds: all that it holds."""
 
-    text: str
-    files: tuple[str, ...]
-    answer: str
-    calls: tuple[str, ...]
-
-    def begins(self, turn: "_Turn") -> bool:
-        """Whether a turn is this one, and may have gone on since."""
-        asked = (self.text, self.files) == (turn.text, turn.files)
-        return asked and turn.answer.startswith(self.answer) and turn.calls[: len(self.calls)] == self.calls
+    session: SessionRecord
+    holds: int
 
 
-async def session_of(here: Served, user: Caller, asked: ChatRequest) -> str:
-    """Return the session that was told what comes before the last message, or what a new one is called.
+async def submit_named(
+    here: Served, user: Caller, session_id: str, asked: ChatRequest, tools: Sequence[Tool], key: str | None
+) -> TurnOf:
+    """Store a turn in a session that the client names. Of what it resends, only what is new is read.
 
-    Results of calls need the session that waits for them, or that has had them already: raise `Refused` without one.
+    These are the user's messages at the end, and results of calls that still wait, wherever they stand.
     """
-    said = [_Said.of(one) for one in asked.messages]
-    if not asked.brings_results:
-        return await _find_session(here, user, said[:-1]) or _new_session(said)
-    while said and said[-1].role == "tool":
-        said.pop()
-    found = await _find_session(here, user, said, goes_on=True)
-    if found is None:
-        message = "no session waits for these results; send the X-Session-Id of the answer that made the calls"
-        raise Refused(404, "SessionNotFound", message)
-    return found
+    spoken = [one.spoken for one in asked.messages]
+    results = results_in(spoken)
+    if asked.brings_results:
+        attempt = key or uuid.uuid4().hex
+        return await give(here, user, session_id, results, answered_last(spoken), tools, attempt, every=True)
+    sent = [one for one in asked.messages if one.role not in ("system", "developer")]
+    newest = sum(1 for _ in takewhile(lambda one: one.role == "user", reversed(sent)))
+    users = [one for one in (sent if newest > 1 else sent[-1:]) if one.role == "user"]
+    read = [read_user(one, here.settings.server, last=one is sent[-1]) for one in users]
+    history = await not_stored(here, user, session_id, read, newest)
+    last = read[-1]
+    return await here.turns.submit(
+        user,
+        session_id,
+        last.content,
+        key,
+        files_of(last),
+        client_tools=tools,
+        results=results,
+        history=history,
+    )
 
 
-def _beginnings(said: Sequence[_Said]) -> dict[int, str]:
-    """Return how the id begins of a session that began with a message, by the place of the message."""
-    digest = hashlib.sha256()
-    found: dict[int, str] = {}
-    for place, one in enumerate(said):
-        digest.update(json.dumps([one.role, one.text, *one.files]).encode())
-        if one.role == "user":
-            found[place] = f"chat-{digest.hexdigest()[:24]}-"
-    return found
+async def submit_carried(
+    here: Served,
+    user: Caller,
+    asked: ChatRequest,
+    tools: Sequence[Tool],
+    key: str | None,
+    conversation: Conversation | None = None,
+) -> TurnOf:
+    """Store a turn whose model reads what the request carries, and nothing else."""
+    said = await asyncio.to_thread(read_history, asked.messages, here.settings.server)
+    if asked.brings_results:
+        _check_results(said)
+    place = await _find(here, user, said, conversation.session_id if conversation else "")
+    if place is not None:
+        try:
+            return await _go_on(here, user, said, place, tools, key)
+        except (StaleSession, CallNotWaiting):
+            pass  # another request was faster: this conversation goes on in a session of its own
+    session_id = (conversation.session_id if conversation else "chat-") + uuid.uuid4().hex
+    *history, last = said
+    if last.role == "tool":
+        results = {one.id: one.output or {} for one in last.tool_calls}
+        return await here.turns.give(user, session_id, results, key, tools, history=history)
+    return await here.turns.submit(
+        user, session_id, last.content, key, files_of(last), client_tools=tools, history=history
+    )
 
 
-def _new_session(said: Sequence[_Said]) -> str:
-    return _beginnings(said)[len(said) - 1] + uuid.uuid4().hex[:12]
+def _check_results(said: Sequence[Message]) -> None:
+    """Raise `Refused` unless the carried messages end with the results of all calls of the answer before them."""
+    if said[-1].role != "tool":
+        message = (
+            "messages: the tool messages at the end answer no call before them; send the message that made it, too"
+        )
+        raise Refused(400, "BadRequest", f"{message}, or the X-Session-Id of its session")
+    left = {one.id for one in said[-2].tool_calls} - {one.id for one in said[-1].tool_calls}
+    if left:
+        missing = ", ".join(sorted(left))
+        raise Refused(400, "BadRequest", f"messages: each call needs its tool message; there is none for {missing}")
 
 
-async def _find_session(here: Served, user: Caller, said: Sequence[_Said], *, goes_on: bool = False) -> str | None:
-    """Return the newest session that was told what the messages say, and no more, unless in the turn that goes on."""
-    began = {beginning: place for place, beginning in _beginnings(said).items()}
-    if not any(one.role == "assistant" for one in said):
-        return None
-    newest = await here.store.sessions_page(here.runtime.app_name, user.user_id, limit=_NEWEST_SESSIONS)
-    for listed in newest:
-        place = began.get(f"{listed.name.id.rpartition('-')[0]}-")
-        session = await here.store.session(listed.name) if place is not None else None
-        if session is None:
+async def _go_on(
+    here: Served, user: Caller, said: Sequence[Message], place: _Place, tools: Sequence[Tool], key: str | None
+) -> TurnOf:
+    """Store the turn in a session that holds the messages before it, if it still does."""
+    session_id, revision, last = place.session.name.id, place.session.revision, said[-1]
+    new = said[place.holds :]
+    results = {one.id: one.output or {} for message in new for one in message.tool_calls}
+    if last.role == "tool":
+        return await here.turns.give(user, session_id, results, key, tools, at_revision=revision)
+    return await here.turns.submit(
+        user,
+        session_id,
+        last.content,
+        key,
+        files_of(last),
+        client_tools=tools,
+        results=results,
+        history=[one for one in new[:-1] if one.role == "user"],
+        at_revision=revision,
+    )
+
+
+# -- finding the session -------------------------------------------------------------------------------------------
+
+
+async def _find(here: Served, user: Caller, said: Sequence[Message], id_prefix: str) -> _Place | None:
+    """Return a session that holds all that comes before the turn, or before what the client says since an answer.
+
+    Of several that a client cannot tell apart, one whose agent reads no more than a client sees: the others may hold
+    what an agent's tools returned in another conversation. One of those is taken only if it is the only one.
+    """
+    hiding: list[_Place] = []
+    for holds in _points(said):
+        wanted = await asyncio.to_thread(carried_view, said[:holds], here.runtime.shown_results)
+        texts = [one.text for one in wanted if one.role == "user"]
+        if not texts:
             continue
-        resent = _answered(said[place:])
-        told = await _told(here, session, len(resent)) if resent else []
-        if resent and (resent == told or (goes_on and _may_have_gone_on(resent, told))):
-            return listed.name.id
-    return None
+        found = await here.store.sessions_of_input(
+            here.runtime.app_name, user.user_id, texts[-1], id_prefix=id_prefix, limit=_MOST_COMPARED + 1
+        )
+        for session in found[:_MOST_COMPARED]:
+            if not id_prefix and session.name.id.startswith(PREFIX):
+                continue  # the client named that conversation
+            hides = await _compare(here, session, wanted)
+            if hides is False:
+                return _Place(session, holds)
+            if hides:
+                hiding.append(_Place(session, holds))
+        if len(found) > _MOST_COMPARED:
+            hiding.clear()  # there may be more of them
+            break
+    return hiding[0] if len(hiding) == 1 else None
 
 
-def _may_have_gone_on(resent: Sequence[_Turn], told: Sequence[_Turn]) -> bool:
-    return len(resent) == len(told) and resent[:-1] == told[:-1] and resent[-1].begins(told[-1])
+def _points(said: Sequence[Message]) -> list[int]:
+    """Return how many of the messages a session may hold: all but the last, or all up to the newest answer."""
+    answers = [place for place, one in enumerate(said, 1) if one.role == "assistant"]
+    return sorted({len(said) - 1, *answers[-1:]}, reverse=True)
 
 
-async def _told(here: Served, session: SessionRecord, count: int) -> list[_Turn]:
-    """Return the answered messages of a session; where those are more than a count, not all of them.
+async def _compare(here: Served, session: SessionRecord, wanted: Sequence[Seen]) -> bool | None:
+    """Whether a session that holds just what is wanted hides more from a client; None: it holds something else.
 
     Read page by page, and of the files only the marks are kept: a session may hold more of them than fit in memory.
     """
-    told: list[_Said] = []
+    asked = [one for one in wanted if one.role == "user"]
+    stored: list[StoredView] = []
     before: int | None = None
-    while len(_answered(told)) <= count:
-        page = await here.store.messages_page(session, before=before, limit=_PAGE)
-        if not page:
-            break
-        told = [_Said.of_stored(one, one.message) for one in page if one.message] + told
+    while page := await here.store.messages_page(session, before=before, limit=_PAGE if stored else _FIRST_PAGE):
+        views = [stored_view(one) for one in page]
+        for one in reversed(views):
+            if one.seen.role == "user" and (not asked or asked.pop() != one.seen):
+                return None
+        stored[:0] = views
         before = page[0].seq
-    return _answered(told)
-
-
-def _answered(said: Iterable[_Said]) -> list[_Turn]:
-    """Return the messages that were answered, with their answers; one that failed may be sent again.
-
-    What the assistant said between two messages is one answer: a client is told it as one.
-    """
-    turns: list[tuple[_Said, list[_Said]]] = []
-    for one in said:
-        if one.role == "user":
-            turns.append((one, []))
-        elif one.role == "assistant" and turns:
-            turns[-1][1].append(one)
-    found = [_turn(asked, answers) for asked, answers in turns]
-    return [turn for turn in found if turn.answer or turn.calls]
-
-
-def _turn(asked: _Said, answers: Sequence[_Said]) -> _Turn:
-    # what a client is told before a call and after it are two messages to it, with or without the space between them
-    answer = "".join("".join(one.text for one in answers).split())
-    return _Turn(asked.text.strip(), asked.files, answer, tuple(id_ for one in answers for id_ in one.calls))
+    seen, hides = whole_view(stored)
+    return hides if seen == list(wanted) else None

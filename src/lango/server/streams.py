@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from lango.errors import StoreError, TurnCancelled
 from lango.liveness import Watch
-from lango.messages import Attachment
+from lango.messages import Attachment, Message
 from lango.running import RunningTurn, interrupt_gone
 from lango.runtime import Runtime
 from lango.server.auth import Caller
@@ -67,6 +67,8 @@ class TurnStreams:
         state_delta: Mapping[str, Any] | None = None,
         client_tools: Sequence[Tool] = (),
         results: Mapping[str, Mapping[str, Any]] | None = None,
+        history: Sequence[Message] = (),
+        at_revision: int | None = None,
     ) -> TurnOf:
         """Store a message and run its turn, whoever reads it."""
         self._must_be_open()
@@ -79,6 +81,8 @@ class TurnStreams:
             state_delta=state_delta,
             client_tools=client_tools,
             results=results,
+            history=history,
+            at_revision=at_revision,
         )
         return self._begin(running, caller)
 
@@ -87,8 +91,10 @@ class TurnStreams:
         caller: Caller,
         session_id: str,
         results: Mapping[str, Mapping[str, Any]],
-        idempotency_key: str,
+        idempotency_key: str | None,
         client_tools: Sequence[Tool] = (),
+        history: Sequence[Message] = (),
+        at_revision: int | None = None,
     ) -> TurnOf:
         """Take the results of calls that wait for the client, and run what comes of them."""
         self._must_be_open()
@@ -98,6 +104,8 @@ class TurnStreams:
             user_id=caller.user_id,
             idempotency_key=idempotency_key,
             client_tools=client_tools,
+            history=history,
+            at_revision=at_revision,
         )
         return self._begin(running, caller)
 

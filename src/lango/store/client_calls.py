@@ -29,6 +29,8 @@ from lango.store.window import is_live, live_of, live_ranges
 UNANSWERED = (
     "no result: the conversation went on before the client gave one. Whether the client did what was asked is unknown"
 )
+NO_RESULT = {"error": UNANSWERED, "outcome": "unknown"}
+"""The result of a call that the client left without one."""
 
 _OPEN = """
 SELECT call_id, seq FROM open_calls
@@ -99,6 +101,6 @@ def _waiting(key: int, live: list[tuple[int, int]]) -> Operation[list[ClientCall
 def _closing(calls: list[ClientCall], given: Mapping[str, ClientResult], revision: int, now: float) -> Entry:
     """Make the message that closes calls: with what was given, else as unanswered."""
     made_by = calls[0].made_by
-    none = ClientResult({"error": UNANSWERED, "outcome": "unknown"})
+    none = ClientResult(NO_RESULT)
     results = tuple(ToolCall(one.call.id, one.call.name, output=given.get(one.call.id, none).output) for one in calls)
     return closing(f"client-{made_by.seq}-{revision}", made_by, results, now)

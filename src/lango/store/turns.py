@@ -196,10 +196,7 @@ def submit(
     [[turn]] = yield _NEXT, (key,)
     ahead = yield _BEFORE, (key, turn)
     if at_revision is not None and (ahead or locked[0][0] != at_revision):
-        # the answer to an earlier try of this very write may have been lost
-        for own, status, epoch in (yield _OF_EVENT, (key, shorten(entry.event_id))):
-            return Turn(key, own, epoch, status)
-        raise StaleSession(f"session {name.id!r} went on since it was read (revision {at_revision})")
+        return (yield from _stored_before(key, name, entry))
     if ahead and not wait:
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
     if answer is not None:
@@ -212,6 +209,13 @@ def submit(
     if ahead:
         return Turn(key, turn, None, "waiting")
     return (yield from _run(key, name, turn, entry, now))
+
+
+def _stored_before(key: int, name: SessionId, entry: Entry) -> Operation[Turn]:
+    """Return the turn of this very message: the answer to an earlier try of the write was lost; else `StaleSession`."""
+    for turn, status, epoch in (yield _OF_EVENT, (key, shorten(entry.event_id))):
+        return Turn(key, turn, epoch, status)
+    raise StaleSession(f"session {name.id!r} went on since it was read: another turn began, or a message came")
 
 
 def _says_the_same(entry: Entry, digest: str | None) -> bool:
