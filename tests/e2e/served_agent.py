@@ -7,12 +7,14 @@
 - `call NAMES`: a call of each of these tools at once, `again NAMES` with ids that came before, `first NAMES` after a
   word; a result `{"until": FILE}` fails as long as the file is not there
 - `see`, or a file alone: the name, type and digest of each file that the model is sent
+- `recite`: all that the model was sent, as JSON: of each message its role and its text, its calls or its results
 - `fail`: the provider is not there
 - anything else comes back as it is
 """
 
 import asyncio
 import hashlib
+import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from google.adk.agents import LlmAgent
 
 from lango.adk import AdkTool, ProviderLlm
 from lango.errors import ProviderRejected
-from lango.messages import ToolCall
+from lango.messages import Message, ToolCall
 from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 from lango.testing import deltas_of
@@ -31,6 +33,13 @@ from lango.tools import Tool
 def seen(name: str, mime_type: str, data: bytes) -> str:
     """Say which file the model was sent."""
     return f"{name} {mime_type} {hashlib.sha256(data).hexdigest()[:12]}"
+
+
+def _said(message: Message) -> Any:
+    results = {call.id: dict(call.output) for call in message.tool_calls if call.output is not None}
+    calls = {call.id: [call.name, dict(call.input or {})] for call in message.tool_calls if call.output is None}
+    files = [hashlib.sha256(one.data or b"").hexdigest()[:12] for one in message.media]
+    return results or [message.content, *([calls] if calls else []), *files]
 
 
 class Obedient:
@@ -53,6 +62,8 @@ class Obedient:
             for delta in deltas_of([*calls, UsageDelta(10, 5)]):
                 yield delta
             return
+        elif last.content.startswith("recite"):
+            yield TextDelta(json.dumps([[one.role, _said(one)] for one in request.messages]))
         elif last.content.startswith("see") or not last.content:
             media = [one for message in request.messages for one in message.media]
             yield TextDelta(f"seen: {', '.join(seen(one.name or '', one.mime_type, one.data or b'') for one in media)}")

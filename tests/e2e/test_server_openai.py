@@ -130,10 +130,12 @@ async def test_without_tools_the_answer_is_openais_and_no_more(client: AsyncOpen
 
 
 async def test_the_agent_runs_its_own_tools(client: AsyncOpenAI, server: Server) -> None:
-    answer, session = await ask(client, user("note"))
+    start = user(f"hello {uuid.uuid4().hex}")
+    first, session = await ask(client, start)
+    answer, _ = await ask(client, start, assistant(first), user("note"))
     assert answer == "the tool said {'noted': 'this'}"
-    assert [role for role, _ in await stored(server, session)] == ["user", "assistant", "tool", "assistant"]
-    _, again = await ask(client, user("note"), assistant(answer), user("and now?"))
+    assert [role for role, _ in await stored(server, session)][2:] == ["user", "assistant", "tool", "assistant"]
+    _, again = await ask(client, start, assistant(first), user("note"), assistant(answer), user("and now?"))
     assert again == session, "found again across the tool's messages"
 
 
@@ -176,8 +178,6 @@ async def test_a_conversation_is_found_by_what_is_resent(client: AsyncOpenAI, se
     assert found == session, "the other one that was told just that"
     _, found = await ask(client, rules, start, assistant("no such answer"), user("two"))
     assert found not in (session, other)
-    _, found = await ask(client, start, assistant(first), user("two"))
-    assert found not in (session, other), "another system message is another conversation"
 
 
 async def test_a_long_conversation_may_be_sent_again(client: AsyncOpenAI, server: Server) -> None:
@@ -188,23 +188,6 @@ async def test_a_long_conversation_may_be_sent_again(client: AsyncOpenAI, server
         await ask(client, *[user(long)] * 9)
     assert raised.value.status_code == 413
     assert "server.max_conversation_bytes" in str(raised.value)
-
-
-async def test_a_conversation_that_was_edited_goes_on(client: AsyncOpenAI, server: Server) -> None:
-    start = user(f"hello {uuid.uuid4().hex}")
-    edited: list[ChatCompletionMessageParam] = [start, assistant("not said here"), user("two")]
-    answer, session = await ask(client, *edited)
-    _, found = await ask(client, *edited, assistant(answer), user("three"))
-    assert found == session
-    assert ("assistant", "not said here") not in await stored(server, session)
-
-
-async def test_a_failed_message_is_sent_again_in_its_conversation(client: AsyncOpenAI) -> None:
-    start = user(f"hello {uuid.uuid4().hex}")
-    first, session = await ask(client, start)
-    with pytest.raises(openai.APIStatusError):
-        await ask(client, start, assistant(first), user("fail"))
-    assert await ask(client, start, assistant(first), user("better")) == ("better", session)
 
 
 async def test_a_failed_turn_is_an_error_and_is_not_repeated(client: AsyncOpenAI, server: Server) -> None:

@@ -1,6 +1,7 @@
 """AG-UI at `POST /agui`: the thread is the session, a run is a turn.
 
-The last message is the turn; those before it are in the session already and are not read. A thread that is not there
+The last message is the turn; those before it are in the session already and are not read, but for the user's own since
+the last answer that the session does not hold yet. A thread that is not there
 yet begins one of the caller's own: ids are each user's own, so nobody learns of anybody else's. Instruction and state
 are the agent's: a client's `context` and `state` are read past, and `STATE_SNAPSHOT` tells the state.
 The last message may bring files: media parts (`image`, `audio`, `video`, `document`) whose source is `data`, or a `url`

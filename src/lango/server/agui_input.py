@@ -1,7 +1,8 @@
 """What a run of AG-UI asks for: a message, answers, results of the client's tools. Imports `ag_ui`, as its events do.
 
-A client sends the whole conversation each time. Of it, only the end is new: the user's message, or what the client's
-tools returned. Not every client begins a run for each result: those that stand further up are taken, too.
+A client sends the whole conversation each time. Of it, only the end is new: the user's messages since the last answer,
+or what the client's tools returned. Not every client begins a run for each result: those that stand further up are
+taken, too.
 
 A user's message may bring files: any media part whose source carries the bytes, and the `binary` part that the protocol
 had before 1.0. Nothing is fetched from elsewhere.
@@ -10,6 +11,7 @@ had before 1.0. Nothing is fetched from elsewhere.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, cast
 
 from ag_ui.core import (
@@ -30,11 +32,13 @@ from ag_ui.core import (
 )
 from pydantic import ValidationError
 
+from lango import messages
 from lango.messages import Attachment
 from lango.server.auth import Caller
 from lango.server.client_results import LEFT_OUT, Results, Spoken, answered_last, give, read_result, results_in
 from lango.server.errors import Refused
-from lango.server.files import file_of_base64, file_of_url, mark_of
+from lango.server.files import NOT_READ, file_of_base64, file_of_url, files_of, mark_of
+from lango.server.newest import not_stored
 from lango.server.served import Served
 from lango.server.streams import TurnOf
 from lango.tools import Tool, client_tool
@@ -62,16 +66,23 @@ async def begin(here: Served, user: Caller, asked: RunAgentInput) -> list[TurnOf
     if isinstance(last, ToolMessage):
         new = answered_last(spoken)
         return [await give(here, user, asked.thread_id, results, new, tools, asked.run_id)]
-    text, files = (_text(last), _files(last)) if isinstance(last, UserMessage) else ("", [])
-    if not isinstance(last, UserMessage) or not (text or files):
+    asks = _user(last, last=True) if isinstance(last, UserMessage) else messages.Message("user")
+    if not isinstance(last, UserMessage) or not (asks.content or asks.media):
         raise Refused(
             400,
             "BadRequest",
             "messages: the last message must be the user's, with a text or a file, or a client tool's result",
         )
     # a run that is sent again is the same turn, as long as it says the same
-    key = _key(asked.run_id, last.id, text, *map(mark_of, files))
-    return [await here.turns.submit(user, asked.thread_id, text, key, files, client_tools=tools, results=results)]
+    files = files_of(asks)
+    key = _key(asked.run_id, last.id, asks.content, *map(mark_of, files))
+    newest = sum(1 for _ in takewhile(lambda one: isinstance(one, UserMessage), reversed(said)))
+    users = [one for one in (said if newest > 1 else [last]) if isinstance(one, UserMessage)]
+    history = await not_stored(here, user, asked.thread_id, [*map(_user, users[:-1]), asks], newest)
+    turn = here.turns.submit(
+        user, asked.thread_id, asks.content, key, files, client_tools=tools, results=results, history=history
+    )
+    return [await turn]
 
 
 async def _resume(
@@ -114,6 +125,18 @@ def _is_yes(payload: Any) -> bool:
             return True
         case _:
             return False
+
+
+def _user(message: UserMessage, *, last: bool = False) -> messages.Message:
+    """Return a user's message. Raise `Refused` for a file that cannot be read, if it is the last one's."""
+    try:
+        files, note = _files(message), ""
+    except Refused:
+        if last:
+            raise
+        files, note = list[Attachment](), NOT_READ
+    media = [messages.Media(file.mime_type, file.data, name=file.name) for file in files]
+    return messages.Message("user", _text(message) + note, media=tuple(media))
 
 
 def _text(message: UserMessage) -> str:

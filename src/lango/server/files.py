@@ -13,6 +13,8 @@ from lango.server.errors import Refused
 
 _BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _LONGEST_HEAD = 1000
+NOT_READ = "[a file stood here that could not be read]"
+"""Read by the model in the place of a file that is not the last message's."""
 
 _SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What a browser may show in its place: pictures that hold no script. Anything else is only to be saved."""

@@ -14,10 +14,9 @@ from lango.config import ServerSettings
 from lango.messages import Attachment, Media, Message, ToolCall
 from lango.nesting import is_deeper_than
 from lango.server.errors import Refused
+from lango.server.files import NOT_READ
 from lango.server.openai_input import ChatCall, ChatMessage
 
-NOT_READ = "[a file stood here that could not be read]"
-"""Read by the model in the place of a file further up."""
 _NO_CALL = "[a tool returned this; its call is not part of this history] "
 _DEEPEST = 100
 

@@ -277,13 +277,13 @@ class _Begun(Struct, frozen=True):
 
 def _begin(key: int, name: SessionId, entry: Entry, now: float) -> Operation[_Begun]:
     """Append the message of a turn whose place has come, under a new epoch, behind what the turn before left open."""
-    message = entry.message
-    if message is not None and message.role == "user":
-        [[epoch, revision]] = yield _NEW_INPUT, (input_hash(message.content), key)
+    said = [one.message.content for one in (*entry.before, entry) if one.message and one.message.role == "user"]
+    if said:
+        [[epoch, revision]] = yield _NEW_INPUT, (input_hash(said[-1]), key)
     else:
         [[epoch, revision]] = yield _NEW_EPOCH, (key,)
     # what is open was left open by the turn before: each closes its own, or the next one does
-    goes_on = message is not None and message.role == "user"  # and is no answer to a question
+    goes_on = entry.message is not None and entry.message.role == "user"  # and is no answer to a question
     revision = yield from close_calls(key, name, revision, now, epoch - 1, questions_too=goes_on)
     if goes_on:
         revision = yield from client_calls.overtake(key, name, revision, now, entry.results)
