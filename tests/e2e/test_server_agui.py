@@ -1,6 +1,7 @@
 """AG-UI against a real server: what it sends is read back with the protocol's own types."""
 
 import asyncio
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +113,26 @@ async def test_a_thread_is_a_session_and_a_run_is_sent_once(server: Server, thre
         assert types_of(await run(client, second)) == ["RUN_STARTED", *SAID, *END], "sent again, it is told again"
         page = (await client.get(f"/v1/sessions/{thread}/messages")).json()
         assert [one["content"] for one in page["messages"]] == ["one", "one", "two\u2028three", "two three"]
+
+
+async def test_messages_since_the_last_answer_are_all_read_and_each_once(server: Server, thread: str) -> None:
+    def says(*texts: str) -> RunAgentInput:
+        asked = asking(thread, texts[-1])
+        before: list[Any] = [UserMessage(id=uuid.uuid4().hex, content=text) for text in texts[:-1]]
+        return asked.model_copy(update={"messages": [*before, *asked.messages]})
+
+    def read(events: list[Event]) -> list[Any]:
+        told = "".join(event.delta for event in events if isinstance(event, TextMessageContentEvent))
+        return [text for _, [text] in json.loads(told)]
+
+    async with server.client() as client:
+        assert read(await run(client, says("one", "recite"))) == ["one", "recite"]
+        await run(client, says("fail"))
+        assert read(await run(client, says("fail", "two", "recite")))[-4:-1] != ["fail", "fail", "two"]
+        elsewhere = says("one", "recite").model_copy(update={"thread_id": f"{thread}-other"})
+        assert read(await run(client, elsewhere)) == ["one", "recite"], "a thread reads nothing of another"
+        page = (await client.get(f"/v1/sessions/{thread}/messages")).json()["messages"]
+        assert [one["content"] for one in page if one["role"] == "user"] == ["one", "recite", "fail", "two", "recite"]
 
 
 async def test_the_agents_own_tools_are_told(server: Server, thread: str) -> None:

@@ -1,26 +1,34 @@
 """OpenAI's chat completions on this agent: `POST /v1/chat/completions`, `GET /v1/models`.
 
-The last message is the turn. The agent has its own model and instruction: whatever model a client names, the agent
-answers under its own name, and system messages and sampling settings are read past.
+The agent has its own model and instruction: whatever model a client names, the agent answers under its own name, and
+system messages, developer messages and sampling settings are read past: neither stored, nor read, nor compared.
 
-The last message may bring pictures (`image_url`) and files (`file` with `file_data`), as `data:` URLs. Nothing is
-fetched from elsewhere: other addresses, a `file_id` and `input_audio` are refused.
+Which session a turn belongs to, and what the model reads:
 
-Which session a turn belongs to:
+- With `X-Session-Id`, that session: its stored history counts. Of what the client resends, only what is new is read:
+  the user's messages since the last answer that the session does not hold yet, and results of calls that still wait.
+  The same holds with `user` and one of `conversation_id`, `thread_id` and `session_id` in `metadata`: both together
+  name one session of the caller.
+- Without it, the model reads exactly the history that the request carries: the user's texts and files, the assistant's
+  texts, calls of the client's tools and their results. Where a session of the caller holds just that to its last
+  message, as a client sees it, and no turn of it runs or waits, the turn is stored there, after the agent's own tool
+  calls. Else, as after a message was changed, an answer made anew or a history trimmed, a new session begins with the
+  carried history; its messages are marked as carried (`lango_carried` in the metadata of the event).
+- Front ends that send the id of a chat and of its user in headers (`X-OpenWebUI-Chat-Id` with `X-OpenWebUI-User-Id`,
+  `X-Conversation-Id` with `X-User-Id`; the user may also be `user` of the body) resend all of it, too: the model reads
+  what they carry, and only sessions of the same chat and user are looked at.
 
-- With `X-Session-Id`, that one. Of what the client resends before the last message, only results are read, of calls
-  that still wait.
-- Without it, the newest session that was told exactly what the client resends: the same messages when it began, the
-  same answered messages with their files, and their answers and calls, since, white space and the files' names aside,
-  and no answer after them. Looked for among the user's 200 newest sessions, in the store, so that any process on it
-  finds the same one.
-- Else a new session, which begins with this message alone: what a client says the assistant said is never stored.
+Every answer names its session in `X-Session-Id`. Two requests never share a session by what they carry: a turn begins
+in a session that was found only if nothing came to it in between.
 
-Every answer names its session in `X-Session-Id`.
+A message may bring pictures (`image_url`) and files (`file` with `file_data`), as `data:` URLs. Nothing is fetched from
+elsewhere: other addresses, a `file_id` and `input_audio` are refused in the last message; further up, the model reads a
+note in their place.
 
 A client's `tools` are offered to the model in this turn, beside the agent's own. A call of one is told in `tool_calls`
 and ends the answer, with the finish reason `tool_calls`; the next request brings the results as tool messages, one for
-each call. Where a user's message comes instead, calls without a result are closed as unanswered.
+each call. Where a user's message comes instead, calls without a result are closed as unanswered. Calls that a client
+carries never run and never wait here, and none can be made in a name that is ADK's own (`adk_*`, `transfer_to_agent`).
 
 Calls of the agent's own tools are not `tool_calls`: a client would run those itself and wait for nobody. They are told
 in a field that OpenAI's SDK passes through, `executed_tools` of the message (or, in a stream, of the delta): `index`,
