@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from ag_ui.core import (
+    AssistantMessage,
     Event,
     EventType,
     ResumeEntry,
@@ -98,7 +99,8 @@ async def test_a_run_tells_text_and_state(server: Server, thread: str) -> None:
 
 async def test_a_long_conversation_may_be_sent_again(server: Server, thread: str) -> None:
     asked = asking(thread, "and now?")
-    asked.messages = [UserMessage(id="m0", content="many words " * 100_000), *asked.messages]
+    long = UserMessage(id="m0", content="many words " * 100_000)
+    asked.messages = [long, AssistantMessage(id="m1", content="so many"), *asked.messages]
     async with server.client() as client:
         assert types_of(await run(client, asked)) == ["RUN_STARTED", *SAID, *END]
         page = (await client.get(f"/v1/sessions/{thread}/messages")).json()

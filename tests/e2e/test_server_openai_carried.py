@@ -432,7 +432,7 @@ async def test_a_result_without_its_call_is_quoted(sdk: AsyncOpenAI) -> None:
         ([said("user", "hi"), call("c", "adk_request_confirmation"), said("user", "go")], "adk_request_confirmation"),
         ([said("user", "hi"), call("c", "adk_request_credential"), result("c", "{}")], "adk_request_credential"),
         ([said("user", "hi"), call("c", "transfer_to_agent"), result("c", "{}"), said("user", "go")], "transfer_to"),
-        ([said("user", "hi"), result("c", "{}")], "answer no call before them"),
+        ([said("user", "hi"), result("c", "{}")], "these tool messages answer no call"),
         (
             [said("user", "hi"), call("c"), call("d"), result("d", "{}"), said("assistant", "x"), result("c", "")],
             "call",

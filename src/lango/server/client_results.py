@@ -73,9 +73,8 @@ async def give(
     With `every`, refuse them while another call of the client's waits that has none.
     """
     session = await here.session(user, session_id)
-    about = "results", await _maker(here, session, new), *sorted(new)
-    key = _key(*about)
-    for one in (key, _key(*about, "again", attempt)):
+    key = await results_key(here, session, new)
+    for one in (key, await results_key(here, session, new, "again", attempt)):
         key, turn = one, await here.store.same_turn(session, one)
         record = await here.store.turn(Turn(session.key, turn)) if turn else None
         if turn and record and record.status in ("waiting", "running", "done"):
@@ -90,6 +89,12 @@ async def give(
     return await here.turns.give(user, session_id, brought, key, tools)
 
 
+async def results_key(here: Served, session: SessionRecord, calls: Collection[str], *more: str) -> str:
+    """Return the idempotency key of the turn that brings the results of some calls: the same again are that turn."""
+    about = "results", await _maker(here, session, calls), *sorted(calls), *more
+    return f"results-{hashlib.sha256(json.dumps(about).encode()).hexdigest()}"
+
+
 async def _maker(here: Served, session: SessionRecord, calls: Collection[str]) -> str:
     """Return the event that made some calls: some models count theirs from 1 again, and the newest is meant."""
     newest = await here.store.messages_page(session, limit=_LOOKED_AT)
@@ -97,7 +102,3 @@ async def _maker(here: Served, session: SessionRecord, calls: Collection[str]) -
         if one.message and one.message.role == "assistant" and any(call.id in calls for call in one.message.tool_calls):
             return one.event_id
     return ""
-
-
-def _key(*about: str) -> str:
-    return f"results-{hashlib.sha256(json.dumps(about).encode()).hexdigest()}"

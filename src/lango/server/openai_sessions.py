@@ -18,7 +18,7 @@ from msgspec import Struct
 from lango.errors import CallNotWaiting, StaleSession
 from lango.messages import Message
 from lango.server.auth import Caller
-from lango.server.client_results import answered_last, give, results_in
+from lango.server.client_results import answered_last, give, results_in, results_key
 from lango.server.errors import Refused
 from lango.server.files import files_of
 from lango.server.newest import not_stored
@@ -95,7 +95,7 @@ async def submit_carried(
     *history, last = said
     if last.role == "tool":
         results = {one.id: one.output or {} for one in last.tool_calls}
-        return await here.turns.give(user, session_id, results, key, tools, history=history)
+        return await here.turns.give(user, session_id, results, None, tools, history=history)
     return await here.turns.submit(
         user, session_id, last.content, key, files_of(last), client_tools=tools, history=history
     )
@@ -104,10 +104,9 @@ async def submit_carried(
 def _check_results(said: Sequence[Message]) -> None:
     """Raise `Refused` unless the carried messages end with the results of all calls of the answer before them."""
     if said[-1].role != "tool":
-        message = (
-            "messages: the tool messages at the end answer no call before them; send the message that made it, too"
+        raise Refused(
+            400, "BadRequest", "messages: these tool messages answer no call before them; send it, or its X-Session-Id"
         )
-        raise Refused(400, "BadRequest", f"{message}, or the X-Session-Id of its session")
     left = {one.id for one in said[-2].tool_calls} - {one.id for one in said[-1].tool_calls}
     if left:
         missing = ", ".join(sorted(left))
@@ -122,6 +121,7 @@ async def _go_on(
     new = said[place.holds :]
     results = {one.id: one.output or {} for message in new for one in message.tool_calls}
     if last.role == "tool":
+        key = await results_key(here, place.session, results)
         return await here.turns.give(user, session_id, results, key, tools, at_revision=revision)
     return await here.turns.submit(
         user,

@@ -185,6 +185,8 @@ def submit(
     locked = yield _LOCK, (key,)
     if not locked:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
+    if at_revision is not None and (locked[0][0] != at_revision or (yield _BEFORE, (key, 2**62))):
+        return (yield from _stored_before(key, name, entry))
     if idempotency_key is not None:
         for turn, status, epoch, digest in (yield _SAME, (key, idempotency_key)):
             if answer is None and not _says_the_same(entry, digest):
@@ -195,8 +197,6 @@ def submit(
             return Turn(key, turn, epoch, status, repeated=True)
     [[turn]] = yield _NEXT, (key,)
     ahead = yield _BEFORE, (key, turn)
-    if at_revision is not None and (ahead or locked[0][0] != at_revision):
-        return (yield from _stored_before(key, name, entry))
     if ahead and not wait:
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
     if answer is not None:
