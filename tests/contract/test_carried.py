@@ -7,7 +7,7 @@ import pytest
 from lango.errors import SessionNotFound, StaleSession
 from lango.messages import Message, ToolCall
 from lango.store import Entry, SessionId, SessionRecord, Store
-from lango.store.carried import input_hash
+from lango.store.carried import find_sessions, input_hash
 from lango.store.turns import Ahead
 from tests.contract.test_idempotency import asks
 
@@ -43,7 +43,7 @@ async def session(store: Store) -> SessionRecord:
 
 
 async def found(store: Store, text: str, user: str = "alice", prefix: str = "") -> list[str]:
-    return [one.name.id for one in await store.sessions_of_input("app", user, text, id_prefix=prefix)]
+    return [one.name.id for one in await store.read(lambda: find_sessions("app", user, text, prefix, 20))]
 
 
 @pytest.mark.parametrize("count", [1, 50, 123])

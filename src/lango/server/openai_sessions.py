@@ -11,6 +11,7 @@ transaction that begins the turn. So two requests that carry the same history ne
 import asyncio
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from itertools import takewhile
 
 from msgspec import Struct
@@ -29,6 +30,7 @@ from lango.server.openai_views import Seen, StoredView, carried_view, stored_vie
 from lango.server.served import Served
 from lango.server.streams import TurnOf
 from lango.store import SessionRecord
+from lango.store.carried import find_sessions
 from lango.tools import Tool
 
 _MOST_COMPARED = 20
@@ -151,8 +153,8 @@ async def _find(here: Served, user: Caller, said: Sequence[Message], id_prefix: 
         texts = [one.text for one in wanted if one.role == "user"]
         if not texts:
             continue
-        found = await here.store.sessions_of_input(
-            here.runtime.app_name, user.user_id, texts[-1], id_prefix=id_prefix, limit=_MOST_COMPARED + 1
+        found = await here.store.read(
+            partial(find_sessions, here.runtime.app_name, user.user_id, texts[-1], id_prefix, limit=_MOST_COMPARED + 1)
         )
         for session in found[:_MOST_COMPARED]:
             if not id_prefix and session.name.id.startswith(PREFIX):

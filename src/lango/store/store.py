@@ -8,7 +8,6 @@ from typing import Any, Literal, Self, TypeVar
 
 from lango.errors import StoreUnavailable, Unstorable
 from lango.store import (
-    carried,
     checks,
     client_calls,
     deletes,
@@ -213,20 +212,9 @@ class Store:
 
         With `at_revision`, raise `StaleSession` unless the session is at just that revision, and nothing is ahead.
         """
-        now = time.time()
+        what = (session.key, session.name, entry, owner, time.time(), idempotency_key)
         return await self._database.write(
-            lambda: turns.submit(
-                session.key,
-                session.name,
-                entry,
-                owner,
-                now,
-                idempotency_key,
-                wait=wait,
-                answer=answer,
-                at_revision=at_revision,
-            ),
-            long=bool(entry.before),
+            lambda: turns.submit(*what, wait=wait, answer=answer, at_revision=at_revision), long=bool(entry.before)
         )
 
     async def claim_turn(self, name: SessionId, turn: turns.Turn) -> turns.Turn | list[turns.Ahead]:
@@ -383,12 +371,6 @@ class Store:
     ) -> Sequence[SessionRecord]:
         """Read some sessions of a user without their state, the newest first, after one's (updated_at, key)."""
         return await self._database.read(lambda: pages.sessions(app_name, user_id, after, limit))
-
-    async def sessions_of_input(
-        self, app_name: str, user_id: str, text: str, *, id_prefix: str = "", limit: int = 20
-    ) -> Sequence[SessionRecord]:
-        """Read the sessions of a user whose newest turn began with a text; see `lango.store.carried`."""
-        return await self._database.read(lambda: carried.find_sessions(app_name, user_id, text, id_prefix, limit))
 
     async def messages_page(
         self, session: SessionRecord, *, before: int | None = None, limit: int = 50
