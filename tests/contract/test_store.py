@@ -74,7 +74,9 @@ async def test_h4_one_message_over_the_budget_stays(writer: Writer) -> None:
     await writer.talk(3)
     await writer.call("c")
     await writer.answer("c", tokens=5_000)
-    assert await writer.window(100) == [3, 4, 5], "with its call, and with the user's message that the turn answers"
+    assert await writer.window(100) == [1, 2, 3, 4, 5], "it takes a quarter, and what stands before it has its room"
+    await writer.talk(1, tokens=5_000)
+    assert await writer.window(100) == [6], "the user's words are not clipped"
 
 
 async def test_h3_a_window_that_was_cut_begins_neither_with_a_result_nor_with_half_a_call(writer: Writer) -> None:
@@ -128,7 +130,8 @@ async def test_h4_parallel_results_stay_with_their_call(writer: Writer) -> None:
     await writer.call("a", "b")  # 3
     await writer.answer("a")  # 4
     await writer.answer("b", tokens=5_000)  # 5
-    assert await writer.window(100) == [1, 3, 4, 5]
+    assert await writer.window(100) == [1, 2, 3, 4, 5]
+    assert await writer.window(35) == [1, 3, 4, 5], "and the user's message that the turn answers"
 
 
 async def test_zero_token_events_come_with_their_neighbours(writer: Writer) -> None:

@@ -27,8 +27,8 @@ def calls(*ids: str, **args: Any) -> Message:
     return Message("assistant", tool_calls=tuple(ToolCall(i, "exec", args or {"cmd": "ls"}) for i in ids))
 
 
-def results(*ids: str, **output: Any) -> Message:
-    return Message("tool", tool_calls=tuple(ToolCall(i, "exec", output=output or {"ok": True}) for i in ids))
+def results(*ids: str, name: str = "exec", **output: Any) -> Message:
+    return Message("tool", tool_calls=tuple(ToolCall(i, name, output=output or {"ok": True}) for i in ids))
 
 
 def long_turn(number: int) -> list[Message]:
@@ -141,7 +141,7 @@ def test_h3_orphaned_results_that_lead_stay_when_nothing_was_cut() -> None:
         [calls("c1", "c2"), results("c1")],
         [calls("c1")],
         [Message("tool", "legacy")],
-        [calls(""), results("other")],
+        [calls(""), results("other", name="search")],
         [results("gone"), calls("c1"), results("other")],
     ],
 )
@@ -194,8 +194,11 @@ def test_h3_holds_for_any_history_and_budget(history: list[Message], budget: int
     assert first.role != "tool"
     if first.role == "assistant" and any(call.output is None for call in first.tool_calls):
         answered = {call.id for m in window if m.role == "tool" for call in m.tool_calls}
-        legacy = any(m.role == "tool" and not m.tool_calls for m in window)
-        assert legacy or {call.id for call in first.tool_calls if call.output is None} <= answered
+        asked = {call.id for call in first.tool_calls if call.output is None}
+        by_position = any(m.role == "tool" and not m.tool_calls for m in window) or any(
+            not call_id or call_id.startswith("call_") for call_id in asked | answered
+        )
+        assert by_position or asked <= answered
 
 
 # H4
@@ -239,7 +242,7 @@ def test_h4_a_result_larger_than_the_budget_is_clipped_with_a_visible_mark(
     text = compact_json(clipped)
     assert "tokens left out" in text
     assert count_tokens(window) <= 2_000
-    assert count_tokens(text) > 500  # clipped to its room, not to nothing
+    assert 400 < count_tokens(text) <= 500  # clipped to its share, a quarter, not to nothing
     assert len(window) == len(history)  # and not at the cost of the rest of the turn
     [warning] = warnings_of(caplog)
     assert "0 of 9 messages" in warning

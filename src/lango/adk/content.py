@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from google.genai import types
 
 from lango.adk.reserved_names import allowed_name
+from lango.adk.unpaired import UnpairedContent
 from lango.history import CONTEXT_AUTHOR
-from lango.messages import Media, Message, Signature, Thought, ToolCall, fresh_call_id
+from lango.history.pairing import with_ids
+from lango.messages import Media, Message, Signature, Thought, ToolCall
 from lango.providers.assembly import Reply
 from lango.providers.gemini import STAND_IN, takes_stand_in
 from lango.providers.protocol import UsageDelta
@@ -66,15 +68,17 @@ def _opened(content: types.Content, model: str, *, gemini: bool) -> types.Conten
 
 
 def contents_to_messages(contents: Iterable[types.Content]) -> list[Message]:
-    """Return the messages of a request. A content that holds several things becomes several messages."""
-    return [message for content in contents for message in content_to_messages(content)]
+    """Return the messages of a request, with ids. A content that holds several things becomes several messages."""
+    return with_ids([message for content in contents for message in content_to_messages(content)])
 
 
 def content_to_messages(content: types.Content) -> list[Message]:
     """Return what a content holds: the model's words and calls, results, the user's words; in this order."""
+    if isinstance(content, UnpairedContent):
+        content = content.results
     parts = content.parts or []
-    calls = _with_ids([_call(part) for part in parts if part.function_call])
-    results = _with_ids([_result(part.function_response) for part in parts if part.function_response])
+    calls = tuple(_call(part) for part in parts if part.function_call)
+    results = tuple(_result(part.function_response) for part in parts if part.function_response)
     messages: list[Message] = []
     if content.role == "model":
         messages.append(_model_message(parts, calls))
@@ -133,17 +137,6 @@ def _call(part: types.Part) -> ToolCall:
 
 def _result(result: types.FunctionResponse) -> ToolCall:
     return ToolCall(result.id or "", result.name or "", output=result.response or {})
-
-
-def _with_ids(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """Name calls, or results, that came without an id. Both sides are named alike, so they still match."""
-    taken = {call.id for call in calls if call.id}
-    named: list[ToolCall] = []
-    for call in calls:
-        call_id = call.id or fresh_call_id(call.name, taken)
-        taken.add(call_id)
-        named.append(ToolCall(call_id, call.name, call.input, call.output, call.signature))
-    return tuple(named)
 
 
 def _media(parts: Sequence[types.Part]) -> tuple[Media, ...]:

@@ -7,7 +7,7 @@ number is a text of that many characters of `content`, `"call"` and `"result"` a
 object is a part that has more to it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from google.genai import types
 from pydantic import BaseModel
 
 from lango.history import count_tokens
+from lango.history.pairing import pair
 from lango.messages import Media, Message, Role, Thought, ToolCall, fresh_call_id
 from lango.store import Entry
 from lango.store.jsontext import dumps, readable
@@ -55,21 +56,26 @@ _COUNTS: set[type] = {int}
 Layout = list[Any]
 
 
-def complete_event(event: Event, root_agent_name: str | None) -> None:
-    """Give an event what it lacks and what a reload would give it: ids of calls and results, an author."""
+def complete_event(event: Event, root_agent_name: str | None, earlier: Sequence[Event] = ()) -> None:
+    """Give an event what it lacks and what a reload would give it: ids of calls and results, an author.
+
+    A result without an id gets that of the call it answers, among those of the `earlier` events of its session.
+    """
     content = event.content
     if content is not None and type(content) is not types.Content:
         # genai's UserContent and ModelContent are other types of the same content, and compare unequal to it
         event.content = content = types.Content(role=content.role, parts=content.parts)
     if not event.author:
         event.author = author_of("user" if content and content.role == "user" else "", root_agent_name)
-    parts = (content and content.parts) or ()
-    for part in parts:
-        call, result = part.function_call, part.function_response
-        if (call and not call.id) or (result and not result.id):
-            _give_ids([part.function_call for part in parts if part.function_call])
-            _give_ids([part.function_response for part in parts if part.function_response])
-            return
+    if content is None:
+        return
+    calls = [part.function_call for part in content.parts or () if part.function_call]
+    results = [part.function_response for part in content.parts or () if part.function_response]
+    if calls:
+        _give_ids(calls)
+    if results:
+        _pair_results(event, results, earlier)
+        _give_ids(results)
 
 
 def author_of(role: str, root_agent_name: str | None) -> str:
@@ -78,11 +84,35 @@ def author_of(role: str, root_agent_name: str | None) -> str:
 
 
 def _give_ids(calls: Sequence[types.FunctionCall | types.FunctionResponse]) -> None:
+    if all(call.id for call in calls):
+        return
     taken = {call.id for call in calls if call.id}
     for call in calls:
         if not call.id:
             call.id = fresh_call_id(call.name or "", taken)
             taken.add(call.id)
+
+
+def _pair_results(event: Event, results: Sequence[types.FunctionResponse], earlier: Sequence[Event]) -> None:
+    """Let results name the calls that they answer, where an id is missing on either side."""
+    if all(result.id and _is_made(result.id, earlier) for result in results):
+        return
+    messages = [message for one in (*earlier, event) for message in _calls_and_results(one)]
+    for slot in pair(messages).slots:
+        if slot.result is not None and slot.result.at == len(messages) - 1:
+            results[slot.result.number].id = slot.call.id
+
+
+def _is_made(call_id: str, events: Sequence[Event]) -> bool:
+    """Whether a call of this id was made; it is most often the newest one."""
+    return any(call.id == call_id for event in reversed(events) for call in event.get_function_calls())
+
+
+def _calls_and_results(event: Event) -> Iterator[Message]:
+    if calls := event.get_function_calls():
+        yield Message("assistant", tool_calls=tuple(ToolCall(call.id or "", call.name or "", {}) for call in calls))
+    if results := event.get_function_responses():
+        yield Message("tool", tool_calls=tuple(ToolCall(one.id or "", one.name or "", output={}) for one in results))
 
 
 def event_to_entry(event: Event, approval_expires_s: float | None = None) -> Entry:

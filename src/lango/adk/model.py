@@ -214,6 +214,7 @@ class ProviderLlm(BaseLlm):
             max_turns=self._max_turns,
             reserved_tokens=reserved,
             not_loaded=0 if (load := loaded.get()).logged else load.left_out,
+            clipped_tokens=load.clipped_tokens,
         )
 
     def _key(self, request: Request) -> str:

@@ -1,6 +1,6 @@
 """Rows to ADK events: the way back of `lango.adk.convert`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -11,26 +11,26 @@ from pydantic import TypeAdapter
 
 from lango.adk.convert import EMPTY_ACTIONS, Layout, author_of, content_role, dump
 from lango.adk.templates import blank, like
-from lango.messages import Message, ToolCall, fresh_call_id
+from lango.history.pairing import with_ids
+from lango.messages import Message, ToolCall
 from lango.store import Stored
-from lango.store.records import object_or_result
 
 
 def stored_to_events(stored: Iterable[Stored], root_agent_name: str | None) -> list[Event]:
     """Rebuild events. `root_agent_name` is the author of messages that name none; empty: `lango-agent`."""
-    events: list[Event] = []
-    waiting: list[ToolCall] = []  # calls of the newest assistant message that no older writer's result has used yet
-    for one in stored:
-        message = one.message
-        if message is not None and message.role not in ("tool", "function", "event"):
-            waiting = list(_with_ids(message.tool_calls))
-        events.append(_stored_to_event(one, root_agent_name, waiting))
-    return events
+    found = list(stored)
+    messages = with_ids([one.message or _NO_MESSAGE for one in found])
+    return [
+        _stored_to_event(one, message if one.message else None, root_agent_name)
+        for one, message in zip(found, messages, strict=True)
+    ]
 
 
-def _stored_to_event(one: Stored, root_agent_name: str | None, waiting: list[ToolCall]) -> Event:
+_NO_MESSAGE = Message("event")
+
+
+def _stored_to_event(one: Stored, message: Message | None, root_agent_name: str | None) -> Event:
     extra = dict(one.extra or {})
-    message = one.message
     update: dict[str, Any] = {
         "id": one.event_id,
         "timestamp": one.created_at,
@@ -42,7 +42,7 @@ def _stored_to_event(one: Stored, root_agent_name: str | None, waiting: list[Too
         update["author"] = extra.pop("author", "") or author_of("", root_agent_name)
     else:
         update["author"] = message.author or author_of(message.role, root_agent_name)
-        update["content"] = _content(message, extra, waiting)
+        update["content"] = _content(message, extra)
     for name, value in extra.items():
         if name in Event.model_fields:  # a newer ADK may have known more
             update[name] = _field(name, value)
@@ -75,7 +75,7 @@ def _actions(stored: Mapping[str, Any] | None, delta: Mapping[str, Any] | None) 
     return like(blank(EventActions), fresh | {"state_delta": state_delta})
 
 
-def _content(message: Message, extra: dict[str, Any], waiting: list[ToolCall]) -> types.Content | None:
+def _content(message: Message, extra: dict[str, Any]) -> types.Content | None:
     role = extra.pop("role", content_role(message.role))
     layout = extra.pop("parts", _PLAIN)
     if message.role == "event":
@@ -84,26 +84,16 @@ def _content(message: Message, extra: dict[str, Any], waiting: list[ToolCall]) -
         parts = None
     elif layout is not _PLAIN:
         parts = _Reading(message).parts(layout)
-    elif message.role in ("tool", "function"):
-        parts = _results(message, waiting)
+    elif message.role == "tool":
+        parts = [like(blank(types.Part), {"function_response": _result(call)}) for call in message.tool_calls]
+        parts = parts or [_text(message.content)]  # an older writer's result that answers no call
     else:
         parts = [_text(message.content)] if message.content else []
-        parts += [like(blank(types.Part), {"function_call": _call(call)}) for call in _with_ids(message.tool_calls)]
+        parts += [like(blank(types.Part), {"function_call": _call(call)}) for call in message.tool_calls]
     return like(blank(types.Content), {"role": role, "parts": parts})
 
 
 _PLAIN: Layout = []
-
-
-def _results(message: Message, waiting: list[ToolCall]) -> list[types.Part]:
-    if message.tool_calls:
-        return [like(blank(types.Part), {"function_response": _result(call)}) for call in _with_ids(message.tool_calls)]
-    # an older writer kept only the content: it answers the next call that was made, by position
-    if not waiting:
-        return [_text(message.content)]
-    call = waiting.pop(0)
-    answer = ToolCall(call.id, call.name, output=object_or_result(message.content))
-    return [like(blank(types.Part), {"function_response": _result(answer)})]
 
 
 class _Reading(Struct):
@@ -166,16 +156,3 @@ def _call(call: ToolCall) -> types.FunctionCall:
 
 def _result(call: ToolCall) -> types.FunctionResponse:
     return like(blank(types.FunctionResponse), {"id": call.id, "name": call.name, "response": call.output})
-
-
-def _with_ids(calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
-    """Older writers stored calls without ids: name them as a new one would be named."""
-    if all(call.id for call in calls):
-        return calls
-    taken = {call.id for call in calls}
-    named: list[ToolCall] = []
-    for call in calls:
-        id_ = call.id or fresh_call_id(call.name, taken)
-        taken.add(id_)
-        named.append(ToolCall(id_, call.name, call.input, call.output))
-    return named

@@ -22,6 +22,7 @@ from typing_extensions import override
 from lango.adk.convert import DEFAULT_AGENT_NAME, complete_event, event_to_entry
 from lango.adk.reading import stored_to_events
 from lango.adk.templates import like
+from lango.adk.unpaired import as_sent
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.store import SessionId, SessionRecord, Store, Stored
 from lango.store.database import no_collection
@@ -45,6 +46,8 @@ class Loaded(NamedTuple):
     """The load itself logged that; else the model does, with what it leaves out of the request."""
     all_seen: bool = True
     """Every call that the session ever had is among what was loaded."""
+    clipped_tokens: int = 0
+    """How much of large results was left out: the model's warning counts it, too."""
 
 
 _EVERYTHING = Loaded()
@@ -79,6 +82,8 @@ class StoredSession(Session):
     """A session that remembers what it has seen of the store."""
 
     _seen: Seen | None = PrivateAttr(default=None)
+    _is_loaded: bool = PrivateAttr(default=False)
+    """It shows what was loaded, as it is stored; until a run begins with it."""
     _recalled: Recalled = PrivateAttr(default_factory=Recalled)
 
     @property
@@ -201,7 +206,7 @@ class SqlSessionService(BaseSessionService):
             left_out = self._count_left_out(record, stored, recalled.floor_seq)
             stored = _filtered(stored, newest, since)
         all_seen = not record.rewinds and len([one for one in stored if one.message]) == record.last_seq
-        loaded.set(Loaded(left_out, self._warn, all_seen))
+        loaded.set(Loaded(left_out, self._warn, all_seen, sum(one.clipped_tokens for one in stored)))
         session = _session(record, stored_to_events(stored, self._root_agent_name))
         session.remember(recalled)
         return session
@@ -238,6 +243,8 @@ class SqlSessionService(BaseSessionService):
     @override
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store an event, then show it in the session. What raises has stored nothing and shown nothing."""
+        if event.author == "user":
+            _begin_run(session)
         if event.partial or _is_stored_already(session, event):
             return event
         # tasks that share a session object append one after the other, not against each other
@@ -247,7 +254,7 @@ class SqlSessionService(BaseSessionService):
         else:
             self._busy[place] = None
         try:
-            complete_event(event, self._root_agent_name)
+            complete_event(event, self._root_agent_name, session.events)
             seen = _seen_by(session) or await self._found(session)
             if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
                 await self._complete_rewind(seen.key, session, event)
@@ -329,6 +336,13 @@ def _see(session: Session, seen: Seen) -> None:
         private["_seen"] = seen
 
 
+def _begin_run(session: Session) -> None:
+    """Let a session that was loaded show its events as ADK keeps them all in its requests, once."""
+    if (private := session.__pydantic_private__) and private.get("_is_loaded"):
+        private["_is_loaded"] = False
+        session.events[:] = as_sent(session.events)
+
+
 def _is_stored_already(session: Session, event: Event) -> bool:
     stored = stored_message.get()
     return (
@@ -365,6 +379,8 @@ def _session(record: SessionRecord, events: list[Event]) -> StoredSession:
         },
     )
     _see(session, _seen_of(record))
+    if events and (private := session.__pydantic_private__):
+        private["_is_loaded"] = True
     return session
 
 

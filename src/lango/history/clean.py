@@ -12,6 +12,8 @@ from lango.history.tokens import replace_surrogates
 from lango.messages import Message, Signature, Thought, ToolCall
 
 MAX_NAME_LENGTH = 64
+UNNAMED = "unknown"
+"""The name of a call or a result that came without one."""
 _NAME = re.compile(rf"[A-Za-z0-9_.:-]{{1,{MAX_NAME_LENGTH}}}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:-]")
 _MAX_DEPTH = 100
@@ -82,7 +84,7 @@ def _clean_thought(thought: Thought) -> Thought:
 
 
 def _clean_call(call: ToolCall) -> ToolCall:
-    name = call.name if _NAME.fullmatch(call.name) else _NOT_IN_NAMES.sub("_", call.name)[:MAX_NAME_LENGTH] or "unknown"
+    name = call.name if _NAME.fullmatch(call.name) else _NOT_IN_NAMES.sub("_", call.name)[:MAX_NAME_LENGTH] or UNNAMED
     given = None if call.input is None else clean_json(call.input)
     output = None if call.output is None else clean_json(call.output)
     if name is call.name and given is call.input and output is call.output:

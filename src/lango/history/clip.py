@@ -27,6 +27,12 @@ def clip_to_tokens(messages: Sequence[Message], max_tokens: int) -> list[Message
     return None
 
 
+def clip_results(message: Message, max_tokens: int) -> Message:
+    """Return the message with every result that costs more than `max_tokens` clipped to it."""
+    large = [piece for piece in _pieces([message], "output") if piece.tokens > max_tokens]
+    return _clip_to([message], large, max(LEAST_CLIPPED_TOKENS, max_tokens))[0] if large else message
+
+
 class _Piece(Struct, frozen=True):
     """The output or the input of one call, and what it costs."""
 
@@ -48,6 +54,10 @@ def _pieces(messages: Sequence[Message], kind: Literal["output", "input"]) -> li
 
 def _clip_pieces(messages: Sequence[Message], pieces: Sequence[_Piece], room_tokens: int) -> list[Message]:
     most = max(LEAST_CLIPPED_TOKENS, _level([piece.tokens for piece in pieces], room_tokens))
+    return _clip_to(messages, pieces, most)
+
+
+def _clip_to(messages: Sequence[Message], pieces: Sequence[_Piece], most: int) -> list[Message]:
     calls = [list(message.tool_calls) for message in messages]
     for piece in pieces:
         if piece.tokens > most:

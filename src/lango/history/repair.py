@@ -5,16 +5,15 @@ its call; ids are unique and short; nothing is empty; the end is a user or a too
 that (roles that take turns, its own signatures) is its encoder's part.
 """
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, assert_never, cast
+from collections.abc import Iterable, Sequence
+from typing import assert_never
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lango.history.clean import clean_json, clean_message
+from lango.history.clean import clean_message
 from lango.history.clip import clip_object
+from lango.history.pairing import Pairing, Result, Slot, pair
 from lango.history.tokens import compact_json, count_tokens
 from lango.messages import Message, ToolCall
 
@@ -41,139 +40,24 @@ def repair(messages: Iterable[Message]) -> list[Message]:
     - After a last message of the assistant, "Continue." is added: without its words the model would say them again.
     """
     clean = [clean_message(message) for message in messages if message.role != "event"]
-    pairing = _pair(clean)
+    pairing = pair(clean)
     ids = _Ids()
     repaired: list[Message] = []
     for at, message in enumerate(clean):
         repaired += _emit(
             message, pairing.turns.get(at, []), clean, ids, leads=not repaired or _is_system(repaired[-1])
         )
-        repaired += [_quote(result, message) for result in pairing.orphans.get(at, [])]
+        repaired += [_quote(result, message) for result in pairing.orphans.get(at, []) if not _repeats(pairing, result)]
     if repaired and repaired[-1].role == "assistant":
         repaired.append(Message("user", CONTINUE, author=CONTEXT_AUTHOR))
     return repaired
 
 
-# Pairing: which result belongs to which call.
-
-
-class _Slot(Struct):
-    """A call of the message `at`, and its result once it is found."""
-
-    at: int
-    call: ToolCall
-    result: "_Result | None" = None
-
-
-class _Result(Struct):
-    """The `order`-th result of the history, from the message `at`. A legacy one has neither id nor name."""
-
-    at: int
-    order: int
-    call: ToolCall
-
-
-class _Pairing(Struct):
-    turns: dict[int, list[_Slot]] = field(default_factory=dict[int, list[_Slot]])
-    orphans: dict[int, list[_Result]] = field(default_factory=dict[int, list[_Result]])
-
-
-def _pair(messages: Sequence[Message]) -> _Pairing:
-    pairing = _Pairing()
-    pending: list[_Result] = []
-    order = 0
-    for at, message in enumerate(messages):
-        for call in _calls(message):
-            slot = _Slot(at, call)
-            if call.output is not None:  # call and result in one value
-                slot.result = _Result(at, order, replace(call, input=None, signature=None))
-                order += 1
-            pairing.turns.setdefault(at, []).append(slot)
-        for call in _results(message):
-            result = _Result(at, order, call)
-            order += 1
-            if not _settle(result, _open_before(pairing, result)):
-                pending.append(result)
-    for result in pending:
-        if not _settle(result, _open_after(pairing, result)) and not _repeats(pairing, result):
-            pairing.orphans.setdefault(result.at, []).append(result)
-    return pairing
-
-
-def _calls(message: Message) -> list[ToolCall]:
-    if message.role != "assistant":
-        return []
-    return [call for call in message.tool_calls if call.output is None or call.input is not None]
-
-
-def _results(message: Message) -> list[ToolCall]:
-    match message.role:
-        case "tool":
-            return _tool_results(message)
-        case "assistant":
-            return [call for call in message.tool_calls if call.output is not None and call.input is None]
-        case _:
-            return [call for call in message.tool_calls if call.output is not None]
-
-
-def _tool_results(message: Message) -> list[ToolCall]:
-    """Return the results of a tool message; one that holds none, or none that is filled, has only its text."""
-    calls = list(message.tool_calls)
-    if not calls:
-        return [ToolCall("", "", output=_parsed(message.content))] if message.content else []
-    if len(calls) == 1 and calls[0].output is None and message.content:
-        return [replace(calls[0], output=_parsed(message.content))]
-    return [call if call.output is not None else replace(call, output={}) for call in calls]
-
-
-def _parsed(content: str) -> Mapping[str, Any]:
-    """Read the text of a legacy tool message: a JSON object, or else a text that is its result."""
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError):
-        value = None
-    return clean_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else {"result": content}
-
-
-def _settle(result: _Result, candidates: list[_Slot]) -> bool:
-    if candidates:
-        candidates[0].result = result
-    return bool(candidates)
-
-
-def _open_before(pairing: _Pairing, result: _Result) -> list[_Slot]:
-    """Return the calls that the result may answer: those of the nearest turn before it that has any."""
-    for slots in reversed(pairing.turns.values()):
-        candidates = [slot for slot in slots if slot.result is None and _may_answer(result.call, slot.call)]
-        if candidates:
-            return candidates
-        if not result.call.id and not result.call.name:
-            return []  # a legacy result belongs to the turn just before it, or to none
-    return []
-
-
-def _open_after(pairing: _Pairing, result: _Result) -> list[_Slot]:
-    """Return the later calls with the result's id: some histories hold a result before its call."""
-    return [
-        slot
-        for at, slots in pairing.turns.items()
-        for slot in slots
-        if result.call.id and at > result.at and slot.result is None and slot.call.id == result.call.id
-    ]
-
-
-def _may_answer(result: ToolCall, call: ToolCall) -> bool:
-    if result.id and call.id:
-        return result.id == call.id
-    return result.name in ("", call.name)
-
-
-def _repeats(pairing: _Pairing, result: _Result) -> bool:
+def _repeats(pairing: Pairing, result: Result) -> bool:
     """Whether the result only says again what the call of its id already has."""
     return any(
         slot.call.id == result.call.id and slot.result is not None and slot.result.call.output == result.call.output
-        for slots in pairing.turns.values()
-        for slot in slots
+        for slot in pairing.slots
     )
 
 
@@ -200,14 +84,13 @@ class _Ids:
 
 
 def _emit(
-    message: Message, slots: list[_Slot], messages: Sequence[Message], ids: _Ids, *, leads: bool
+    message: Message, slots: list[Slot], messages: Sequence[Message], ids: _Ids, *, leads: bool
 ) -> Iterable[Message]:
+    if slots:
+        turn = message if message.role == "assistant" else Message("assistant", author=message.author)
+        return _emit_turn(turn, slots, messages, ids)
     match message.role:
-        case "assistant":
-            if slots:
-                return _emit_turn(message, slots, messages, ids)
-            return _words(message)
-        case "user":
+        case "assistant" | "user":
             return _words(message)
         case "system":
             return _words(message if leads else replace(message, role="user", author=CONTEXT_AUTHOR))
@@ -229,7 +112,7 @@ def _is_system(message: Message) -> bool:
     return message.role == "system"
 
 
-def _emit_turn(message: Message, slots: list[_Slot], messages: Sequence[Message], ids: _Ids) -> Iterable[Message]:
+def _emit_turn(message: Message, slots: list[Slot], messages: Sequence[Message], ids: _Ids) -> Iterable[Message]:
     named = [(slot, ids.take(slot.call.id, slot.call.name)) for slot in slots]
     yield _with_calls(message, [_call(slot.call, call_id) for slot, call_id in named])
 
@@ -271,10 +154,15 @@ def _tool_message(source: Message, results: list[ToolCall]) -> Message:
     return _with_calls(source, results)
 
 
-def _quote(result: _Result, source: Message) -> Message:
-    what = f'of "{result.call.name}"' if result.call.name else "of a tool"
-    output = result.call.output or {}
+def _quote(result: Result, source: Message) -> Message:
+    media = source.media if source.role == "tool" else ()
+    return Message("user", quote_result(result.call), author=CONTEXT_AUTHOR, media=media)
+
+
+def quote_result(result: ToolCall) -> str:
+    """Return a result that answers no call as text, which says what it is; of a long one, head and tail."""
+    what = f'of "{result.name}"' if result.name else "of a tool"
+    output = result.output or {}
     if count_tokens(compact_json(output)) > MAX_QUOTED_TOKENS:
         output = clip_object(output, MAX_QUOTED_TOKENS)
-    text = f"[Result {what}, apart from its call, quoted as data: {compact_json(output)}]"
-    return Message("user", text, author=CONTEXT_AUTHOR, media=source.media if source.role == "tool" else ())
+    return f"[Result {what}, apart from its call, quoted as data: {compact_json(output)}]"

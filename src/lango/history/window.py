@@ -1,7 +1,8 @@
 """The newest part of a history that fits a token budget.
 
 What is kept or cut is a unit: a message, or a call turn with all its results. The current user message and the call
-turn that the model has to go on from always stay; if that alone is too much, its results are clipped.
+turn that the model has to go on from always stay. Before anything is cut, large results are clipped: none takes more
+than a quarter of the budget, so that one of them does not push out the conversation before it.
 """
 
 import logging
@@ -11,7 +12,8 @@ from itertools import pairwise, takewhile
 from msgspec import Struct
 
 from lango.errors import BudgetTooSmall
-from lango.history.clip import clip_to_tokens
+from lango.history.clip import clip_results, clip_to_tokens
+from lango.history.pairing import pair
 from lango.history.repair import CONTEXT_AUTHOR
 from lango.history.tokens import count_tokens
 from lango.messages import Message
@@ -19,6 +21,8 @@ from lango.messages import Message
 DEFAULT_BUDGET_TOKENS = 32_000
 DEFAULT_MAX_MESSAGES = 100
 """How many messages a request holds at most while observational memory is off."""
+RESULT_SHARE = 4
+"""A result takes one of so many parts of the budget at most, where not everything fits."""
 
 _log = logging.getLogger("lango.history")
 
@@ -51,24 +55,26 @@ def fit_to_budget(
     max_turns: int | None = None,
     reserved_tokens: int = 0,
     not_loaded: int = 0,
+    clipped_tokens: int = 0,
 ) -> list[Message]:
     """Return the newest messages that fit the budget; None or 0 is 32,000 tokens.
 
     `reserved_tokens` is what the system prompt and the tool declarations take of the budget. `max_messages` and
     `max_turns` (a turn begins with a message of the user) bound the window besides; None or 0 is no bound. Leading
     system messages and the current user message stay in any case. Whatever is left out or clipped is logged in one
-    warning, and with it the `not_loaded` messages before these, which stayed in the store. Raises `BudgetTooSmall`
-    where even the least does not fit.
+    warning, and with it what stayed in the store: the `not_loaded` messages before these, and `clipped_tokens` of
+    results. Raises `BudgetTooSmall` where even the least does not fit.
     """
     budget = (budget_tokens or DEFAULT_BUDGET_TOKENS) - reserved_tokens
     window = _fitted(list(messages), budget, max_messages, max_turns)
     left_out = len(window.history) - len(window.kept) + not_loaded
-    if left_out or window.clipped_tokens:
+    clipped_tokens += window.clipped_tokens
+    if left_out or clipped_tokens:
         _log.warning(
             "the history is larger than its budget: left out %d of %d messages, clipped %d tokens of results",
             left_out,
             len(window.history) + not_loaded,
-            window.clipped_tokens,
+            clipped_tokens,
         )
     return [window.kept[at] for at in sorted(window.kept)]
 
@@ -149,37 +155,29 @@ def _is_call(message: Message) -> bool:
     return message.role == "assistant" and any(call.output is None for call in message.tool_calls)
 
 
-def _reach(messages: Sequence[Message]) -> tuple[list[int], list[list[str]]]:
-    """Return for each message the place of the last result of its calls, and the ids of its calls without one."""
+def _reach(messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
+    """Return for each message the last place that must not be parted from it, and whether it has unanswered calls."""
     last_of = list(range(len(messages)))
-    unanswered: list[list[str]] = [[] for _ in messages]
-    caller: dict[str, int] = {}
-    turn: int | None = None  # the call turn whose tool messages are being read
-    for at, message in enumerate(messages):
-        if _is_call(message):
-            turn = at
-            unanswered[at] = [call.id for call in message.tool_calls if call.output is None]
-            caller.update(dict.fromkeys(unanswered[at], at))
-        elif message.role != "tool":
-            turn = None
+    unanswered = [False] * len(messages)
+    pairing = pair(messages)
+    for slot in pairing.slots:
+        if slot.result is None:
+            unanswered[slot.at] = True
         else:
-            for owner, call_id in _answered(message, caller, turn, unanswered):
-                last_of[owner] = at
-                if call_id in unanswered[owner]:
-                    unanswered[owner].remove(call_id)
+            first, last = sorted((slot.at, slot.result.at))
+            last_of[first] = max(last_of[first], last)
+    turn: int | None = None  # the call turn whose tool messages are being read: they stay with it in any case
+    for at, message in enumerate(messages):
+        if message.role != "tool":
+            turn = at if at in pairing.turns else None
+        elif turn is not None:
+            last_of[turn] = at
     return last_of, unanswered
 
 
-def _answered(
-    message: Message, caller: dict[str, int], turn: int | None, unanswered: list[list[str]]
-) -> Sequence[tuple[int, str | None]]:
-    """Return which calls (turn and id) a tool message answers; it stays with the turn it follows in any case."""
-    found = [(caller[call.id], call.id) for call in message.tool_calls if call.id in caller]
-    if turn is not None and not found:
-        # A legacy result has no id: it answers the next call of the turn it follows.
-        legacy = unanswered[turn][:1] if not message.tool_calls else []
-        return [(turn, legacy[0] if legacy else None)]
-    return found
+def first_whole(messages: Sequence[Message]) -> int:
+    """Return where a history that was cut before these messages may start: with no result and no unanswered call."""
+    return next((unit.start for unit in _units(messages) if unit.leads), len(messages)) if messages else 0
 
 
 class _Window:
@@ -188,12 +186,44 @@ class _Window:
     def __init__(self, history: list[Message], budget_tokens: int, tokens: Sequence[int] | None = None) -> None:
         self.history = history
         self._tokens = tokens
+        self._counted: dict[int, int] = {}
         self.budget_tokens = budget_tokens
         self.room = budget_tokens
         self.kept: dict[int, Message] = {}
-        self.clipped_tokens = 0
         self._units = _units(history) if history else []
         self._pinned: set[int] = set()
+        self._capped: dict[int, Message] | None = None if self._fits() else {}
+
+    @property
+    def clipped_tokens(self) -> int:
+        """How much was left out of the results that are kept."""
+        return sum(
+            self._cost_of(at) - count_tokens(message)
+            for at, message in self.kept.items()
+            if message is not self.history[at]
+        )
+
+    def _fits(self) -> bool:
+        """Whether all messages fit; those that are counted last are the oldest, and may not be counted at all."""
+        left = self.budget_tokens
+        for at in reversed(range(len(self.history))):
+            left -= self._cost_of(at)
+            if left < 0:
+                return False
+        return True
+
+    def _shown(self, at: int) -> Message:
+        """Return a message as it may be sent: where not everything fits, with no result above its share."""
+        message = self.history[at]
+        if self._capped is None or not message.tool_calls or self._cost_of(at) <= self._share:
+            return message
+        if at not in self._capped:
+            self._capped[at] = clip_results(message, self._share)
+        return self._capped[at]
+
+    @property
+    def _share(self) -> int:
+        return self.budget_tokens // RESULT_SHARE
 
     def pin(self) -> None:
         """Keep what must be sent: leading system messages, the current user message, the unit to be answered."""
@@ -230,7 +260,8 @@ class _Window:
             if unit.start < first or len(self.kept) + len(messages) > max_messages:
                 return
             if self.cost(messages) > self.room:
-                clipped = self._clip(messages) if self._has_giant(messages) else None
+                # a small unit that does not fit ends the window, which is nearly full then
+                clipped = self._clip(messages) if self.cost(messages) > self._share else None
                 if clipped is None:
                     return
                 messages = clipped
@@ -259,32 +290,29 @@ class _Window:
         return self.history[unit.start].role == "tool" or not after_user
 
     def _missing(self, unit: _Unit) -> dict[int, Message]:
-        return {at: self.history[at] for at in range(unit.start, unit.stop) if at not in self.kept}
+        return {at: self._shown(at) for at in range(unit.start, unit.stop) if at not in self.kept}
 
     def _keep(self, messages: dict[int, Message]) -> None:
         self.kept.update(messages)
         self.room -= self.cost(messages)
 
     def cost(self, messages: dict[int, Message]) -> int:
-        """Count the tokens of some messages; those that are as they were may have been counted before."""
-        if self._tokens is None:
-            return count_tokens(messages.values())
+        """Count the tokens of some messages."""
         return sum(
-            self._tokens[at] if message is self.history[at] else count_tokens(message)
+            self._cost_of(at) if message is self.history[at] else count_tokens(message)
             for at, message in messages.items()
         )
 
-    def _has_giant(self, messages: dict[int, Message]) -> bool:
-        """Whether one result alone is larger than the whole budget: such a one is clipped, wherever it stands."""
-        return any(
-            message.role == "tool" and count_tokens(message) > self.budget_tokens for message in messages.values()
-        )
+    def _cost_of(self, at: int) -> int:
+        """Count a message as it is, once, unless that is known already."""
+        if self._tokens is not None:
+            return self._tokens[at]
+        if at not in self._counted:
+            self._counted[at] = count_tokens(self.history[at])
+        return self._counted[at]
 
     def _clip(self, messages: dict[int, Message]) -> dict[int, Message] | None:
         """Return the messages with clipped results in half of the room, so that one result leaves place for others."""
         values = list(messages.values())
         clipped = clip_to_tokens(values, self.room // 2) or clip_to_tokens(values, self.room)
-        if clipped is None:
-            return None
-        self.clipped_tokens += count_tokens(values) - count_tokens(clipped)
-        return dict(zip(messages, clipped, strict=True))
+        return None if clipped is None else dict(zip(messages, clipped, strict=True))

@@ -12,7 +12,14 @@ from lango.store import sessions
 from lango.store.database import Dialect, Operation, Row
 from lango.store.ids import call_key
 from lango.store.jsontext import dumps, loads
-from lango.store.records import SessionId, SessionRecord, calls_from_json, from_message_row, from_state_row
+from lango.store.records import (
+    RESULT_ROLES,
+    SessionId,
+    SessionRecord,
+    calls_from_json,
+    from_message_row,
+    from_state_row,
+)
 from lango.store.window import rows_of
 
 _PAGE = 200
@@ -120,11 +127,11 @@ def _check_message(seen: _Seen, row: Row) -> None:
 
 
 def _follow_calls(seen: _Seen, seq: int, role: str, calls: str | None, call_seq: int | None) -> None:
-    seen.by_position = seen.by_position or (role in ("tool", "function") and not calls)
+    seen.by_position = seen.by_position or (role in RESULT_ROLES and not calls)
     answered: list[int] = []
     for call in calls_from_json(calls) if calls else ():
         key = call_key(call.id)
-        if call.output is not None or role == "tool":
+        if call.output is not None or role in RESULT_ROLES:
             answered.append(seen.calls.pop(key, seq - 1))
         else:
             seen.calls[key] = seq

@@ -9,7 +9,7 @@ from lango.store import sessions
 from lango.store.database import Operation, Row
 from lango.store.exchange import FORMAT, VERSION, spelt, to_line
 from lango.store.ids import call_key
-from lango.store.records import MESSAGE_COLUMNS, SessionId, SessionRecord, calls_from_json
+from lango.store.records import MESSAGE_COLUMNS, RESULT_ROLES, SessionId, SessionRecord, calls_from_json
 from lango.store.window import rows_of
 
 PAGE = 50
@@ -116,7 +116,7 @@ def events(export: Export, first: int) -> Operation[list[str]]:
 
 def _message(export: Export, row: Row) -> str:
     for call in calls_from_json(row[_CALLS]) if row[_CALLS] else ():
-        export.open_calls[call_key(call.id)] = call.output is None and row[_ROLE] != "tool"
+        export.open_calls[call_key(call.id)] = call.output is None and row[_ROLE] not in RESULT_ROLES
     columns = [name for place, name in enumerate(_MESSAGE) if place != _TOTAL]
     return to_line("message", columns, [value for place, value in enumerate(row) if place != _TOTAL])
 

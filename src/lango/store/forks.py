@@ -58,8 +58,8 @@ ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_runnin
 """
 # a result right after its call does not say where the call stands
 _ANSWERED_NEXT = """
-SELECT tool_calls FROM messages WHERE session_key = $1 AND seq = $2 AND role = 'tool' AND call_seq IS NULL
-    AND tool_calls IS NOT NULL
+SELECT tool_calls FROM messages WHERE session_key = $1 AND seq = $2 AND role IN ('tool', 'function')
+    AND call_seq IS NULL AND tool_calls IS NOT NULL
 """
 _ANSWERED_LATER = """
 SELECT call_seq, tool_calls FROM messages
@@ -67,7 +67,8 @@ WHERE session_key = $1 AND call_seq IS NOT NULL AND call_seq <= $2 AND seq > $3 
 """
 _CALLS = """
 SELECT seq, tool_calls, extra FROM messages
-WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND tool_calls IS NOT NULL AND role <> 'tool'
+WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND tool_calls IS NOT NULL
+    AND role NOT IN ('tool', 'function')
 """
 _AGAIN = re.compile(r" \(fork(?: (\d{1,6}))?\)$")
 

@@ -30,6 +30,7 @@ from lango.store.ids import call_key, shorten
 from lango.store.jsontext import dumps, plain_loads
 from lango.store.records import (
     MESSAGE_COLUMNS,
+    RESULT_ROLES,
     STATE_COLUMNS,
     SessionId,
     SessionRecord,
@@ -237,7 +238,7 @@ def _check_message(checked: Checked, line: MessageLine) -> None:
 def _track(checked: Checked, line: MessageLine, call: ToolCall, waits: int) -> None:
     """Note a call that waits for a result, or strike one that got it, as appending does."""
     made, about = call_key(call.id), asked_about(call)
-    if call.output is not None or line.role == "tool":
+    if call.output is not None or line.role in RESULT_ROLES:
         _, _, asks_about, about_seq = checked.open_calls.pop(made, _CLOSED)
         if asks_about is not None and about_seq is not None:
             checked.open_calls[asks_about] = (about_seq, 0, None, None)

@@ -152,6 +152,8 @@ class Stored(Struct, frozen=True):
     invocation_id: str = ""
     state_delta: Mapping[str, Any] | None = None
     extra: Mapping[str, Any] | None = None
+    clipped_tokens: int = 0
+    """How much of its results was left out when it was read for a window."""
 
 
 class Appended(Struct, frozen=True):
@@ -223,12 +225,16 @@ MESSAGE_COLUMNS = (
 )
 
 
+RESULT_ROLES = ("tool", "function")
+"""The roles of rows that hold results: ours, and the one that older writers gave them."""
+
+
 def from_message_row(row: Row) -> Stored:
     """Decode a row of `MESSAGE_COLUMNS`."""
     seq, role, author, content, calls, tokens, total, created_at, event_id, invocation_id, delta, extra, _ = row
     beside: dict[str, Any] = loads(extra) if extra else {}
     message = Message(
-        cast("Role", role),
+        _role(role),
         content,
         calls_from_json(calls) if calls else (),
         beside.pop("author", author),
@@ -244,6 +250,13 @@ def from_message_row(row: Row) -> Stored:
         state_delta=loads(delta) if delta else None,
         extra=beside,
     )
+
+
+def _role(stored: str) -> Role:
+    """Return the role of a row; older writers called an agent `model`, or by other names, and results `function`."""
+    if stored in RESULT_ROLES:
+        return "tool"
+    return cast("Role", stored) if stored in ("user", "assistant", "event", "system") else "assistant"
 
 
 def long_running(extra: str | None) -> frozenset[str]:

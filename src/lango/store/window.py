@@ -1,20 +1,25 @@
 """Operations that read messages: all of them, the newest few, or the window that fits a token budget.
 
 The window is one query that finds its start by the running totals, whatever the session's length. Rewinds cut a session
-into live ranges; a session that was never rewound has one. A fork cuts it, too, by where its rows stand.
+into live ranges; a session that was never rewound has one. A fork cuts it, too, by where its rows stand. So do large
+results: where not everything fits, each takes its share of the budget at most, so a window holds only a few of them.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
+from msgspec.structs import replace
+
+from lango.history import RESULT_SHARE, count_tokens, first_whole
+from lango.history.clip import clip_results
 from lango.store.database import Operation, Row
 from lango.store.pasts import Place, all_places, key_of, places
 from lango.store.records import (
     MESSAGE_COLUMNS,
+    RESULT_ROLES,
     STATE_COLUMNS,
     SessionRecord,
     Stored,
-    calls_from_json,
     from_message_row,
     from_state_row,
     rewinds_from_json,
@@ -99,23 +104,38 @@ def window(
 ) -> Operation[list[Stored]]:
     """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand.
 
-    What stands before `first_seq` was observed, and need not be read.
+    What stands before `first_seq` was observed, and need not be read. Where not everything fits, no result takes more
+    than its share of the budget, and larger ones are clipped.
     """
     ranges = list(live_ranges(session.last_seq, session.rewinds))
+    share = budget_tokens // RESULT_SHARE
     rows: list[Row] = []
     left, room = budget_tokens, max_messages or _EVERYTHING
     for key, begin, last in all_places(session, ranges):
         if last < first_seq:
             break
         first = max(begin, first_seq)
-        fitting, spent = yield from _tail_of_range(session, (key, max(first, last - room + 1), last), left)
+        fitting, left = yield from _tail_of_range(session, (key, max(first, last - room + 1), last), left, share)
         rows[:0] = fitting
-        left, room = left - spent, room - len(fitting)
+        room -= len(fitting)
         if not fitting or fitting[0][_SEQ] > first:  # cut here
             rows = _start_well(rows) or (yield from _newest_unit(session, ranges))
             break
     rows = yield from _with_needed(session, ranges, rows)
-    return [from_message_row(row) for row in rows]
+    stored = [from_message_row(row) for row in rows]
+    if sum(row[_TOKENS] for row in rows) > budget_tokens:
+        stored = [_clipped(one, share) if _is_large(row, share) else one for row, one in zip(rows, stored, strict=True)]
+    return stored
+
+
+def _clipped(stored: Stored, max_tokens: int) -> Stored:
+    """Return a message that holds large results with these clipped, as every model would be sent them."""
+    assert stored.message
+    message = clip_results(stored.message, max_tokens)
+    if message is stored.message:
+        return stored
+    tokens = count_tokens(message)
+    return replace(stored, message=message, tokens=tokens, clipped_tokens=max(0, stored.tokens - tokens))
 
 
 def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
@@ -146,47 +166,57 @@ def is_live(seq: int, ranges: Iterable[Range]) -> bool:
     return any(first <= seq <= last for first, last in ranges)
 
 
-def _tail_of_range(session: SessionRecord, place: Place, budget: int) -> Operation[tuple[list[Row], int]]:
-    """Read the end of one live range that fits the budget, and say how many tokens it has."""
+def _tail_of_range(session: SessionRecord, place: Place, budget: int, share: int) -> Operation[tuple[list[Row], int]]:
+    """Read the end of one live range that fits the budget, and say how many tokens are left of that.
+
+    A large result counts as its share. What that saves goes to the messages before it: as a window has few shares, this
+    takes few queries.
+    """
     key, first, last = place
-    if last == session.last_seq:
-        total = session.total_tokens
-    else:
-        [[total]] = yield _TOTAL_AT, (key, last)
-    bound = total - budget
-    # >= and not >: an event without tokens stands on the bound itself
-    rows = yield _WINDOW, (first, last, max(bound, 0), key)
-    fitting = [row for row in rows if row[_TOTAL] - row[_TOKENS] >= bound]
-    return fitting, total - (fitting[0][_TOTAL] - fitting[0][_TOKENS]) if fitting else 0
+    rows: list[Row] = []
+    end = last
+    while end >= first:
+        if rows:
+            total = rows[0][_TOTAL] - rows[0][_TOKENS]
+        elif last == session.last_seq:
+            total = session.total_tokens
+        else:
+            [[total]] = yield _TOTAL_AT, (key, last)
+        bound = total - budget
+        # >= and not >: an event without tokens stands on the bound itself
+        found = yield _WINDOW, (first, end, max(bound, 0), key)
+        fitting = [row for row in found if row[_TOTAL] - row[_TOKENS] >= bound]
+        edge = found[len(found) - len(fitting) - 1] if len(found) > len(fitting) else None
+        if edge is not None and _is_large(edge, share) and sum(_cost(row, share) for row in fitting) + share <= budget:
+            fitting.insert(0, edge)
+        budget -= sum(_cost(row, share) for row in fitting)
+        rows[:0] = fitting
+        end = rows[0][_SEQ] - 1 if rows else last
+        if not any(_is_large(row, share) for row in fitting):
+            break
+    return rows, budget
+
+
+def _is_large(row: Row, share: int) -> bool:
+    return row[_TOKENS] > share and row[_ROLE] in RESULT_ROLES
+
+
+def _cost(row: Row, share: int) -> int:
+    return share if _is_large(row, share) else row[_TOKENS]
 
 
 def _start_well(rows: list[Row]) -> list[Row]:
     """After a cut: begin neither with a result nor with a call whose results are not all there."""
-    for start, row in enumerate(rows):
-        if row[_ROLE] != "tool" and (not row[_CALLS] or _all_answered(row, rows[start + 1 :])):
-            return rows[start:]
-    return []
-
-
-def _all_answered(row: Row, later: list[Row]) -> bool:
-    waiting = {call.id for call in calls_from_json(row[_CALLS]) if call.output is None}
-    for result in later:
-        if not waiting:
-            break
-        if result[_ROLE] != "tool":
-            continue
-        if result[_CALLS]:
-            waiting -= {call.id for call in calls_from_json(result[_CALLS])}
-        else:
-            waiting.pop()  # an older writer's result, matched by position
-    return not waiting
+    if rows and rows[0][_ROLE] not in RESULT_ROLES and not rows[0][_CALLS]:
+        return rows  # as most do
+    return rows[first_whole([message for row in rows if (message := from_message_row(row).message)]) :]
 
 
 def _newest_unit(session: SessionRecord, ranges: Sequence[Range]) -> Operation[list[Row]]:
     """Where not even the newest message fits, it stays all the same, a result with its call: clipping is for later."""
     first, last = ranges[0]
     [newest] = yield _ONE, (key_of(session, last), last)
-    start = max(_call_of(newest), first) if newest[_ROLE] == "tool" else last
+    start = max(_call_of(newest), first) if newest[_ROLE] in RESULT_ROLES else last
     return (yield from rows_of(session, start, last))
 
 
@@ -205,7 +235,7 @@ def _with_needed(session: SessionRecord, ranges: Sequence[Range], rows: list[Row
         return rows
     waiting = yield _WAITING, (session.key, session.user_seq)
     wanted = {seq for [seq] in waiting} | {row[_CALL_SEQ] for row in rows if row[_CALL_SEQ] is not None}
-    if rows[-1][_ROLE] == "tool" or rows[-1][_CALLS]:
+    if rows[-1][_ROLE] in RESULT_ROLES or rows[-1][_CALLS]:
         wanted.add(session.user_seq)
     earlier: list[Row] = []
     for seq in sorted(wanted - {row[_SEQ] for row in rows}):

@@ -1,0 +1,261 @@
+"""Which result answers which call.
+
+By id where both sides have one that fits; where the id is missing on either side, by name and position. Each call is
+used once. Gemini's API and older writers leave ids out, and an id that was made up for a call without one
+(`call_<name>`) says no more than none.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from lango.history.clean import UNNAMED, clean_json
+from lango.messages import Message, ToolCall, fresh_call_id
+
+_COUNTED = re.compile(r"_\d+")
+
+
+class Slot(Struct):
+    """A call of the message `at`, and its result once it is found."""
+
+    at: int
+    call: ToolCall
+    result: "Result | None" = None
+
+
+class Result(Struct):
+    """The `order`-th result of the history: the `number`-th of the message `at`. A legacy one has no id and no name."""
+
+    at: int
+    number: int
+    order: int
+    call: ToolCall
+
+
+class Pairing(Struct):
+    """The calls of each message with their results, and the results that answer no call, by their messages."""
+
+    turns: dict[int, list[Slot]] = field(default_factory=dict[int, list[Slot]])
+    orphans: dict[int, list[Result]] = field(default_factory=dict[int, list[Result]])
+
+    @property
+    def slots(self) -> Iterator[Slot]:
+        """Every call, in order."""
+        return (slot for slots in self.turns.values() for slot in slots)
+
+
+def pair(messages: Sequence[Message]) -> Pairing:
+    """Find the call of every result.
+
+    A result of a known id goes to the nearest call before it that has this id and no result yet, or else to one after
+    it. What is left is paired by name and position, each result with the first open call of the nearest turn before it.
+    """
+    pairing = Pairing()
+    unsettled = _pair_by_id(messages, pairing)
+    unsettled = _pair_with_later_calls(pairing, unsettled)
+    for result in _pair_by_position(pairing, unsettled):
+        pairing.orphans.setdefault(result.at, []).append(result)
+    return pairing
+
+
+def with_ids(messages: Sequence[Message]) -> list[Message]:
+    """Give calls the ids that they lack, and results those of the calls that they answer; the rest stays as it is.
+
+    A legacy result that answers a call names it afterwards.
+    """
+    if not _lacks_ids(messages):
+        return list(messages)
+    named = [message if message.role == "tool" else _with_fresh_ids(message) for message in messages]
+    answered: dict[int, dict[int, ToolCall]] = {}
+    for slot in pair(named).slots:
+        if slot.result is not None:
+            answered.setdefault(slot.result.at, {})[slot.result.number] = slot.call
+    return [_with_result_ids(message, answered.get(at, {})) for at, message in enumerate(named)]
+
+
+def _lacks_ids(messages: Sequence[Message]) -> bool:
+    """Whether a call or a result has no id, or a result has an id that no call before it has."""
+    made: set[str] = set()
+    for message in messages:
+        if not message.tool_calls:
+            if message.role == "tool":
+                return True
+            continue
+        for call in message.tool_calls:
+            if not call.id:
+                return True
+            if call.output is None and message.role != "tool":
+                made.add(call.id)
+            elif call.id not in made:
+                return True
+    return False
+
+
+def _with_result_ids(message: Message, answered: Mapping[int, ToolCall]) -> Message:
+    if message.role != "tool":
+        return message
+    results = [
+        replace(result, id=answered[number].id, name=result.name or answered[number].name)
+        if number in answered
+        else result
+        for number, result in enumerate(results_of(message))
+    ]
+    if not message.tool_calls:
+        return replace(message, tool_calls=tuple(results)) if answered else message
+    ids = iter(result.id for result in results)
+    calls = [call if _is_call_among_results(call) else replace(call, id=next(ids)) for call in message.tool_calls]
+    return _with_fresh_ids(replace(message, tool_calls=tuple(calls)))
+
+
+def _with_fresh_ids(message: Message) -> Message:
+    """Name calls, or results, that have no id as a new one would be named."""
+    if all(call.id for call in message.tool_calls):
+        return message
+    taken = {call.id for call in message.tool_calls}
+    calls: list[ToolCall] = []
+    for call in message.tool_calls:
+        call_id = call.id or fresh_call_id(call.name, taken)
+        taken.add(call_id)
+        calls.append(call if call.id else replace(call, id=call_id))
+    return replace(message, tool_calls=tuple(calls))
+
+
+def _pair_by_id(messages: Sequence[Message], pairing: Pairing) -> list[Result]:
+    """Pair results with calls before them that have the same id; return the results that are left."""
+    open_turns: dict[str, list[list[Slot]]] = {}  # by id: the turns that have open calls of this id, the nearest last
+    unsettled: list[Result] = []
+    order = 0
+    for at, message in enumerate(messages):
+        slots = [Slot(at, call) for call in _calls(message)]
+        if slots:
+            pairing.turns[at] = slots
+        by_id: dict[str, list[Slot]] = {}
+        for slot in slots:
+            if slot.call.output is not None:  # call and result in one value
+                slot.result = Result(at, 0, order, replace(slot.call, input=None, signature=None))
+                order += 1
+            elif slot.call.id:
+                by_id.setdefault(slot.call.id, []).append(slot)
+        for call_id, same in by_id.items():
+            open_turns.setdefault(call_id, []).append(same)
+        for number, call in enumerate(results_of(message)):
+            result = Result(at, number, order, call)
+            order += 1
+            turns = open_turns.get(call.id)
+            if turns:
+                turns[-1].pop(0).result = result
+                if not turns[-1]:
+                    turns.pop()
+            else:
+                unsettled.append(result)
+    return unsettled
+
+
+def _pair_with_later_calls(pairing: Pairing, unsettled: list[Result]) -> list[Result]:
+    """Pair results with calls after them that have the same id: some histories hold a result before its call."""
+    wanted = {result.call.id for result in unsettled} - {""}
+    later: dict[str, list[Slot]] = {}
+    for slot in pairing.slots if wanted else ():
+        if slot.result is None and slot.call.id in wanted:
+            later.setdefault(slot.call.id, []).append(slot)
+    left: list[Result] = []
+    for result in unsettled:
+        found = next((slot for slot in later.get(result.call.id, ()) if slot.at >= result.at), None)
+        if found is None:
+            left.append(result)
+        else:
+            found.result = result
+            later[result.call.id].remove(found)
+    return left
+
+
+def _pair_by_position(pairing: Pairing, unsettled: list[Result]) -> list[Result]:
+    """Pair results with open calls before them where either side has no id; return those that answer no call."""
+    known = {slot.call.id for slot in pairing.slots} if unsettled else set[str]()
+    turns = list(pairing.turns.values())
+    passed = 0
+    open_turns: list[list[Slot]] = []  # of the turns before the result, the nearest last
+    left: list[Result] = []
+    for result in unsettled:
+        while passed < len(turns) and turns[passed][0].at <= result.at:
+            open_turns.append([slot for slot in turns[passed] if slot.result is None])
+            passed += 1
+        found = next((slot for slot in _candidates(open_turns, result.call) if _may_answer(result, slot, known)), None)
+        if found is None:
+            left.append(result)
+        else:
+            found.result = result
+    return left
+
+
+def _candidates(open_turns: list[list[Slot]], result: ToolCall) -> Iterator[Slot]:
+    """Return open calls, those of the nearest turn first; a result without a name belongs to that turn, or to none."""
+    nearest = open_turns[-1:] if _is_unnamed(result) else reversed(open_turns)
+    return (slot for slots in nearest for slot in slots if slot.result is None)
+
+
+def _may_answer(result: Result, slot: Slot, known: set[str]) -> bool:
+    if not _is_unnamed(result.call) and result.call.name != slot.call.name:
+        return False
+    if not result.call.id or is_made_up(result.call):
+        return True
+    # the result has an id of its own: it may answer a call whose id was missing, if no call has this id
+    return result.call.id not in known and (not slot.call.id or is_made_up(slot.call))
+
+
+def _is_unnamed(result: ToolCall) -> bool:
+    return result.name in ("", UNNAMED)
+
+
+def is_made_up(call: ToolCall) -> bool:
+    """Whether the id is one that a call without an id is given: `call_<name>`, `call_<name>_2` and so on."""
+    rest = call.id.removeprefix(f"call_{call.name}")
+    return rest != call.id and (not rest or _COUNTED.fullmatch(rest) is not None)
+
+
+def _calls(message: Message) -> list[ToolCall]:
+    match message.role:
+        case "assistant":
+            return [call for call in message.tool_calls if call.output is None or call.input is not None]
+        case "tool":
+            return [call for call in message.tool_calls if _is_call_among_results(call)]
+        case _:
+            return []
+
+
+def _is_call_among_results(call: ToolCall) -> bool:
+    return call.output is None and call.input is not None
+
+
+def results_of(message: Message) -> list[ToolCall]:
+    """Return the results that a message holds, each with an output."""
+    match message.role:
+        case "tool":
+            return _tool_results(message)
+        case "assistant":
+            return [call for call in message.tool_calls if call.output is not None and call.input is None]
+        case _:
+            return [call for call in message.tool_calls if call.output is not None]
+
+
+def _tool_results(message: Message) -> list[ToolCall]:
+    """Return the results of a tool message; one that holds none, or none that is filled, has only its text."""
+    if not message.tool_calls:
+        return [ToolCall("", "", output=_parsed(message.content))] if message.content else []
+    calls = [call for call in message.tool_calls if not _is_call_among_results(call)]
+    if len(calls) == 1 and calls[0].output is None and message.content:
+        return [replace(calls[0], output=_parsed(message.content))]
+    return [call if call.output is not None else replace(call, output={}) for call in calls]
+
+
+def _parsed(content: str) -> Mapping[str, Any]:
+    """Read the text of a legacy tool message: a JSON object, or else a text that is its result."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        value = None
+    return clean_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else {"result": content}
