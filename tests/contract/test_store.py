@@ -105,6 +105,43 @@ async def test_h3_results_of_an_older_writer_count_as_answers(writer: Writer) ->
     assert await writer.window(30) == [2, 3, 4]
 
 
+@pytest.mark.parametrize("role", ["tool", "function"])
+@pytest.mark.parametrize("named", [True, False])
+async def test_h3_no_window_parts_a_result_of_an_older_writer_from_its_call(
+    writer: Writer, role: Any, named: bool
+) -> None:
+    """Every budget, so every place where a window may be cut."""
+    unit_of: dict[int, int] = {}
+    for _ in range(4):
+        await writer.talk(1)
+        call = await writer.call("a", "b")
+        for call_id in ("a", "b"):
+            done = (ToolCall(call_id, "f", output={"ok": True}),) if named else ()
+            unit_of[await writer.add(Message(role, "{}", done))] = call
+        await writer.talk(1)
+    for budget in range(1, writer.count * 10):
+        seqs = await writer.window(budget)
+        assert seqs == list(range(seqs[0], seqs[-1] + 1))
+        assert all(unit_of.get(seq, seq) in seqs for seq in seqs), budget
+
+
+async def test_h4_large_results_do_not_push_out_what_came_before_them(writer: Writer) -> None:
+    out = {"out": "word " * 2_000}
+    for number in range(6):  # 3 messages each
+        await writer.talk(1)
+        await writer.call(f"c{number}")
+        result = ToolCall(f"c{number}", "f", output=out)
+        await writer.add(Message("tool", "", (result,)), tokens=2_000)
+    found = await writer.store.window(NAME, 400)
+    assert found
+    assert [one.seq for one in found[1]] == list(range(10, 19)), "three of them, a quarter each"
+    clipped = [one for one in found[1] if one.message and one.message.role == "tool"]
+    assert all(one.tokens <= 120 and one.clipped_tokens > 1_800 for one in clipped)
+    found = await writer.store.window(NAME, 100_000)
+    assert found
+    assert all(one.clipped_tokens == 0 for one in found[1]), "where all fits, nothing is clipped"
+
+
 async def test_calls_that_wait_are_always_in_the_window(writer: Writer) -> None:
     await writer.call("slow", "quick", long_running=frozenset({"slow"}))  # 1
     await writer.answer("quick")  # 2

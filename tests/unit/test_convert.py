@@ -146,6 +146,59 @@ def test_s6_results_of_an_older_writer_are_matched_by_position() -> None:
     assert third.content.parts == [types.Part(text="one too many")]
 
 
+def test_s6_each_call_is_used_once_by_a_result_that_names_it_too() -> None:
+    asked = Message("assistant", "", (ToolCall("a", "exec", {}), ToolCall("b", "read", {})))
+    named = Message("tool", "", (ToolCall("a", "exec", output={"n": 1}),))
+    for events in (legacy(asked, named, Message("tool", "plain")), legacy(asked, Message("tool", "plain"), named)):
+        answers = {one.id: (one.name, one.response) for event in events for one in event.get_function_responses()}
+        assert answers == {"a": ("exec", {"n": 1}), "b": ("read", {"result": "plain"})}
+
+
+@pytest.mark.parametrize(
+    ("made", "answered"), [("abc", ""), ("abc", "call_exec"), ("abc", "call_exec_2"), ("", ""), ("", "toolu_1")]
+)
+def test_s6_a_stored_result_answers_its_call_where_an_id_is_missing_on_either_side(made: str, answered: str) -> None:
+    asked, given = legacy(
+        Message("assistant", "", (ToolCall(made, "exec", {}),)),
+        Message("tool", "", (ToolCall(answered, "exec", output={"n": 1}),)),
+    )
+    [call_], [answer] = asked.get_function_calls(), given.get_function_responses()
+    assert (answer.id, answer.response) == (call_.id, {"n": 1})
+    assert call_.id == (made or "call_exec")
+
+
+def test_s6_an_empty_result_of_an_older_writer_is_a_result() -> None:
+    _, given = legacy(Message("assistant", "", (ToolCall("a", "exec", {}),)), Message("tool", ""))
+    assert given.get_function_responses() == [types.FunctionResponse(id="a", name="exec", response={"result": ""})]
+
+
+@pytest.mark.parametrize("role", ["tool", "function"])
+@pytest.mark.parametrize("agent", ["assistant", "model", "bot"])
+def test_s5_roles_of_older_writers_are_known(role: Any, agent: Any) -> None:
+    asked, given, plain = legacy(
+        Message(agent, "", (ToolCall("a", "exec", {}), ToolCall("b", "read", {}))),
+        Message(role, "", (ToolCall("a", "exec", output={"n": 1}),)),
+        Message(role, "text"),
+    )
+    assert [one.id for one in asked.get_function_calls()] == ["a", "b"]
+    assert [one.id for event in (given, plain) for one in event.get_function_responses()] == ["a", "b"]
+
+
+def test_s6_a_result_is_given_the_id_of_its_call_when_it_is_appended() -> None:
+    asked = [model_event(call("exec", "a"), call("exec", "b"), call("read"))]
+    complete_event(asked[0], "root")
+    given = model_event(result("read", "toolu_1", n=3), result("exec", "a"), result("exec"), result("other"))
+    complete_event(given, "root", asked)
+    assert [one.id for one in given.get_function_responses()] == ["call_read", "a", "b", "call_other"]
+
+
+def test_s6_a_call_and_its_result_in_one_event_belong_together() -> None:
+    event = model_event(call("exec", "a"), result("exec"))
+    complete_event(event, "root")
+    assert [one.id for one in event.get_function_responses()] == ["a"]
+    assert reload(event) == with_stored_role(event)
+
+
 def test_s6_a_result_without_any_call_becomes_text() -> None:
     [event] = legacy(Message("tool", '{"a":1}'))
     assert event.content is not None

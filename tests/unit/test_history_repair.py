@@ -118,6 +118,41 @@ def test_m5_a_result_without_an_id_goes_to_the_open_call_of_its_name() -> None:
     }
 
 
+@pytest.mark.parametrize(("made", "answered"), [("abc", ""), ("abc", "call_exec"), ("", "toolu_1"), ("call_exec", "x")])
+def test_m5_a_result_answers_its_call_where_an_id_is_missing_on_either_side(made: str, answered: str) -> None:
+    [_, turn, result] = repair([USER, calls(made), results(answered, n=1)])
+    assert (result.tool_calls[0].id, result.tool_calls[0].output) == (turn.tool_calls[0].id, {"n": 1})
+
+
+def test_m5_a_result_that_names_its_call_comes_before_one_that_does_not() -> None:
+    for answers in ([results("", n=2), results("a", n=1)], [results("a", n=1), results("", n=2)]):
+        repaired = repair([USER, calls("a", "b"), *answers])
+        found = {c.id: c.output for m in repaired if m.role == "tool" for c in m.tool_calls}
+        assert found == {"a": {"n": 1}, "b": {"n": 2}}
+
+
+def test_m5_a_result_of_another_call_is_not_taken_by_position() -> None:
+    [_, turn, unknown, quoted] = repair([USER, calls("a"), results("b", n=1)])
+    assert (turn, unknown.tool_calls[0].output) == (calls("a"), UNKNOWN)
+    assert '{"n":1}' in quoted.content
+
+
+def test_m5_a_result_without_an_id_and_a_name_answers_the_turn_before_it_only() -> None:
+    unnamed = Message("tool", tool_calls=(ToolCall("", "", output={"n": 1}),))
+    assert repair([USER, calls("a"), unnamed])[2].tool_calls == (ToolCall("a", "exec", output={"n": 1}),)
+    repaired = repair([USER, calls("a"), calls("b"), results("b"), unnamed])
+    assert repaired[2].tool_calls[0].output == UNKNOWN
+    assert '{"n":1}' in repaired[-1].content
+
+
+def test_m8_a_call_among_results_is_a_call() -> None:
+    both = Message("tool", tool_calls=(ToolCall("a", "exec", {"cmd": "ls"}), ToolCall("a", "exec", output={"n": 1})))
+    assert [m.tool_calls for m in repair([USER, both])[1:]] == [
+        (ToolCall("a", "exec", {"cmd": "ls"}),),
+        (ToolCall("a", "exec", output={"n": 1}),),
+    ]
+
+
 def test_m8_overlong_and_odd_ids_are_replaced_alike_and_stay_apart() -> None:
     long = "x" * 60
     repaired = repair([USER, calls(long, long + "y", "a b!"), results(long, long + "y", "a b!")])
@@ -145,6 +180,10 @@ def test_s6_a_legacy_result_with_no_call_becomes_text() -> None:
     assert "plain" in repair([*answered, Message("tool", "plain")])[-1].content
     assert "[1]" in repair([USER, Message("tool", "[1]")])[-1].content
     assert repair([USER, Message("tool", " ")]) == [USER]
+
+
+def test_s6_an_empty_legacy_result_answers_its_call() -> None:
+    assert repair([USER, calls("c1"), Message("tool", "")])[2].tool_calls[0].output == {"result": ""}
 
 
 def test_s6_a_result_without_output_takes_the_text_of_its_message() -> None:

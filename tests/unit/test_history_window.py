@@ -174,6 +174,18 @@ def test_h3_a_result_far_from_its_call_is_not_parted_from_it() -> None:
     assert fit_to_budget(history, count_tokens(history[2:])) == history[-1:]
 
 
+def test_h3_a_result_before_its_call_is_not_parted_from_it() -> None:
+    history = [user("old " * 50), results("c1"), user("there?"), calls("c1"), user("x")]
+    assert fit_to_budget(history, count_tokens(history[2:])) == history[-1:]
+
+
+@pytest.mark.parametrize(("made", "answered"), [("a", ""), ("", "toolu_1"), ("", "")])
+def test_h3_a_result_is_not_parted_from_its_call_where_an_id_is_missing(made: str, answered: str) -> None:
+    history = [user("old " * 50), calls(made), user("still there?"), results(answered), user()]
+    for budget in range(count_tokens(history[-1:]), count_tokens(history)):
+        assert fit_to_budget(history, budget) in (history[1:], history[-1:])
+
+
 def test_h3_a_trailing_call_may_wait_after_the_user_message() -> None:
     history = [user("old " * 200), user("now"), *long_turn(3), calls("c9")]
     assert fit_to_budget(history, count_tokens([history[1], history[-1]])) == [history[1], history[-1]]
@@ -262,6 +274,34 @@ def test_h4_an_older_result_larger_than_the_budget_is_clipped_too() -> None:
     assert len(window) == len(history)
     assert "tokens left out" in compact_json(window[2].tool_calls[0].output)
     assert window[2].content == ""  # the text would repeat the output in full
+
+
+def test_h4_a_huge_result_in_the_turn_before_does_not_push_out_what_came_before_it() -> None:
+    before = [user("old"), assistant("older answer")]
+    turn = [user("question"), calls("big"), results("big", out="word " * 5_000), assistant()]
+    window = fit_to_budget([*before, *turn, user("now")], 1_000)
+    assert [*window[:4], *window[5:]] == [*before, *turn[:2], turn[3], user("now")]
+    clipped = compact_json(window[4].tool_calls[0].output)
+    assert "tokens left out" in clipped
+    assert count_tokens(clipped) <= 250
+
+
+def test_h4_no_result_takes_more_than_a_quarter_before_anything_is_cut() -> None:
+    outs = {f"c{n}": {"out": f"{n} " + "word " * 600} for n in range(4)}
+    turns = [m for i, output in outs.items() for m in (user(i), calls(i), results(i, **output))]
+    window = fit_to_budget([*turns, user("now")], 1_000)
+    assert [m for m in window if m.role == "user"] == [user(f"c{n}") for n in range(4)] + [user("now")]
+    assert max(count_tokens(compact_json(c.output)) for m in window if m.role == "tool" for c in m.tool_calls) <= 250
+    assert fit_to_budget([*turns, user("now")], 10_000) == [*turns, user("now")], "where all fits, nothing is clipped"
+
+
+def test_h4_a_turn_of_many_large_results_is_clipped_into_what_is_left() -> None:
+    ids = [f"c{n}" for n in range(6)]
+    history = [user("question"), calls(*ids), results(*ids, out="word " * 220), assistant(), user("now")]
+    window = fit_to_budget(history, 1_000)
+    assert len(window) == len(history)
+    assert window[:2] == history[:2]
+    assert all("tokens left out" in compact_json(call.output) for call in window[2].tool_calls)
 
 
 def test_h4_parallel_results_share_the_room_and_small_ones_stay_whole() -> None:

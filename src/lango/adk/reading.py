@@ -7,6 +7,7 @@ from typing import Any
 from google.adk.events import Event, EventActions
 from google.genai import types
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 
 from lango.adk.convert import EMPTY_ACTIONS, Layout, author_of, content_role, dump
@@ -14,12 +15,13 @@ from lango.adk.templates import blank, like
 from lango.history.pairing import with_ids
 from lango.messages import Message, ToolCall
 from lango.store import Stored
+from lango.store.records import known_role
 
 
 def stored_to_events(stored: Iterable[Stored], root_agent_name: str | None) -> list[Event]:
     """Rebuild events. `root_agent_name` is the author of messages that name none; empty: `lango-agent`."""
     found = list(stored)
-    messages = with_ids([one.message or _NO_MESSAGE for one in found])
+    messages = with_ids([_known(one.message) if one.message else _NO_MESSAGE for one in found])
     return [
         _stored_to_event(one, message if one.message else None, root_agent_name)
         for one, message in zip(found, messages, strict=True)
@@ -27,6 +29,11 @@ def stored_to_events(stored: Iterable[Stored], root_agent_name: str | None) -> l
 
 
 _NO_MESSAGE = Message("event")
+
+
+def _known(message: Message) -> Message:
+    role = known_role(message.role)
+    return message if role == message.role else replace(message, role=role)
 
 
 def _stored_to_event(one: Stored, message: Message | None, root_agent_name: str | None) -> Event:

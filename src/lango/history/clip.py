@@ -11,6 +11,7 @@ from lango.messages import Message, ToolCall
 
 LEAST_CLIPPED_TOKENS = 24
 """The least room for a result: its mark and a few words."""
+_SAMPLE_CHARACTERS = 100_000
 
 
 def clip_to_tokens(messages: Sequence[Message], max_tokens: int) -> list[Message] | None:
@@ -18,10 +19,10 @@ def clip_to_tokens(messages: Sequence[Message], max_tokens: int) -> list[Message
 
     Only where results alone do not make the room, arguments of calls are clipped too. None: there is no room even so.
     """
-    total = count_tokens(messages)
     outputs, inputs = _pieces(messages, "output"), _pieces(messages, "input")
     for pieces in (outputs, outputs + inputs):
-        clipped = _clip_pieces(messages, pieces, max_tokens - (total - sum(piece.tokens for piece in pieces)))
+        rest = count_tokens(_with_values(messages, [(piece, {}) for piece in pieces]))
+        clipped = _clip_pieces(messages, pieces, max_tokens - rest)
         if count_tokens(clipped) <= max_tokens:
             return clipped
     return None
@@ -45,7 +46,7 @@ class _Piece(Struct, frozen=True):
 
 def _pieces(messages: Sequence[Message], kind: Literal["output", "input"]) -> list[_Piece]:
     return [
-        _Piece(at, number, kind, value, count_tokens(compact_json(value)))
+        _Piece(at, number, kind, value, _about(compact_json(value)))
         for at, message in enumerate(messages)
         for number, call in enumerate(message.tool_calls)
         if (value := call.output if kind == "output" else call.input)
@@ -58,14 +59,17 @@ def _clip_pieces(messages: Sequence[Message], pieces: Sequence[_Piece], room_tok
 
 
 def _clip_to(messages: Sequence[Message], pieces: Sequence[_Piece], most: int) -> list[Message]:
+    clipped = [(piece, clip_object(piece.value, most)) for piece in pieces if piece.tokens > most]
+    return _with_values(messages, clipped)
+
+
+def _with_values(messages: Sequence[Message], values: Sequence[tuple[_Piece, dict[str, Any]]]) -> list[Message]:
     calls = [list(message.tool_calls) for message in messages]
-    for piece in pieces:
-        if piece.tokens > most:
-            value = clip_object(piece.value, most)
-            call = calls[piece.message][piece.call]
-            calls[piece.message][piece.call] = (
-                replace(call, output=value) if piece.kind == "output" else replace(call, input=value)
-            )
+    for piece, value in values:
+        call = calls[piece.message][piece.call]
+        calls[piece.message][piece.call] = (
+            replace(call, output=value) if piece.kind == "output" else replace(call, input=value)
+        )
     return [_with_calls(message, tuple(new)) for message, new in zip(messages, calls, strict=True)]
 
 
@@ -101,8 +105,16 @@ def clip_object(value: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
     return _clip(compact_json(value), max_tokens, lambda text: {"clipped": text})
 
 
+def _about(text: str) -> int:
+    """Count the tokens of a text; of a very long one, from its head and its tail: to count it all takes seconds."""
+    if len(text) <= 2 * _SAMPLE_CHARACTERS:
+        return count_tokens(text)
+    sampled = count_tokens(text[:_SAMPLE_CHARACTERS]) + count_tokens(text[-_SAMPLE_CHARACTERS:])
+    return sampled * len(text) // (2 * _SAMPLE_CHARACTERS)
+
+
 def _clip(text: str, max_tokens: int, wrap: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    total = count_tokens(text)
+    total = _about(text)
     keep = len(text) * max_tokens // max(1, total)
     while True:
         head, tail = text[: keep * 2 // 3], text[len(text) - keep // 3 :]

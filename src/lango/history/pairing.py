@@ -245,7 +245,7 @@ def results_of(message: Message) -> list[ToolCall]:
 def _tool_results(message: Message) -> list[ToolCall]:
     """Return the results of a tool message; one that holds none, or none that is filled, has only its text."""
     if not message.tool_calls:
-        return [ToolCall("", "", output=_parsed(message.content))] if message.content else []
+        return [ToolCall("", "", output=_parsed(message.content))]
     calls = [call for call in message.tool_calls if not _is_call_among_results(call)]
     if len(calls) == 1 and calls[0].output is None and message.content:
         return [replace(calls[0], output=_parsed(message.content))]

@@ -47,16 +47,18 @@ def repair(messages: Iterable[Message]) -> list[Message]:
         repaired += _emit(
             message, pairing.turns.get(at, []), clean, ids, leads=not repaired or _is_system(repaired[-1])
         )
-        repaired += [_quote(result, message) for result in pairing.orphans.get(at, []) if not _repeats(pairing, result)]
+        repaired += [_quote(one, message) for one in pairing.orphans.get(at, []) if _says_something(one, pairing)]
     if repaired and repaired[-1].role == "assistant":
         repaired.append(Message("user", CONTINUE, author=CONTEXT_AUTHOR))
     return repaired
 
 
-def _repeats(pairing: Pairing, result: Result) -> bool:
-    """Whether the result only says again what the call of its id already has."""
-    return any(
-        slot.call.id == result.call.id and slot.result is not None and slot.result.call.output == result.call.output
+def _says_something(orphan: Result, pairing: Pairing) -> bool:
+    """Whether a result without a call is not empty, and does not only say again what the call of its id already has."""
+    if not orphan.call.id and not orphan.call.name and orphan.call.output == {"result": ""}:
+        return False
+    return not any(
+        slot.call.id == orphan.call.id and slot.result is not None and slot.result.call.output == orphan.call.output
         for slot in pairing.slots
     )
 

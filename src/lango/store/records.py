@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -234,7 +234,7 @@ def from_message_row(row: Row) -> Stored:
     seq, role, author, content, calls, tokens, total, created_at, event_id, invocation_id, delta, extra, _ = row
     beside: dict[str, Any] = loads(extra) if extra else {}
     message = Message(
-        _role(role),
+        known_role(role),
         content,
         calls_from_json(calls) if calls else (),
         beside.pop("author", author),
@@ -252,11 +252,14 @@ def from_message_row(row: Row) -> Stored:
     )
 
 
-def _role(stored: str) -> Role:
+def known_role(stored: str) -> Role:
     """Return the role of a row; older writers called an agent `model`, or by other names, and results `function`."""
-    if stored in RESULT_ROLES:
-        return "tool"
-    return cast("Role", stored) if stored in ("user", "assistant", "event", "system") else "assistant"
+    if stored in _ROLES:
+        return cast("Role", stored)
+    return "tool" if stored in RESULT_ROLES else "assistant"
+
+
+_ROLES = frozenset(get_args(Role))
 
 
 def long_running(extra: str | None) -> frozenset[str]:

@@ -10,8 +10,9 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from lango.history import RESULT_SHARE, count_tokens, first_whole
-from lango.history.clip import clip_results
+from lango.history import count_tokens
+from lango.history.clip import clip_results, clip_to_tokens
+from lango.history.window import RESULT_SHARE, first_whole
 from lango.store.database import Operation, Row
 from lango.store.pasts import Place, all_places, key_of, places
 from lango.store.records import (
@@ -131,9 +132,7 @@ def window(
 def _clipped(stored: Stored, max_tokens: int) -> Stored:
     """Return a message that holds large results with these clipped, as every model would be sent them."""
     assert stored.message
-    message = clip_results(stored.message, max_tokens)
-    if message is stored.message:
-        return stored
+    [message] = clip_to_tokens([stored.message], max_tokens) or [clip_results(stored.message, max_tokens)]
     tokens = count_tokens(message)
     return replace(stored, message=message, tokens=tokens, clipped_tokens=max(0, stored.tokens - tokens))
 
