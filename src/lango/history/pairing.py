@@ -19,7 +19,7 @@ from lango.messages import Message, ToolCall, fresh_call_id
 _COUNTED = re.compile(r"_\d+")
 
 
-class Slot(Struct):
+class Slot(Struct, gc=False):
     """A call of the message `at`, and its result once it is found."""
 
     at: int
@@ -27,7 +27,7 @@ class Slot(Struct):
     result: "Result | None" = None
 
 
-class Result(Struct):
+class Result(Struct, gc=False):
     """The `order`-th result of the history: the `number`-th of the message `at`. A legacy one has no id and no name."""
 
     at: int
