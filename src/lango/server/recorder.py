@@ -15,12 +15,49 @@ from lango.news import News
 from lango.running import RunningTurn
 from lango.store import Store
 from lango.store.jsontext import dumps
-from lango.store.streams import ToldEvent
+from lango.store.streams import Batch, ToldEvent
 
 _log = logging.getLogger("lango.server")
 
 GROUP_S = 0.1
 _RETRY_S = 0.1
+
+
+class EventLog:
+    """Appends the events of all turns of a server: those that come while one write is under way go into the next."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queued: list[tuple[Batch, asyncio.Future[bool]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def append(self, batch: Batch) -> bool:
+        """Store events at the end of their turn; False: the turn was closed before, or its session is gone."""
+        stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._queued.append((batch, stored))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        return await stored
+
+    async def _write(self) -> None:
+        try:
+            while self._queued:
+                queued, self._queued = self._queued, []
+                await self._write_together(queued)
+        finally:
+            self._writing = None
+
+    async def _write_together(self, queued: list[tuple[Batch, asyncio.Future[bool]]]) -> None:
+        try:
+            stored = await self._store.add_told_of_many([batch for batch, _ in queued])
+        except StoreError as error:
+            for _, future in queued:
+                if not future.done():
+                    future.set_exception(error)
+        else:
+            for (_, future), is_stored in zip(queued, stored, strict=True):
+                if not future.done():
+                    future.set_result(is_stored)
 
 
 class Recorder:
@@ -29,14 +66,14 @@ class Recorder:
     Readers hold nothing but their place in `told`: one that is slow keeps nobody waiting and nothing in memory.
     """
 
-    def __init__(self, store: Store, running: RunningTurn) -> None:
+    def __init__(self, log: EventLog, running: RunningTurn) -> None:
         self.running = running
         self.told: list[ToldEvent] = []
         self.closed = False
         """Nothing comes from here any more; what is missing at the end is in the store."""
         self.began_at = time.monotonic()
         self.first_text_at: float | None = None
-        self._store = store
+        self._event_log = log
         self._news = News()
 
     async def run(self) -> None:
@@ -79,7 +116,7 @@ class Recorder:
         deadline, wait_s = loop.time() + self._store.outages.wait_s, _RETRY_S
         while True:
             try:
-                return await self._store.add_told(self.running.session.key, self.running.turn.turn, told)
+                return await self._event_log.append(Batch(self.running.session.key, self.running.turn.turn, told))
             except StoreError as error:
                 if loop.time() > deadline:
                     _log.error("the stream of turn %s could not be stored: %s", self.running.turn.turn, error)

@@ -18,7 +18,7 @@ from lango.runtime import Runtime
 from lango.server.auth import Caller
 from lango.server.errors import Refused
 from lango.server.metrics import Metrics
-from lango.server.recorder import Recorder
+from lango.server.recorder import EventLog, Recorder
 from lango.server.watching import Watching
 from lango.store import SessionRecord
 from lango.store.streams import Told, ToldEvent, turn_of
@@ -48,6 +48,7 @@ class TurnStreams:
         self._store = runtime.store
         self._metrics = metrics
         self._heartbeat_s = heartbeat_s
+        self._event_log = EventLog(runtime.store)
         self._recorders: dict[tuple[int, int], Recorder] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch = Watch(back_at=lambda: runtime.store.outages.back_at)
@@ -126,7 +127,7 @@ class TurnStreams:
     def _begin(self, running: RunningTurn, caller: Caller) -> TurnOf:
         place = running.session.key, running.turn.turn
         if place not in self._recorders and not running.turn.repeated:
-            recorder = Recorder(self._store, running)
+            recorder = Recorder(self._event_log, running)
             self._recorders[place] = recorder
             task = asyncio.create_task(self._record(recorder, caller))
             self._tasks.add(task)

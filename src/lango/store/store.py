@@ -386,6 +386,10 @@ class Store:
         """Store what clients are told of a turn; False: somebody else closed it, or the session is gone."""
         return await self._database.write(lambda: streams.add(key, turn, told))
 
+    async def add_told_of_many(self, batches: Sequence[streams.Batch]) -> list[bool]:
+        """Store what clients are told of many turns, as `add_told` does for one; in one transaction."""
+        return await self._database.write(lambda: streams.add_all(batches, self._database.dialect))
+
     async def told(self, key: int, turn: int, after_id: int = 0) -> streams.Told:
         """Read what clients were told of a turn after an id, and what became of the turn."""
         return await self._database.read(lambda: streams.read(key, turn, after_id))

@@ -13,7 +13,7 @@ from msgspec import Struct
 from lango.errors import EventsGone
 from lango.events import to_json
 from lango.store import rebuilt, turns
-from lango.store.database import Lock, Operation
+from lango.store.database import Dialect, Lock, Operation
 from lango.store.jsontext import dumps, loads
 from lango.store.rebuilt import IDS_PER_TURN
 from lango.store.records import SessionRecord
@@ -38,6 +38,28 @@ _DROP_OLD = """
 DELETE FROM turn_events WHERE session_key = $1 AND id < $2 * (COALESCE(
     (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn < $3 AND status IN ('waiting', 'running')), $3) - $4)
 """
+_GO_ON = """
+WITH given AS ({given}) INSERT INTO turn_events (session_key, id, turn, type, data, final)
+SELECT session_key, id, turn, type, data, final FROM given WHERE EXISTS (
+    SELECT 1 FROM turn_events last WHERE last.session_key = given.session_key AND last.final = 0 AND last.id < given.id
+    AND last.id = (SELECT MAX(id) FROM turn_events e WHERE e.session_key = given.session_key
+                   AND e.id >= given.turn * {ids} AND e.id < (given.turn + 1) * {ids}))
+RETURNING session_key, id
+"""
+_GIVEN: dict[Dialect, str] = {
+    "sqlite": """
+        SELECT value ->> 0 AS session_key, value ->> 1 AS id, value ->> 2 AS turn, value ->> 3 AS type,
+               value ->> 4 AS data, value ->> 5 AS final FROM json_each($1)""",
+    "postgres": """
+        SELECT (value ->> 0)::bigint AS session_key, (value ->> 1)::bigint AS id, (value ->> 2)::bigint AS turn,
+               value ->> 3 AS type, value ->> 4 AS data, (value ->> 5)::bigint AS final
+        FROM json_array_elements($1::text::json)""",
+}
+# as `_LOCK`, for all of them: nobody else ends one of these streams meanwhile
+_LOCK_GIVEN = f"""
+SELECT t.turn FROM turns t JOIN ({_GIVEN["postgres"]}) given ON t.session_key = given.session_key AND t.turn = given.turn
+ORDER BY t.session_key, t.turn FOR UPDATE OF t
+"""  # noqa: S608 - constants
 _AFTER = """
 SELECT id, turn, type, data, final FROM turn_events WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
 """
@@ -91,6 +113,38 @@ def _add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
         if last is None or one.id > last:  # a repeated write finds its rows there already
             yield _INSERT, (key, one.id, turn, one.type, one.data, int(one.final))
     return True
+
+
+class Batch(Struct, frozen=True):
+    """Events to store at the end of a turn."""
+
+    key: int
+    turn: int
+    told: Sequence[ToldEvent]
+
+
+def add_all(batches: Sequence[Batch], dialect: Dialect) -> Operation[list[bool]]:
+    """Store events of many turns as `add` does: those of turns under way in one statement, any others one by one.
+
+    After each statement the writer's thread waits until the event loop lets go of the interpreter, up to a millisecond.
+    """
+    rows = [
+        (batch.key, one.id, batch.turn, one.type, one.data, int(one.final))
+        for batch in batches
+        for one in batch.told
+        if one.id > batch.turn * IDS_PER_TURN + 1  # the first event of a turn also drops old ones
+    ]
+    stored = set[tuple[int, int]]()
+    if rows:
+        given = (dumps(rows),)
+        if dialect == "postgres":
+            yield _LOCK_GIVEN, given
+        stored = {(key, id_) for key, id_ in (yield _GO_ON.format(given=_GIVEN[dialect], ids=IDS_PER_TURN), given)}
+    added: list[bool] = []
+    for batch in batches:
+        done = all((batch.key, one.id) in stored for one in batch.told)
+        added.append(done or (yield from add(batch.key, batch.turn, batch.told)))
+    return added
 
 
 def read(key: int, turn: int, after_id: int) -> Operation[Told]:
