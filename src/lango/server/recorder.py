@@ -31,6 +31,11 @@ class EventLog:
         self._queued: list[tuple[Batch, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
 
+    @property
+    def wait_s(self) -> float:
+        """How long a store that is away is waited for."""
+        return self._store.outages.wait_s
+
     async def append(self, batch: Batch) -> bool:
         """Store events at the end of their turn; False: the turn was closed before, or its session is gone."""
         stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -113,7 +118,7 @@ class Recorder:
     async def _keep(self, told: list[ToldEvent]) -> bool:
         """Store events, however long the store is away; False: there is no use."""
         loop = asyncio.get_running_loop()
-        deadline, wait_s = loop.time() + self._store.outages.wait_s, _RETRY_S
+        deadline, wait_s = loop.time() + self._event_log.wait_s, _RETRY_S
         while True:
             try:
                 return await self._event_log.append(Batch(self.running.session.key, self.running.turn.turn, told))

@@ -44,6 +44,8 @@ SELECT session_key, id, turn, type, data, final FROM given WHERE EXISTS (
     SELECT 1 FROM turn_events last WHERE last.session_key = given.session_key AND last.final = 0 AND last.id < given.id
     AND last.id = (SELECT MAX(id) FROM turn_events e WHERE e.session_key = given.session_key
                    AND e.id >= given.turn * {ids} AND e.id < (given.turn + 1) * {ids}))
+    AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_key = given.session_key AND t.turn = given.turn
+                    AND t.status = 'interrupted')
 RETURNING session_key, id
 """
 _GIVEN: dict[Dialect, str] = {
@@ -57,7 +59,8 @@ _GIVEN: dict[Dialect, str] = {
 }
 # as `_LOCK`, for all of them: nobody else ends one of these streams meanwhile
 _LOCK_GIVEN = f"""
-SELECT t.turn FROM turns t JOIN ({_GIVEN["postgres"]}) given ON t.session_key = given.session_key AND t.turn = given.turn
+SELECT t.turn FROM turns t
+JOIN ({_GIVEN["postgres"]}) given ON t.session_key = given.session_key AND t.turn = given.turn
 ORDER BY t.session_key, t.turn FOR UPDATE OF t
 """  # noqa: S608 - constants
 _AFTER = """
