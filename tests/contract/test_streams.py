@@ -8,7 +8,8 @@ import pytest
 from lango.errors import EventsGone, FencedWrite
 from lango.messages import Message
 from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
-from lango.store.streams import IDS_PER_TURN, KEPT_TURNS, PAGE, ToldEvent, turn_of
+from lango.store.database import Database, Operation
+from lango.store.streams import IDS_PER_TURN, KEPT_TURNS, PAGE, Batch, ToldEvent, add_all, turn_of
 
 NAME = SessionId("app", "alice", "s1")
 
@@ -56,6 +57,67 @@ async def test_a_repeated_write_changes_nothing_and_a_closed_turn_takes_no_more(
     assert not await store.add_told(session.key, 1, [told(4)])
     events = (await store.told(session.key, 1)).events
     assert [json.loads(one.data)["text"] for one in events] == ["x", "x", "x"]
+
+
+async def test_events_of_many_turns_are_stored_together_as_they_are_one_by_one(store: Store) -> None:
+    names = ("goes on", "begins", "is closed", "is repeated", "ends", "is gone")
+    keys = {name: (await running(store, SessionId("app", "alice", name)))[0].key for name in names}
+    for name in set(names) - {"begins"}:
+        await store.add_told(keys[name], 1, [told(1), told(2, "two", final=name == "is closed")])
+    await store.delete_session(SessionId("app", "alice", "is gone"))
+    given = {
+        "goes on": [told(3, 'NUL \0, "quotes", \u2028 and 中'), told(5)],
+        "begins": [told(1), told(2)],
+        "is closed": [told(3)],
+        "is repeated": [told(1, "other"), told(2, "other"), told(3)],
+        "ends": [told(3), told(4, final=True)],
+        "is gone": [told(3)],
+    }
+    stored = await store.add_told_of_many([Batch(keys[name], 1, events) for name, events in given.items()])
+    assert dict(zip(given, stored, strict=True)) == dict.fromkeys(given, True) | {"is closed": False, "is gone": False}
+    numbers = {name: [one.id - IDS_PER_TURN for one in (await store.told(key, 1)).events] for name, key in keys.items()}
+    assert numbers == {
+        "goes on": [1, 2, 3, 5],
+        "begins": [1, 2],
+        "is closed": [1, 2],
+        "is repeated": [1, 2, 3],
+        "ends": [1, 2, 3, 4],
+        "is gone": [],
+    }
+    assert (await store.told(keys["goes on"], 1)).events[2:] == given["goes on"]
+    assert [json.loads(one.data)["text"] for one in (await store.told(keys["is repeated"], 1)).events] == [
+        "x",
+        "two",
+        "x",
+    ]
+    assert (await store.told(keys["ends"], 1)).closed
+
+
+async def test_turns_under_way_are_all_stored_by_one_statement(store: Store) -> None:
+    batches: list[Batch] = []
+    for number in range(20):
+        session, _ = await running(store, SessionId("app", "alice", f"s{number}"))
+        await store.add_told(session.key, 1, [told(1)])
+        batches.append(Batch(session.key, 1, [told(2), told(3)]))
+    statements: list[str] = []
+
+    def counted() -> Operation[list[bool]]:
+        operation = add_all(batches, "sqlite" if is_sqlite(store) else "postgres")
+        statement = next(operation)
+        try:
+            while True:
+                statements.append(statement[0])
+                statement = operation.send((yield statement))
+        except StopIteration as end:
+            return end.value
+
+    assert all(await store.write(counted))
+    assert len(statements) == 1
+
+
+def is_sqlite(store: Store) -> bool:
+    database: Database = vars(store)["_database"]
+    return database.dialect == "sqlite"
 
 
 async def test_a_long_turn_is_read_in_parts(store: Store) -> None:

@@ -4,7 +4,7 @@ The tokenizer takes 42 MB of memory, and 0.2 s to load. Its vocabulary has 1.4 M
 that is mapped into memory, so that a process holds only the pages that it has looked at. Python merges the bytes as
 the tokenizer does, only slower; a text for which the two might differ is left to the tokenizer.
 
-The file holds `SLOTS` numbers, then the place of each token's bytes and the end of the last one's, then the bytes. A
+The file holds `SLOTS` numbers, then the place in the file of each token and the end of the last one, then the tokens. A
 slot is 0, or one more than the rank of a token: the first one from the CRC-32 of its bytes on that was free. Numbers
 have 32 bits, little-endian. `python -m tests.vocabulary` writes the file from the tokenizer's own vocabulary.
 """
@@ -22,6 +22,7 @@ from msgspec import Struct
 FILE = Path(__file__).with_name("o200k.bin")
 SLOTS = 1 << 19
 TOKENS = 199_998
+FIRST_TOKEN = 4 * (SLOTS + TOKENS + 1)
 _LONGEST_PIECE = 128
 """In bytes: the time to merge them grows with their square."""
 
@@ -61,15 +62,15 @@ _shape |= {0x85: "\t", 0x17F: _UNSURE}  # a long s is an s where case is ignored
 
 
 class _Table(Struct, frozen=True):
+    content: mmap.mmap
     slots: memoryview
     places: memoryview
-    tokens: memoryview
 
     def rank(self, token: bytes) -> int:
         """Return the rank of a token, `TOKENS` where there is none: the lowest is merged first."""
         slot = crc32(token) % SLOTS
         while number := self.slots[slot]:
-            if self.tokens[self.places[number - 1] : self.places[number]] == token:
+            if self.content[self.places[number - 1] : self.places[number]] == token:
                 return number - 1
             slot = (slot + 1) % SLOTS
         return TOKENS
@@ -78,9 +79,9 @@ class _Table(Struct, frozen=True):
 @cache
 def _table() -> _Table:
     with FILE.open("rb") as file:
-        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    tokens = 4 * (SLOTS + TOKENS + 1)
-    return _Table(content[: 4 * SLOTS].cast("I"), content[4 * SLOTS : tokens].cast("I"), content[tokens:])
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    numbers = memoryview(content)[:FIRST_TOKEN].cast("I")
+    return _Table(content, numbers[:SLOTS], numbers[SLOTS:])
 
 
 def count(text: str) -> int | None:

@@ -55,7 +55,7 @@ class EventLog:
     async def _write_together(self, queued: list[tuple[Batch, asyncio.Future[bool]]]) -> None:
         try:
             stored = await self._store.add_told_of_many([batch for batch, _ in queued])
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - it belongs to those who wait
             for _, future in queued:
                 if not future.done():
                     future.set_exception(error)
