@@ -70,7 +70,7 @@ class _Table(Struct, frozen=True):
         """Return the rank of a token, `TOKENS` where there is none: the lowest is merged first."""
         slot = crc32(token) % SLOTS
         while number := self.slots[slot]:
-            if self.content[self.places[number - 1] : self.places[number]] == token:
+            if bytes(self.content[self.places[number - 1] : self.places[number]]) == token:
                 return number - 1
             slot = (slot + 1) % SLOTS
         return TOKENS
