@@ -44,6 +44,13 @@ def test_m5_calls_and_results_without_ids_are_named_alike() -> None:
     assert named == [["call_exec", "c1", "call_exec_2", "call_search"]] * 2
 
 
+def test_m5_results_without_ids_are_named_as_their_calls_are() -> None:
+    asked = content("model", call("a"), call(), call("c", name="search"))
+    answered = content("user", result(), result(), result(name="other"))
+    named = [[c.id for c in m.tool_calls] for m in contents_to_messages([asked, answered])]
+    assert named == [["a", "call_exec", "c"], ["a", "call_exec", "call_other"]]
+
+
 def test_results_and_words_in_one_content_become_two_messages() -> None:
     messages = content_to_messages(content("user", result("c1"), types.Part(text="and?")))
     assert [message.role for message in messages] == ["tool", "user"]

@@ -145,6 +145,14 @@ def test_m5_a_result_without_an_id_and_a_name_answers_the_turn_before_it_only() 
     assert '{"n":1}' in repaired[-1].content
 
 
+def test_m8_parallel_calls_of_one_id_are_answered_in_order() -> None:
+    repaired = repair([USER, calls("a", "a"), results("a", n=1), results("a", n=2)])
+    assert [(c.id, c.output) for m in repaired if m.role == "tool" for c in m.tool_calls] == [
+        ("a", {"n": 1}),
+        ("a_2", {"n": 2}),
+    ]
+
+
 def test_m8_a_call_among_results_is_a_call() -> None:
     both = Message("tool", tool_calls=(ToolCall("a", "exec", {"cmd": "ls"}), ToolCall("a", "exec", output={"n": 1})))
     assert [m.tool_calls for m in repair([USER, both])[1:]] == [

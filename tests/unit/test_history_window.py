@@ -11,6 +11,7 @@ from lango.errors import BudgetTooSmall
 from lango.history import CONTEXT_AUTHOR, count_tokens, current_user_message, fit_to_budget
 from lango.history.clip import clip_object
 from lango.history.tokens import compact_json
+from lango.history.window import first_whole
 from lango.messages import Media, Message, ToolCall
 from tests.unit.provider_rules import any_history, broken_rules, sound_history
 
@@ -172,6 +173,13 @@ def test_h3_parallel_results_in_several_messages_stay_with_their_call() -> None:
 def test_h3_a_result_far_from_its_call_is_not_parted_from_it() -> None:
     history = [user("old " * 50), calls("c1"), user("still there?"), results("c1"), user()]
     assert fit_to_budget(history, count_tokens(history[2:])) == history[-1:]
+
+
+def test_h3_where_a_history_that_was_cut_may_start() -> None:
+    assert first_whole([]) == 0
+    assert first_whole([results("gone"), calls("c1", "c2"), results("c1"), user()]) == 3
+    assert first_whole([results("gone"), calls("c1"), results("c1"), user()]) == 1
+    assert first_whole([results("gone")]) == 1
 
 
 def test_h3_a_result_before_its_call_is_not_parted_from_it() -> None:

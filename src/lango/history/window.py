@@ -192,7 +192,7 @@ class _Window:
         self.kept: dict[int, Message] = {}
         self._units = _units(history) if history else []
         self._pinned: set[int] = set()
-        self._capped: dict[int, Message] | None = None if self._fits() else {}
+        self._all_fit = self._fits()
 
     @property
     def clipped_tokens(self) -> int:
@@ -215,11 +215,9 @@ class _Window:
     def _shown(self, at: int) -> Message:
         """Return a message as it may be sent: where not everything fits, with no result above its share."""
         message = self.history[at]
-        if self._capped is None or not message.tool_calls or self._cost_of(at) <= self._share:
+        if self._all_fit or not message.tool_calls or self._cost_of(at) <= self._share:
             return message
-        if at not in self._capped:
-            self._capped[at] = clip_results(message, self._share)
-        return self._capped[at]
+        return clip_results(message, self._share)
 
     @property
     def _share(self) -> int:
