@@ -107,7 +107,10 @@ class Proxy:
         self._connections.add(task)
         try:
             server = await asyncio.open_unix_connection(self._server)
-            await _Connection(self, (reader, writer), server).run()
+            try:
+                await _Connection(self, (reader, writer), server).run()
+            finally:
+                server[1].transport.abort()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
@@ -178,7 +181,6 @@ class _Connection:
             for task in (answers, asks):
                 task.cancel()
             await asyncio.wait([answers, asks])
-            self._to_server.transport.abort()
 
     async def _asks(self) -> None:
         while True:

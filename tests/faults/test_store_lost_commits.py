@@ -148,7 +148,7 @@ async def results_of_the_client(stage: Stage, session: str) -> list[Any]:
 
 async def sessions_of_all_kinds(stage: Stage, session: str) -> list[Any]:
     sessions, store = stage.runtime.sessions, stage.runtime.store
-    await sessions.create(session, title=f"title of {session}", state={"user:told": session})
+    await sessions.create(session, title="a title", state={"user:told": session})
     await stage.say(session, "one")
     await stage.say(session, f"pay {session}")
     forked = await sessions.fork(session, new_id=f"fork of {session}", at=2, title="a fork")
