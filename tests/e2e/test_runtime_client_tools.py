@@ -318,7 +318,7 @@ async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(sto
         ("no name", None, "not a name"),
         ("a" * 65, None, "not a name"),
         ("odd", {"type": "array"}, "of an object"),
-        ("odd", {"type": "object", "properties": 7}, "not a JSON schema"),
+        ("odd", {"type": "object", "properties": 7}, "cannot be used as a JSON schema"),
         ("odd", {"anyOf": [{"type": "object"}]}, "anyOf"),
         ("odd", ["not", "an", "object"], "of an object"),
         (
@@ -327,7 +327,7 @@ async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(sto
                 "properties": {"a": {"$ref": "#/$defs/d0"}},
                 "$defs": {f"d{at}": {"anyOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)} | {"d40": {}},
             },
-            "too large",
+            "references multiply",
         ),
     ],
 )

@@ -181,7 +181,7 @@ async def test_a_call_that_does_not_fit_its_schema_is_told_to_the_model_not_to_t
     answer = await client.sdk.chat.completions.create(model="obedient", messages=client.messages, tools=[choose])
     text, calls = client.took(answer)
     assert not calls
-    assert "'n' is a required property" in (text or "")
+    assert '"n" is a required property' in (text or "")
     [wrong] = (answer.choices[0].message.model_extra or {})["executed_tools"]
     assert (wrong["name"], wrong["arguments"], wrong["ok"]) == ("choose", '{"text": "choose"}', False)
     client.messages = [{"role": "user", "content": "call choose pick"}]

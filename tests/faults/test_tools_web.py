@@ -211,7 +211,7 @@ async def test_a_page_becomes_text(server: Server) -> None:
         "status": 200,
         "content_type": "text/html",
         "title": "A & B",
-        "text": f"Hello\n\nOne link (http://127.0.0.1:{server.port}/next) and none.\n\n- a\n- b",
+        "text": f"# Hello\n\nOne [link](http://127.0.0.1:{server.port}/next) and [none](javascript:x()).\n\n- a\n- b",
     }
 
 

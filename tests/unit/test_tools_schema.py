@@ -231,11 +231,11 @@ async def test_a_tool_without_parameters_takes_none() -> None:
         assert (await run_tool(ping, {})).result == {"result": "pong"}
 
 
-async def test_a_schema_never_makes_a_request() -> None:
-    far = {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/schema.json"}}}
-    outcome = await run_tool(Tool("far", "", far, any_name), {"a": 1})
-    assert not outcome.ok
-    assert "Unresolvable" in outcome.result["error"]
+@pytest.mark.parametrize("place", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "other.json", "#anchor"])
+def test_a_schema_never_makes_a_request(place: str) -> None:
+    far = {"type": "object", "properties": {"a": {"$ref": place}}}
+    with pytest.raises(ConfigError, match=r"tool far.*only references inside the schema"):
+        Tool("far", "", far, any_name)
 
 
 def positional(a: int, /, b: int) -> None:
@@ -253,7 +253,10 @@ def unknowable(file: functools.partial[int]) -> None:
         (lambda: Tool("a" * 65, "", {}, print), "more than 64 characters"),
         (lambda: Tool("a", "", {}, 5), "not a function"),  # pyright: ignore
         (lambda: Tool("a", "", {"type": "array"}, print), "of an object"),
-        (lambda: Tool("a", "", {"type": "object", "properties": {"x": {"type": "text"}}}, print), "not a JSON schema"),
+        (
+            lambda: Tool("a", "", {"type": "object", "properties": {"x": {"type": "text"}}}, print),
+            "cannot be used as a JSON schema: properties.x.type",
+        ),
         (lambda: Tool("a", "", CITY, lambda city, country: 1), "wants country"),  # pyright: ignore
         (lambda: Tool("a", "", {}, print, level="harmless"), "level is one of"),  # pyright: ignore
         (lambda: Tool("a", "", {}, print, timeout_s=0), "timeout_s"),

@@ -41,7 +41,8 @@ from lango.server.files import NOT_READ, file_of_base64, file_of_url, files_of, 
 from lango.server.newest import not_stored
 from lango.server.served import Served
 from lango.server.streams import TurnOf
-from lango.tools import Tool, client_tool
+from lango.tools import Tool
+from lango.tools.client import read_client_tools
 
 
 def read_input(body: Mapping[str, Any]) -> RunAgentInput:
@@ -55,7 +56,7 @@ def read_input(body: Mapping[str, Any]) -> RunAgentInput:
 
 async def begin(here: Served, user: Caller, asked: RunAgentInput) -> list[TurnOf]:
     """Accept what a run asks for: the last message, or answers to what an earlier run asked."""
-    tools = [client_tool(one.name, one.description, one.parameters) for one in asked.tools or ()]
+    tools = await read_client_tools([(one.name, one.description, one.parameters) for one in asked.tools or ()])
     await here.door.check_tokens(user)
     said = [one for one in asked.messages if not isinstance(one, ActivityMessage | ReasoningMessage)]
     spoken = [_spoken(one) for one in said]

@@ -103,7 +103,7 @@ async def complete(
 ) -> Response:
     """Answer the last message of a conversation. `Idempotency-Key` holds within `X-Session-Id`."""
     asked.check()
-    tools = asked.read_tools()
+    tools = await asked.read_tools()
     named = None if session_id is not None else conversation_of(asked, request.headers)
     if session_id is not None:
         await here.may_write(user, session_id)

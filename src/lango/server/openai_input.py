@@ -11,7 +11,8 @@ from lango.running import check_attachments
 from lango.server.client_results import LEFT_OUT, Spoken, read_result
 from lango.server.errors import Refused
 from lango.server.files import file_of_url
-from lango.tools import Tool, client_tool
+from lango.tools import Tool
+from lango.tools.client import read_client_tools
 
 _MOST_MESSAGES = 10_000
 
@@ -120,11 +121,11 @@ class ChatTool(BaseModel):
     type: str = "function"
     function: ChatFunction | None = None
 
-    def read(self) -> Tool:
-        """Return the tool; raise `ClientToolRefused`, or `Refused` for another kind."""
+    def read(self) -> tuple[str, str, Any]:
+        """Return its name, description and parameters; raise `Refused` for another kind of tool."""
         if self.type != "function" or self.function is None:
             raise _wrong("tools: of the kinds of tools only function is understood here")
-        return client_tool(self.function.name, self.function.description or "", self.function.parameters)
+        return self.function.name, self.function.description or "", self.function.parameters
 
 
 class StreamOptions(BaseModel):
@@ -158,9 +159,9 @@ class ChatRequest(BaseModel):
         """Whether it ends with what the client's tools returned."""
         return self.messages[-1].role == "tool"
 
-    def read_tools(self) -> list[Tool]:
+    async def read_tools(self) -> list[Tool]:
         """Return the tools that the client runs; raise `ClientToolRefused`, or `Refused`."""
-        tools = [one.read() for one in self.tools or ()]
+        tools = await read_client_tools([one.read() for one in self.tools or ()])
         if self.tool_choice not in (None, "auto", "none"):
             raise _wrong("tool_choice: the agent's model chooses; auto and none are understood here")
         return [] if self.tool_choice == "none" else tools

@@ -1,16 +1,19 @@
 """Tools that a client runs itself: offered to the model for one turn, called by their client, checked here."""
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from lango.errors import ClientToolRefused, ConfigError
+from lango.tools.checker import MAX_SCHEMA_VALUES, measure
 from lango.tools.schema import inlined
 from lango.tools.tool import Tool
 
 MAX_CLIENT_TOOLS = 100
 """Some providers take 128 tools at the most, and the agent has its own."""
-MAX_SCHEMA_CHARACTERS = 50_000
+MAX_CHARACTERS = 200_000
+"""Of the schemas of all tools of one client; each of them is held to `lango.tools.checker`'s own bounds."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 # none of the providers takes these at the top of a tool's schema
 _NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf", "enum", "not", "$ref")
@@ -29,14 +32,13 @@ def client_tool(name: str, description: str, parameters: Any = None) -> Tool:
     if not isinstance(parameters or {}, Mapping):
         raise ClientToolRefused(f"tool {name}: its parameters must be a JSON schema of an object")
     schema = dict(cast("Mapping[str, Any]", parameters or {}))
-    if len(repr(schema)) > MAX_SCHEMA_CHARACTERS:
-        raise ClientToolRefused(f"tool {name}: its schema has more than {MAX_SCHEMA_CHARACTERS} characters")
     at_the_top = [one for one in _NOT_AT_THE_TOP if one in schema]
     if at_the_top:
         raise ClientToolRefused(f"tool {name}: {at_the_top[0]} cannot stand at the top of its schema; use properties")
+    _measured(name, schema)
     try:
         Tool(name, description, schema, _elsewhere)  # as it was sent: by its own `$schema`
-        if _size(schema, schema.get("$defs", {}), {}) > MAX_SCHEMA_CHARACTERS:
+        if _size(schema, schema.get("$defs", {}), {}) > MAX_SCHEMA_VALUES:
             raise ClientToolRefused(f"tool {name}: its schema is too large once its $refs are put in place")
         sent = inlined({key: one for key, one in schema.items() if key != "$schema"})
         return Tool(name, description, sent, _elsewhere)
@@ -44,6 +46,32 @@ def client_tool(name: str, description: str, parameters: Any = None) -> Tool:
         raise ClientToolRefused(str(error)) from error
     except RecursionError as error:
         raise ClientToolRefused(f"tool {name}: its schema is nested too deeply") from error
+
+
+def _measured(name: str, schema: Mapping[str, Any]) -> int:
+    try:
+        return measure(schema)
+    except ConfigError as error:
+        raise ClientToolRefused(f"tool {name[:80]}: its schema cannot be used: {error}") from error
+
+
+async def read_client_tools(wanted: Sequence[tuple[str, str, Any]]) -> list[Tool]:
+    """Return the tools that a request brings, each by its name, description and parameters, made off the event loop.
+
+    Raise `ClientToolRefused` where one cannot be offered, or where all together are too much.
+    """
+    return await asyncio.to_thread(_made, wanted) if wanted else []
+
+
+def _made(wanted: Sequence[tuple[str, str, Any]]) -> list[Tool]:
+    if len(wanted) > MAX_CLIENT_TOOLS:
+        raise ClientToolRefused(f"a client may bring {MAX_CLIENT_TOOLS} tools, not {len(wanted)}")
+    total = 0
+    for name, _, parameters in wanted:
+        total += _measured(name, parameters) if isinstance(parameters, Mapping) else 0
+        if total > MAX_CHARACTERS:
+            raise ClientToolRefused(f"the schemas of a client's tools have more than {MAX_CHARACTERS} characters")
+    return [client_tool(*one) for one in wanted]
 
 
 def _size(node: Any, definitions: Mapping[str, Any], known: dict[str, int]) -> int:

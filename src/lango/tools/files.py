@@ -3,8 +3,7 @@
 import asyncio
 import json
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from lango.errors import ToolError
+from lango.tools.confined import OverLimit, run_confined
 from lango.tools.tool import Tool, tool
 from lango.tools.workspace import Found, Workspace
 
@@ -25,6 +25,8 @@ MAX_SEARCHED_FILE_BYTES = 2_000_000
 MAX_MATCHES = 200
 MAX_LINE = 400
 REGEX_TIMEOUT_S = 10.0
+_MATCHER = Path(__file__).with_name("matcher.py")
+_NO_MORE = b"null\n"
 SKIPPED = frozenset({".git", ".hg", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
 """Folders that are not searched unless they are asked for: their files are made by machines."""
 
@@ -174,56 +176,32 @@ def _search_tool(workspace: Workspace) -> Tool:
             regex: Take the query as a regular expression.
         """
         expression = query if regex else re.escape(query)
-        try:
-            re.compile(expression)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise ToolError(f"the query is not a regular expression: {error}") from error
-        return await _search(workspace, path, pattern, expression, ignore_case)
+        limits = {"matches": MAX_MATCHES, "line": MAX_LINE}
+        job = {"expression": expression, "ignore_case": ignore_case, "limits": limits}
+        return await _search(job, _texts(workspace, path, pattern))
 
     return search_files
 
 
-async def _search(workspace: Workspace, path: str, pattern: str, expression: str, ignore_case: bool) -> dict[str, Any]:
-    """Let a process of its own match the lines: a bad expression can take for ever, and would stop everything here."""
-    matcher = Path(__file__).with_name("matcher.py")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", str(matcher)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={},
-    )
-    limits = {"matches": MAX_MATCHES, "line": MAX_LINE}
-    job = {"expression": expression, "ignore_case": ignore_case, "limits": limits}
-    try:
-        async with asyncio.timeout(REGEX_TIMEOUT_S):
-            return await _fed(process, job, _texts(workspace, path, pattern))
-    except TimeoutError as error:
-        raise ToolError(f"the search took more than {REGEX_TIMEOUT_S:g} s: search less, or more simply") from error
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+async def _search(job: dict[str, Any], texts: Iterator[list[str]]) -> dict[str, Any]:
+    """Let a process of its own compile the expression and match the lines: a bad one can take for ever."""
 
+    async def lines() -> AsyncIterator[bytes]:
+        yield _line(job)
+        while (line := await asyncio.to_thread(lambda: _line(next(texts, None)))) != _NO_MORE:
+            yield line
 
-async def _fed(process: asyncio.subprocess.Process, job: dict[str, Any], texts: Iterator[Any]) -> dict[str, Any]:
-    stdin, stdout = process.stdin, process.stdout
-    assert stdin is not None
-    assert stdout is not None
-    answer = asyncio.ensure_future(stdout.read())
     try:
-        line: Any = job
-        while line is not None and not answer.done():
-            stdin.write(json.dumps(line).encode("ascii") + b"\n")
-            await stdin.drain()
-            line = await asyncio.to_thread(next, texts, None)
-        stdin.close()
-    except (BrokenPipeError, ConnectionResetError):  # it has found enough
-        pass
-    except BaseException:
-        answer.cancel()
-        raise
-    found: dict[str, Any] = json.loads(await answer)
+        found: dict[str, Any] = json.loads(await run_confined(_MATCHER, lines(), timeout_s=REGEX_TIMEOUT_S))
+    except OverLimit as error:
+        raise ToolError(f"the search was stopped, {error}: search less, or more simply") from error
+    if "wrong" in found:
+        raise ToolError(f"the query is not a regular expression: {found['wrong']}")
     return found
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value).encode("ascii") + b"\n"
 
 
 def _texts(workspace: Workspace, path: str, pattern: str) -> Iterator[list[str]]:

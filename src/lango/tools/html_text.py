@@ -1,95 +1,40 @@
-"""HTML as plain text: what a person would read, links in brackets."""
+"""Turn a page's HTML into Markdown, as a process of its own that can be killed (`lango.tools.confined`).
 
-import re
-from html.parser import HTMLParser
-from urllib.parse import urljoin
+The first line of stdin is the page's address as JSON, the rest its HTML in UTF-8; stdout is one JSON object with
+`title` and `text`. Scripts and styles are left out; addresses of links are made absolute.
+"""
 
-from typing_extensions import override
+import json
+import sys
 
-_SILENT = frozenset({"script", "style", "noscript", "template", "svg", "head", "iframe", "object"})
-_BLOCKS = frozenset(
-    {
-        *(
-            "address",
-            "article",
-            "aside",
-            "blockquote",
-            "br",
-            "dd",
-            "div",
-            "dl",
-            "dt",
-            "fieldset",
-            "figcaption",
-            "figure",
-        ),
-        *("footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre"),
-        *("section", "table", "tr", "ul"),
-    }
-)
-_SPACES = re.compile(r"[ \t\r\f\v]+")
-_EMPTY_LINES = re.compile(r"\n\s*\n+")
+from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
+
+MAX_CHARACTERS = 2_000_000
+_HEAD_CHARACTERS = 20_000
+_SILENT = ["iframe", "noscript", "object", "script", "style", "svg", "template"]
+
+
+def main() -> None:
+    """Read the page; write its title and its text."""
+    address = json.loads(sys.stdin.buffer.readline())
+    html = sys.stdin.buffer.read().decode("utf-8", "replace")
+    title, text = html_to_text(html, address)
+    sys.stdout.write(json.dumps({"title": title, "text": text}))
 
 
 def html_to_text(html: str, base_url: str = "") -> tuple[str, str]:
     """Return the title and the text of a page."""
-    reader = _Reader(base_url)
-    reader.feed(html)
-    reader.close()
-    lines = (_SPACES.sub(" ", line).strip() for line in "".join(reader.pieces).split("\n"))
-    text = _EMPTY_LINES.sub("\n\n", "\n".join(lines)).strip()
-    return " ".join("".join(reader.title).split()), text
+    options = ConversionOptions(
+        base_url=base_url,
+        exclude_selectors=_SILENT,
+        extract_metadata=False,  # else it is written above the text
+        inline_data_media="alt_text_only",
+        preprocessing=PreprocessingOptions(enabled=False),  # keep navigation and forms
+    )
+    text = convert(html, options).content or ""
+    head = convert(html[:_HEAD_CHARACTERS], ConversionOptions())
+    return " ".join((head.metadata.document.title or "").split()), text.strip()[:MAX_CHARACTERS]
 
 
-class _Reader(HTMLParser):
-    def __init__(self, base_url: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.pieces: list[str] = []
-        self.title: list[str] = []
-        self._base_url = base_url
-        self._silent: list[str] = []
-        self._in_title = False
-        self._link = ""
-
-    @override
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "title":
-            self._in_title = True
-        elif tag == "body":  # a head that was never closed
-            self._silent.clear()
-        elif tag in _SILENT:
-            self._silent.append(tag)
-        elif not self._silent:
-            self._start(tag, dict(attrs))
-
-    def _start(self, tag: str, attributes: dict[str, str | None]) -> None:
-        if tag in _BLOCKS:
-            self.pieces.append("\n- " if tag == "li" else "\n")
-        elif tag in ("td", "th"):
-            self.pieces.append(" ")
-        elif tag == "a":
-            target = urljoin(self._base_url, attributes.get("href") or "")
-            self._link = target if target.startswith(("http://", "https://")) else ""
-        elif tag == "img" and (words := attributes.get("alt")):
-            self.pieces.append(f" {words} ")
-
-    @override
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "title":
-            self._in_title = False
-        elif tag in self._silent:
-            while self._silent.pop() != tag:
-                pass
-        elif not self._silent:
-            if tag == "a" and self._link:
-                self.pieces.append(f" ({self._link})")
-                self._link = ""
-            elif tag in _BLOCKS:
-                self.pieces.append("\n")
-
-    @override
-    def handle_data(self, data: str) -> None:
-        if self._in_title:
-            self.title.append(data)
-        elif not self._silent:
-            self.pieces.append(data)
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Match lines against a regular expression, as a process of its own that can be killed.
+"""Match lines against a regular expression, as a process of its own that can be killed (`lango.tools.confined`).
 
 Standard library only: it is started by path, without packages. The first line of stdin is the job, each further line
 one file as `[path, text]`; stdout is one JSON object.
@@ -13,7 +13,11 @@ from typing import Any
 def main() -> None:
     """Read the job and the files; write what was found."""
     job: dict[str, Any] = json.loads(sys.stdin.readline())
-    expression = re.compile(str(job["expression"]), re.IGNORECASE if job["ignore_case"] else 0)
+    try:
+        expression = re.compile(str(job["expression"]), re.IGNORECASE if job["ignore_case"] else 0)
+    except (re.error, RecursionError, OverflowError) as error:
+        sys.stdout.write(json.dumps({"wrong": str(error)}))
+        return
     most, longest = job["limits"]["matches"], job["limits"]["line"]
     matches: list[dict[str, Any]] = []
     for line in sys.stdin:

@@ -29,6 +29,7 @@ from typing import Any, Literal, get_args, overload
 from pydantic import ValidationError
 
 from lango.errors import ConfigError, InvalidArguments
+from lango.tools.checker import SchemaChecker
 from lango.tools.schema import TypedArguments, described, read_signature, resolved_hints
 
 Level = Literal["safe", "write", "dangerous"]
@@ -104,13 +105,14 @@ class Tool:
         try:
             if self.typed is not None:
                 return self.typed.validate(arguments)
-            found = sorted(self._checker.iter_errors(dict(arguments)), key=lambda one: one.json_path)
-            problems = [_schema_problem(one) for one in found]
+            problems = self._checker.check(dict(arguments))
         except ValidationError as error:
             problems = [_typed_problem(one) for one in error.errors()]
+        except InvalidArguments as error:
+            raise InvalidArguments(_told([str(error)])) from error
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a $ref that leads nowhere, somebody's own validator
+        except BaseException as error:  # values that are not JSON, somebody's own validator
             raise InvalidArguments(_told([f"they cannot be checked: {type(error).__name__}: {error}"])) from error
         if problems:
             raise InvalidArguments(_told(problems))
@@ -140,20 +142,11 @@ class Tool:
         )
 
     @cached_property
-    def _checker(self) -> Any:
-        # Imported here: it costs a tenth of a second, and typed functions do not need it.
-        from jsonschema import SchemaError
-        from jsonschema.validators import Draft202012Validator, validator_for
-        from referencing import Registry
-
-        schema = self.schema
-        kind: Any = validator_for(schema, default=Draft202012Validator)  # pyright: ignore[reportUnknownVariableType]
+    def _checker(self) -> SchemaChecker:
         try:
-            kind.check_schema(schema)
-        except SchemaError as error:
-            raise ConfigError(f"tool {self.name}: its parameters are not a JSON schema: {error.message}") from error
-        registry: Registry[Any] = Registry()  # an empty one: a $ref never makes a request
-        return kind(schema, registry=registry)
+            return SchemaChecker(self.schema)
+        except ConfigError as error:
+            raise ConfigError(f"tool {self.name}: its parameters cannot be used as a JSON schema: {error}") from error
 
     @cached_property
     def _calling(self) -> "_Calling":
@@ -269,9 +262,3 @@ def _typed_problem(problem: Any) -> str:
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
     message = "there is no such argument" if problem["type"] == "extra_forbidden" else str(problem["msg"])
     return f"{place[:_MAX_SHOWN]}: {message[:_MAX_SHOWN]}" if place else message[:_MAX_SHOWN]
-
-
-def _schema_problem(problem: Any) -> str:
-    place = str(problem.json_path).removeprefix("$").lstrip(".")
-    message = str(problem.message)[:_MAX_SHOWN]
-    return f"{place[:_MAX_SHOWN]}: {message}" if place else message

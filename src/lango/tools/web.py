@@ -1,10 +1,12 @@
 """The web tool: one page of the public internet, as text."""
 
 import asyncio
+import json
 import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Collection
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urljoin
 
@@ -15,7 +17,7 @@ from pydantic import Field
 
 from lango.errors import ToolError
 from lango.tools.addresses import GuardedNetwork, Resolve, resolve
-from lango.tools.html_text import html_to_text
+from lango.tools.confined import OverLimit, run_confined
 from lango.tools.tool import Tool, tool
 
 MAX_REDIRECTS = 5
@@ -26,7 +28,15 @@ _HEADERS = {
     "Accept-Encoding": "gzip, identity",
 }
 _TEXT = re.compile(r"^(text/.*|application/([\w.+-]*\+)?(json|xml|yaml|javascript|x-ndjson)|application/x-sh)$")
-_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]{2,40})""", re.IGNORECASE)
+_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]{2,40})""", re.IGNORECASE)
+# of Python's codecs some are quadratic (punycode, idna), and some are no charsets at all
+_KNOWN_CHARSET = re.compile(
+    r"(us-)?ascii|utf-?8|utf-16(le|be)?|latin-?1|iso-8859-([1-9]|1[013456])|windows-125[0-8]|cp125[0-8]|koi8-[ru]"
+    r"|macintosh|gb2312|gbk|gb18030|big5(-hkscs)?|shift_jis|euc-(jp|kr)|iso-2022-jp",
+    re.IGNORECASE,
+)
+_READER = Path(__file__).with_name("html_text.py")
+READ_TIMEOUT_S = 10.0
 
 
 class WebLimits(Struct, frozen=True):
@@ -51,7 +61,10 @@ def web_tool(*, limits: WebLimits | None = None, allow: Collection[str] = (), re
             async with (
                 asyncio.timeout(bounds.timeout_s),
                 httpcore.AsyncConnectionPool(
-                    ssl_context=ssl.create_default_context(), network_backend=network, max_connections=1
+                    # in a thread: to read the system's certificates takes 50 ms
+                    ssl_context=await asyncio.to_thread(ssl.create_default_context),
+                    network_backend=network,
+                    max_connections=1,
                 ) as pool,
             ):
                 return await _fetch(pool, url, bounds)
@@ -72,10 +85,17 @@ async def _fetch(pool: httpcore.AsyncConnectionPool, url: str, limits: WebLimits
         ) as response:
             given = httpx.Headers(response.headers)
             if response.status in _REDIRECTS and "location" in given:
-                url = urljoin(str(address), given["location"])
+                url = _joined(str(address), given["location"])
                 continue
             return await _page(address, response, given, limits)
     raise ToolError(f"more than {MAX_REDIRECTS} redirects")
+
+
+def _joined(address: str, location: str) -> str:
+    try:
+        return urljoin(address, location)
+    except ValueError as error:
+        raise ToolError(f"the page redirects to {location[:200]!r}, which is not an address") from error
 
 
 def _checked(url: str) -> httpx.URL:
@@ -101,8 +121,7 @@ async def _page(
     body, whole = await _body(response.aiter_stream(), headers.get("content-encoding", ""), limits.max_bytes)
     text = _decoded(body, content_type)
     if kind in ("text/html", "application/xhtml+xml"):
-        title, text = html_to_text(text, str(address))
-        told["title"] = title
+        told["title"], text = await _as_markdown(text, str(address))
     if not whole:
         told["note"] = f"only the first {limits.max_bytes} bytes of the page were read"
     return told | {"text": text}
@@ -127,12 +146,21 @@ async def _body(pieces: AsyncIterator[bytes], encoding: str, most: int) -> tuple
     return bytes(body), True
 
 
+async def _as_markdown(html: str, address: str) -> tuple[str, str]:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield json.dumps(address).encode("ascii") + b"\n"
+        yield html.encode("utf-8", "replace")
+
+    try:
+        read = json.loads(await run_confined(_READER, pieces(), timeout_s=READ_TIMEOUT_S, packages=True))
+    except OverLimit as error:
+        raise ToolError(f"the page's HTML cannot be read: {error}") from error
+    return read["title"], read["text"]
+
+
 def _decoded(body: bytes, content_type: str) -> str:
     named = re.search(r"charset\s*=\s*[\"']?([\w-]+)", content_type, re.IGNORECASE)
     found = named[1] if named else ""
-    if not found and (meta := _CHARSET.search(body[:2048])):
+    if not found and (meta := _META_CHARSET.search(body[:2048])):
         found = meta[1].decode("ascii")
-    try:
-        return body.decode(found or "utf-8", "replace")
-    except LookupError:
-        return body.decode("utf-8", "replace")
+    return body.decode(found if _KNOWN_CHARSET.fullmatch(found) else "utf-8", "replace")

@@ -1,0 +1,267 @@
+"""Check arguments against a JSON schema of an unknown author, in bounded time and memory.
+
+A schema can be made to burn CPU: by its size, by references that multiply, by recursion that branches, by a regular
+expression that backtracks. So a schema is measured before it is compiled, and refused where it passes a bound. Before
+arguments are checked, the number of steps that the check can take is computed from the schema and from the size and
+depth of the arguments; arguments that could take more than `MAX_STEPS` are refused unchecked.
+
+The check itself is compiled code (jsonschema-rs). Regular expressions run in linear time; one with a look-around or a
+back-reference, which cannot, is stopped after `_MAX_BACKTRACKS` steps. No reference is ever fetched.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from itertools import islice
+from typing import Any, cast
+from urllib.parse import unquote
+
+from lango.errors import ConfigError, InvalidArguments
+
+MAX_SCHEMA_CHARACTERS = 50_000
+"""Characters of the schema: of its keys and its texts, and one for each other value."""
+MAX_SCHEMA_DEPTH = 40
+MAX_SCHEMA_VALUES = 5_000
+"""Objects, lists, texts and numbers of the schema, each member of an enum among them."""
+MAX_BRANCHES = 200
+"""Members of one anyOf, oneOf or allOf."""
+MAX_REFERENCES = 500
+MAX_DEPTH = 64
+"""Objects and lists inside each other, in arguments."""
+MAX_STEPS = 1_000_000
+"""Steps of one check: subschemas, times values and characters of the arguments."""
+_MAX_TOLD_STEPS = 20_000  # to say what is wrong costs far more than to see that something is
+_MAX_TOLD_CHARACTERS = 2_000
+_MAX_BACKTRACKS = 10_000
+_MAX_PATTERN_BYTES = 1_000_000
+_CHARACTERS_PER_STEP = 20
+_MAX_PROBLEMS = 20
+_MAX_SHOWN = 300
+
+_BRANCHES = ("allOf", "anyOf", "oneOf")
+_SAME_VALUE = (*_BRANCHES, "not", "if", "then", "else", "dependentSchemas", "dependencies")
+_BELOW = (
+    *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
+    *("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"),
+)
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
+_DRAFT = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?")
+
+
+class SchemaChecker:
+    """A schema that is known to be small enough, compiled."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        """Raise `ConfigError` where the schema is wrong, or passes a bound."""
+        self._schema = dict(schema)
+        if not _DRAFT.fullmatch(str(self._schema.get("$schema", ""))):
+            self._schema.pop("$schema", None)  # a dialect of its own is read as the newest draft
+        measure(self._schema)
+        self._steps = _Steps(self._schema)
+        if self._steps.at_depth(1) > MAX_STEPS:
+            raise ConfigError(f"its references multiply to more than {MAX_STEPS} steps for one argument")
+        self._quick = self._compiled(mask=None)
+
+    def check(self, arguments: Mapping[str, Any]) -> list[str]:
+        """Return what is wrong with the arguments. Raise `InvalidArguments` where they are too large to be checked."""
+        size = measured(arguments)
+        steps = self._steps.at_depth(size.depth) * size.steps
+        if steps > MAX_STEPS:
+            raise InvalidArguments(
+                f"they are too large to be checked against the schema ({steps} steps, {MAX_STEPS} are allowed): "
+                "send fewer or shorter values"
+            )
+        if self._quick.is_valid(arguments):
+            return []
+        if steps > _MAX_TOLD_STEPS:
+            return ["they do not fit the schema, and are too large to say where"]
+        checker = self._quick if size.characters <= _MAX_TOLD_CHARACTERS else self._masked
+        found: Iterable[Any] = islice(checker.iter_errors(arguments), _MAX_PROBLEMS)
+        return [_problem(one) for one in sorted(found, key=lambda one: [str(part) for part in one.instance_path])]
+
+    @cached_property
+    def _masked(self) -> Any:
+        """The same without the values in its messages: a long one would be copied into each of them."""
+        return self._compiled(mask="the value")
+
+    def _compiled(self, *, mask: str | None) -> Any:
+        # Imported here: typed functions do not need it.
+        import jsonschema_rs
+
+        patterns = jsonschema_rs.FancyRegexOptions(
+            backtrack_limit=_MAX_BACKTRACKS, size_limit=_MAX_PATTERN_BYTES, dfa_size_limit=_MAX_PATTERN_BYTES
+        )
+        try:
+            return jsonschema_rs.validator_for(
+                self._schema, retriever=_never_fetched, pattern_options=patterns, mask=mask, validate_formats=False
+            )
+        except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
+            place = ".".join(str(part) for part in getattr(error, "instance_path", ()))
+            message = str(getattr(error, "message", error))[:_MAX_SHOWN]
+            raise ConfigError(f"{place}: {message}" if place else message) from error
+
+
+def measure(schema: Mapping[str, Any]) -> int:
+    """Return the characters of a schema. Raise `ConfigError` that names the bound which it passes.
+
+    Call it before anything else reads the schema.
+    """
+    characters = values = references = depth = 0
+    level: list[Any] = [schema]
+    while level:
+        if (depth := depth + 1) > MAX_SCHEMA_DEPTH:
+            raise ConfigError(f"it is nested more than {MAX_SCHEMA_DEPTH} levels deep")
+        below: list[Any] = []
+        for one in level:
+            values += 1
+            characters += _characters(one)
+            if isinstance(one, Mapping):
+                members = cast("Mapping[str, Any]", one)
+                references += sum(name in members for name in _REFERENCES)
+                if too_wide := [name for name in _BRANCHES if _length(members.get(name)) > MAX_BRANCHES]:
+                    raise ConfigError(f"one {too_wide[0]} has more than {MAX_BRANCHES} branches")
+                below += members.values()
+            elif isinstance(one, list | tuple):
+                below += cast("list[Any]", one)
+            if values + len(below) > MAX_SCHEMA_VALUES:
+                raise ConfigError(f"it has more than {MAX_SCHEMA_VALUES} values")
+            if characters > MAX_SCHEMA_CHARACTERS:
+                raise ConfigError(f"it has more than {MAX_SCHEMA_CHARACTERS} characters")
+        level = below
+    if references > MAX_REFERENCES:
+        raise ConfigError(f"it has more than {MAX_REFERENCES} references")
+    return characters
+
+
+def _characters(value: Any) -> int:
+    if isinstance(value, Mapping):
+        return 1 + sum(len(str(key)) for key in cast("Mapping[Any, Any]", value))
+    return len(value) if isinstance(value, str) else 1
+
+
+class _Steps:
+    """How many subschemas a value is checked against at the most, for values of a given depth.
+
+    A subschema is checked once for each way that leads to it. Ways through `properties`, `items` and the like go one
+    level down in the value, so a schema that contains itself ends with the depth of the value.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        """Raise `ConfigError` for a reference that leads nowhere, elsewhere, or back to itself."""
+        self._schema = schema
+        self._weights: dict[int, int] = {}
+        self._same: dict[int, list[int]] = {}
+        self._below: dict[int, list[int]] = {}
+        self._read()
+        try:
+            self._order = list(TopologicalSorter(self._same).static_order())
+        except CycleError as error:
+            raise ConfigError("a reference in it leads back to itself") from error
+        self._levels = [self._level({})]
+        self._is_whole = False  # deeper values take no more steps
+
+    def at_depth(self, depth: int) -> int:
+        """Return the steps for a value of that depth."""
+        while len(self._levels) <= depth and not self._is_whole:
+            level = self._level(self._levels[-1])
+            self._is_whole = level == self._levels[-1]
+            self._levels.append(level)
+        return self._levels[min(depth, len(self._levels) - 1)][id(self._schema)]
+
+    def _level(self, above: Mapping[int, int]) -> dict[int, int]:
+        """Return the steps of each subschema for values that are one level deeper than those of `above`."""
+        steps: dict[int, int] = {}
+        for node in self._order:
+            total = self._weights[node] + sum(steps[one] for one in self._same[node])
+            total += sum(above[one] for one in self._below[node]) if above else 0
+            steps[node] = min(total, MAX_STEPS + 1)
+        return steps
+
+    def _read(self) -> None:
+        """Follow every subschema and every reference, each once."""
+        ahead: list[Any] = [self._schema]
+        while ahead:
+            node = ahead.pop()
+            if id(node) in self._weights:
+                continue
+            members: Mapping[str, Any] = cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
+            same = [one for name in _SAME_VALUE for one in _subschemas(name, members)]
+            same += [self._target(members[name]) for name in _REFERENCES if name in members]
+            below = [one for name in _BELOW for one in _subschemas(name, members)]
+            patterns = cast("Mapping[str, Any]", members.get("patternProperties") or {})
+            pattern_characters = sum(map(len, [str(members.get("pattern", "")), *patterns]))
+            self._weights[id(node)] = 1 + pattern_characters // 10 + _length(members.get("enum"))
+            self._same[id(node)], self._below[id(node)] = list(map(id, same)), list(map(id, below))
+            ahead += same + below
+
+    def _target(self, reference: Any) -> Any:
+        """Find what a reference names: a place in this schema, by its path."""
+        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+            raise ConfigError(f"{str(reference)[:80]!r}: only references inside the schema (#/...) are followed")
+        node: Any = self._schema
+        for part in reference[2:].split("/") if reference != "#" else ():
+            name = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(node, list) and name.isdecimal() and int(name) < len(cast("list[Any]", node)):
+                node = node[int(name)]
+            elif isinstance(node, Mapping) and name in node:
+                node = cast("Any", node[name])
+            else:
+                raise ConfigError(f"the reference {reference[:80]!r} leads nowhere")
+        return node
+
+
+def _length(value: Any) -> int:
+    return len(cast("list[Any]", value)) if isinstance(value, list) else 0
+
+
+def _subschemas(name: str, members: Mapping[str, Any]) -> Iterator[Any]:
+    value = members.get(name)
+    if isinstance(value, list):
+        yield from cast("list[Any]", value)
+    elif isinstance(value, Mapping):
+        inner = cast("Mapping[str, Any]", value)
+        if name in _MAPS:
+            yield from inner.values()
+        else:
+            yield inner
+
+
+class Size:
+    """How large a value of JSON is."""
+
+    def __init__(self, depth: int, values: int, characters: int) -> None:
+        self.depth = depth
+        self.characters = characters
+        self.steps = values + characters // _CHARACTERS_PER_STEP
+
+
+def measured(value: Any) -> Size:
+    """Measure a value of JSON. Raise `InvalidArguments` where it is nested too deeply."""
+    depth = values = characters = 0
+    level: list[Any] = [value]
+    while level:
+        below: list[Any] = []
+        for one in level:
+            values += 1
+            characters += _characters(one)
+            if isinstance(one, Mapping):
+                below += cast("Mapping[str, Any]", one).values()
+            elif isinstance(one, list | tuple):
+                below += cast("list[Any]", one)
+        depth += bool(below)
+        if depth > MAX_DEPTH:
+            raise InvalidArguments(f"they are nested more than {MAX_DEPTH} levels deep")
+        level = below
+    return Size(depth, values, characters)
+
+
+def _never_fetched(uri: str) -> Any:
+    raise ValueError(f"{uri} is not fetched")
+
+
+def _problem(problem: Any) -> str:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.instance_path).lstrip(".")
+    message = str(problem.message)[:_MAX_SHOWN]
+    return f"{place[:_MAX_SHOWN]}: {message}" if place else message

@@ -1,0 +1,136 @@
+"""The agent of a server whose event loop is watched: it does, as a model does, what hostile input asks of it.
+
+`LANGO_WATCHED` names a file. Each callback of the loop that takes more than a few milliseconds of CPU, and each time
+that the loop had to wait while this process was busy, becomes a line of it: what it was, milliseconds, and how much
+slower this machine is than the one the bound was set on.
+
+A message is JSON: `{"say": text, "times": n}` is said by the model, `{"call": name, "arguments": {...}}` called.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from google.adk.agents import LlmAgent
+
+from lango.adk import AdkTool, ProviderLlm
+from lango.messages import ToolCall
+from lango.providers import Request
+from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
+from lango.testing import deltas_of
+from lango.tools import Tool
+
+_LEAST_S = 0.005
+_TICK_S = 0.002
+_USUAL_S = 0.0035  # what `_calibrate` takes where the bound was set
+
+
+def _calibrate() -> float:
+    """Return how many times slower this machine is just now than the usual one."""
+    began = time.thread_time()
+    total = 0
+    for number in range(60_000):
+        total += number % 7
+    return max(1.0, (time.thread_time() - began) / _USUAL_S)
+
+
+class Watchdog:
+    """Measures an event loop from inside, by CPU time: a busy machine makes nothing slower here."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "a", buffering=1, encoding="utf-8")  # noqa: SIM115 - as long as the process
+        self._ticking: asyncio.Task[None] | None = None
+
+    def install(self) -> None:
+        run: Any = asyncio.events.Handle._run
+
+        def measured(handle: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return run(handle)
+            finally:
+                took = time.thread_time() - began
+                if took > _LEAST_S:
+                    self._write("callback", took, repr(handle)[:300])
+                if self._ticking is None:
+                    self._ticking = asyncio.get_running_loop().create_task(self._tick())
+
+        asyncio.events.Handle._run = measured  # pyright: ignore[reportAttributeAccessIssue]
+
+    async def _tick(self) -> None:
+        """Notice a thread that holds the interpreter's lock: the loop is late, and this process is busy."""
+        while True:
+            wall, busy = time.monotonic(), time.process_time()
+            await asyncio.sleep(_TICK_S)
+            held = min(time.monotonic() - wall - _TICK_S, time.process_time() - busy)
+            if held > _LEAST_S:
+                self._write("held", held, "")
+
+    def _write(self, kind: str, took: float, what: str) -> None:
+        line = {"kind": kind, "ms": round(took * 1000, 1), "slower": round(_calibrate(), 2), "what": what}
+        self._file.write(json.dumps(line) + "\n")
+
+
+class Hostile:
+    name = "hostile"
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        last = request.messages[-1]
+        asked: Any = {}
+        if last.role == "user" and last.content.startswith('{"') and len(last.content) < 10_000:
+            asked = json.loads(last.content)
+        if "call" in asked:
+            calls = [
+                ToolCall(f"c{at}", asked["call"], _made(asked.get("arguments", {})))
+                for at in range(asked.get("times", 1))
+            ]
+            for delta in deltas_of([*calls, UsageDelta(10, 5)]):
+                yield delta
+            return
+        for _ in range(asked.get("times", 1)):
+            yield TextDelta(_made(asked.get("say", "ok")))
+        yield UsageDelta(10, 5)
+        yield Finish("stop")
+
+
+def _made(value: Any) -> Any:
+    """Make what is too long to be sent: `{"repeat": [text, n]}`, `{"deep": n}`, `{"many": n}`."""
+    match value:
+        case {"repeat": [str(text), int(count)]}:
+            return text * count
+        case {"deep": int(count)}:
+            nested: Any = 1
+            for _ in range(count):
+                nested = [nested]
+            return nested
+        case {"many": int(count)}:
+            return [{"key": number} for number in range(count)]
+        case dict():
+            return {key: _made(inner) for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return value
+
+
+def _give(arguments: dict[str, Any]) -> Any:
+    return _made(arguments["what"])
+
+
+def _checked(name: str, schema: dict[str, Any]) -> AdkTool:
+    return AdkTool(Tool(name, name, {"type": "object", "properties": schema}, lambda arguments: "fits"))  # pyright: ignore
+
+
+if path := os.environ.get("LANGO_WATCHED"):
+    Watchdog(path).install()
+
+root_agent = LlmAgent(
+    name="hostile",
+    model=ProviderLlm(provider=Hostile(), model="hostile/model"),
+    tools=[
+        AdkTool(Tool("give", "Return something large.", {"type": "object"}, _give)),
+        _checked("pattern", {"a": {"type": "string", "pattern": "^(a+)+$"}}),
+        _checked("around", {"a": {"type": "string", "pattern": "^((?=a)a+)+$"}}),
+    ],
+)
