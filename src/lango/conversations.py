@@ -15,7 +15,7 @@ from lango.errors import SessionNotFound, TurnRunning, Unstorable
 from lango.history import WindowRules
 from lango.liveness import Watch
 from lango.running import interrupt_gone
-from lango.store import SessionId, SessionRecord, Store, Stored, forks, rewinds, titles
+from lango.store import SessionId, SessionRecord, Store, Stored, deletes, forks, rewinds, titles
 from lango.store.checks import Problem
 from lango.store.database import Operation
 from lango.store.search import Hit
@@ -223,7 +223,15 @@ async def import_session(
         told = checked.session
         assert told
         name = SessionId(app_name or told.app, user_id or told.user, session_id or told.id)
-        return await store.write(lambda: imports.write(name, checked, lambda: again(0.5)), long=True)
+        staged = await store.write(lambda: imports.stage(time.time()), long=True)
+        try:
+            batches = imports.batches(staged, checked, again(0.5))
+            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+                await store.write(functools.partial(imports.add, batch), long=True)
+            return await store.write(lambda: imports.publish(name, staged, checked), long=True)
+        except BaseException:
+            await asyncio.shield(store.write(lambda: deletes.delete(staged.name), long=True))
+            raise
 
 
 def _told(lines: Iterable[bytes], tell: Callable[[float], None], done: float, a_byte: float) -> Iterator[bytes]:

@@ -10,8 +10,13 @@ A message is JSON: `{"say": text, "times": n}` is said by the model, `{"call": n
 import asyncio
 import json
 import os
+import sys
+import threading
 import time
+import traceback
 from collections.abc import AsyncGenerator
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -25,7 +30,7 @@ from lango.tools import Tool
 
 _LEAST_S = 0.005
 _TICK_S = 0.002
-_USUAL_S = 0.0035  # what `_calibrate` takes where the bound was set
+_USUAL_S = 0.004  # what `_calibrate` takes where the bound was set
 
 
 def _calibrate() -> float:
@@ -41,37 +46,62 @@ class Watchdog:
     """Measures an event loop from inside, by CPU time: a busy machine makes nothing slower here."""
 
     def __init__(self, path: str) -> None:
-        self._file = open(path, "a", buffering=1, encoding="utf-8")  # noqa: SIM115 - as long as the process
+        self._file = Path(path).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - as long as the process
         self._ticking: asyncio.Task[None] | None = None
+        self._loop_thread = threading.get_ident()
+        self._began = 0.0
+        self._stack = ""
 
     def install(self) -> None:
         run: Any = asyncio.events.Handle._run
 
         def measured(handle: Any) -> Any:
             began = time.thread_time()
+            self._loop_thread, self._began, self._stack = threading.get_ident(), time.monotonic(), ""
             try:
                 return run(handle)
             finally:
                 took = time.thread_time() - began
                 if took > _LEAST_S:
-                    self._write("callback", took, repr(handle)[:300])
+                    self._write("callback", took, self._stack or repr(handle)[:300])
+                self._began = 0.0
                 if self._ticking is None:
                     self._ticking = asyncio.get_running_loop().create_task(self._tick())
 
         asyncio.events.Handle._run = measured  # pyright: ignore[reportAttributeAccessIssue]
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        """Note where a long callback is, so that a test that fails can say it."""
+        while True:
+            time.sleep(_LEAST_S)
+            if self._began and time.monotonic() - self._began > 4 * _LEAST_S and not self._stack:
+                frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+                self._stack = _where(frames.get(self._loop_thread))
+
+    def _others(self) -> str:
+        """Say where the other threads are."""
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+        return " | ".join(_where(frame) for ident, frame in frames.items() if ident != self._loop_thread)
 
     async def _tick(self) -> None:
         """Notice a thread that holds the interpreter's lock: the loop is late, and this process is busy."""
         while True:
-            wall, busy = time.monotonic(), time.process_time()
+            wall, busy, own = time.monotonic(), time.process_time(), time.thread_time()
             await asyncio.sleep(_TICK_S)
-            held = min(time.monotonic() - wall - _TICK_S, time.process_time() - busy)
+            others = time.process_time() - busy - (time.thread_time() - own)
+            held = min(time.monotonic() - wall - _TICK_S, others)
             if held > _LEAST_S:
-                self._write("held", held, "")
+                self._write("held", held, self._others())
 
     def _write(self, kind: str, took: float, what: str) -> None:
         line = {"kind": kind, "ms": round(took * 1000, 1), "slower": round(_calibrate(), 2), "what": what}
         self._file.write(json.dumps(line) + "\n")
+
+
+def _where(frame: FrameType | None) -> str:
+    calls = reversed(traceback.extract_stack(frame)[-8:])
+    return " < ".join(f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in calls)
 
 
 class Hostile:
@@ -83,17 +113,19 @@ class Hostile:
         if last.role == "user" and last.content.startswith('{"') and len(last.content) < 10_000:
             asked = json.loads(last.content)
         if "call" in asked:
-            calls = [
-                ToolCall(f"c{at}", asked["call"], _made(asked.get("arguments", {})))
-                for at in range(asked.get("times", 1))
-            ]
-            for delta in deltas_of([*calls, UsageDelta(10, 5)]):
+            for delta in await asyncio.to_thread(_calls, asked):
                 yield delta
             return
         for _ in range(asked.get("times", 1)):
             yield TextDelta(_made(asked.get("say", "ok")))
         yield UsageDelta(10, 5)
         yield Finish("stop")
+
+
+def _calls(asked: dict[str, Any]) -> list[Delta]:
+    arguments = _made(asked.get("arguments", {}))
+    calls = [ToolCall(f"c{at}", asked["call"], arguments) for at in range(asked.get("times", 1))]
+    return deltas_of([*calls, UsageDelta(10, 5)])
 
 
 def _made(value: Any) -> Any:

@@ -1,16 +1,17 @@
 """Deltas in, one reply out: the same, however the stream was cut into chunks."""
 
-import json
-from typing import Any, NoReturn, assert_never, cast
+from typing import Any, assert_never, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lango.errors import ProviderProtocolError
+from lango.json_input import read_json
 from lango.messages import Signature, Thought, ToolCall
 from lango.nesting import is_deeper_than
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 
+_MAX_VALUES = 20_000  # of the arguments of one call
 _DEEPEST = 100  # a store keeps more than twice as much, and a call is not all that an event holds
 
 
@@ -53,7 +54,7 @@ class _Call(Struct):
             return MalformedCall(self.id, "", text, "the call has no name")
         try:
             # A tool without parameters is often called with nothing at all.
-            value: Any = json.loads(text or "{}", parse_constant=_refuse)
+            value: Any = read_json(text or "{}", _MAX_VALUES)
         except (ValueError, RecursionError) as error:
             return MalformedCall(self.id, self.name, text, f"the arguments are not valid JSON: {error}")
         if not isinstance(value, dict):
@@ -61,10 +62,6 @@ class _Call(Struct):
         if is_deeper_than(value, _DEEPEST):
             return MalformedCall(self.id, self.name, text, f"the arguments are nested more than {_DEEPEST} levels deep")
         return ToolCall(self.id, self.name, cast("dict[str, Any]", value), signature=self.signature)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
 
 
 class Assembler:

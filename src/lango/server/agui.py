@@ -13,6 +13,7 @@ A tool that needs approval ends the run with an interrupt; the next run answers 
 `{"approved": true}`.
 """
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -62,7 +63,8 @@ async def run(body: RunInput, user: User, here: Here) -> FrameStream:
     except ImportError as error:
         message = 'AG-UI needs a package that is not installed here: pip install "lango-adk[agui]"'
         raise Refused(501, "MissingDependency", message) from error
-    asked = agui_input.read_input(body.model_dump(by_alias=True))
+    given = {"threadId": body.thread_id, "runId": body.run_id, "messages": body.messages, **(body.model_extra or {})}
+    asked = await asyncio.to_thread(agui_input.read_input, given)
     turns = await agui_input.begin(here, user, asked)
     frames = agui_events.Run(here, user, asked, turns).frames()
     return FrameStream(frames, here.settings.server.write_timeout_s, agui_events.failed)

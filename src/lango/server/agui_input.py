@@ -30,7 +30,7 @@ from ag_ui.core import (
     UserMessage,
     VideoPart,
 )
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from lango import messages
 from lango.messages import Attachment
@@ -44,14 +44,23 @@ from lango.server.streams import TurnOf
 from lango.tools import Tool
 from lango.tools.client import read_client_tools
 
+_MAX_PROBLEMS = 10
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+
 
 def read_input(body: Mapping[str, Any]) -> RunAgentInput:
-    """Read what a client sent; raise `Refused` where it is not AG-UI."""
+    """Read what a client sent; raise `Refused` where it is not AG-UI. Call it in a thread.
+
+    Messages are read one by one: a whole conversation in one call would hold the interpreter's lock for too long.
+    """
     try:
-        return RunAgentInput.model_validate({**body, "messages": [_upgraded(one) for one in body["messages"]]})
+        asked = RunAgentInput.model_validate({**body, "messages": []})
+        asked.messages = [_MESSAGE.validate_python(_upgraded(one)) for one in body["messages"]]
     except ValidationError as error:
-        problems = {".".join(str(part) for part in one["loc"][:3]) for one in error.errors()}
+        found = error.errors(include_url=False, include_input=False)
+        problems = {".".join(str(part) for part in one["loc"][:3]) for one in found[:_MAX_PROBLEMS]}
         raise Refused(400, "BadRequest", f"this is not AG-UI's RunAgentInput: {', '.join(sorted(problems))}") from error
+    return asked
 
 
 async def begin(here: Served, user: Caller, asked: RunAgentInput) -> list[TurnOf]:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from fastapi import FastAPI, Request
@@ -56,6 +56,7 @@ _STATUS: tuple[tuple[type[LangoError], int], ...] = (
 )
 _NAMES = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}
 _RETRY_AFTER_S = 1.0
+_MAX_PROBLEMS = 10
 
 
 class Refused(Exception):
@@ -93,12 +94,18 @@ def told(error: Exception) -> Refused:
             wait_s = (getattr(error, "retry_after_s", None) or _RETRY_AFTER_S) if status == 503 else None
             return Refused(status, type(error).__name__, str(error), retry_after_s=wait_s)
         case RequestValidationError():
-            return Refused(400, "BadRequest", "; ".join(problem_of(one) for one in error.errors()))
+            return Refused(400, "BadRequest", problems_of(error.errors()))
         case HTTPException():
             name = _NAMES.get(error.status_code, "Refused")
             return Refused(error.status_code, name, str(error.detail), headers=error.headers)
         case _:
             return Refused(500, "InternalError", "something went wrong here; the server's log says what")
+
+
+def problems_of(problems: Sequence[Mapping[str, object]]) -> str:
+    """Say what is wrong with a request, of many things the first."""
+    more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
+    return "; ".join(problem_of(one) for one in problems[:_MAX_PROBLEMS]) + more
 
 
 def problem_of(problem: Mapping[str, object]) -> str:

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lango.config import ServerSettings
+from lango.json_input import TooManyValues, ValueCounter
 from lango.server.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.errors import Refused, as_response
 from lango.server.hosts import host_of, is_loopback, place_of_origin
@@ -124,7 +125,7 @@ def _check_body(headers: Headers, body: _Body) -> None:
 
 
 class _Bounded:
-    """Reads a body up to its limit, whatever it says of its length, and not for ever."""
+    """Reads a body up to its limit, not for ever, and counts the values of its JSON: too many would stop all else."""
 
     def __init__(self, receive: Receive, body: _Body, timeout_s: float) -> None:
         self._receive = receive
@@ -132,6 +133,7 @@ class _Bounded:
         self._timeout_s = timeout_s
         self._began = time.monotonic()
         self._read = 0
+        self._values = ValueCounter() if body.kind == "application/json" else None
         self._whole = False
 
     async def __call__(self) -> Message:
@@ -144,11 +146,17 @@ class _Bounded:
         except TimeoutError as error:
             too_slow = "the body came too slowly (setting server.body_timeout_s)"
             raise HTTPException(408, too_slow, {"Connection": "close"}) from error
-        self._read += len(message.get("body", b""))
+        piece: bytes = message.get("body", b"")
+        self._read += len(piece)
         self._whole = not message.get("more_body", False)
         if self._read > self._body.limit:
             refused = self._body.too_large()
             raise HTTPException(refused.status, str(refused))  # of what is raised here FastAPI lets only this through
+        if self._values is not None:
+            try:
+                self._values.feed(piece)
+            except TooManyValues as error:
+                raise HTTPException(413, str(error)) from error
         return message
 
 

@@ -9,18 +9,18 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
 from fastapi import Request
-from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, Response
 from typing_extensions import override
 
 from lango.server.auth import authenticate, authorization_of, current_caller
+from lango.server.bodies import JsonRoute
 from lango.server.errors import Refused, log_if_ours, told
 from lango.server.sse import Stream
 
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class AuthenticatedRoute(APIRoute):
+class AuthenticatedRoute(JsonRoute):
     """A route whose caller is known before its body is read, where it asks for one at all."""
 
     @override

@@ -54,6 +54,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         gc.freeze()  # what is there now stays: no collection goes through it again, in the middle of a stream
+        gc.callbacks.append(_FreezeModules())
         gc.enable()
         self._ready()
 
@@ -71,6 +72,18 @@ class _Server(uvicorn.Server):
                 yield
             finally:
                 self._captured_signals.clear()
+
+
+class _FreezeModules:
+    """Freezes again after a full collection what was imported since: the first turn brings most of it."""
+
+    def __init__(self) -> None:
+        self._modules = len(sys.modules)
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "stop" and info["generation"] == 2 and len(sys.modules) > self._modules:
+            self._modules = len(sys.modules)
+            gc.freeze()
 
 
 def _address(host: str, port: int) -> str:

@@ -20,6 +20,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import Field, TypeAdapter, ValidationError
 
 from lango.errors import LangoError
+from lango.json_input import TooManyValues, read_json
 from lango.server.auth import Caller, authorization_of
 from lango.server.errors import Refused, problem_of, told
 from lango.server.schemas import SESSION_ID, Body, NewMessage
@@ -33,6 +34,7 @@ _log = logging.getLogger("lango.server")
 router = APIRouter()
 
 _MOST_STREAMS = 32
+_MAX_PROBLEMS = 10
 _PROTOCOL = "lango"
 _GONE = (TimeoutError, RuntimeError, WebSocketDisconnect)
 """What sending raises where a client does not read, or is gone."""
@@ -93,10 +95,20 @@ async def talk(socket: WebSocket, here: Here) -> None:
         await conversation.leave()
 
 
+def _read(text: str) -> Asked:
+    """Return what a client asks for; raise `Refused` where it asks wrongly."""
+    try:
+        return _ASKED.validate_python(read_json(text))
+    except TooManyValues as error:
+        raise Refused(413, "TooLarge", str(error)) from error
+    except ValidationError as error:
+        raise Refused(400, "BadRequest", "; ".join(_problem(one) for one in error.errors()[:_MAX_PROBLEMS])) from error
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "BadRequest", "send JSON as text") from error
+
+
 def _problem(problem: Mapping[str, object]) -> str:
     """Say what is wrong with what a client sent."""
-    if problem["type"] == "json_invalid":
-        return "send JSON as text"
     if not problem["loc"]:
         return "send an object with a type: message, cancel, approval or resume"
     return problem_of(problem)
@@ -126,9 +138,9 @@ class _Conversation:
     async def _hear(self) -> None:
         while (heard := await self._socket.receive())["type"] != "websocket.disconnect":
             try:
-                asked = _ASKED.validate_json(heard.get("text") or "")
-            except ValidationError as error:
-                await self._refuse(Refused(400, "BadRequest", "; ".join(_problem(one) for one in error.errors())))
+                asked = _read(heard.get("text") or "")
+            except Refused as refused:
+                await self._refuse(refused)
                 continue
             try:
                 await self._answer(asked)

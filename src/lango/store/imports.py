@@ -1,5 +1,11 @@
-"""Reading the lines of `lango.store.exchange`: checked whole before anything is written, then one transaction."""
+"""Reading the lines of `lango.store.exchange`: checked whole before anything is written.
 
+Then the rows are written in short transactions, so that others write in between, to a session that no user sees; the
+last transaction gives it its name. So an import is there whole or not at all.
+"""
+
+import itertools
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, assert_never, cast
 
@@ -10,6 +16,7 @@ from lango.errors import InvalidExport, Unstorable
 from lango.messages import ToolCall
 from lango.store import sessions
 from lango.store.database import Operation, Row
+from lango.store.deletes import delete
 from lango.store.exchange import (
     FORMAT,
     KINDS,
@@ -48,9 +55,11 @@ Lines = Iterable[str | bytes]
 
 _SET = """
 UPDATE sessions SET updated_at = $1, revision = $2, last_seq = $3, user_seq = $4, total_tokens = $5, epoch = $6,
-    rewinds = $7, title = $8, forked_from = $9
-WHERE session_key = $10
+    rewinds = $7, title = $8, forked_from = $9, created_at = $10, app_name = $11, user_id = $12, id = $13
+WHERE session_key = $14
 """
+_FREE_NAME = "DELETE FROM sessions WHERE session_key = $1"
+_ABANDONED = "SELECT user_id, id FROM sessions WHERE app_name = $1 AND created_at < $2"
 _STATE = "INSERT INTO session_states (session_key, state) VALUES ($1, $2)"
 _OPEN_CALL = """
 INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
@@ -64,6 +73,10 @@ _TABLES = {
     "observation": ("observations", OBSERVATION_COLUMNS),
 }
 _ROWS_AT_ONCE = 50
+_BATCH_ROWS = 500
+_BATCH_CHARACTERS = 500_000
+_STAGING_APP = "lango:import"
+_ABANDONED_AFTER_S = 86_400.0
 _ORDER: list[tuple[type[Line], ...]] = [
     (Header,),
     (SessionLine,),
@@ -96,6 +109,18 @@ class Checked(Struct):
     state: dict[str, Any] = field(default_factory=dict[str, Any])
     open_calls: dict[str, _Open] = field(default_factory=dict[str, _Open])
     seen: set[tuple[str, Any]] = field(default_factory=set[tuple[str, Any]])
+    turns: list[Row] = field(default_factory=list[Row])
+
+
+class Staged(Struct, frozen=True):
+    """A session that is being imported: no user sees it under this name."""
+
+    name: SessionId
+    key: int
+
+
+Batch = list[tuple[str, Row]]
+"""Rows by their kind."""
 
 
 def parsed(lines: Lines) -> Iterator[tuple[int, Line]]:
@@ -277,12 +302,53 @@ def _once(checked: Checked, kind: str, id_: Any) -> None:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def write(name: SessionId, checked: Checked, lines: Callable[[], Lines]) -> Operation[SessionRecord]:
-    """Make a session of lines that were checked. Raise `SessionExists` where the name is taken."""
+def stage(now: float) -> Operation[Staged]:
+    """Make a session that no user sees, to be filled by `add` and shown by `publish`.
+
+    Others write in between. What a process that was killed left behind a day ago is deleted.
+    """
+    for [user_id, id_] in (yield _ABANDONED, (_STAGING_APP, now - _ABANDONED_AFTER_S)):
+        yield from delete(SessionId(_STAGING_APP, user_id, id_))
+    name = SessionId(_STAGING_APP, "", uuid.uuid4().hex)
+    return Staged(name, (yield from sessions.insert(name, now)))
+
+
+def batches(staged: Staged, checked: Checked, lines: Lines) -> Iterator[Batch]:
+    """Read the rows of an import, some at a time. Its turns are kept back: they are for `publish`."""
+    batch: Batch = []
+    size = total = 0
+    for _, line in parsed(lines):
+        if line.kind not in _TABLES:
+            continue
+        total += line.tokens if isinstance(line, MessageLine) else 0
+        row = staged.key, *_row(line, _TABLES[line.kind][1], total)
+        if line.kind == "turn":
+            checked.turns.append(row)
+            continue
+        batch.append((line.kind, row))
+        size += sum(len(value) for value in row if isinstance(value, str))
+        if len(batch) >= _BATCH_ROWS or size >= _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def add(batch: Batch) -> Operation[None]:
+    """Write some rows of a staged session."""
+    for kind, together in itertools.groupby(batch, key=lambda one: one[0]):
+        rows = [row for _, row in together]
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[start : start + _ROWS_AT_ONCE]
+            yield _insert(kind, some), tuple(value for one in some for value in one)
+
+
+def publish(name: SessionId, staged: Staged, checked: Checked) -> Operation[SessionRecord]:
+    """Show a staged session under its own name. Raise `SessionExists` where the name is taken."""
     name.check_new()
     session = _of(checked)
-    key = yield from sessions.insert(name, session.created_at)
-    yield from _write_rows(key, lines())
+    placeholder = yield from sessions.insert(name, session.created_at)  # so that of two at once one is refused
+    yield _FREE_NAME, (placeholder,)
+    yield from add([("turn", row) for row in checked.turns])
     origin = session.forked_from
     yield (
         _SET,
@@ -296,34 +362,21 @@ def write(name: SessionId, checked: Checked, lines: Callable[[], Lines]) -> Oper
             dumps(session.rewinds) if session.rewinds else None,
             session.title,
             dumps({"id": origin.id, "seq": origin.seq}) if origin else None,
-            key,
+            session.created_at,
+            name.app_name,
+            name.user_id,
+            name.id,
+            staged.key,
         ),
     )
     if checked.state:
-        yield _STATE, (key, dumps(checked.state))
+        yield _STATE, (staged.key, dumps(checked.state))
     for call_id, (seq, waits, _, _) in sorted(checked.open_calls.items()):
-        yield _OPEN_CALL, (key, call_id, seq, waits)  # never as an approval request: only a turn of ours makes those
+        # never as an approval request: only a turn of ours makes those
+        yield _OPEN_CALL, (staged.key, call_id, seq, waits)
     made = yield from sessions.get(name)
     assert made
     return (yield from with_first_words(made))
-
-
-def _write_rows(key: int, lines: Lines) -> Operation[None]:
-    """Write what has a table of its own, some rows at a time."""
-    waiting: dict[str, list[Row]] = {kind: [] for kind in _TABLES}
-    total = 0
-    for _, line in parsed(lines):
-        if line.kind not in waiting:
-            continue
-        total += line.tokens if isinstance(line, MessageLine) else 0
-        rows = waiting[line.kind]
-        rows.append((key, *_row(line, _TABLES[line.kind][1], total)))
-        if len(rows) == _ROWS_AT_ONCE:
-            yield _insert(line.kind, rows), tuple(value for one in rows for value in one)
-            rows.clear()
-    for kind, rows in waiting.items():
-        if rows:
-            yield _insert(kind, rows), tuple(value for one in rows for value in one)
 
 
 def _insert(kind: str, rows: list[Row]) -> str:

@@ -347,8 +347,13 @@ def _object(value: Any) -> Mapping[str, Any] | None:
     return value
 
 
+_MAX_READ_CHARACTERS = 200_000
+
+
 def object_or_result(text: str) -> dict[str, Any]:
     """Read a JSON object; any other text is the result itself."""
+    if len(text) > _MAX_READ_CHARACTERS:  # it is shown clipped, as a text; to parse it would take long
+        return {"result": text}
     try:
         value = json.loads(text)
     except ValueError:

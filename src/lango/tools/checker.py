@@ -184,7 +184,8 @@ class _Steps:
         ahead: list[Any] = [self._schema]
         while ahead:
             node = ahead.pop()
-            if id(node) in self._weights:
+            key = id(node)
+            if key in self._weights:
                 continue
             members: Mapping[str, Any] = cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
             same = [one for name in _SAME_VALUE for one in _subschemas(name, members)]
@@ -192,8 +193,8 @@ class _Steps:
             below = [one for name in _BELOW for one in _subschemas(name, members)]
             patterns = cast("Mapping[str, Any]", members.get("patternProperties") or {})
             pattern_characters = sum(map(len, [str(members.get("pattern", "")), *patterns]))
-            self._weights[id(node)] = 1 + pattern_characters // 10 + _length(members.get("enum"))
-            self._same[id(node)], self._below[id(node)] = list(map(id, same)), list(map(id, below))
+            self._weights[key] = 1 + pattern_characters // 10 + _length(members.get("enum"))
+            self._same[key], self._below[key] = list(map(id, same)), list(map(id, below))
             ahead += same + below
 
     def _target(self, reference: Any) -> Any:
@@ -203,13 +204,17 @@ class _Steps:
         node: Any = self._schema
         for part in reference[2:].split("/") if reference != "#" else ():
             name = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(node, list) and name.isdecimal() and int(name) < len(cast("list[Any]", node)):
-                node = node[int(name)]
-            elif isinstance(node, Mapping) and name in node:
-                node = cast("Any", node[name])
-            else:
+            items = _members(node)
+            if name not in items:
                 raise ConfigError(f"the reference {reference[:80]!r} leads nowhere")
+            node = items[name]
         return node
+
+
+def _members(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, list):
+        return {str(at): one for at, one in enumerate(cast("list[Any]", value))}
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _length(value: Any) -> int:

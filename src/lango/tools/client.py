@@ -68,7 +68,7 @@ def _made(wanted: Sequence[tuple[str, str, Any]]) -> list[Tool]:
         raise ClientToolRefused(f"a client may bring {MAX_CLIENT_TOOLS} tools, not {len(wanted)}")
     total = 0
     for name, _, parameters in wanted:
-        total += _measured(name, parameters) if isinstance(parameters, Mapping) else 0
+        total += _measured(name, cast("Mapping[str, Any]", parameters)) if isinstance(parameters, Mapping) else 0
         if total > MAX_CHARACTERS:
             raise ClientToolRefused(f"the schemas of a client's tools have more than {MAX_CHARACTERS} characters")
     return [client_tool(*one) for one in wanted]

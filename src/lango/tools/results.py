@@ -8,6 +8,7 @@
 """
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -27,6 +28,7 @@ MAX_RESULT_CHARACTERS = 40_000
 """What a model is shown of one result: some 10,000 tokens."""
 MAX_KEPT_CHARACTERS = 2_000_000
 """What is kept of one result, to be read in pieces."""
+MAX_RESULT_VALUES = 100_000
 MAX_ERROR_CHARACTERS = 2_000
 _DEEPEST = 100
 _LONGEST_INT_BITS = 4096  # Python refuses to write much longer ones
@@ -49,35 +51,40 @@ class Clipped(Struct, frozen=True):
 
 
 def to_result(value: Any) -> dict[str, Any]:
-    """Return what a handler returned as a JSON object. Raise `NotJson` where there is none."""
-    plain = _plain(value, "result", 0)
+    """Return what a handler returned as a JSON object. Raise `NotJson` where there is none, or where it is too much.
+
+    A text that is longer than what is kept of a result is cut here, before anything reads it as a whole.
+    """
+    plain = _plain(value, "result", 0, itertools.count())
     return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
 
 
-def _plain(value: Any, place: str, depth: int) -> Any:
+def _plain(value: Any, place: str, depth: int, values: "itertools.count[int]") -> Any:
     if depth > _DEEPEST:
         raise NotJson(f"{place[:80]} is nested too deep, or contains itself")
+    if next(values) > MAX_RESULT_VALUES:
+        raise NotJson(f"it has more than {MAX_RESULT_VALUES} values")
     match value:
         case Enum():  # before the scalars: an enum may be text or a number too
-            return _plain(value.value, place, depth + 1)
+            return _plain(value.value, place, depth + 1, values)
         case None | bool() | int() | float() | str():
             return _scalar(value, place)
         case Mapping():
             members = cast("Mapping[Any, Any]", value)
-            return {_key(key, place): _plain(one, f"{place}.{key}", depth + 1) for key, one in members.items()}
+            return {_key(key, place): _plain(one, f"{place}.{key}", depth + 1, values) for key, one in members.items()}
         case list() | tuple() | set() | frozenset():
             items = cast("Iterable[Any]", value)
-            return [_plain(one, f"{place}[{at}]", depth + 1) for at, one in enumerate(items)]
+            return [_plain(one, f"{place}[{at}]", depth + 1, values) for at, one in enumerate(items)]
         case BaseModel():
-            return _plain(value.model_dump(by_alias=True), place, depth + 1)
+            return _plain(value.model_dump(by_alias=True), place, depth + 1, values)
         case _:
-            return _plain(_other(value, place), place, depth + 1)
+            return _plain(_other(value, place), place, depth + 1, values)
 
 
 def _scalar(value: float | str | None, place: str) -> float | str | None:
     match value:
         case str():
-            return clean(value)
+            return clean(_kept(value))
         case float() if not math.isfinite(value):
             raise NotJson(f"{place} is {value}")
         case int() if value.bit_length() > _LONGEST_INT_BITS:
