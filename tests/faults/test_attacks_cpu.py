@@ -21,7 +21,7 @@ from tests.e2e.served import PATIENCE_S, Server, serving
 
 AGENT = Path(__file__).with_name("watched_agent.py")
 BOUND_MS = 50.0
-RUNS = int(os.environ.get("RUNS", "3"))
+RUNS = 3
 
 
 class Watched:
@@ -73,7 +73,8 @@ async def posted(
     client: httpx.AsyncClient, path: str, body: Any, *statuses: int, kind: str = "application/json"
 ) -> str:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = await client.post(path, content=content, headers={"Content-Type": kind})
+    session = {"X-Session-Id": f"s-{os.urandom(6).hex()}"}
+    answer = await client.post(path, content=content, headers={"Content-Type": kind} | session)
     assert answer.status_code in (statuses or (200, 201)), f"{answer.status_code} {answer.text[:300]}"
     return answer.text
 
@@ -288,7 +289,7 @@ SCHEMAS: dict[str, Any] = {
 
 def _offer(schema: Any) -> Attack:
     async def offered(client: httpx.AsyncClient, server: Server) -> None:
-        await posted(client, "/v1/chat/completions", chat("hi", tools=tools(10, schema)), 200, 400)
+        await posted(client, "/v1/chat/completions", chat("hi", tools=tools(10, schema)), 200, 400, 413)
         body = {
             "threadId": f"t-{os.urandom(4).hex()}",
             "runId": "r",
@@ -296,7 +297,7 @@ def _offer(schema: Any) -> Attack:
         }
         given = [{"name": f"t{at}", "description": "", "parameters": schema} for at in range(10)]
         await posted(
-            client, "/agui", body | {"state": {}, "tools": given, "context": [], "forwardedProps": {}}, 200, 400
+            client, "/agui", body | {"state": {}, "tools": given, "context": [], "forwardedProps": {}}, 200, 400, 413
         )
 
     return offered
@@ -307,12 +308,11 @@ ATTACKS.update({f"a_schema_{name}": _offer(schema) for name, schema in SCHEMAS.i
 
 @attack
 async def a_call_that_a_pattern_takes_long_for(client: httpx.AsyncClient, server: Server) -> None:
-    hard = {"a": {"repeat": ["a", 300_000]}}
     for name in ("pattern", "around"):
-        assert "done" in await asked(client, {"call": name, "arguments": hard})
+        await asked(client, {"call": name, "arguments": ['{"a": "', "a", 300_000, '!"}']})
     schema = properties(a={"anyOf": [{"type": "array", "items": {"$ref": "#/properties/a"}}] * 2})
-    call = json.dumps({"call": "t0", "arguments": {"a": {"deep": 60}}})
-    await posted(client, "/v1/chat/completions", chat(call, tools=tools(1, schema)), 200, 400)
+    call = json.dumps({"call": "t0", "arguments": ['{"a": ' + "[" * 60, "", 0, "]" * 60 + "}"]})
+    await posted(client, "/v1/chat/completions", chat(call, tools=tools(1, schema)))
 
 
 # -- what models and tools say ----------------------------------------------------------------------------------------
@@ -333,44 +333,29 @@ async def an_answer_in_many_pieces(client: httpx.AsyncClient, server: Server) ->
     await asked(client, {"say": "x", "times": 50_000})
 
 
-@attack
-async def large_arguments(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"call": "give", "arguments": {"what": 1, "more": {"repeat": ["a", 5_000_000]}}})
+def _call(start: str, filling: str, count: int, end: str, **more: Any) -> Attack:
+    async def called(client: httpx.AsyncClient, server: Server) -> None:
+        await asked(client, {"call": "give", "arguments": [start, filling, count, end]} | more)
+
+    return called
 
 
-@attack
-async def many_arguments(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"call": "give", "arguments": {"what": 1, "more": {"many": 200_000}}})
+def _output(what: Any) -> Attack:
+    return _call(json.dumps({"what": what}), "", 0, "")
 
 
-@attack
-async def deep_arguments(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"call": "give", "arguments": {"what": 1, "more": {"deep": 500}}})
-
-
-@attack
-async def many_calls(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"call": "give", "arguments": {"what": 1}, "times": 500})
-
-
-@attack
-async def a_large_output(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"call": "give", "arguments": {"what": {"repeat": ["word ", 10_000_000]}}})
-
-
-@attack
-async def an_output_of_one_word(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"call": "give", "arguments": {"what": {"repeat": ["a", 10_000_000]}}})
-
-
-@attack
-async def an_output_of_many_values(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"call": "give", "arguments": {"what": {"many": 500_000}}})
-
-
-@attack
-async def a_deep_output(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"call": "give", "arguments": {"what": {"deep": 100_000}}})
+ATTACKS["arguments_of_one_text"] = _call('{"what": 1, "more": "', "a", 1_900_000, '"}')
+ATTACKS["arguments_that_are_too_long"] = _call('{"what": 1, "more": "', "a", 20_000_000, '"}')
+ATTACKS["arguments_of_many_values"] = _call('{"what": 1, "more": [', '{"a":1},', 9_000, "1]}")
+ATTACKS["arguments_of_too_many_values"] = _call('{"what": 1, "more": [', "[],", 600_000, "1]}")
+ATTACKS["arguments_that_are_deep"] = _call('{"what": 1, "more": ', "[", 500_000, "}")
+ATTACKS["many_calls"] = _call('{"what": ', "", 0, "1}", times=128)
+ATTACKS["an_output_of_50_mb"] = _output({"repeat": ["word ", 10_000_000]})
+ATTACKS["an_output_of_one_word"] = _output({"repeat": ["a", 10_000_000]})
+ATTACKS["an_output_of_other_scripts"] = _output({"repeat": ["漢字", 5_000_000]})
+ATTACKS["an_output_of_many_values"] = _output({"many": 90_000})
+ATTACKS["an_output_of_too_many_values"] = _output({"many": 500_000})
+ATTACKS["an_output_that_is_deep"] = _output({"deep": 100_000})
 
 
 @pytest.mark.long

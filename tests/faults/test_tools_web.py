@@ -256,3 +256,64 @@ async def test_redirects_without_end_and_broken_servers(server: Server) -> None:
     assert "cannot be fetched" in (await fetch(tool, f"http://127.0.0.1:{server.port}/broken")).result["error"]
     table = lookup({"nobody.example": [[]]})
     assert "no address" in (await fetch(web_tool(resolve=table), "http://nobody.example/")).result["error"]
+
+
+# -- 16: pages that burn CPU or memory --------------------------------------------------------------------------------
+
+_BYTES = 1_900_000
+HOSTILE_PAGES = {
+    "open tags": "<" * _BYTES,
+    "declarations": "<!" * (_BYTES // 2),
+    "attributes": "<a " * (_BYTES // 3),
+    "deep": "<div>" * (_BYTES // 5),
+    "tables in links": "<a><table>" * (_BYTES // 10),
+    "formatting": "<b><i><p>" * (_BYTES // 9),
+    "comments": "<!--" * (_BYTES // 4),
+    "wide cells": "<table>" + "<tr><td rowspan=65000 colspan=1000>x" * 1000,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", HOSTILE_PAGES)
+async def test_16_a_hostile_page_is_text_or_a_sentence_and_never_parsed_here(server: Server, name: str) -> None:
+    server.page("/", HOSTILE_PAGES[name], Content_Type="text/html")
+    outcome = await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")
+    assert outcome.ok or "the page's HTML cannot be read: it took" in outcome.result["error"], outcome.result
+
+
+async def test_16_a_page_that_takes_too_long_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lango.tools.web.READ_TIMEOUT_S", 0.0)
+    server.page("/", "<p>Hello", Content_Type="text/html")
+    outcome = await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")
+    assert outcome.result["error"] == "the page's HTML cannot be read: it took more than 0 s"
+
+
+async def test_16_one_bad_address_leaves_a_page_readable(server: Server) -> None:
+    server.page("/", '<p>One <a href="http://[bad">bad</a> <a href="/good">good</a>', Content_Type="text/html")
+    server.page("/moved", status="302 Found", Location="http://[bad")
+    outcome = await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")
+    assert outcome.result["text"] == f"One [bad](http://[bad) [good](http://127.0.0.1:{server.port}/good)"
+    assert "not an address" in (await fetch(allowed(server), f"http://127.0.0.1:{server.port}/moved")).result["error"]
+
+
+@pytest.mark.parametrize("charset", ["punycode", "idna", "unicode_escape", "rot13", "zlib", "nothing", "utf-7"])
+async def test_16_only_known_charsets_are_decoded(server: Server, charset: str) -> None:
+    server.page("/head", "a-" + "é" * 100, Content_Type=f"text/plain; charset={charset}")
+    server.page("/meta", f'<meta charset="{charset}"><p>{"é" * 100}', Content_Type="text/html")
+    for path, text in (("/head", "a-" + "é" * 100), ("/meta", "é" * 100)):
+        assert (await fetch(allowed(server), f"http://127.0.0.1:{server.port}{path}")).result["text"] == text
+
+
+async def test_16_the_charsets_of_the_web_are_known(server: Server) -> None:
+    for charset, text in {
+        "windows-1251": "привет",
+        "koi8-r": "привет",
+        "iso-8859-7": "γεια",
+        "gb18030": "你好",
+        "big5": "你好",
+        "shift_jis": "こんにちは",
+        "euc-kr": "안녕",
+        "utf-16": "hello",
+    }.items():
+        server.page("/", text.encode(charset), Content_Type=f"text/plain; charset={charset}")
+        assert (await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")).result["text"] == text

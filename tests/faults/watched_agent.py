@@ -4,7 +4,8 @@
 that the loop had to wait while this process was busy, becomes a line of it: what it was, milliseconds, and how much
 slower this machine is than the one the bound was set on.
 
-A message is JSON: `{"say": text, "times": n}` is said by the model, `{"call": name, "arguments": {...}}` called.
+A message is JSON: `{"say": text, "times": n}` is said by the model; `{"call": name, "arguments": [start, filling, n,
+end]}` is a call with that text.
 """
 
 import asyncio
@@ -22,10 +23,8 @@ from typing import Any
 from google.adk.agents import LlmAgent
 
 from lango.adk import AdkTool, ProviderLlm
-from lango.messages import ToolCall
 from lango.providers import Request
-from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
-from lango.testing import deltas_of
+from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, UsageDelta
 from lango.tools import Tool
 
 _LEAST_S = 0.005
@@ -116,16 +115,20 @@ class Hostile:
             for delta in await asyncio.to_thread(_calls, asked):
                 yield delta
             return
-        for _ in range(asked.get("times", 1)):
-            yield TextDelta(_made(asked.get("say", "ok")))
+        said = await asyncio.to_thread(_made, asked.get("say", "ok"))
+        for number in range(asked.get("times", 1)):
+            if number % 100 == 99:
+                await asyncio.sleep(0)  # a connection brings some pieces at a time
+            yield TextDelta(said)
         yield UsageDelta(10, 5)
         yield Finish("stop")
 
 
 def _calls(asked: dict[str, Any]) -> list[Delta]:
-    arguments = _made(asked.get("arguments", {}))
-    calls = [ToolCall(f"c{at}", asked["call"], arguments) for at in range(asked.get("times", 1))]
-    return deltas_of([*calls, UsageDelta(10, 5)])
+    start, filling, count, end = asked["arguments"]  # a text, not a value: a model sends no more, and it costs nothing
+    text = start + filling * count + end
+    calls = [CallDelta(at, f"c{at}", asked["call"], text) for at in range(asked.get("times", 1))]
+    return [*calls, UsageDelta(10, 5), Finish("tool_calls")]
 
 
 def _made(value: Any) -> Any:
@@ -140,8 +143,6 @@ def _made(value: Any) -> Any:
             return nested
         case {"many": int(count)}:
             return [{"key": number} for number in range(count)]
-        case dict():
-            return {key: _made(inner) for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
         case _:
             return value
 

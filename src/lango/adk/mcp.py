@@ -1,5 +1,6 @@
 """Tools of MCP servers, through ADK's own toolset, under the same approval and limits as any other tool."""
 
+import asyncio
 import importlib.util
 import json
 import logging
@@ -15,6 +16,7 @@ from lango.adk.tools import AdkTool, foreign_tool
 from lango.config import McpSettings
 from lango.errors import ConfigError, MissingDependency
 from lango.tools import DEFAULT_TIMEOUT_S, Tool
+from lango.tools.checker import has_patterns, measure
 
 if importlib.util.find_spec("mcp") is None:
     raise MissingDependency('MCP servers need another package: pip install "lango-adk[mcp]"')
@@ -52,18 +54,36 @@ class LangoMcpToolset(McpToolset):
             if (turn := current_turn.get()) is not None:
                 turn.lost = lost
             raise lost from error
-        return [wrapped for tool in tools if (wrapped := self._as_ours(tool))]
+        # in a thread: what a server sends may be large
+        return await asyncio.to_thread(lambda: [ours for tool in tools if (ours := self._as_ours(tool))])
 
     def _as_ours(self, tool: BaseTool) -> BaseTool | None:
-        declared = tool._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        key = json.dumps(declared.model_dump(mode="json", exclude_none=True) if declared else tool.name)
-        if key not in self._wrapped:
-            try:
+        try:
+            _measure_schemas(tool)
+            declared = tool._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            key = json.dumps(declared.model_dump(mode="json", exclude_none=True) if declared else tool.name)
+            if key not in self._wrapped:
                 self._wrapped[key] = self._wrap(foreign_tool(tool))
-            except ConfigError as error:
-                log.warning("a tool of the MCP server %s cannot be used: %s", self._server, error)
-                return None
-        return self._wrapped[key]
+            return self._wrapped[key]
+        except ConfigError as error:
+            log.warning("a tool of the MCP server %s cannot be used: %s", self._server, error)
+            return None
+
+
+def _measure_schemas(tool: BaseTool) -> None:
+    """Raise `ConfigError` where a schema of a tool is too large, or one of its results could take long to check.
+
+    The MCP library checks results on the event loop, with regular expressions that can backtrack without end.
+    """
+    raw: Any = getattr(tool, "raw_mcp_tool", None)
+    for name in ("inputSchema", "input_schema", "outputSchema", "output_schema"):
+        schema: Mapping[str, Any] = getattr(raw, name, None) or {}
+        try:
+            measure(schema)
+        except ConfigError as error:
+            raise ConfigError(f"tool {tool.name}: its schema cannot be used: {error}") from error
+        if name.startswith("output") and has_patterns(schema):
+            raise ConfigError(f"tool {tool.name}: the schema of its results has a pattern")
 
 
 def mcp_toolsets(

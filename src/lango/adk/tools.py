@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
+import msgspec
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext as AdkToolContext
 from google.genai import types
@@ -65,17 +66,17 @@ class AdkTool(BaseTool):
     @override
     async def run_async(self, *, args: dict[str, Any], tool_context: AdkToolContext) -> dict[str, Any]:
         """Run the tool once and return what the model reads."""
-        arguments = copy.deepcopy(args)  # what was approved is what runs, whoever changes theirs meanwhile
+        arguments = _copied(args)  # what was approved is what runs, whoever changes theirs meanwhile
         try:
             self.tool.validate(arguments)
         except InvalidArguments as error:  # nobody is asked about a call that cannot run
             return {"error": error_text(error)}
         call_id = tool_context.function_call_id or ""
-        instead = await self._gate(self.tool, copy.deepcopy(arguments), call_id, tool_context)
+        instead = await self._gate(self.tool, _copied(arguments), call_id, tool_context)
         if instead is not None:
             return instead
         if self._on_start is not None:
-            await self._on_start(call_id, self.tool, copy.deepcopy(arguments))
+            await self._on_start(call_id, self.tool, _copied(arguments))
         outcome = await self._run(arguments, call_id, tool_context)
         if self._on_end is not None:
             await self._on_end(call_id, outcome)
@@ -100,6 +101,14 @@ class AdkTool(BaseTool):
             )
         finally:
             _current.reset(token)
+
+
+def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy arguments; those that are JSON, as a model's are, at a tenth of the cost."""
+    try:
+        return msgspec.to_builtins(arguments, builtin_types=(bytes, bytearray))
+    except (TypeError, ValueError, RecursionError):
+        return copy.deepcopy(dict(arguments))
 
 
 async def confirm_unless_safe(

@@ -11,7 +11,7 @@ from lango.messages import Signature, Thought, ToolCall
 from lango.nesting import is_deeper_than
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 
-_MAX_VALUES = 20_000  # of the arguments of one call
+_MAX_VALUES, _MAX_CHARACTERS = 20_000, 2_000_000  # of the arguments of one call
 _DEEPEST = 100  # a store keeps more than twice as much, and a call is not all that an event holds
 
 
@@ -52,6 +52,9 @@ class _Call(Struct):
         text = "".join(self.arguments).strip()
         if not self.name:
             return MalformedCall(self.id, "", text, "the call has no name")
+        if len(text) > _MAX_CHARACTERS:
+            problem = f"the arguments have more than {_MAX_CHARACTERS} characters"
+            return MalformedCall(self.id, self.name, text[:_MAX_CHARACTERS], problem)
         try:
             # A tool without parameters is often called with nothing at all.
             value: Any = read_json(text or "{}", _MAX_VALUES)

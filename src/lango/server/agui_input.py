@@ -9,7 +9,6 @@ had before 1.0. Nothing is fetched from elsewhere.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, cast
@@ -203,4 +202,8 @@ def _upgraded_part(part: Any) -> Any:
 
 
 def _key(*about: str) -> str:
-    return f"agui-{hashlib.sha256(json.dumps(about).encode()).hexdigest()}"
+    digest = hashlib.sha256()
+    for one in about:
+        data = one.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
+    return f"agui-{digest.hexdigest()}"

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
@@ -142,7 +142,7 @@ class ChatRequest(BaseModel):
     )
 
     model: str = ""
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=_MOST_MESSAGES)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=_MOST_MESSAGES), FailFast()]
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     n: int | None = 1

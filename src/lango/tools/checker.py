@@ -135,6 +135,18 @@ def measure(schema: Mapping[str, Any]) -> int:
     return characters
 
 
+def has_patterns(schema: Mapping[str, Any]) -> bool:
+    """Say whether a schema that was measured holds a regular expression."""
+    ahead: list[Any] = [schema]
+    while ahead:
+        one = ahead.pop()
+        members = _members(one)
+        if isinstance(members.get("pattern"), str) or "patternProperties" in members:
+            return True
+        ahead += members.values()
+    return False
+
+
 def _characters(value: Any) -> int:
     if isinstance(value, Mapping):
         return 1 + sum(len(str(key)) for key in cast("Mapping[Any, Any]", value))

@@ -1,0 +1,72 @@
+"""Attack 16: JSON of an unknown author is read in bounded time, and read as any other reader reads it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, read_json
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=30,
+)
+
+
+def values_of(value: Any) -> int:
+    """Count as the counter does: an object or a list is one, and so is each member after the first."""
+    if isinstance(value, dict):
+        return 1 + max(0, len(value) - 1) + sum(map(values_of, value.values()))  # pyright: ignore
+    if isinstance(value, list):
+        return 1 + max(0, len(value) - 1) + sum(map(values_of, value))  # pyright: ignore
+    return 0
+
+
+def fits(pieces: list[bytes], most: int) -> bool:
+    counter = ValueCounter(most)
+    try:
+        for piece in pieces:
+            counter.feed(piece)
+    except TooManyValues:
+        return False
+    return True
+
+
+@given(VALUES, st.booleans(), st.integers(1, 7))
+def test_values_are_counted_in_any_pieces_and_never_in_strings(value: Any, ascii_only: bool, size: int) -> None:
+    data = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    count = values_of(value)
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert fits(pieces, count)
+    assert not count or not fits(pieces, count - 1)
+
+
+@given(VALUES)
+def test_a_large_text_is_read_as_a_small_one(value: Any) -> None:
+    text = json.dumps(value)
+    assert read_json(text) == value
+    assert read_json(text + " " * 1_000_001) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["[" + "[]," * MAX_VALUES + "1]", "[" + "1," * MAX_VALUES + "1]", "1" * 1_001, "[" * 200_000]
+)
+def test_16_what_would_take_long_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        read_json(text)
+
+
+@pytest.mark.parametrize("text", ["NaN", '{"a": Infinity}', "", "{", "[1,]", "'a'"])
+def test_what_is_not_json_is_refused(text: str) -> None:
+    for padding in ("", " " * 1_000_001):
+        with pytest.raises(ValueError, match=r"."):
+            read_json(text + padding)
+
+
+def test_half_a_character_is_kept_in_a_small_text_and_replaced_in_a_large_one() -> None:
+    text = r'"\ud83d\ude00 \ud83d and \ude00"'
+    assert read_json(text) == "\U0001f600 \ud83d and \ude00"
+    assert read_json(text + " " * 1_000_001) == "\U0001f600 \ufffd and \ufffd"
