@@ -1,5 +1,6 @@
 """Export and import: nothing is lost, the same bytes come out again, and a wrong file writes nothing."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -17,13 +18,14 @@ from lango.messages import Message
 from lango.store import SessionId, Store, exchange, recovery
 from lango.store.database import Operation
 from lango.store.exports import PAGE
-from lango.store.imports import check
+from lango.store.imports import add, batches, check, stage
 from tests import strategies
 from tests.contract.test_forks import events, following, left, rows, window
 from tests.contract.test_store import Writer, asks
 from tests.frozen.make import events as frozen_events
 
 NAME = SessionId("app", "alice", "s")
+_MANY = 3_000
 
 
 @pytest.fixture
@@ -307,6 +309,70 @@ async def test_a_wrong_file_is_refused_and_nothing_is_written(store: Store, sess
     with pytest.raises(InvalidExport, match="line 1: a newer Lango wrote this"):
         await sessions.import_lines(changed(lines, 0, version=2), user_id="alice", session_id="copy")
     await sessions.import_lines(iter(lines), user_id="alice", session_id="copy")
+
+
+async def many(store: Store, sessions: Sessions) -> list[str]:
+    """The export of a session that is written in several batches."""
+    lines = await small(store, sessions)
+    first = json.loads(lines[3])
+    more = [json.dumps(first | {"seq": seq, "event_id": f"e-{seq}"}) + "\n" for seq in range(4, _MANY + 1)]
+    kept = [line for line in lines[:-1] if json.loads(line)["kind"] != "state" or line == lines[2]]
+    end = json.dumps(json.loads(lines[-1]) | {"lines": len(kept) + len(more)}) + "\n"
+    return [*kept, *more, end]
+
+
+def counted() -> Operation[int]:
+    [[count]] = yield "SELECT COUNT(*) FROM messages", ()
+    return count
+
+
+async def half_way(store: Store, importing: "asyncio.Task[Any]", before: int) -> bool:
+    """Write beside an import until some of its rows are there, and not all; False: it was over before."""
+    while not importing.done():
+        if before < await store.write(counted) < before + _MANY:
+            return True
+        await asyncio.sleep(0)  # a write may be done without waiting
+    return False
+
+
+async def test_16_others_write_while_a_session_is_imported_and_nobody_sees_half_of_it(
+    store: Store, sessions: Sessions
+) -> None:
+    lines = await many(store, sessions)
+    before = await store.write(counted)
+    importing = asyncio.ensure_future(sessions.import_lines(lines, user_id="alice", session_id="copy"))
+    assert await half_way(store, importing, before), "the import held the writer until it was done"
+    assert await store.session(SessionId("app", "alice", "copy")) is None
+    assert [one.name.id for one in await store.sessions_page("app", "alice")] == ["s"]
+    assert (await importing).last_seq == _MANY
+    again = [json.loads(line) for line in await exported(sessions, "copy")]
+    assert again[2:] == [json.loads(line) for line in lines][2:]
+
+
+async def test_16_an_import_that_is_stopped_leaves_nothing(store: Store, sessions: Sessions) -> None:
+    lines = await many(store, sessions)
+    before, rows_before = await store.write(counted), await left(store)
+    importing = asyncio.ensure_future(sessions.import_lines(lines, user_id="alice", session_id="copy"))
+    assert await half_way(store, importing, before)
+    importing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await importing
+    assert await left(store) == rows_before
+    with pytest.raises(SessionExists):  # found at the end, after everything was written
+        await sessions.import_lines(lines, user_id="alice", session_id="s")
+    assert await left(store) == rows_before
+
+
+async def test_16_what_a_killed_import_left_is_deleted_by_a_later_one(store: Store, sessions: Sessions) -> None:
+    lines = await small(store, sessions)
+    before = await left(store)
+    staged = await store.write(lambda: stage(0.0))
+    [batch] = batches(staged, check(lines), lines)
+    await store.write(lambda: add(batch))
+    assert await left(store) != before
+    await sessions.import_lines(lines, user_id="alice", session_id="copy")
+    await store.delete_session(SessionId("app", "alice", "copy"))
+    assert await left(store) == before
 
 
 async def test_lines_may_come_as_bytes_and_one_by_one(store: Store, sessions: Sessions) -> None:

@@ -209,6 +209,21 @@ async def test_list_and_search(tools: dict[str, Tool], root: Path) -> None:
     assert (len(many["matches"]), many["more"]) == (MAX_MATCHES, True)
 
 
+async def test_16_an_expression_is_never_compiled_here(
+    tools: dict[str, Tool], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "trap.txt").write_text("\u0101\n")
+    long_class = "[" + "".join(chr(code) for code in range(0x100, 0x4E0)) + "]"
+    assert len((await call(tools, "search_files", query=long_class, regex=True)).result["matches"]) == 1
+
+    def never(*_: object) -> None:
+        raise AssertionError("a pattern of a model was compiled on the event loop")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("re.compile", never)
+        assert len((await call(tools, "search_files", query=long_class, regex=True)).result["matches"]) == 1
+
+
 async def test_an_expression_without_end_is_killed(
     tools: dict[str, Tool], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ async def test_16_the_tools_of_one_client_have_a_bound_together() -> None:
     schema = properties(a={"description": "x" * 40_000})
     few = MAX_CHARACTERS // 40_000 - 1
     assert len(await read_client_tools([(f"t{at}", "", schema) for at in range(few)])) == few
-    with pytest.raises(ClientToolRefused, match="together|of a client's tools have more than"):
+    with pytest.raises(ClientToolRefused, match="the schemas of a client's tools have more than"):
         await read_client_tools([(f"t{at}", "", schema) for at in range(few + 2)])
 
 

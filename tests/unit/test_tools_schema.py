@@ -217,7 +217,7 @@ async def test_t1_a_handler_takes_keywords_or_one_dict(handler: Any) -> None:
 
 async def test_t1_a_schema_is_enforced() -> None:
     weather = Tool("weather", "", CITY, by_keyword)
-    for arguments, told in [({}, "'city' is a required"), ({"city": "B", "days": "2"}, "days: '2' is not of type")]:
+    for arguments, told in [({}, '"city" is a required'), ({"city": "B", "days": "2"}, 'days: "2" is not of type')]:
         outcome = await run_tool(weather, arguments)
         assert not outcome.ok
         assert told in outcome.result["error"]

@@ -11,7 +11,7 @@ from lango.messages import Signature, Thought, ToolCall
 from lango.nesting import is_deeper_than
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 
-_MAX_VALUES, _MAX_CHARACTERS = 20_000, 2_000_000  # of the arguments of one call
+_MAX_VALUES, _MAX_CHARACTERS = 10_000, 2_000_000  # of the arguments of one call
 _DEEPEST = 100  # a store keeps more than twice as much, and a call is not all that an event holds
 
 

@@ -8,6 +8,7 @@ A user's message may bring files: any media part whose source carries the bytes,
 had before 1.0. Nothing is fetched from elsewhere.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -54,12 +55,23 @@ def read_input(body: Mapping[str, Any]) -> RunAgentInput:
     """
     try:
         asked = RunAgentInput.model_validate({**body, "messages": []})
-        asked.messages = [_MESSAGE.validate_python(_upgraded(one)) for one in body["messages"]]
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        problems = {".".join(str(part) for part in one["loc"][:3]) for one in found[:_MAX_PROBLEMS]}
-        raise Refused(400, "BadRequest", f"this is not AG-UI's RunAgentInput: {', '.join(sorted(problems))}") from error
+        raise _not_agui(error) from error
+    asked.messages = [_read_message(number, one) for number, one in enumerate(body["messages"])]
     return asked
+
+
+def _read_message(number: int, message: Mapping[str, Any]) -> Message:
+    try:
+        return _MESSAGE.validate_python(_upgraded(message))
+    except ValidationError as error:
+        raise _not_agui(error, "messages", str(number)) from error
+
+
+def _not_agui(error: ValidationError, *place: str) -> Refused:
+    found = error.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS]
+    problems = {".".join([*place, *map(str, one["loc"])][:3]) for one in found}
+    return Refused(400, "BadRequest", f"this is not AG-UI's RunAgentInput: {', '.join(sorted(problems))}")
 
 
 async def begin(here: Served, user: Caller, asked: RunAgentInput) -> list[TurnOf]:
@@ -67,7 +79,7 @@ async def begin(here: Served, user: Caller, asked: RunAgentInput) -> list[TurnOf
     tools = await read_client_tools([(one.name, one.description, one.parameters) for one in asked.tools or ()])
     await here.door.check_tokens(user)
     said = [one for one in asked.messages if not isinstance(one, ActivityMessage | ReasoningMessage)]
-    spoken = [_spoken(one) for one in said]
+    spoken = await asyncio.to_thread(lambda: [_spoken(one) for one in said])  # ten thousand results, perhaps
     results = results_in(spoken)
     if asked.resume:
         return await _resume(here, user, asked, tools, results)

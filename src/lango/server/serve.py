@@ -19,6 +19,7 @@ from lango.server.guards import most_bytes
 from lango.server.served import Served
 
 _TIDY_S = 15.0
+_COLLECT_AFTER = (50_000, 20, 20)  # a long conversation is ten thousands of objects: not a collection for every 700
 _SWITCH_S = 0.001  # a thread that imports or reads must not keep every stream waiting for 5 ms at a time
 
 
@@ -55,6 +56,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         gc.freeze()  # what is there now stays: no collection goes through it again, in the middle of a stream
         gc.callbacks.append(_FreezeModules())
+        gc.set_threshold(*_COLLECT_AFTER)
         gc.enable()
         self._ready()
 

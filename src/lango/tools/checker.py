@@ -148,8 +148,8 @@ def has_patterns(schema: Mapping[str, Any]) -> bool:
 
 
 def _characters(value: Any) -> int:
-    if isinstance(value, Mapping):
-        return 1 + sum(len(str(key)) for key in cast("Mapping[Any, Any]", value))
+    if isinstance(value, dict):
+        return 1 + sum(len(str(key)) for key in cast("dict[Any, Any]", value))
     return len(value) if isinstance(value, str) else 1
 
 
@@ -263,8 +263,8 @@ def measured(value: Any) -> Size:
         for one in level:
             values += 1
             characters += _characters(one)
-            if isinstance(one, Mapping):
-                below += cast("Mapping[str, Any]", one).values()
+            if isinstance(one, dict):
+                below += cast("dict[str, Any]", one).values()
             elif isinstance(one, list | tuple):
                 below += cast("list[Any]", one)
         depth += bool(below)

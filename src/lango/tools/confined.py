@@ -10,8 +10,6 @@ import sys
 from collections.abc import AsyncIterable
 from pathlib import Path
 
-from lango.errors import ToolError
-
 MAX_CPU_S = 10
 MAX_MEMORY_BYTES = 1_000_000_000
 _LIMITED = f"""
@@ -26,7 +24,7 @@ exec(compile(open(sys.argv[1], encoding="utf-8").read(), sys.argv[1], "exec"))
 """
 
 
-class OverLimit(ToolError):
+class OverLimit(Exception):
     """A script took more time or memory than it may."""
 
 

@@ -31,6 +31,7 @@ MAX_KEPT_CHARACTERS = 2_000_000
 MAX_RESULT_VALUES = 100_000
 MAX_ERROR_CHARACTERS = 2_000
 _DEEPEST = 100
+_PIECE = 1_000_000
 _LONGEST_INT_BITS = 4096  # Python refuses to write much longer ones
 _UNSHOWABLE = {0: 0xFFFD} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 _NEEDS_CARE = re.compile("[\0\ud800-\udfff]")
@@ -51,10 +52,7 @@ class Clipped(Struct, frozen=True):
 
 
 def to_result(value: Any) -> dict[str, Any]:
-    """Return what a handler returned as a JSON object. Raise `NotJson` where there is none, or where it is too much.
-
-    A text that is longer than what is kept of a result is cut here, before anything reads it as a whole.
-    """
+    """Return what a handler returned as a JSON object. Raise `NotJson` where there is none, or where it is too much."""
     plain = _plain(value, "result", 0, itertools.count())
     return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
 
@@ -67,6 +65,8 @@ def _plain(value: Any, place: str, depth: int, values: "itertools.count[int]") -
     match value:
         case Enum():  # before the scalars: an enum may be text or a number too
             return _plain(value.value, place, depth + 1, values)
+        case str() if depth > 1:  # what `clip` cannot cut at its place: a long text would be written as JSON again
+            return clean(_kept(value))
         case None | bool() | int() | float() | str():
             return _scalar(value, place)
         case Mapping():
@@ -84,7 +84,7 @@ def _plain(value: Any, place: str, depth: int, values: "itertools.count[int]") -
 def _scalar(value: float | str | None, place: str) -> float | str | None:
     match value:
         case str():
-            return clean(_kept(value))
+            return clean(value)
         case float() if not math.isfinite(value):
             raise NotJson(f"{place} is {value}")
         case int() if value.bit_length() > _LONGEST_INT_BITS:
@@ -126,6 +126,8 @@ def clean(text: str) -> str:
     """Return the text with U+FFFD for NUL and for lone surrogates."""
     if text.isascii() and "\0" not in text:
         return str(text)
+    if len(text) > _PIECE:  # piece by piece: one call of a compiled function stops every other thread
+        return "".join(clean(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE))
     return text.translate(_UNSHOWABLE) if _NEEDS_CARE.search(text) else str(text)
 
 
@@ -139,11 +141,10 @@ def clip(
 
     `how_to_read` is put into the mark, where there is a way to read the rest; offsets in the mark are of `whole`.
     """
-    whole = _compact(result)
-    if len(whole) <= max_characters:
-        return Clipped(dict(result))
     texts = {key: text for key, text in result.items() if isinstance(text, str)}
     longest = max(texts, key=lambda key: len(texts[key]), default="")
+    if len(texts.get(longest, "")) <= max_characters and len(_compact(result)) <= max_characters:
+        return Clipped(dict(result))
     if longest:
         beside = len(_compact({**result, longest: ""}))
         if beside <= max_characters // 2:
@@ -152,6 +153,7 @@ def clip(
                 _kept(texts[longest]),
             )
     room = max_characters - len(_compact({"clipped": ""}))
+    whole = _compact({key: _kept(text) if isinstance(text, str) else text for key, text in result.items()})
     return Clipped({"clipped": _clip_text(whole, room, how_to_read)}, _kept(whole))
 
 
