@@ -17,6 +17,7 @@ import pytest
 from lango.messages import Message, ToolCall
 from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn, deletes, effects, streams, turns
 from lango.store.database import Operation
+from lango.store.postgres_notify import channel_of
 from lango.store.recovery import NOT_RUN
 from lango.store.streams import IDS_PER_TURN, ToldEvent
 from tests.agents.parts import PATIENCE_S, rows
@@ -149,6 +150,32 @@ async def test_a_deleted_session_leaves_no_events_behind(
     adding = held_before("INSERT INTO turn_events", lambda: streams.add(session.key, 1, told))
     await together(store, postgres_url, adding, lambda: store.write(lambda: deletes.delete(NAME)))
     assert await rows(store, "SELECT COUNT(*) FROM turn_events") == [(0,)]
+
+
+async def test_sessions_that_change_at_the_same_time_share_one_notification(store: Store, postgres_url: str) -> None:
+    """Commits that notify exclude each other on the whole server."""
+    driver: Any = asyncpg
+    schema = postgres_url.partition("schema=")[2]
+    database: Any = vars(store)["_database"]
+    heard: list[list[str]] = []
+    last = asyncio.Event()
+
+    def hear(_connection: object, _pid: int, _channel: str, keys: str) -> None:
+        heard.append(keys.split())
+        if "last" in heard[-1]:
+            last.set()
+
+    listener = await driver.connect(postgres_url.partition("&schema")[0])
+    try:
+        await listener.add_listener(channel_of(schema), hear)
+        for key in range(200):
+            database.announce(key, elsewhere=True)
+        await database.close()
+        await listener.execute("SELECT pg_notify($1, 'last')", channel_of(schema))
+        await last.wait()
+    finally:
+        await listener.close()
+    assert [sorted(map(int, keys)) for keys in heard[:-1]] == [[*range(200)]]
 
 
 # -- two processes ----------------------------------------------------------------------------------------------------

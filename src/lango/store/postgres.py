@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
 from lango.store.database import Dialect, Operation, Shortcut, Undo, migrate
 from lango.store.outages import WAIT_S, Outages
-from lango.store.postgres_notify import Notifications
+from lango.store.postgres_notify import Notifications, channel_of
 from lango.store.postgres_writes import FORGET_OLD_SLOTS, ExactlyOnce, Slots, run
 from lango.store.wakeups import Changes, Wakeups
 
@@ -100,7 +100,7 @@ class PostgresDatabase:
             for gone in [other for other in self._notifications if other.is_closed()]:
                 del self._notifications[gone]
             if loop not in self._notifications:
-                channel = f"lango_{zlib.crc32(self._schema.encode()):08x}"
+                channel = channel_of(self._schema)
                 self._notifications[loop] = Notifications(channel, self._wakeups, self._connect, self._execute)
             return self._notifications[loop]
 

@@ -7,6 +7,7 @@ came while the last one was under way. A notification that is lost costs its lis
 
 import asyncio
 import logging
+import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -20,6 +21,11 @@ _LISTEN_TIMEOUT_S = 2.0
 _MOST_KEYS = 300  # of at most 19 digits: a payload has 8,000 bytes
 # the one transaction whose loss is no loss does not wait for the disk while it holds the lock
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
+
+
+def channel_of(schema: str) -> str:
+    """Return the channel of a schema: names of channels are short, and shared by the whole database."""
+    return f"lango_{zlib.crc32(schema.encode()):08x}"
 
 
 class Notifications:
