@@ -104,7 +104,7 @@ async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_leaves_its
         with pytest.raises(StoreUnavailable):  # at once: others have waited long enough
             await runtime.submit("s", "too early")
         proxy.come_back()
-        assert await runtime.run("s", "and now?") == "never said"
+        assert await asyncio.wait_for(runtime.run("s", "and now?"), PATIENCE_S) == "never said"
         assert await statuses(runtime) == ["failed", "done"]
         await whole(runtime)
     assert not [broken for request in provider.requests for broken in broken_for(request)]
@@ -126,7 +126,7 @@ async def test_a_message_that_could_not_be_waited_for_does_not_block_those_after
         proxy.come_back()
         gate.may_end.set()
         assert text_of(await collect(first.follow())) == "first"
-        assert await runtime.run("s", "three") == "third"
+        assert await asyncio.wait_for(runtime.run("s", "three"), PATIENCE_S) == "third"
         assert await statuses(runtime) == ["done", "interrupted", "done"]
         assert [one.content for one in await messages(runtime) if one.role == "user"] == ["one", "two", "three"]
         await whole(runtime)
@@ -148,7 +148,7 @@ async def test_a_message_of_which_nobody_knows_whether_it_was_stored_does_not_bl
             await sent
         assert unknown.value.retry_after_s
         proxy.come_back()
-        assert await runtime.run("s", "third") == "three"
+        assert await asyncio.wait_for(runtime.run("s", "third"), PATIENCE_S) == "three"
         assert await statuses(runtime) == ["done", "interrupted", "done"]
         assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "second", "third"]
         await whole(runtime)
