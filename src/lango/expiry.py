@@ -5,7 +5,7 @@ import logging
 from contextlib import suppress
 
 from lango.errors import StoreError
-from lango.store import SessionId, Store
+from lango.store import SessionId, Store, questions
 
 _log = logging.getLogger("lango.runtime")
 
@@ -30,7 +30,7 @@ class Expiry:
     async def close(self, name: SessionId) -> None:
         """Close what has expired in a session, for whoever looks at it now."""
         session = await self._store.session(name)
-        if session is not None and await self._store.question_is_due(session.key):
+        if session is not None and await self._store.read(lambda: questions.is_due(session.key)):
             await self._store.expire_questions(session.key)
 
     async def run(self) -> None:
@@ -48,8 +48,8 @@ class Expiry:
 
     async def _close_due(self) -> float:
         """Close what is due; return when to look again."""
-        left_s = await self._store.next_due_s()
+        left_s = await self._store.read(questions.next_due_s)
         if left_s is None or left_s > 0:
             return max(_SHORTEST_S, min(_LONGEST_S, _LONGEST_S if left_s is None else left_s))
-        closed = [await self._store.expire_questions(key) for key in await self._store.sessions_due()]
+        closed = [await self._store.expire_questions(key) for key in await self._store.read(questions.sessions_due)]
         return _SHORTEST_S if all(closed) else _BUSY_S

@@ -5,6 +5,7 @@ import functools
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -339,6 +340,39 @@ async def _logged(store: Store, turn: Turn, after_id: int, late_s: float) -> Asy
             await store.close_told(turn.session_key, turn.turn)
         else:
             await asyncio.sleep(POLL_S / 10)
+
+
+async def followed(turn: RunningTurn) -> AsyncGenerator[TurnEvent, None]:
+    """Yield the events of a turn to its end; a reader that leaves before may stop it."""
+    turn.readers += 1
+    try:
+        async with aclosing(turn.follow()) as events:
+            async for event in events:
+                yield event
+    finally:
+        await _leave(turn)
+
+
+async def collected(turn: RunningTurn) -> str:
+    """Wait for a turn and return its answer, or raise its error."""
+    turn.readers += 1
+    try:
+        await turn.wait()
+    finally:
+        await _leave(turn)
+    if turn.error is not None:
+        raise turn.error
+    told = "".join(event.text for event in turn.events if isinstance(event, TextDelta))
+    return told if turn.answer is None else turn.answer
+
+
+async def _leave(turn: RunningTurn) -> None:
+    """Stop a turn that its last reader leaves before the end, and wait until its record is honest."""
+    turn.readers -= 1
+    if turn.finished or turn.readers or turn.kept:
+        return
+    turn.stop(TurnCancelled("the turn was stopped: nobody reads its answer any more"))
+    await turn.wait()
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:

@@ -15,7 +15,7 @@ from lango.config import Settings
 from lango.conversations import Sessions
 from lango.driving import Driver
 from lango.errors import ApprovalExpired, OutcomeUnknown, StoreError, TurnCancelled
-from lango.events import Accepted, TextDelta, TurnEvent
+from lango.events import Accepted, TurnEvent
 from lango.expiry import Expiry
 from lango.liveness import Owner, Watch
 from lango.memory import Memory
@@ -26,6 +26,8 @@ from lango.running import (
     abandon,
     check_attachments,
     claim,
+    collected,
+    followed,
     give_up,
     known_session,
     made_session,
@@ -109,7 +111,7 @@ class Runtime:
         Leaving the stream before its end cancels the turn; `submit` does not.
         """
         turn = await self._send(session_id, text, user_id, idempotency_key, attachments)
-        async with aclosing(self._followed(turn)) as events:
+        async with aclosing(followed(turn)) as events:
             async for event in events:
                 yield event
 
@@ -123,14 +125,14 @@ class Runtime:
         attachments: Sequence[Attachment] = (),
     ) -> str:
         """Send a message and return the whole answer, or raise what the turn failed with."""
-        return await self._collected(await self._send(session_id, text, user_id, idempotency_key, attachments))
+        return await collected(await self._send(session_id, text, user_id, idempotency_key, attachments))
 
     async def approve(
         self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
     ) -> AsyncGenerator[TurnEvent, None]:
         """Answer a question for approval and follow what comes of it. The answer holds for the arguments shown."""
         turn = await self._answer(session_id, call_id, approved, user_id)
-        async with aclosing(self._followed(turn)) as events:
+        async with aclosing(followed(turn)) as events:
             async for event in events:
                 yield event
 
@@ -317,36 +319,6 @@ class Runtime:
         except BaseException:  # whoever sent the message will not read its answer
             newest.stop(TurnCancelled("the turn was stopped"))
             raise
-
-    async def _followed(self, turn: RunningTurn) -> AsyncGenerator[TurnEvent, None]:
-        turn.readers += 1
-        try:
-            async with aclosing(turn.follow()) as events:
-                async for event in events:
-                    yield event
-        finally:
-            await self._leave(turn)
-
-    async def _collected(self, turn: RunningTurn) -> str:
-        turn.readers += 1
-        try:
-            await turn.wait()
-        finally:
-            await self._leave(turn)
-        if turn.error is not None:
-            raise turn.error
-        told = "".join(event.text for event in turn.events if isinstance(event, TextDelta))
-        return told if turn.answer is None else turn.answer
-
-    async def _leave(self, turn: RunningTurn) -> None:
-        """Whoever is the last to leave before the end stops the turn, and waits until its record is honest."""
-        turn.readers -= 1
-        if turn.finished or turn.readers or turn.kept:
-            return
-        turn.stop(TurnCancelled("the turn was stopped: nobody reads its answer any more"))
-        await turn.wait()
-
-    # -- driving --------------------------------------------------------------------------------------------------
 
     async def _drive(self, running: RunningTurn, asked: Asked) -> None:
         with long_wait():

@@ -190,7 +190,7 @@ async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab_only(
     watch.expect("401")
     keyed = ServerSettings(port=0, shutdown_s=0.1, auth="keys")
     async with serving_script(tmp_path, ["Welcome, Alice."], server=keyed) as site:
-        _, secret = await site.runtime.store.add_key("alice")
+        _, secret = await site.runtime.store.keys.add("alice")
         page = await open_page()
         await page.goto(site.url)
         dialog = page.get_by_role("dialog", name="API key")

@@ -212,7 +212,7 @@ async def test_what_is_wrong_is_refused(server: Server, wrong: dict[str, Any], s
 
 async def test_threads_are_their_users_own_and_a_missing_package_is_named(tmp_path: Path, sqlite_url: str) -> None:
     async with Store(sqlite_url) as store:
-        alice, bob = [(await store.add_key(name))[1] for name in ("alice", "bob")]
+        alice, bob = [(await store.keys.add(name))[1] for name in ("alice", "bob")]
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         async with server.client() as client:
             body = asking("t", "hi").model_dump(by_alias=True, mode="json")

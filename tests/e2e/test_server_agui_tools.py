@@ -332,7 +332,7 @@ async def test_the_call_waits_through_a_kill_in_its_turn_and_is_answered_elsewhe
 
 async def test_a_result_for_somebody_elses_session_finds_none(tmp_path: Path, sqlite_url: str) -> None:
     async with Store(sqlite_url) as store:
-        alice, bob = [(await store.add_key(name))[1] for name in ("alice", "bob")]
+        alice, bob = [(await store.keys.add(name))[1] for name in ("alice", "bob")]
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         async with server.client(Authorization=f"Bearer {alice}") as http:
             client = Client(http)

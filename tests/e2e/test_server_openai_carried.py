@@ -186,7 +186,7 @@ async def test_what_an_agents_tool_returned_in_another_chat_is_not_read(sdk: Asy
 
 async def test_another_callers_key_reads_nothing_and_goes_on_nowhere(tmp_path: Path, sqlite_url: str) -> None:
     async with Store(sqlite_url) as store:
-        keys = [(await store.add_key(name))[1] for name in ("alice", "bob")]
+        keys = [(await store.keys.add(name))[1] for name in ("alice", "bob")]
     named = {"X_OpenWebUI_Chat_Id": "c1", "X_OpenWebUI_User_Id": "u1"}
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         alice, bob = [AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, timeout=PATIENCE_S) for key in keys]

@@ -166,14 +166,14 @@ async def sessions_of_all_kinds(stage: Stage, session: str) -> list[Any]:
 
 async def what_a_server_keeps(stage: Stage, session: str) -> list[Any]:
     store = stage.runtime.store
-    key, secret = await store.add_key(session)
+    key, secret = await store.keys.add(session)
     for _ in range(3):
-        await store.spend_tokens(key.id, 100)
+        await store.keys.spend_tokens(key.id, 100)
     record = await store.create_session(SessionId(stage.runtime.app_name, "user", session))
     await stage.say(session, "hello")
     kept = [await store.add_told(record.key, 1, [told(1)]), await store.add_told(record.key, 1, [told(2, final=True)])]
-    kept.append(await store.revoke_key(key.id))
-    return [kept, await store.spent_tokens(key.id), await store.find_key(secret), await stage.whole(session)]
+    kept.append(await store.keys.revoke(key.id))
+    return [kept, await store.keys.spent_tokens(key.id), await store.keys.find(secret), await stage.whole(session)]
 
 
 async def memory(stage: Stage, session: str) -> list[Any]:

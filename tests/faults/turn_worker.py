@@ -25,7 +25,7 @@ from google.adk.workflow import Workflow
 
 from lango import open_runtime
 from lango.adk.agent import adk_tool
-from lango.adk.engine import import_adk
+from lango.adk.loading import import_adk
 from lango.errors import LangoError
 from lango.events import Accepted, TurnDone
 from lango.history import warm_up

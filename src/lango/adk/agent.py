@@ -15,8 +15,8 @@ from pydantic import PrivateAttr
 
 from lango.adk.contained import contain_callbacks
 from lango.adk.model import ProviderLlm
-from lango.adk.plugin import current_turn
 from lango.adk.tools import AdkTool
+from lango.adk.turn_state import current_turn
 from lango.config import Settings, ToolSettings
 from lango.errors import ConfigError
 from lango.history import TokenCounter

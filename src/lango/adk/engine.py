@@ -1,8 +1,6 @@
 """ADK behind a small face: what the runtime asks of it, in Lango's words."""
 
 import asyncio
-import importlib
-import sys
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
@@ -20,12 +18,14 @@ from lango.adk.carried import carried_entries
 from lango.adk.client_tools import answering, check_names, kept, unanswered_results
 from lango.adk.convert import complete_event, event_to_entry
 from lango.adk.endings import is_answer, sure_speaker
+from lango.adk.loading import import_adk
 from lango.adk.model import ProviderLlm
-from lango.adk.plugin import RuntimePlugin, TurnState, current_turn
+from lango.adk.plugin import RuntimePlugin
 from lango.adk.sessions import SqlSessionService, stored_message, writing_epoch
 from lango.adk.tool_names import ToolNames, tool_names
 from lango.adk.transfers import correction, missing_agent
 from lango.adk.turn import NextId, Told, run_adk
+from lango.adk.turn_state import TurnState, current_turn
 from lango.adk.voice import Say, plain_speakers
 from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, CallNotWaiting, EmptyAnswer, LangoError
@@ -72,16 +72,6 @@ class TurnRun(Struct):
     state: TurnState
     corrected: AgentNotFound | None = None
     """The bad transfer that the model was told of: the cause of whatever fails after it."""
-
-
-def import_adk() -> None:
-    """Import what ADK imports in its first run, a second and a half in which nothing else of the process would run."""
-    importlib.import_module("google.adk.workflow").Workflow  # noqa: B018 - an attribute that imports
-    optional = "google.adk.agents.remote_a2a_agent"
-    try:
-        importlib.import_module(optional)
-    except ImportError:
-        vars(sys)["modules"][optional] = None  # it needs another package; ADK would try it again in every turn
 
 
 class AdkEngine:

@@ -1,5 +1,7 @@
 """Somebody's own agent, loaded as ADK loads it; what is wrong with it in one line, with the place."""
 
+import importlib
+import sys
 import traceback
 import warnings
 from pathlib import Path
@@ -53,3 +55,13 @@ def _line(error: Exception, folder: Path) -> str:
         if Path(frame.filename).is_relative_to(folder) and "site-packages" not in frame.filename
     ]
     return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+
+
+def import_adk() -> None:
+    """Import what ADK imports in its first run, a second and a half in which nothing else of the process would run."""
+    importlib.import_module("google.adk.workflow").Workflow  # noqa: B018 - an attribute that imports
+    optional = "google.adk.agents.remote_a2a_agent"
+    try:
+        importlib.import_module(optional)
+    except ImportError:
+        vars(sys)["modules"][optional] = None  # it needs another package; ADK would try it again in every turn

@@ -11,8 +11,8 @@ from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.tools.base_tool import BaseTool
 from typing_extensions import override
 
-from lango.adk.plugin import current_turn
 from lango.adk.tools import AdkTool, foreign_tool
+from lango.adk.turn_state import current_turn
 from lango.config import McpSettings
 from lango.errors import ConfigError, MissingDependency
 from lango.tools import DEFAULT_TIMEOUT_S, Tool

@@ -7,8 +7,7 @@ inherit. Without a turn (somebody's own Runner) the plugin does nothing.
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -18,15 +17,12 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
-from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
-from msgspec import Struct, field
 from typing_extensions import override
 
 from lango.adk.call_ids import make_unique
 from lango.adk.calls import ModelCall
 from lango.adk.client_tools import WAITS_FOR_CLIENT, ClientTool, mark_calls, offer
-from lango.adk.contained import is_adks
 from lango.adk.content import open_envelopes
 from lango.adk.memory import add_memory
 from lango.adk.model import ProviderLlm
@@ -34,15 +30,13 @@ from lango.adk.reserved_names import rename_reserved_calls
 from lango.adk.sessions import Loaded, loaded, warn_of_cut
 from lango.adk.tools import AdkTool
 from lango.adk.transfers import TRANSFER_TOOL, correction
-from lango.adk.voice import Say, speak
-from lango.errors import ClientToolRefused, InvalidArguments, LangoError, NotJson, TurnLimit
-from lango.events import ToolStart, TurnEvent
-from lango.store import Store, Turn
-from lango.store.effects import POLICY, Approval, Effect
-from lango.tools import Tool
-from lango.tools.policy import Decision, fingerprint
+from lango.adk.turn_state import TurnState, contain, current_turn, limit_s
+from lango.adk.voice import speak
+from lango.errors import ClientToolRefused, InvalidArguments, NotJson, TurnLimit
+from lango.events import ToolStart
+from lango.store.effects import POLICY, Approval
+from lango.tools.policy import fingerprint
 from lango.tools.results import error_text, to_result
-from lango.tools.run import CANCELLED_INSIDE, contained
 
 _log = logging.getLogger("lango.runtime")
 
@@ -53,7 +47,6 @@ WRAP_UP = (
     "This is the last step of this turn and no tool can be used any more. Say in plain words what was done, what was "
     "found, and what is still open."
 )
-_GRACE_S = 2.0
 _STOOD_STILL_S = 5.0  # well before a turn is taken over for want of a heartbeat
 WAITING = "not run: it waits for a person's approval, which lapses when the conversation goes on without it"
 REFUSED = "not run: a person refused this call"
@@ -63,57 +56,6 @@ NOBODY_TO_ASK = (
     "answer: whoever called you may call this tool directly"
 )
 CHANGED = "not run: these are not the arguments that were approved"
-
-
-class TurnState(Struct):
-    """What the callbacks of one turn share."""
-
-    store: Store
-    turn: Turn
-    max_model_calls: int
-    decide: Callable[[BaseTool], Decision]
-    effect_of: Callable[[BaseTool], Effect]
-    agent_names: Callable[[str], list[str]]
-    """The agents that an agent can hand over to, by its name."""
-    tell: Callable[[TurnEvent], None]
-    next_id: Callable[[], int]
-    tool_timeout_s: float
-    asked: set[str] = field(default_factory=set[str])
-    """Ids of the calls that the turn's own agents made: what an agent that is a tool does inside is not told."""
-    made: set[str] = field(default_factory=set[str])
-    """Ids of calls that are taken in this turn."""
-    model_calls: int = 0
-    bad_transfer: str | None = None
-    valid_agents: list[str] = field(default_factory=list[str])
-    failure: LangoError | None = None
-    lost: LangoError | None = None
-    """Why tools that the agent should have could not be had: ADK would go on without them."""
-    more_approvals: bool = False
-    """Beside the question that this turn answers, others still wait."""
-    answered_by: str = ""
-    """Who answered that question."""
-    started: dict[str, float] = field(default_factory=dict[str, float])
-    """Calls under way, and when they began, by a clock that only goes forward."""
-    durations_s: dict[str, float] = field(default_factory=dict[str, float])
-    limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])
-    """How long a call may take; None: an agent that is a tool takes as long as the turn may."""
-    calls: Counter[str] = field(default_factory=Counter[str])
-    session_id: str = ""
-    say: Callable[[str, str], Say | None] = field(default=lambda agent, branch: None)
-    """Who tells the text of an agent in a branch; None: ADK does."""
-    log: list[ModelCall] = field(default_factory=list[ModelCall])
-    """The calls of the model, in the order of their beginning."""
-    client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
-    """What the client of this turn runs itself, by name."""
-    client_calls: set[str] = field(default_factory=set[str])
-    """Ids of the calls of those: the turn ends, and they wait."""
-
-    def offers_client_tools(self, context: CallbackContext | ToolContext) -> bool:
-        """Whether an agent may call the client: one that speaks to the user, and not several at the same time."""
-        return bool(self.client_tools) and context.session.id == self.session_id and not context.branch
-
-
-current_turn: ContextVar[TurnState | None] = ContextVar("lango_turn", default=None)
 
 
 _current_call: ContextVar[ModelCall | None] = ContextVar("lango_model_call", default=None)  # parallel agents: one each
@@ -227,8 +169,8 @@ class RuntimePlugin(BasePlugin):
         if not await _begin(state, call_id):
             return {"error": "not run: this call was begun before"}
         state.started[call_id] = time.monotonic()
-        state.limits_s[call_id] = _limit_s(tool, state.tool_timeout_s)
-        _contain(tool)
+        state.limits_s[call_id] = limit_s(tool, state.tool_timeout_s)
+        contain(tool)
         return None
 
     @override
@@ -379,38 +321,6 @@ def _approval(state: TurnState, tool: BaseTool, context: ToolContext) -> Approva
 def needs_approval(tool: BaseTool) -> bool:
     """Whether a tool does more than look."""
     return isinstance(tool, AdkTool) and tool.tool.level != "safe"
-
-
-def _limit_s(tool: BaseTool, default_s: float) -> float | None:
-    if isinstance(tool, AdkTool):
-        return tool.tool.timeout_s or default_s
-    return None if isinstance(tool, AgentTool) else default_s
-
-
-def _contain(tool: BaseTool) -> None:
-    """Bound a tool of the user's own in time, and keep what it raises inside, in turns of the runtime alone."""
-    if isinstance(tool, AdkTool) or "run_async" in vars(tool):
-        return
-    run = tool.run_async
-
-    async def bounded(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        state = current_turn.get()
-        if state is None:
-            return await run(args=args, tool_context=tool_context)
-        task = asyncio.ensure_future(contained(run(args=args, tool_context=tool_context), is_adks))
-        limit_s = _limit_s(tool, state.tool_timeout_s)
-        ended = False
-        try:
-            ended = bool((await asyncio.wait({task}, timeout=limit_s))[0])
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=limit_s and _GRACE_S)  # one that will not stop is left alone
-        if task.done() and not task.cancelled():
-            return task.result()
-        return {"error": CANCELLED_INSIDE if ended else f"timed out after {limit_s:g} s, and its outcome is unknown"}
-
-    vars(tool)["run_async"] = bounded
 
 
 def _plain(result: Any) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from lango.cli.tables import moment, print_table
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lango.store import Store
     from lango.store.keys import ApiKey
 
@@ -32,7 +34,7 @@ def add(
     """Make a key and print it: it is shown once, and kept only as a hash."""
 
     async def make(opened: "Store") -> str:
-        _, secret = await opened.add_key(user, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
+        _, secret = await opened.keys.add(user, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
         return secret
 
     print(run(store_url(config, store), make))
@@ -42,8 +44,8 @@ def add(
 def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = None) -> None:
     """List keys by their id, the revoked ones too."""
 
-    async def read(opened: "Store") -> "list[ApiKey]":
-        return await opened.api_keys()
+    async def read(opened: "Store") -> "Sequence[ApiKey]":
+        return await opened.keys.list()
 
     found = run(store_url(config, store), read)
     if as_json:
@@ -62,7 +64,7 @@ def revoke(
     """Revoke a key: from now on it opens nothing."""
 
     async def remove(opened: "Store") -> bool:
-        return await opened.revoke_key(key_id)
+        return await opened.keys.revoke(key_id)
 
     if not run(store_url(config, store), remove):
         raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` shows what there is")

@@ -73,7 +73,7 @@ class Door:
         if self._issuer and secret.count(".") == 2:  # a token; keys have no dots
             user_id = await self._issuer.user_of(secret)
             return Caller(user_id, self._of_user(user_id))
-        key = await self._store.find_key(secret) if secret else None
+        key = await self._store.keys.find(secret) if secret else None
         if key is None:
             needed = "a valid API key or token" if self._issuer else "a valid API key"
             message = f"{needed} is needed: Authorization: Bearer <key>"
@@ -108,7 +108,7 @@ class Door:
         allowed = caller.allowance
         if allowed is None or allowed.tokens_per_day is None:
             return
-        if await self._store.spent_tokens(allowed.id) >= allowed.tokens_per_day:
+        if await self._store.keys.spent_tokens(allowed.id) >= allowed.tokens_per_day:
             wait_s = until_tomorrow_s(time.time())
             limit = f"{allowed.tokens_per_day} tokens a day"
             raise Refused(429, "TokensUsedUp", f"this {allowed.holder} may use {limit}", retry_after_s=wait_s)

@@ -3,6 +3,7 @@
 What stands at the end is new. Results that stand further up are taken, too, if their calls still wait.
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from lango.server.auth import Caller
 from lango.server.errors import Refused
 from lango.server.served import Served
 from lango.server.streams import TurnOf
-from lango.store import SessionRecord, Turn
+from lango.store import SessionRecord, Turn, turns
 from lango.store.records import object_or_result
 from lango.tools import Tool
 
@@ -75,7 +76,7 @@ async def give(
     session = await here.session(user, session_id)
     key = await results_key(here, session, new)
     for one in (key, await results_key(here, session, new, "again", attempt)):
-        key, turn = one, await here.store.same_turn(session, one)
+        key, turn = one, await here.store.read(functools.partial(turns.same, session.key, one))
         record = await here.store.turn(Turn(session.key, turn)) if turn else None
         if turn and record and record.status in ("waiting", "running", "done"):
             return TurnOf(session, turn)

@@ -10,7 +10,7 @@ from lango.server.auth import User
 from lango.server.metrics import CONTENT_TYPE
 from lango.server.routes import AuthenticatedRoute
 from lango.server.served import Here, Served
-from lango.store.turns import Leases
+from lango.store.turns import Leases, leases
 
 router = APIRouter(tags=["operating"], route_class=AuthenticatedRoute)
 
@@ -51,6 +51,6 @@ async def _leases(here: Served) -> Leases | None:
     """Count what the store says of turns; None: it cannot say it now."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            return await here.store.leases()
+            return await here.store.read(leases)
     except (StoreError, TimeoutError):
         return None

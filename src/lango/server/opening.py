@@ -56,5 +56,5 @@ async def check_open_to(settings: ServerSettings, store: Store) -> None:
             f"without keys the server listens on this machine only, and {settings.host} is not: "
             'make a key with `lango keys add` and set server.auth = "keys", or use --host 127.0.0.1'
         )
-    if not any(key.revoked_at is None for key in await store.api_keys()):
+    if not any(key.revoked_at is None for key in await store.keys.list()):
         raise ConfigError(f"there is no key yet to let anybody in at {settings.host}: make one with `lango keys add`")

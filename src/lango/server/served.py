@@ -13,7 +13,7 @@ from lango.server.errors import no_session
 from lango.server.metrics import Metrics
 from lango.server.sse import EventStream
 from lango.server.streams import TurnStreams
-from lango.store import SessionId, SessionRecord
+from lango.store import SessionId, SessionRecord, questions
 from lango.store.streams import ToldEvent
 
 
@@ -39,7 +39,7 @@ class Served:
     async def current(self, caller: Caller, session_id: str) -> SessionRecord:
         """Read a session of the caller as it stands now: a question whose time is over is closed first."""
         session = await self.session(caller, session_id)
-        if await self.store.question_is_due(session.key):
+        if await self.store.read(lambda: questions.is_due(session.key)):
             await self.store.expire_questions(session.key)
             session = await self.session(caller, session_id)
         return session

@@ -157,7 +157,7 @@ class TurnStreams:
             record = await self._store.turn(recorder.running.turn)
             self._metrics.ended(recorder, record)
             if caller.allowance and record and (usage := record.extra.get("usage")):
-                await self._store.spend_tokens(caller.allowance.id, usage["input"] + usage["output"])
+                await self._store.keys.spend_tokens(caller.allowance.id, usage["input"] + usage["output"])
         except StoreError as error:
             _log.warning("turn %s could not be counted: %s", recorder.running.turn.turn, error)
             return None

@@ -2,11 +2,13 @@
 
 import hashlib
 import secrets
+import time
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from lango.errors import Unstorable
-from lango.store.database import Operation, Row
+from lango.store.database import Database, Operation, Row
 from lango.store.records import check_id
 
 PREFIX = "lango_"
@@ -48,7 +50,7 @@ def hashed(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def add(key: ApiKey, hash_: str) -> Operation[None]:
+def _add(key: ApiKey, hash_: str) -> Operation[None]:
     """Store a key."""
     check_id("user_id", key.user_id)
     if not key.user_id:
@@ -56,29 +58,29 @@ def add(key: ApiKey, hash_: str) -> Operation[None]:
     yield _INSERT, (key.id, hash_, key.user_id, key.created_at, key.requests_per_minute, key.tokens_per_day)
 
 
-def find(hash_: str) -> Operation[ApiKey | None]:
+def _find(hash_: str) -> Operation[ApiKey | None]:
     """Return the key of a hash, unless it was revoked."""
     rows = yield _FIND, (hash_,)
     return _key(rows[0]) if rows else None
 
 
-def list_all() -> Operation[list[ApiKey]]:
+def _list() -> Operation[list[ApiKey]]:
     """Return every key, the revoked ones too."""
     rows = yield _LIST, ()
     return [_key(row) for row in rows]
 
 
-def revoke(key_id: str, now: float) -> Operation[bool]:
+def _revoke(key_id: str, now: float) -> Operation[bool]:
     """Revoke a key; False: there is none of that id that still holds."""
     return bool((yield _REVOKE, (now, key_id)))
 
 
-def spend(key_id: str, tokens: int, now: float) -> Operation[None]:
+def _spend(key_id: str, tokens: int, now: float) -> Operation[None]:
     """Note what a turn took."""
     yield _SPEND, (key_id, int(now // _DAY_S), tokens)
 
 
-def spent(key_id: str, now: float) -> Operation[int]:
+def _spent(key_id: str, now: float) -> Operation[int]:
     """Return the tokens that a key has taken on this day, UTC."""
     rows = yield _SPENT, (key_id, int(now // _DAY_S))
     return rows[0][0] if rows else 0
@@ -92,3 +94,44 @@ def until_tomorrow_s(now: float) -> int:
 def _key(row: Row) -> ApiKey:
     id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day = row
     return ApiKey(id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day)
+
+
+class KeyStore:
+    """The API keys of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(
+        self, user_id: str, *, requests_per_minute: int | None = None, tokens_per_day: int | None = None
+    ) -> tuple[ApiKey, str]:
+        """Make a key for a user. The second value is the key itself: it is shown once and kept nowhere."""
+        secret = new_secret()
+        hash_ = hashed(secret)
+        key = ApiKey(hash_[:8], user_id, time.time(), None, requests_per_minute, tokens_per_day)
+        await self._database.write(lambda: _add(key, hash_))
+        return key, secret
+
+    async def find(self, secret: str) -> ApiKey | None:
+        """Return whose key this is, unless it was revoked."""
+        hash_ = hashed(secret)
+        return await self._database.read(lambda: _find(hash_))
+
+    async def list(self) -> Sequence[ApiKey]:
+        """Return every key, the revoked ones too."""
+        return await self._database.read(_list)
+
+    async def revoke(self, key_id: str) -> bool:
+        """Revoke a key; False: none of that id holds."""
+        now = time.time()
+        return await self._database.write(lambda: _revoke(key_id, now))
+
+    async def spend_tokens(self, key_id: str, tokens: int) -> None:
+        """Note what a turn took of a key's tokens."""
+        now = time.time()
+        await self._database.write(lambda: _spend(key_id, tokens, now))
+
+    async def spent_tokens(self, key_id: str) -> int:
+        """Return the tokens that a key has taken today, UTC."""
+        now = time.time()
+        return await self._database.read(lambda: _spent(key_id, now))

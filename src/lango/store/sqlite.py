@@ -10,19 +10,18 @@ import asyncio
 import contextlib
 import functools
 import logging
-import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import apsw
 
-from lango.errors import SchemaError, StoreUnavailable
-from lango.store.database import AtOnce, Dialect, Lock, Operation, Row, Shortcut, Undo, Write, migrate, run_sync
+from lango.errors import StoreUnavailable
+from lango.store.database import AtOnce, Dialect, Operation, Shortcut, Undo, migrate, run_sync
 from lango.store.outages import WAIT_S, Outages
 from lango.store.sqlite_changes import FileChanges
 from lango.store.sqlite_errors import translate, translated
@@ -36,6 +35,17 @@ from lango.store.sqlite_file import (
     only_readable,
 )
 from lango.store.sqlite_jobs import Job, deliver, waiting
+from lango.store.sqlite_statements import (
+    Connection,
+    Cursor,
+    connect_to_unwritable,
+    execute_on,
+    read_snapshot,
+    refuse_foreign,
+    run_alone,
+    run_each,
+    store_number,
+)
 from lango.store.wakeups import Changes
 
 T = TypeVar("T")
@@ -55,31 +65,6 @@ _REOPEN_S = 0.02
 _NOT_NOW: Any = object()
 
 
-class _Connection(Protocol):
-    """The little of `apsw.Connection` that is used here, with types."""
-
-    @property
-    def in_transaction(self) -> bool: ...
-
-    def execute(self, statements: str, bindings: tuple[Any, ...] = ()) -> "_Cursor": ...
-
-    def cursor(self) -> "_Cursor": ...
-
-    def changes(self) -> int: ...
-
-    def status(self, op: int) -> tuple[int, int]: ...
-
-    def set_busy_timeout(self, milliseconds: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _Cursor(Iterable[Row], Protocol):
-    def execute(self, statements: str, bindings: tuple[Any, ...] = ()) -> "_Cursor": ...
-
-    def fetchall(self) -> list[Row]: ...
-
-
 class SqliteDatabase:
     """A SQLite file, or a database in memory."""
 
@@ -92,9 +77,9 @@ class SqliteDatabase:
         self._thread: threading.Thread | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._local = threading.local()
-        self._connections: list[_Connection] = []
+        self._connections: list[Connection] = []
         self._opened = False
-        self._writer: _Connection | None = None
+        self._writer: Connection | None = None
         self._file: FileId | None = None  # which one the writer has open
         self._store_id = 0
         self._log_holds_deleted = False
@@ -103,7 +88,7 @@ class SqliteDatabase:
         self._quick_commits = 0
         self._unseen = 0  # writes since the thread last looked at the log
         self._pages_written = self._pages_home = 0
-        self._cursors: dict[AtOnce, _Cursor] = {}
+        self._cursors: dict[AtOnce, Cursor] = {}
         self._changes = FileChanges(None if path == MEMORY else self._connect_impatient)
 
     @property
@@ -171,7 +156,7 @@ class SqliteDatabase:
         """Subscribe to changes of a session, and to every commit of other processes."""
         return self._changes.subscribe(key)
 
-    def _connect_impatient(self) -> _Connection:
+    def _connect_impatient(self) -> Connection:
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(0)
         return connection
@@ -243,7 +228,7 @@ class SqliteDatabase:
             if short is not None and self._take(connection, short):
                 result = short.result
             else:
-                result = _run_alone(connection, operation)
+                result = run_alone(connection, operation)
             self._note_commit(began)
         except Undo as undo:
             return undo.result
@@ -259,7 +244,7 @@ class SqliteDatabase:
             self._put(Job(_nothing))  # wakes the thread, which has the time for a checkpoint
         return result
 
-    def _take(self, connection: _Connection, short: Shortcut[Any]) -> bool:
+    def _take(self, connection: Connection, short: Shortcut[Any]) -> bool:
         """Take a shortcut, if this is the case for it."""
         statement = short.statement
         cursor = self._cursors.get(statement)
@@ -273,7 +258,7 @@ class SqliteDatabase:
             return False
         return True
 
-    def _wait_for_others(self, connection: _Connection, *, patient: bool) -> None:
+    def _wait_for_others(self, connection: Connection, *, patient: bool) -> None:
         """Set whether the writer waits for other processes: its thread may, an event loop may not."""
         if patient != self._patient:
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000) if patient else 0)
@@ -307,12 +292,12 @@ class SqliteDatabase:
         with translated(self._path):
             check_stored_id(self._path, self._store_id)
 
-    def _run_group(self, connection: _Connection, jobs: list[Job]) -> None:
-        execute = functools.partial(_execute, connection)
+    def _run_group(self, connection: Connection, jobs: list[Job]) -> None:
+        execute = functools.partial(execute_on, connection)
         began = time.perf_counter()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if jobs[0].run(execute) if len(jobs) == 1 else _run_each(connection, jobs, execute):
+            if jobs[0].run(execute) if len(jobs) == 1 else run_each(connection, jobs, execute):
                 connection.execute("COMMIT")
             elif connection.in_transaction:  # or SQLite has taken it back already
                 connection.execute("ROLLBACK")
@@ -329,7 +314,7 @@ class SqliteDatabase:
     def _note_commit(self, began: float) -> None:
         self._quick_commits = self._quick_commits + 1 if time.perf_counter() - began < _QUICK_S else 0
 
-    def _open_writer(self) -> _Connection:
+    def _open_writer(self) -> Connection:
         if self._path != MEMORY:
             check_path(Path(self._path))
             create_private(Path(self._path))
@@ -348,18 +333,18 @@ class SqliteDatabase:
         self._file = file_id(self._path) if self._path != MEMORY else None
         return connection
 
-    def _opened_writer(self) -> _Connection:
+    def _opened_writer(self) -> Connection:
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         try:
-            _refuse_foreign(connection, self._path)
+            refuse_foreign(connection, self._path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA secure_delete = ON").fetchall()
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("BEGIN IMMEDIATE")
             try:
-                run_sync(migrate(self._path, "sqlite"), functools.partial(_execute, connection))
-                self._store_id = _numbered(connection)
+                run_sync(migrate(self._path, "sqlite"), functools.partial(execute_on, connection))
+                self._store_id = store_number(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 connection.execute("ROLLBACK")
@@ -376,20 +361,20 @@ class SqliteDatabase:
         self._check_file()
         with translated(self._path):
             if not self._opened:
-                with contextlib.closing(_connect_to_unwritable(self._path)) as connection:
-                    return _read_snapshot(connection, operation)
+                with contextlib.closing(connect_to_unwritable(self._path)) as connection:
+                    return read_snapshot(connection, operation)
             connection = getattr(self._local, "connection", None)
             if connection is None:
                 connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
                 connection.execute("PRAGMA query_only = 1")
                 self._local.connection = connection
                 self._connections.append(connection)
-            return _read_snapshot(connection, operation)
+            return read_snapshot(connection, operation)
 
-    def _connect(self, flags: int) -> _Connection:
+    def _connect(self, flags: int) -> Connection:
         connection = apsw.Connection(self._path, flags=flags, statementcachesize=_STATEMENTS_KEPT)
         connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
-        return cast("_Connection", connection)
+        return cast("Connection", connection)
 
     def _close(self) -> None:
         with self._lock:  # whoever comes from now on opens anew
@@ -408,82 +393,6 @@ class SqliteDatabase:
             thread.join()
 
 
-def _numbered(connection: _Connection) -> int:
-    """Return the store's own number, which its file carries in its header; a store without one gets one."""
-    [[number]] = connection.execute("PRAGMA application_id").fetchall()
-    if not number:
-        number = secrets.randbelow(2**31 - 1) + 1
-        connection.execute(f"PRAGMA application_id = {number}")
-    return number
-
-
 def _nothing() -> Operation[None]:
     """Open the file, no more."""
     yield "SELECT 1", ()
-
-
-def _read_snapshot(connection: _Connection, operation: Callable[[], Operation[T]]) -> T:
-    connection.execute("BEGIN")  # one snapshot for all statements of the operation
-    try:
-        return run_sync(operation(), functools.partial(_execute, connection))
-    finally:
-        if connection.in_transaction:  # or an error of the disk has ended it
-            connection.execute("COMMIT")
-
-
-def _connect_to_unwritable(path: str) -> _Connection:
-    """Open a file that cannot be written, for one read, leaving nothing beside it for a later writer to trip over."""
-    uri = f"{Path(path).absolute().as_uri()}?mode=ro"
-    if not Path(f"{path}-wal").exists():
-        uri += "&immutable=1"
-    return cast("_Connection", apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI))
-
-
-def _run_alone(connection: _Connection, operation: Callable[[], Operation[T]]) -> T:
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        result = run_sync(operation(), functools.partial(_execute, connection))
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return result
-
-
-def _execute(connection: _Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
-    # $1, $2, ... are named parameters to SQLite, numbered as they first appear: they appear in order
-    if type(sql) is Write:
-        return _write(connection, sql, values)
-    return connection.execute(sql.plain if type(sql) is Lock else sql, values).fetchall()
-
-
-def _write(connection: _Connection, write: Write, values: tuple[Any, ...]) -> list[Row]:
-    if write.read and write.deletes:
-        if rows := connection.execute(write.read, values[write.where]).fetchall():
-            connection.execute(write.plain, values)
-        return rows
-    connection.execute(write.plain, values)
-    if not connection.changes():
-        return []
-    return connection.execute(write.read, values[write.where]).fetchall() if write.read else [(1,)]
-
-
-def _run_each(
-    connection: _Connection, jobs: list[Job], execute: Callable[[str, tuple[Any, ...]], list[Row]]
-) -> Literal[True]:
-    """Run the jobs of a group, so that one that fails takes back only itself."""
-    for job in jobs:
-        connection.execute("SAVEPOINT job")
-        if not job.run(execute):
-            if job.error is not None and not connection.in_transaction:
-                raise job.error  # a full disk takes back all of the group
-            connection.execute("ROLLBACK TO job")
-        connection.execute("RELEASE job")
-    return True
-
-
-def _refuse_foreign(connection: _Connection, path: str) -> None:
-    tables = {name for [name] in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if tables and "lango_schema" not in tables:
-        raise SchemaError(f"{path} is the database of another program: name another file for the store")

@@ -12,7 +12,6 @@ from lango.store import (
     client_calls,
     deletes,
     effects,
-    keys,
     pages,
     questions,
     search,
@@ -23,6 +22,7 @@ from lango.store import (
 )
 from lango.store.append import append
 from lango.store.database import Operation
+from lango.store.keys import KeyStore
 from lango.store.memory import MemoryStore
 from lango.store.outages import WAIT_S, Outages
 from lango.store.plain import plain_append
@@ -41,6 +41,7 @@ class Store:
         """`wait_s`: how long a turn waits for a database that is away; see `lango.store.outages`."""
         self._database = open_database(url, wait_s=wait_s)
         self._memory = MemoryStore(self._database)
+        self._keys = KeyStore(self._database)
 
     async def __aenter__(self) -> Self:
         """Open the database now, so that what is wrong with it is known now."""
@@ -63,6 +64,11 @@ class Store:
     def outages(self) -> Outages:
         """How long operations wait for a database that is away, and when it came back."""
         return self._database.outages
+
+    @property
+    def keys(self) -> KeyStore:
+        """The API keys, and what each has spent."""
+        return self._keys
 
     @property
     def memory(self) -> MemoryStore:
@@ -278,10 +284,6 @@ class Store:
         """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
         return await self._database.write(lambda: turns.cancel(session.key, before))
 
-    async def same_turn(self, session: SessionRecord, idempotency_key: str) -> int | None:
-        """Return the turn of a request that came before."""
-        return await self._database.read(lambda: turns.same(session.key, idempotency_key))
-
     async def client_calls(self, session: SessionRecord) -> list[client_calls.ClientCall]:
         """Read the calls that wait for the client to make them."""
         return await self._database.read(lambda: client_calls.waiting(session))
@@ -296,18 +298,6 @@ class Store:
         """Close the questions of a session whose time is over; False: a turn runs there, try again after it."""
         now = time.time()
         return await self._database.write(lambda: questions.expire(key, now))
-
-    async def question_is_due(self, key: int) -> bool:
-        """Whether a question of a session has expired, and nobody closed it yet."""
-        return await self._database.read(lambda: questions.is_due(key))
-
-    async def sessions_due(self) -> list[int]:
-        """Return the keys of sessions in which a question has expired."""
-        return await self._database.read(questions.sessions_due)
-
-    async def next_due_s(self) -> float | None:
-        """Return in how many seconds the next question expires; None: none does."""
-        return await self._database.read(questions.next_due_s)
 
     # -- the journal of effects -------------------------------------------------------------------------------------
 
@@ -405,44 +395,6 @@ class Store:
     async def next_turn(self, session: SessionRecord, turn: int) -> int | None:
         """Return the turn after one, of those that no rewind took back."""
         return await self._database.read(lambda: streams.next_turn(session, turn))
-
-    async def leases(self) -> turns.Leases:
-        """Count the turns that run and wait in the whole store."""
-        return await self._database.read(turns.leases)
-
-    async def add_key(
-        self, user_id: str, *, requests_per_minute: int | None = None, tokens_per_day: int | None = None
-    ) -> tuple[keys.ApiKey, str]:
-        """Make a key for a user. The second value is the key itself: it is shown once and kept nowhere."""
-        secret = keys.new_secret()
-        hash_ = keys.hashed(secret)
-        key = keys.ApiKey(hash_[:8], user_id, time.time(), None, requests_per_minute, tokens_per_day)
-        await self._database.write(lambda: keys.add(key, hash_))
-        return key, secret
-
-    async def find_key(self, secret: str) -> keys.ApiKey | None:
-        """Return whose key this is, unless it was revoked."""
-        hash_ = keys.hashed(secret)
-        return await self._database.read(lambda: keys.find(hash_))
-
-    async def api_keys(self) -> list[keys.ApiKey]:
-        """Return every key, the revoked ones too."""
-        return await self._database.read(keys.list_all)
-
-    async def revoke_key(self, key_id: str) -> bool:
-        """Revoke a key; False: none of that id holds."""
-        now = time.time()
-        return await self._database.write(lambda: keys.revoke(key_id, now))
-
-    async def spend_tokens(self, key_id: str, tokens: int) -> None:
-        """Note what a turn took of a key's tokens."""
-        now = time.time()
-        await self._database.write(lambda: keys.spend(key_id, tokens, now))
-
-    async def spent_tokens(self, key_id: str) -> int:
-        """Return the tokens that a key has taken today, UTC."""
-        now = time.time()
-        return await self._database.read(lambda: keys.spent(key_id, now))
 
 
 def _version() -> Operation[int]:

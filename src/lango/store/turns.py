@@ -4,14 +4,12 @@ A turn is stored with the user's message before anything runs. Whether the proce
 its `beat`, which grows: no clock is compared with another.
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from lango.errors import CallNotWaiting, IdempotencyKeyReused, SessionNotFound, StaleSession, TurnRunning
-from lango.messages import Message
 from lango.store import client_calls, questions
 from lango.store.append import append
 from lango.store.carried import append_carried, input_hash
@@ -20,16 +18,13 @@ from lango.store.ids import shorten
 from lango.store.jsontext import dumps, loads
 from lango.store.records import (
     MESSAGE_COLUMNS,
-    ClientResult,
     Entry,
     SessionId,
     Stored,
-    calls_from_json,
-    calls_to_json,
     from_message_row,
-    to_columns,
 )
 from lango.store.recovery import close_calls
+from lango.store.turn_messages import digest_of, dump_entry, entry_of, says_the_same
 
 Status = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
@@ -189,7 +184,7 @@ def submit(
         return (yield from _stored_before(key, name, entry))
     if idempotency_key is not None:
         for turn, status, epoch, digest in (yield _SAME, (key, idempotency_key)):
-            if answer is None and not _says_the_same(entry, digest):
+            if answer is None and not says_the_same(entry, digest):
                 raise IdempotencyKeyReused(
                     f"the idempotency key {idempotency_key!r} came before in session {name.id!r}, with another "
                     "message: use another key for this one"
@@ -203,8 +198,8 @@ def submit(
         yield from questions.answer(key, name, answer, now)
     if not (yield from _may_answer(key, entry)):
         raise CallNotWaiting(f"a call of session {name.id!r} does not wait for its result any more")
-    waiting = _dump(entry) if ahead else None
-    digest = _digest(entry) if idempotency_key is not None else None
+    waiting = dump_entry(entry) if ahead else None
+    digest = digest_of(entry) if idempotency_key is not None else None
     yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, waiting, digest)
     if ahead:
         return Turn(key, turn, None, "waiting")
@@ -216,24 +211,6 @@ def _stored_before(key: int, name: SessionId, entry: Entry) -> Operation[Turn]:
     for turn, status, epoch in (yield _OF_EVENT, (key, shorten(entry.event_id))):
         return Turn(key, turn, epoch, status)
     raise StaleSession(f"session {name.id!r} went on since it was read: another turn began, or a message came")
-
-
-def _says_the_same(entry: Entry, digest: str | None) -> bool:
-    """Whether a message is the one of an earlier turn, of which a digest is kept.
-
-    A message that only tries again says nothing of its own.
-    """
-    return entry.message is None or entry.message.role == "event" or digest is None or digest == _digest(entry)
-
-
-def _digest(entry: Entry) -> str:
-    """Return what two requests with the same message have in common, and no others; it outlives the message.
-
-    Results beside a message are no part of it: those of calls that do not wait any more are left out of a retry.
-    """
-    row = to_columns(entry)
-    said = dumps([row.role, row.content, row.tool_calls, row.state_delta, row.extra])
-    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[Ahead]]:
@@ -412,47 +389,6 @@ def messages(key: int, turn: int) -> Operation[list[Stored]]:
 def cancel(key: int, before: int | None = None) -> Operation[bool]:
     """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
     return bool((yield _CANCEL, (key, 2**62 if before is None else before)))
-
-
-def _dump(entry: Entry) -> str:
-    return dumps(_to_object(entry))
-
-
-def _to_object(entry: Entry) -> dict[str, Any]:
-    message = entry.message or Message("user")
-    return {
-        "event_id": entry.event_id,
-        "created_at": entry.created_at,
-        "invocation_id": entry.invocation_id,
-        "tokens": entry.tokens,
-        "role": message.role,
-        "author": message.author,
-        "content": message.content,
-        "tool_calls": calls_to_json(message.tool_calls),
-        "extra": dict(entry.extra or {}),
-        "state_delta": dict(entry.state_delta or {}),
-        "results": {call_id: [one.output, one.whole] for call_id, one in entry.results.items()},
-        "before": [_to_object(one) for one in entry.before],
-    }
-
-
-def entry_of(text: str) -> Entry:
-    """Read the message of a turn that waits."""
-    return _from_object(loads(text))
-
-
-def _from_object(told: Mapping[str, Any]) -> Entry:
-    return Entry(
-        event_id=told["event_id"],
-        created_at=told["created_at"],
-        invocation_id=told["invocation_id"],
-        tokens=told["tokens"],
-        message=Message(told["role"], told["content"], calls_from_json(told["tool_calls"]), told["author"]),
-        extra=told["extra"],
-        state_delta=told.get("state_delta") or None,
-        results={call_id: ClientResult(*one) for call_id, one in told.get("results", {}).items()},
-        before=tuple(_from_object(one) for one in told.get("before", ())),
-    )
 
 
 def leases() -> Operation[Leases]:

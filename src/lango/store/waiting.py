@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from lango.store.database import Operation
 from lango.store.records import SessionRecord, Stored
-from lango.store.turns import entry_of
+from lango.store.turn_messages import entry_of
 from lango.store.window import is_live, live_ranges
 
 MOST = 200
