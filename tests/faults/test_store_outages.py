@@ -234,6 +234,7 @@ async def test_a_turn_waits_for_a_locked_file_as_long_as_store_wait_s_says(
     with long_wait(), caplog.at_level(logging.WARNING):
         waiting = asyncio.create_task(session.append())
         while "trying again" not in caplog.text:
+            assert not waiting.done(), "it gave up"
             await asyncio.sleep(0.01)
     other.send("free")
     assert other.recv() == "free"
