@@ -129,6 +129,41 @@ async def test_only_the_tools_that_were_named_and_they_ask_first(script: Path, o
     assert await toolset.get_tools() == [tool]
 
 
+HOSTILE = """
+from typing import Annotated, Literal
+from pydantic import BaseModel, Field
+
+class Checked(BaseModel):
+    text: Annotated[str, Field(pattern="^(a+)+$")]
+
+@server.tool()
+def branches(a: Literal[tuple(range(6000))]) -> int:
+    \"\"\"Take one of many.\"\"\"
+    return a
+
+@server.tool()
+def patterned() -> Checked:
+    \"\"\"Return what takes long to check.\"\"\"
+    return Checked(text="a")
+
+"""
+
+
+async def test_16_a_tool_whose_schema_passes_a_bound_is_left_out_and_the_others_are_there(
+    tmp_path: Path, opened: list[McpToolset], caplog: pytest.LogCaptureFixture
+) -> None:
+    script = tmp_path / "hostile.py"
+    script.write_text(SERVER.replace("if len(sys.argv)", HOSTILE + "if len(sys.argv)"))
+    settings = {"test": McpSettings(command=sys.executable, args=[str(script)])}
+    opened += mcp_toolsets(settings)
+    with caplog.at_level(logging.WARNING, "lango.adk.mcp"):
+        tools = await opened[0].get_tools()
+    assert {tool.name for tool in tools} == {"add", "variables", "fails"}
+    said = " ".join(record.getMessage() for record in caplog.records if record.name == "lango.adk.mcp")
+    assert "tool branches: its schema cannot be used: it has more than 5000 values" in said
+    assert "tool patterned: the schema of its results has a pattern" in said
+
+
 async def test_an_http_server(script: Path, opened: list[McpToolset]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as place:  # nobody else gets it, and who comes early waits there
         port, fd = place.getsockname()[1], place.fileno()
