@@ -4,7 +4,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent
+from google.adk.agents import (
+    BaseAgent,
+    LlmAgent,
+    ParallelAgent,  # pyright: ignore[reportDeprecated]
+)
 from google.adk.events import Event, EventActions
 from google.adk.runners import Runner
 from google.adk.tools.tool_confirmation import ToolConfirmation
@@ -119,11 +123,14 @@ def _open_calls() -> Operation[list[Row]]:
     return (yield "SELECT call_id FROM open_calls", ())
 
 
-async def test_m8_a_result_before_its_call_is_its_result(service: SqlSessionService) -> None:
+async def test_m8_a_result_before_its_call_is_quoted_in_its_place(service: SqlSessionService) -> None:
+    """ADK drops the call, which has no result after it; what the tool gave is sent all the same."""
     request = await sent(
-        service, event(ROOT, "user", result("read", "a", n=1)), event(ROOT, "model", call("read", "a"))
+        service, event(ROOT, "user", result("read", "a", n=1)), event(ROOT, "model", "I read it", call("read", "a"))
     )
-    assert '{"n":1}' in words_of(request.messages) or outputs(request) == [("a", {"n": 1})]
+    [quoted, said, _] = request.messages
+    assert (quoted.role, said.content) == ("user", "I read it")
+    assert '{"n":1}' in quoted.content
 
 
 async def test_m8_a_result_without_a_call_and_a_second_one_are_quoted_in_their_places(
@@ -191,16 +198,34 @@ async def test_the_result_of_an_approved_call_replaces_the_one_that_said_it_wait
     assert "waits" not in words_of(request.messages)
 
 
-async def test_a_result_of_another_branch_stays_there(service: SqlSessionService) -> None:
-    request = await sent(service, event(ROOT, "user", result("gone", "x", n=7), branch="elsewhere.below"))
-    assert request.messages, "the root agent has no branch, and sees them all"
+@pytest.mark.filterwarnings("ignore:ParallelAgent")
+async def test_a_stray_result_of_another_branch_stays_there(service: SqlSessionService) -> None:
+    stray = [event("user", "user", result("gone", name, n=name), branch=f"both.{name}") for name in ("left", "right")]
+    await store(service, History(stray), "s")
+    providers = {name: ScriptedProvider(["yes"]) for name in ("left", "right")}
+    agents = [LlmAgent(name=name, model=ProviderLlm(one, MODEL)) for name, one in providers.items()]
+    both = ParallelAgent(name="both", sub_agents=[*agents])  # pyright: ignore[reportDeprecated]
+    await run_turn(service, both)
+    for name, provider in providers.items():
+        [request] = provider.requests
+        assert [f'"{one}"' in words_of(request.messages[:-1]) for one in (name, *{*providers} - {name})] == [
+            True,
+            False,
+        ]
+
+
+async def test_an_agent_that_wants_no_history_gets_no_stray_result(service: SqlSessionService) -> None:
+    await store(service, History([event(ROOT, "user", result("gone", "x", n=7))]), "s")
     provider = ScriptedProvider(["yes"])
-    quiet = LlmAgent(name=ROOT, model=ProviderLlm(provider, MODEL), include_contents="none")
-    runner = Runner(app_name=APP, agent=quiet, session_service=service)
-    message = types.Content(role="user", parts=[types.Part(text="alone")])
+    await run_turn(service, LlmAgent(name=ROOT, model=ProviderLlm(provider, MODEL), include_contents="none"))
+    assert provider.requests[-1].messages == (Message("user", "and now?"),)
+
+
+async def run_turn(service: SqlSessionService, agent: BaseAgent) -> None:
+    runner = Runner(app_name=APP, agent=agent, session_service=service)
+    message = types.Content(role="user", parts=[types.Part(text="and now?")])
     async for _ in runner.run_async(user_id=USER, session_id="s", new_message=message):
         pass
-    assert provider.requests[-1].messages == (Message("user", "alone"),), "an agent that wants no history gets none"
 
 
 async def test_another_agents_stray_result_is_quoted_by_adk(service: SqlSessionService) -> None:
@@ -233,6 +258,19 @@ async def test_h4_a_huge_result_in_the_turn_before_keeps_its_turn_and_all_before
     [(_, clipped)] = outputs(request)
     assert "tokens left out" in clipped["out"]
     assert 7_000 < count_tokens(clipped["out"]) <= 8_000, "a quarter of the budget"
+    assert count_tokens(request.messages) <= 32_000
+
+
+async def test_h4_a_huge_result_of_another_agent_pushes_nothing_out(service: SqlSessionService) -> None:
+    request = await sent(
+        service,
+        event("user", "user", "my name is Ann"),
+        event(OTHER, "model", call("exec", "a")),
+        event(OTHER, "user", result("exec", "a", out=HUGE)),
+        event(ROOT, "model", "the root agent goes on"),
+    )
+    assert request.messages[0] == Message("user", "my name is Ann")
+    assert "tokens left out" in request.messages[2].content
     assert count_tokens(request.messages) <= 32_000
 
 

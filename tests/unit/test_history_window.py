@@ -303,6 +303,17 @@ def test_h4_no_result_takes_more_than_a_quarter_before_anything_is_cut() -> None
     assert fit_to_budget([*turns, user("now")], 10_000) == [*turns, user("now")], "where all fits, nothing is clipped"
 
 
+def test_h4_large_quoted_data_is_clipped_and_what_a_user_says_is_not() -> None:
+    quoted = Message("user", "begin " + "word " * 5_000 + "end", author=CONTEXT_AUTHOR)
+    window = fit_to_budget([user("old"), quoted, assistant(), user("now")], 1_000)
+    assert [window[0], *window[2:]] == [user("old"), assistant(), user("now")]
+    assert window[1].content.startswith("begin ")
+    assert "tokens left out" in window[1].content
+    assert window[1].content.endswith("end")
+    assert count_tokens(window[1]) <= 260
+    assert fit_to_budget([user("old"), user("word " * 5_000), user("now")], 1_000) == [user("now")]
+
+
 def test_h4_a_turn_of_many_large_results_is_clipped_into_what_is_left() -> None:
     ids = [f"c{n}" for n in range(6)]
     history = [user("question"), calls(*ids), results(*ids, out="word " * 220), assistant(), user("now")]

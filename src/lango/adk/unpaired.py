@@ -49,7 +49,7 @@ def as_sent(events: Sequence[Event]) -> list[Event]:
     kept: list[Event] = []
     made: dict[str, int] = {}  # the newest event that makes a call of this id
     answers: dict[tuple[str, int], int] = {}  # the event that answers a call: by its id and the event that makes it
-    reported = _reported(events)
+    reported: set[str] | None = None
     for at, event in enumerate(events):
         parts = (event.content and event.content.parts) or ()
         unpaired: list[types.Part] = []
@@ -59,7 +59,9 @@ def as_sent(events: Sequence[Event]) -> list[Event]:
             call_id = part.function_response.id or ""
             owner = made.get(call_id)
             is_second = owner is not None and answers.setdefault((call_id, owner), at) != at
-            if owner is None or (is_second and call_id not in reported):
+            if is_second and reported is None:
+                reported = _reported(events)
+            if owner is None or (is_second and call_id not in (reported or ())):
                 unpaired.append(part)
         for part in parts:
             if part.function_call and part.function_call.id:

@@ -34,6 +34,11 @@ def clip_results(message: Message, max_tokens: int) -> Message:
     return _clip_to([message], large, max(LEAST_CLIPPED_TOKENS, max_tokens))[0] if large else message
 
 
+def clip_text(text: str, max_tokens: int) -> str:
+    """Return the text within `max_tokens`: its head, a mark, and its tail."""
+    return _clip(text, max(LEAST_CLIPPED_TOKENS, max_tokens), lambda clipped: {"": clipped})[""]
+
+
 class _Piece(Struct, frozen=True):
     """The output or the input of one call, and what it costs."""
 

@@ -126,10 +126,12 @@ def _with_fresh_ids(message: Message) -> Message:
 
 def _pair_by_id(messages: Sequence[Message], pairing: Pairing) -> list[Result]:
     """Pair results with calls before them that have the same id; return the results that are left."""
-    open_turns: dict[str, list[list[Slot]]] = {}  # by id: the turns that have open calls of this id, the nearest last
+    open_turns: dict[str, list[list[Slot]]] = {}  # by id: its open calls, turn by turn, the nearest last
     unsettled: list[Result] = []
     order = 0
     for at, message in enumerate(messages):
+        if not message.tool_calls and message.role != "tool":
+            continue
         slots = [Slot(at, call) for call in _calls(message)]
         if slots:
             pairing.turns[at] = slots
@@ -145,14 +147,19 @@ def _pair_by_id(messages: Sequence[Message], pairing: Pairing) -> list[Result]:
         for number, call in enumerate(results_of(message)):
             result = Result(at, number, order, call)
             order += 1
-            turns = open_turns.get(call.id)
-            if turns:
-                turns[-1].pop(0).result = result
-                if not turns[-1]:
-                    turns.pop()
-            else:
+            if not _settle(result, open_turns.get(call.id)):
                 unsettled.append(result)
     return unsettled
+
+
+def _settle(result: Result, open_turns: list[list[Slot]] | None) -> bool:
+    """Give a result to the first open call of the nearest turn; False: there is none."""
+    if not open_turns:
+        return False
+    open_turns[-1].pop(0).result = result
+    if not open_turns[-1]:
+        open_turns.pop()
+    return True
 
 
 def _pair_with_later_calls(pairing: Pairing, unsettled: list[Result]) -> list[Result]:

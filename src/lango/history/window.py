@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, takewhile
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.errors import BudgetTooSmall
-from lango.history.clip import clip_results, clip_to_tokens
+from lango.history.clip import clip_results, clip_text, clip_to_tokens
 from lango.history.pairing import pair
 from lango.history.repair import CONTEXT_AUTHOR
 from lango.history.tokens import count_tokens
@@ -213,10 +214,15 @@ class _Window:
         return True
 
     def _shown(self, at: int) -> Message:
-        """Return a message as it may be sent: where not everything fits, with no result above its share."""
+        """Return a message as it may be sent: where not everything fits, with no result above its share.
+
+        What is quoted as data is one, too: the result of another agent's tool comes as text.
+        """
         message = self.history[at]
-        if self._all_fit or not message.tool_calls or self._cost_of(at) <= self._share:
+        if self._all_fit or self._cost_of(at) <= self._share:
             return message
+        if message.role == "user" and message.author == CONTEXT_AUTHOR:
+            return replace(message, content=clip_text(message.content, self._share))
         return clip_results(message, self._share)
 
     @property
