@@ -71,9 +71,12 @@ async def test_a_history_waits_with_its_message(store: Store, session: SessionRe
 
 
 async def test_a_history_that_waited_for_a_process_that_is_gone_is_kept(store: Store, session: SessionRecord) -> None:
-    await store.submit_turn(session, asks("ahead"), "me")
+    ahead = await store.submit_turn(session, asks("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "gone")
-    assert await store.interrupt_turn(session, Ahead(waiting.turn, "waiting", "gone", 0))
+    gone = Ahead(waiting.turn, "waiting", "gone", 0)
+    assert not await store.interrupt_turn(session, gone), "it keeps its place while another turn runs"
+    await store.end_turn(session.name, ahead, "done")
+    assert await store.interrupt_turn(session, gone)
     assert await contents(store) == ["ahead", "m0", "m1", "now"]
 
 

@@ -406,7 +406,7 @@ async def test_json_that_somebody_else_spelt_is_kept_as_it_is(store: Store, sess
 
 COLUMNS = {
     # of every table that holds what belongs to a session: what an export carries, and why it leaves the rest out
-    "sessions": "last_seq user_seq total_tokens: counted again; session_key: ours",
+    "sessions": "last_seq user_seq total_tokens: counted again; session_key: ours; input_hash: made by the next turn",
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",
     "turns": "owner lease_until beat cancelled message answered: of turns that run; session_key",
