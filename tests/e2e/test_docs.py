@@ -184,7 +184,7 @@ def test_every_page_is_in_the_index() -> None:
 
 
 def test_there_are_blocks_of_each_kind() -> None:
-    known = {"python", "toml", "sh", "json", "ini", "nginx", "sql", "text"}
+    known = {"python", "toml", "sh", "json", "ini", "nginx", "sql", "text", "yaml"}
     assert {found[1] for page in PAGES for found in BLOCK.finditer(page.read_text())} <= known
     assert PYTHON
     assert TOML

@@ -13,7 +13,6 @@ from lango.memory.notes import OBSERVE
 from lango.providers import Delta, Request
 from lango.providers.local import SMOLLM2, LocalProvider, pull
 from lango.providers.local.models import QWEN
-from lango.store import Stored
 from tests.agents.memory_parts import quoted, spoken
 
 STORY = (
@@ -39,10 +38,12 @@ class Overheard(LocalProvider):
 async def test_o1_an_embedded_model_observes_a_conversation_and_the_notes_go_to_the_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def one_day(_: Stored) -> datetime:
+    def one_day(_: float) -> datetime:
         return datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
 
-    monkeypatch.setattr(transcript, "_time", one_day)  # what a model without dice reads, it answers in the same way
+    monkeypatch.setattr(
+        transcript, "as_datetime", one_day
+    )  # what a model without dice reads, it answers in the same way
     pull(SMOLLM2)
     pull(QWEN)
     settings = Settings.model_validate(

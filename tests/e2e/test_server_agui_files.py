@@ -134,7 +134,8 @@ async def test_the_binary_parts_of_older_clients_are_read(server: Server, thread
         events = [EVENT.validate_json(line[6:]) for line in told.text.splitlines() if line.startswith("data: ")]
         texts = [event.delta for event in events if isinstance(event, TextMessageContentEvent)]
         assert "".join(texts) == f"seen: {', '.join(seen(*file) for file in files)}"
-        [message, _] = await messages_of(client, thread)
+        [above, message, _] = await messages_of(client, thread)
+        assert above["attachments"] == []
         assert [one["name"] for one in message["attachments"]] == [file[0] for file in files]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from lango import liveness, running
@@ -229,17 +230,30 @@ async def test_a_queued_turn_whose_process_is_stopped_holds_its_place_for_a_whil
             assert await statuses(runtime) == ["done", "interrupted", "done"]
 
 
-def stand_still_in_a_transaction(pipe: Connection, url: str) -> None:
-    """Take the session's row, and stop there."""
-    postgres._IDLE_IN_TRANSACTION_S = 1.0  # pyright: ignore[reportPrivateUsage] - of this process
+def stand_still_in_a_transaction(pipe: Connection, url: str, where: str) -> None:
+    """Take the session's row, and stop there: after a statement, or when the next one is prepared and not run."""
+    postgres._IDLE_IN_TRANSACTION_S = postgres._TRANSACTION_S = 1.0  # pyright: ignore[reportPrivateUsage]
     tries = itertools.count()
 
-    def lock() -> Operation[int]:
-        rows = yield "UPDATE sessions SET epoch = epoch WHERE id = $1 RETURNING revision", ("s",)
+    def hold() -> None:
         if next(tries) == 0:
             pipe.send("here")
             pipe.recv()
-        return rows[0][0]
+
+    def lock() -> Operation[int]:
+        yield "UPDATE sessions SET epoch = epoch WHERE id = $1", ("s",)
+        if where == "after a statement":
+            hold()
+        return (yield "SELECT revision FROM sessions WHERE session_key > $1", (0,))[0][0]
+
+    async def prepare(self: Any, *args: Any, **fields: Any) -> Any:
+        prepared = await real(self, *args, **fields)
+        if where == "in a statement" and "session_key > $1" in args[0]:
+            hold()
+        return prepared
+
+    driver: Any = asyncpg.connection.Connection  # pyright: ignore[reportUnknownMemberType]
+    real, driver._get_statement = driver._get_statement, prepare
 
     async def run() -> None:
         async with Store(url) as store:
@@ -248,10 +262,11 @@ def stand_still_in_a_transaction(pipe: Connection, url: str) -> None:
     asyncio.run(run())
 
 
-async def test_a_process_that_is_stopped_in_a_transaction_gives_its_locks_back(postgres_url: str) -> None:
+@pytest.mark.parametrize("where", ["after a statement", "in a statement"])
+async def test_a_process_that_is_stopped_in_a_transaction_gives_its_locks_back(postgres_url: str, where: str) -> None:
     async with Store(postgres_url) as store, asyncio.timeout(PATIENCE_S):
         session = await store.create_session(NAME)
-        stopped = Worker(stand_still_in_a_transaction, postgres_url)
+        stopped = Worker(stand_still_in_a_transaction, postgres_url, where)
         assert stopped.recv() == "here"
         stop(stopped)
         turn = await store.submit_turn(session, Entry("e", 0.0, Message("user", "hi", author="user")), "me")

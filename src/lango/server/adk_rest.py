@@ -18,13 +18,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from lango.adk import rest
 from lango.errors import StaleSession, UsageError
 from lango.server.auth import Caller, User
 from lango.server.errors import Refused, error_body
 from lango.server.frames import FrameStream, read, status_of
+from lango.server.json_response import JsonResponse
 from lango.server.routes import route_with_errors
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
@@ -132,7 +133,7 @@ async def list_sessions(app: App, user_id: Named, user: User, here: Here) -> Res
     """List a user's sessions, without their events."""
     caller = _as_user(here, user, app, user_id)
     found = await here.store.sessions(app, caller.user_id)
-    return JSONResponse([rest.session_to_json(record, [], app) for record in found])
+    return JsonResponse([rest.session_to_json(record, [], app) for record in found])
 
 
 @router.post(_SESSIONS)
@@ -170,7 +171,7 @@ async def _create(here: Served, caller: Caller, new: NewAdkSession) -> Response:
 
 
 def _shown(here: Served, record: SessionRecord) -> Response:
-    return JSONResponse(rest.session_to_json(record, [], here.runtime.app_name))
+    return JsonResponse(rest.session_to_json(record, [], here.runtime.app_name))
 
 
 @router.get(_SESSION)
@@ -179,7 +180,7 @@ async def get_session(app: App, user_id: Named, session_id: Named, user: User, h
     session = await here.session(_as_user(here, user, app, user_id), session_id)
     found = await here.store.events(session.name)
     record, stored = found or (session, [])
-    return JSONResponse(rest.session_to_json(record, stored, app))
+    return JsonResponse(rest.session_to_json(record, stored, app))
 
 
 @router.patch(_SESSION)
@@ -256,7 +257,7 @@ async def run(asked: RunRequest, user: User, here: Here, key: Key = None) -> Res
                 raise Refused(status_of(failed["type"]), failed["type"], failed["message"])
             if event:
                 events.append(event)
-    return JSONResponse(events)
+    return JsonResponse(events)
 
 
 @router.post("/run_sse")

@@ -13,6 +13,7 @@ from lango.config import Settings
 from lango.runtime import Runtime, open_runtime
 from lango.server import adk_rest, agui, conversations, errors, health, live, memory, openai, page, sessions, usage, ws
 from lango.server.guards import Guards
+from lango.server.json_response import JsonResponse
 from lango.server.served import Served
 from lango.server.traced import Traced
 from lango.telemetry import endpoint, is_on
@@ -62,6 +63,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
         version=__version__,
         description=_DESCRIPTION,
         lifespan=lifespan,
+        default_response_class=JsonResponse,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         # `Traced` tells a request, whichever FastAPI this is, without its query, and no websocket as one endless span

@@ -15,12 +15,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi import Path as PathParameter
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
 from lango.adk.dev_ui import dev_ui_folder
 from lango.errors import ConfigError
 from lango.server.auth import User
 from lango.server.errors import Refused
+from lango.server.json_response import JsonResponse
 from lango.server.served import Here
 
 _POLICY = (
@@ -153,7 +154,7 @@ async def nothing(app: App, what: str, user: User, here: Here) -> Response:
     if what not in _EMPTY:
         raise Refused(404, "NotFound", f"there is no {what.partition('/')[0]} here: it belongs to ADK's own server")
     found = _EMPTY[what]
-    return PlainTextResponse(found) if isinstance(found, str) else JSONResponse(found)
+    return PlainTextResponse(found) if isinstance(found, str) else JsonResponse(found)
 
 
 @router.api_route("/dev/apps/{app}/{what:path}", methods=["POST", "PUT", "DELETE", "PATCH"])

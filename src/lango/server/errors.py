@@ -8,7 +8,7 @@ from typing import Any, cast
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from lango.errors import (
     ApprovalExpired,
@@ -30,6 +30,7 @@ from lango.errors import (
     TurnTimeout,
     Unstorable,
 )
+from lango.server.json_response import JsonResponse
 
 _log = logging.getLogger("lango.server")
 
@@ -126,7 +127,7 @@ def error_body(refused: Refused) -> dict[str, Any]:
 def as_response(error: Exception) -> Response:
     """Return the answer to an error."""
     refused = told(error)
-    return JSONResponse(error_body(refused), refused.status, refused.headers)
+    return JsonResponse(error_body(refused), refused.status, refused.headers)
 
 
 def log_if_ours(request: Request, error: Exception) -> None:

@@ -3,10 +3,11 @@
 import asyncio
 
 from fastapi import APIRouter
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from lango.errors import StoreError
 from lango.server.auth import User
+from lango.server.json_response import JsonResponse
 from lango.server.metrics import CONTENT_TYPE
 from lango.server.routes import AuthenticatedRoute
 from lango.server.served import Here, Served
@@ -24,11 +25,11 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz", responses={503: {"description": "Not ready; the body says what is not."}})
-async def readyz(here: Here) -> JSONResponse:
+async def readyz(here: Here) -> JsonResponse:
     """Say whether messages can be answered: the agent is built and the database can be read."""
     checks = {"agent": "ok", "database": await _database(here), "accepting": "no" if here.turns.closing else "ok"}
     ready = set(checks.values()) == {"ok"}
-    return JSONResponse({"status": "ok" if ready else "unavailable", "checks": checks}, 200 if ready else 503)
+    return JsonResponse({"status": "ok" if ready else "unavailable", "checks": checks}, 200 if ready else 503)
 
 
 async def _database(here: Served) -> str:

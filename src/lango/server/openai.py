@@ -43,11 +43,12 @@ from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from lango.server.auth import User
 from lango.server.errors import Refused
 from lango.server.frames import FrameStream, read, status_of
+from lango.server.json_response import JsonResponse
 from lango.server.openai_input import ChatRequest
 from lango.server.openai_names import conversation_of
 from lango.server.openai_sessions import submit_carried, submit_named
@@ -154,9 +155,9 @@ class _Completion:
                         self._tools.tell(event)
                     case {"type": "error", "fatal": True}:
                         status = status_of(event["error"])
-                        return JSONResponse(_error_body(status, event["error"], event["message"]), status, headers)
+                        return JsonResponse(_error_body(status, event["error"], event["message"]), status, headers)
                     case {"type": "done"}:
-                        return JSONResponse(self._body("".join(text), event), headers=headers)
+                        return JsonResponse(self._body("".join(text), event), headers=headers)
                     case _:
                         pass
         raise AssertionError("a turn was told without an end")

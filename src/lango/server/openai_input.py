@@ -14,7 +14,7 @@ from lango.server.files import file_of_url
 from lango.tools import Tool
 from lango.tools.client import read_client_tools
 
-_MOST_MESSAGES = 10_000
+_MOST_MESSAGES = 5_000
 
 
 class ImageUrl(BaseModel):

@@ -9,12 +9,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
 from fastapi import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from typing_extensions import override
 
 from lango.server.auth import authenticate, authorization_of, current_caller
 from lango.server.bodies import JsonRoute
 from lango.server.errors import Refused, log_if_ours, told
+from lango.server.json_response import JsonResponse
 from lango.server.sse import Stream
 
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -54,7 +55,7 @@ def route_with_errors(body_of: Callable[[Refused], Mapping[str, Any]]) -> type[A
                 except Exception as error:  # noqa: BLE001 - every error has an answer
                     refused = told(error)
                     log_if_ours(request, error)
-                    return JSONResponse(body_of(refused), refused.status, refused.headers)
+                    return JsonResponse(body_of(refused), refused.status, refused.headers)
 
             return handle_errors
 

@@ -166,6 +166,8 @@ class Session(BaseModel):
 class SessionWithState(Session):
     """A session with its state."""
 
+    model_config = ConfigDict(ser_json_bytes="base64")
+
     state: dict[str, Any] = {}
 
     @classmethod
@@ -197,6 +199,8 @@ class SessionPage(BaseModel):
 
 class Call(BaseModel):
     """A call of a tool, or its result."""
+
+    model_config = ConfigDict(ser_json_bytes="base64")
 
     id: str
     name: str

@@ -13,7 +13,7 @@ from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreErr
 from lango.store.database import Dialect, Operation, Shortcut, Undo, migrate
 from lango.store.outages import WAIT_S, Outages
 from lango.store.postgres_notify import Notifications, channel_of
-from lango.store.postgres_writes import FORGET_OLD_SLOTS, ExactlyOnce, Slots, run
+from lango.store.postgres_writes import FORGET_OLD_SLOTS, ExactlyOnce, Slots, run, unbounded
 from lango.store.wakeups import Changes, Wakeups
 
 T = TypeVar("T")
@@ -25,6 +25,7 @@ _COMMAND_TIMEOUT_S = 60.0
 _CLOSE_TIMEOUT_S = 5.0
 _SHORT_WAIT_S = 8.0
 _IDLE_IN_TRANSACTION_S = 10.0
+_TRANSACTION_S = 30.0
 
 
 class PostgresDatabase:
@@ -59,8 +60,8 @@ class PostgresDatabase:
         shortcut: Callable[[], Shortcut[T] | None] | None = None,
     ) -> T:
         """Run an operation in a transaction, or its shortcut in one round trip."""
-        del long  # it is the server that works
-        write = ExactlyOnce(self._driver, self._slots, operation, shortcut() if shortcut is not None else None)
+        short = shortcut() if shortcut is not None else None
+        write = ExactlyOnce(self._driver, self._slots, operation, short, long=long)
         try:
             return await self._retried(write.attempt)
         except StoreError as error:
@@ -165,6 +166,7 @@ class PostgresDatabase:
             max_size=_POOL,
             timeout=_CONNECT_TIMEOUT_S,
             command_timeout=_COMMAND_TIMEOUT_S,
+            init=_bounded,
             reset=_as_it_is,
             server_settings={
                 "search_path": self._schema,
@@ -175,6 +177,7 @@ class PostgresDatabase:
         )
         try:
             async with pool.acquire() as connection, connection.transaction():
+                await unbounded(connection)
                 # one process at a time; the lock goes with the transaction, however it ends
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(self._schema.encode()))
                 await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
@@ -187,6 +190,15 @@ class PostgresDatabase:
             raise
         self._reached = True
         return pool, end
+
+
+async def _bounded(connection: Any) -> None:
+    """Bound the time of transactions, where the server can.
+
+    A process that stands still between two steps of a statement is not idle to the server, and would keep its locks.
+    """
+    if connection.get_server_version() >= (17,):
+        await connection.execute(f"SET transaction_timeout = {int(_TRANSACTION_S * 1000)}")
 
 
 async def _as_it_is(_: Any) -> None:
@@ -266,6 +278,7 @@ def _translate(driver: Any, error: Exception, place: str) -> StoreError:
             | driver.DeadlockDetectedError()
             | driver.StatementCompletionUnknownError()
             | driver.IdleInTransactionSessionTimeoutError()
+            | driver.TransactionTimeoutError()
             | driver.InterfaceError()
             | driver.InternalClientError()
             | OSError()

@@ -63,8 +63,16 @@ class ExactlyOnce(Generic[T]):
     """One write, tried on as many connections as it takes."""
 
     def __init__(
-        self, driver: Any, slots: Slots, operation: Callable[[], Operation[T]], shortcut: Shortcut[T] | None
+        self,
+        driver: Any,
+        slots: Slots,
+        operation: Callable[[], Operation[T]],
+        shortcut: Shortcut[T] | None,
+        *,
+        long: bool = False,
     ) -> None:
+        """`long`: it may take as long as it needs."""
+        self._long = long
         self._driver = driver
         self._slots = slots
         self._operation = operation
@@ -113,6 +121,8 @@ class ExactlyOnce(Generic[T]):
         slot = self._slots.take()
         await connection.execute(_BEGIN.format(slot=slot.name, number=slot.number))
         try:
+            if self._long:
+                await unbounded(connection)
             result = await run(self._operation(), connection)
         except BaseException:
             if not connection.is_closed():
@@ -135,6 +145,12 @@ class ExactlyOnce(Generic[T]):
         driver = self._driver
         lost = driver.PostgresConnectionError, driver.OperatorInterventionError, driver.StatementCompletionUnknownError
         return isinstance(error, lost)
+
+
+async def unbounded(connection: Any) -> None:
+    """Let this one transaction take as long as it needs."""
+    if connection.get_server_version() >= (17,):
+        await connection.execute("SET LOCAL transaction_timeout = 0")
 
 
 async def run(operation: Operation[T], connection: Any) -> T:

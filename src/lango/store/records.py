@@ -43,6 +43,8 @@ class SessionId(Struct, frozen=True):
         self.check()
         if not self.id:
             raise Unstorable("the session id is empty; name one")
+        if self.id in (".", ".."):
+            raise Unstorable(f"a session cannot be called {self.id!r}: clients take that for a folder in an address")
 
 
 def check_id(name: str, value: str) -> None:

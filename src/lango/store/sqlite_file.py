@@ -38,8 +38,12 @@ def only_readable(path: str) -> bool:
 
 def create_private(path: Path) -> None:
     """Make the file, readable by this user alone; SQLite gives the files beside it the same rights."""
-    with contextlib.suppress(FileExistsError):
+    try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreUrlError(f"{path} cannot be made ({error.strerror}): use another path for the store") from error
 
 
 def file_id(path: str) -> FileId:

@@ -37,6 +37,8 @@ def is_public(address: str) -> bool:
             return False
         if inner is not None:
             return is_public(str(inner))
+        if parsed.is_site_local:  # fec0::/10, which Python takes for global
+            return False
     private = parsed.is_private or parsed.is_loopback or parsed.is_link_local or parsed.is_multicast
     return (
         parsed.is_global and not (private or parsed.is_reserved or parsed.is_unspecified) and address not in _METADATA

@@ -1,0 +1,49 @@
+"""JSON responses that can hold every value that the store can: a value that one client stored must not break another.
+
+JSON and UTF-8 cannot hold some values that Python can. Half a character is written as its escape, NaN and infinities as
+`null`, and bytes in base64.
+"""
+
+import base64
+import json
+import math
+from typing import Any, cast
+
+from starlette.responses import JSONResponse
+from typing_extensions import override
+
+
+class JsonResponse(JSONResponse):
+    """Says any value that was stored."""
+
+    @override
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        try:
+            return _dumps(content, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return _dumps(content, ensure_ascii=True).encode()
+        except ValueError:
+            return _dumps(without_nan(content), ensure_ascii=True).encode()
+
+
+def _dumps(content: Any, *, ensure_ascii: bool) -> str:
+    return json.dumps(content, ensure_ascii=ensure_ascii, allow_nan=False, separators=(",", ":"), default=in_json)
+
+
+def in_json(value: Any) -> Any:
+    """Return what stands in JSON for a value that JSON does not know."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    return str(value)
+
+
+def without_nan(value: Any) -> Any:
+    """Return a value with `None` in the place of numbers that JSON does not know."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: without_nan(one) for name, one in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(one) for one in cast("list[Any]", value)]
+    return value
