@@ -144,7 +144,9 @@ def _has_body(request: Request) -> bool:
 
 
 async def current_caller(request: Request) -> Caller:
-    """Return who sent a request: a route that asks for it has authenticated it before (`lango.server.routes`)."""
+    """Return who sent a request; a route of `lango.server.routes` has authenticated it before it read the body."""
+    if not hasattr(request.state, "caller"):
+        await authenticate(request)
     return request.state.caller
 
 

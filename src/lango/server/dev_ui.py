@@ -22,6 +22,7 @@ from lango.errors import ConfigError
 from lango.server.auth import User
 from lango.server.errors import Refused
 from lango.server.json_response import JsonResponse
+from lango.server.routes import AuthenticatedRoute
 from lango.server.served import Here
 
 _POLICY = (
@@ -36,7 +37,7 @@ _ELSEWHERE = re.compile(
 )
 _MEDIA = re.compile(r"(<link\b[^>]*rel=\"stylesheet\"[^>]*)\smedia=\"print\"", re.IGNORECASE)
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=AuthenticatedRoute)
 
 
 def install(app: FastAPI) -> None:
