@@ -149,7 +149,7 @@ async def a_long_text_of_other_scripts(client: httpx.AsyncClient, server: Server
 
 @attack
 async def many_messages(client: httpx.AsyncClient, server: Server) -> None:
-    talk = [{"role": ("user", "assistant")[at % 2], "content": f"message {at} " * 20} for at in range(9_999)]
+    talk = [{"role": ("user", "assistant")[at % 2], "content": f"message {at} " * 20} for at in range(4_999)]
     await posted(client, "/v1/chat/completions", chat(*talk, "hi"))
 
 
@@ -161,7 +161,7 @@ async def too_many_messages(client: httpx.AsyncClient, server: Server) -> None:
 
 @attack
 async def many_results(client: httpx.AsyncClient, server: Server) -> None:
-    talk = [{"role": "tool", "tool_call_id": f"c{at}", "content": '{"a": [1, 2, 3]}'} for at in range(9_900)]
+    talk = [{"role": "tool", "tool_call_id": f"c{at}", "content": '{"a": [1, 2, 3]}'} for at in range(4_900)]
     await posted(client, "/v1/chat/completions", chat(*talk, "hi"))
 
 
@@ -178,10 +178,19 @@ async def many_wrong_messages(client: httpx.AsyncClient, server: Server) -> None
 
 @attack
 async def a_long_agui_conversation(client: httpx.AsyncClient, server: Server) -> None:
-    talk = [{"id": f"m{at}", "role": "user", "content": f"message {at} " * 20} for at in range(9_999)]
+    roles = ("user", "assistant")
+    talk = [{"id": f"m{at}", "role": roles[at % 2], "content": f"message {at} " * 20} for at in range(9_999)]
     body = {"threadId": "t1", "runId": os.urandom(4).hex(), "messages": talk}
     rest: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
     await posted(client, "/agui", body | rest)
+
+
+@attack
+async def many_messages_at_once(client: httpx.AsyncClient, server: Server) -> None:
+    talk = [{"id": f"m{at}", "role": "user", "content": f"message {at} " * 20} for at in range(9_999)]
+    body = {"threadId": "t3", "runId": os.urandom(4).hex(), "messages": talk}
+    rest: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
+    await posted(client, "/agui", body | rest, 400)
 
 
 @attack

@@ -33,7 +33,7 @@ def _dumps(content: Any, *, ensure_ascii: bool) -> str:
 
 def in_json(value: Any) -> Any:
     """Return what stands in JSON for a value that JSON does not know."""
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     return str(value)
 

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 
 from lango.messages import Message
 from lango.server.auth import Caller
+from lango.server.errors import Refused
 from lango.server.files import files_of, mark_of
 from lango.server.openai_views import Seen, stored_view, user_view
 from lango.server.served import Served
 from lango.store import SessionId, waiting
 
+MOST_NEW = 100
+"""How many messages of the user may come at once, after the last answer."""
 _LOOKED_AT = 200  # messages
 
 
@@ -22,6 +25,8 @@ async def not_stored(
     """
     if newest < 2:
         return ()
+    if newest > MOST_NEW:
+        raise Refused(400, "BadRequest", f"messages: at most {MOST_NEW} of the user's may come at once, not {newest}")
     first = len(users) - newest
     session = await here.store.session(SessionId(here.runtime.app_name, user.user_id, session_id))
     if session is None:

@@ -43,7 +43,9 @@ def create_private(path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise StoreUrlError(f"{path} cannot be made ({error.strerror}): use another path for the store") from error
+        raise StoreUrlError(
+            f"{path} cannot be made ({error.strerror}): change the rights of its folder, or use another path"
+        ) from error
 
 
 def file_id(path: str) -> FileId:
