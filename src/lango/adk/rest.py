@@ -12,6 +12,7 @@ from google.adk.sessions import Session
 from google.genai import types
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from lango.adk.attachments import file_of
 from lango.adk.reading import stored_to_events
@@ -19,6 +20,7 @@ from lango.adk.turn import CONFIRMATION
 from lango.errors import UsageError
 from lango.messages import Attachment
 from lango.store import SessionRecord, Stored
+from lango.store.jsontext import plain_json
 
 ADK_VERSION = version("google-adk")
 
@@ -69,7 +71,7 @@ def session_to_json(record: SessionRecord, stored: Iterable[Stored], root_agent_
         id=record.name.id,
         app_name=record.name.app_name,
         user_id=record.name.user_id,
-        state=own,
+        state=plain_json(own),
         last_update_time=record.updated_at,
     )
     return _shown(session) | {"events": stored_to_json(stored, root_agent_name)}
@@ -96,7 +98,11 @@ def partial_event(text: str, author: str, invocation_id: str, *, thought: bool) 
 
 
 def _shown(model: BaseModel) -> dict[str, Any]:
-    return _public(model.model_dump(mode="json", by_alias=True, exclude_none=True))
+    try:
+        shown = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    except (PydanticSerializationError, UnicodeError):  # it holds half a character, or bytes
+        shown = plain_json(model.model_dump(mode="python", by_alias=True, exclude_none=True))
+    return _public(shown)
 
 
 def _public(value: Any) -> Any:

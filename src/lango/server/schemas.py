@@ -14,6 +14,7 @@ from lango.messages import ToolCall
 from lango.store import SessionRecord, Stored
 from lango.store.effects import EffectRecord, Journal
 from lango.store.ids import call_key
+from lango.store.jsontext import plain_json
 from lango.store.records import as_datetime, client_calls
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
@@ -166,15 +167,13 @@ class Session(BaseModel):
 class SessionWithState(Session):
     """A session with its state."""
 
-    model_config = ConfigDict(ser_json_bytes="base64")
-
     state: dict[str, Any] = {}
 
     @classmethod
     def of(cls, record: SessionRecord) -> Self:
         """Show a record; state of the whole app is nobody's to read."""
         own = {name: value for name, value in record.state.items() if not name.startswith("app:")}
-        return cls(**_session(record), state=own)
+        return cls(**_session(record), state=plain_json(own))
 
 
 def _session(record: SessionRecord) -> dict[str, Any]:
@@ -200,8 +199,6 @@ class SessionPage(BaseModel):
 class Call(BaseModel):
     """A call of a tool, or its result."""
 
-    model_config = ConfigDict(ser_json_bytes="base64")
-
     id: str
     name: str
     input: Mapping[str, Any] | None = None
@@ -218,7 +215,8 @@ class Call(BaseModel):
     @classmethod
     def of(cls, call: ToolCall, journal: EffectRecord | None, *, for_client: bool) -> Self:
         """Show a call with what the journal says of it."""
-        shown = cls(id=call.id, name=call.name, input=call.input, output=call.output, for_client=for_client)
+        shown = cls(id=plain_json(call.id), name=plain_json(call.name), for_client=for_client)
+        shown.input, shown.output = plain_json(call.input), plain_json(call.output)
         if journal is not None:
             shown.duration_s = journal.duration_s
             shown.approved, shown.approved_by = journal.approved, journal.approved_by

@@ -15,7 +15,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -166,3 +166,18 @@ def _untagged(members: dict[str, Any]) -> Any:
         if key == _FLOAT:
             return float(value)
     return {key.removeprefix(_KEY): value for key, value in members.items()}
+
+
+def plain_json(value: Any) -> Any:
+    """Return a value as any JSON client can read it: half a character becomes U+FFFD, bytes base64, NaN null."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {plain_json(str(name)): plain_json(one) for name, one in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(one) for one in cast("Sequence[Any]", value)]
+    return value
