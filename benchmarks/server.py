@@ -20,6 +20,7 @@ import httpx
 from benchmarks.table import bar, quick, say, table
 
 STREAMS = 200
+CROWD = 500
 COUNTS = (1, 50, STREAMS)
 CHUNKS, CHUNK_S, RAMP_S = 200, 0.05, 4.0
 TURNS = 10_000
@@ -73,6 +74,9 @@ class Gaps:
 
     gaps_s: list[float] = field(default_factory=list)
     first_s: float = 0.0
+    """From the request to the first text."""
+    admitted_first_s: float = 0.0
+    """From the moment at which the turn was admitted to the first text."""
     error: str = ""
 
 
@@ -134,17 +138,20 @@ async def one_stream(port: int, number: int, wait_s: float, seen: Gaps) -> None:
     body = json.dumps({"text": f"{CHUNKS} {CHUNK_S}"}).encode()
     head = f"POST /v1/sessions/stream-{number}/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     began, last, tail = time.perf_counter(), 0.0, b""
+    admitted = began
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write((head + length).encode() + body)
         while data := await reader.read(65_536):
             now, tail = time.perf_counter(), tail[-200:] + data
+            if b'"place":0' in tail and not last:
+                admitted = now
             if b"event: text_delta" in data:
                 if last:
                     seen.gaps_s.append(now - last)
                 else:
-                    seen.first_s = now - began
+                    seen.first_s, seen.admitted_first_s = now - began, now - admitted
                 last = now
         seen.error = "" if b"event: done" in tail else tail.decode("utf-8", "replace")
     except OSError as error:
@@ -153,12 +160,12 @@ async def one_stream(port: int, number: int, wait_s: float, seen: Gaps) -> None:
         writer.close()
 
 
-async def many_streams(url: str, count: int) -> list[Gaps]:
+async def many_streams(url: str, count: int, ramp_s: float = RAMP_S) -> list[Gaps]:
     """Begin streams one after the other until so many run at once."""
     seen = [Gaps() for _ in range(count)]
     port = int(url.rpartition(":")[2])
     places = enumerate(seen)
-    await asyncio.gather(*(one_stream(port, number, RAMP_S * number / count, gaps) for number, gaps in places))
+    await asyncio.gather(*(one_stream(port, number, ramp_s * number / count, gaps) for number, gaps in places))
     return seen
 
 
@@ -185,6 +192,50 @@ def streams(url: str, pid: int) -> None:
         rows,
         bar(f"errors of {STREAMS} streams", errors, at_most=0),
         bar(f"gap between chunks at {STREAMS} streams, p99 (ms)", worst, at_most=250),
+    )
+
+
+def crowd(folder: Path, agent: str) -> None:
+    """Measure more turns at once than a process carries: with its limit on running turns, and without one."""
+    rows: list[list[object]] = []
+    admitted_p50: dict[str, float] = {}
+    errors = 0
+    for name, limit in (("no limit", 1_000_000), ("default limit", 0)):
+        config = folder / "crowd.toml"
+        config.write_text(agent + (f"max_running_turns = {limit}\n" if limit else ""))
+        (folder / "lango.db").unlink(missing_ok=True)
+        with started([str(BIN / "lango"), "serve", "--config", str(config)], folder, "/readyz") as (url, _, _):
+            began = time.perf_counter()
+            seen = asyncio.run(many_streams(url, CROWD, ramp_s=0.0))
+            took_s = time.perf_counter() - began
+        failed = [one.error for one in seen if one.error]
+        for error in failed[:3]:
+            say(f"  {error}")
+        errors += len(failed)
+        gaps = [gap * 1e3 for one in seen for gap in one.gaps_s]
+        admitted_p50[name] = statistics.median(one.admitted_first_s for one in seen)
+        first = sorted(one.first_s for one in seen)
+        rows.append(
+            [
+                name,
+                len(failed),
+                admitted_p50[name],
+                statistics.quantiles([one.admitted_first_s for one in seen], n=100)[98],
+                statistics.median(first),
+                statistics.quantiles(gaps, n=100)[98],
+                took_s,
+            ]
+        )
+    table(
+        f"{CROWD} turns begun at the same moment; the provider sends {CHUNKS} chunks, one every {CHUNK_S * 1e3:g} ms",
+        ["turns", "errors", "admitted to text p50 s", "p99 s", "request to text p50 s", "gap p99 ms", "all done s"],
+        rows,
+        bar(f"errors of {CROWD} turns at once", errors, at_most=0),
+        bar(
+            "admission to first text, limit / no limit",
+            admitted_p50["default limit"] / admitted_p50["no limit"],
+            at_most=0.1,
+        ),
     )
 
 
@@ -285,11 +336,13 @@ def main() -> None:
         config = folder / "lango.toml"
         config.write_text(f"[agent]\nmodule = {json.dumps(str(folder / 'agents/plain'))}\n")
         starts(folder)
-        config.write_text(f"[agent]\nmodule = {json.dumps(str(folder / 'ticking'))}\n")
+        ticking = f"[agent]\nmodule = {json.dumps(str(folder / 'ticking'))}\n"
+        config.write_text(ticking)
         command = [str(BIN / "lango"), "serve", "--config", str(config)]
         with started(command, folder, "/readyz") as (url, pid, _):
             streams(url, pid)
             memory(url, pid)
+        crowd(folder, ticking)
 
 
 if __name__ == "__main__":

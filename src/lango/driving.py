@@ -6,9 +6,10 @@ from contextlib import aclosing
 from typing import Any
 
 from lango.adk.engine import AdkEngine, Asked, TurnRun
+from lango.admission import Admission
 from lango.config import AgentSettings
 from lango.errors import AgentFailed, LangoError, StoreError, TurnCancelled, TurnTimeout
-from lango.events import TurnDone, TurnEvent
+from lango.events import Queued, TurnDone, TurnEvent
 from lango.prices import usage_of
 from lango.running import Patience, RunningTurn, as_error, keep_alive, uninterrupted, until_stored
 from lango.store import Store
@@ -26,6 +27,7 @@ class Driver:
         agent: AgentSettings,
         store: Store,
         engine: AdkEngine,
+        admission: Admission,
         spawn: Spawn,
         when_waiting: Callable[[], None],
     ) -> None:
@@ -33,6 +35,7 @@ class Driver:
         self._agent = agent
         self._store = store
         self._engine = engine
+        self._admission = admission
         self._spawn = spawn
         self._when_waiting = when_waiting
 
@@ -42,8 +45,13 @@ class Driver:
         beat = self._spawn(keep_alive(running, self._store))
         outcome: Outcome = "failed"
         error: LangoError | None = None
+
+        def emit_place(place: int) -> None:
+            running.tell(Queued(running.next_id(), place))
+
         try:
-            await self._tell_all(running, asked, run)
+            async with self._admission.admitted(emit_place):
+                await self._tell_all(running, asked, run)
             outcome = "done"
         except asyncio.CancelledError as cancelled:
             outcome, error = "cancelled", running.stopped or TurnCancelled("the turn was stopped")

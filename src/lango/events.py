@@ -35,6 +35,15 @@ class Accepted(Struct, frozen=True):
     """What the messages of this turn have in common in the store."""
 
 
+class Queued(Struct, frozen=True):
+    """The turn waits until another one ends: as many run as the setting `agent.max_running_turns` allows."""
+
+    type: ClassVar[str] = "queued"
+    id: int
+    place: int
+    """1 is the next one to run; 0: it runs now."""
+
+
 class TextDelta(Struct, frozen=True):
     """A piece of the answer."""
 
@@ -112,8 +121,8 @@ class TurnDone(Struct, frozen=True):
     finish_reason: str = ""
 
 
-_KINDS = (Accepted, TextDelta, ThoughtDelta, ToolStart, ToolEnd, ApprovalNeeded, TurnError, TurnDone)
-TurnEvent = Accepted | TextDelta | ThoughtDelta | ToolStart | ToolEnd | ApprovalNeeded | TurnError | TurnDone
+_KINDS = (Accepted, Queued, TextDelta, ThoughtDelta, ToolStart, ToolEnd, ApprovalNeeded, TurnError, TurnDone)
+TurnEvent = Accepted | Queued | TextDelta | ThoughtDelta | ToolStart | ToolEnd | ApprovalNeeded | TurnError | TurnDone
 
 
 def to_json(event: TurnEvent) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from lango import telemetry
 from lango.adk.agent import read_clipped
 from lango.adk.engine import AdkEngine, Asked
+from lango.admission import Admission
 from lango.config import Settings
 from lango.conversations import Sessions
 from lango.driving import Driver
@@ -61,7 +62,8 @@ class Runtime:
         self._running: dict[int, list[RunningTurn]] = {}
         self._expiry = Expiry(store)
         self._spawn(self._expiry.run())
-        self._driver = Driver(settings.agent, store, engine, self._spawn, self._expiry.look)
+        self._admission = Admission(settings.agent.max_running_turns)
+        self._driver = Driver(settings.agent, store, engine, self._admission, self._spawn, self._expiry.look)
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
         self._closed = False
@@ -85,6 +87,11 @@ class Runtime:
     def app_name(self) -> str:
         """The app that sessions belong to."""
         return self._engine.app_name
+
+    @property
+    def queued_turns(self) -> int:
+        """How many turns wait because as many run as the process carries."""
+        return self._admission.queued
 
     def agents(self) -> dict[str, Any]:
         """Describe the agents: the root, with those below it."""
@@ -241,12 +248,7 @@ class Runtime:
     # -- accepting ------------------------------------------------------------------------------------------------
 
     async def _send(
-        self,
-        session_id: str,
-        text: str,
-        user_id: str,
-        idempotency_key: str | None,
-        attachments: Sequence[Attachment],
+        self, session_id: str, text: str, user_id: str, idempotency_key: str | None, attachments: Sequence[Attachment]
     ) -> RunningTurn:
         check_attachments(attachments, self._settings.server)
         name = SessionId(self.app_name, user_id, session_id)
@@ -302,7 +304,7 @@ class Runtime:
         if record is not None:  # as it was said the first time
             waiting, invocation_id = record.waited, record.invocation_id
         running.tell(Accepted(running.next_id(), turn.turn, waiting=waiting, invocation_id=invocation_id))
-        running.task = self._spawn(traced(running, self._drive(running, asked)))
+        running.task = self._spawn(traced(running, self._run(running, asked)))
         if mode == "interrupt" and turn.status == "waiting" and not turn.repeated:
             await self._interrupt(running)
         return running
@@ -320,16 +322,12 @@ class Runtime:
             newest.stop(TurnCancelled("the turn was stopped"))
             raise
 
-    async def _drive(self, running: RunningTurn, asked: Asked) -> None:
-        with long_wait():
-            await self._run(running, asked)
-
     async def _run(self, running: RunningTurn, asked: Asked) -> None:
         running.begun = True
         try:
-            if running.turn.repeated:
-                await replay(running, self._store, self._watch.is_gone)
-            else:
+            with long_wait():
+                if running.turn.repeated:
+                    return await replay(running, self._store, self._watch.is_gone)
                 await claim(running, self._store, self._watch.is_gone)
                 await self._driver.run(running, asked)
                 self._memory.turn_ended(running.session.name)

@@ -8,6 +8,7 @@ from typing import Any
 from ag_ui.core import (
     PROTOCOL_VERSION,
     BaseEvent,
+    CustomEvent,
     Interrupt,
     ReasoningEndEvent,
     ReasoningMessageContentEvent,
@@ -88,6 +89,8 @@ class Run:
 
     def _told(self, event: Mapping[str, Any]) -> Iterator[BaseEvent]:
         match event["type"]:
+            case "queued":
+                yield CustomEvent(name="lango.queued", value={"place": event["place"]})
             case "text_delta" | "thought_delta":
                 yield from self._say(event)
             case "tool_start":

@@ -45,7 +45,9 @@ async def _database(here: Served) -> str:
 async def metrics(here: Here, user: User) -> Response:
     """Tell Prometheus what was counted. Where keys are needed, one is needed here too."""
     del user
-    return Response(here.metrics.text(here.turns.running, await _leases(here)), media_type=CONTENT_TYPE)
+    return Response(
+        here.metrics.text(here.turns.running, here.runtime.queued_turns, await _leases(here)), media_type=CONTENT_TYPE
+    )
 
 
 async def _leases(here: Served) -> Leases | None:

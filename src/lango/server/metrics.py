@@ -74,9 +74,10 @@ class Metrics:
             elif isinstance(event, ToolEnd):
                 self._tools["ok" if event.ok else "error"] += 1
 
-    def text(self, running: list[Recorder], leases: Leases | None = None) -> str:
-        """Return everything in Prometheus' text format."""
+    def text(self, running: list[Recorder], queued: int, leases: Leases | None = None) -> str:
+        """Return everything in Prometheus' text format; `queued` turns wait because the process is full."""
         waiting = sum(one.running.turn.epoch is None for one in running)
+        busy = len(running) - waiting - queued
         lines = [
             *_labelled(
                 "lango_turns_total", "counter", "Turns that are over, by how they ended.", "status", self._turns
@@ -85,10 +86,11 @@ class Metrics:
             *_one("lango_cost_usd_total", "counter", "Cost of turns whose price is known.", f"{self._cost_usd:.6f}"),
             *_one("lango_model_calls_total", "counter", "Calls of models, in turns that were done.", self._model_calls),
             *_labelled("lango_tools_total", "counter", "Calls of tools, by how they ended.", "status", self._tools),
-            *_one("lango_turns_running", "gauge", "Turns that run now.", len(running) - waiting),
+            *_one("lango_turns_running", "gauge", "Turns that run now.", busy),
+            *_one("lango_turns_queued", "gauge", "Turns that wait until another one of the process ends.", queued),
             *_one("lango_turns_waiting", "gauge", "Turns that wait for the one before them.", waiting),
             *_one("lango_streams", "gauge", "Clients that follow a turn.", self._streams),
-            *_leases(leases, len(running) - waiting),
+            *_leases(leases, busy + queued),
             *_head("lango_turn_seconds", "histogram", "From a message to the end of its turn."),
             *self._turn_s.lines("lango_turn_seconds"),
             *_head("lango_first_text_seconds", "histogram", "From a message to the first text of its answer."),

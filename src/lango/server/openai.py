@@ -169,8 +169,8 @@ class _Completion:
         async with aclosing(read(self._here.turns.follow(self._turn))) as events:
             async for event in events:
                 match event:
-                    case None:
-                        yield None
+                    case None | {"type": "queued"}:
+                        yield f": queued, place {event['place']}\n\n" if event else None
                     case {"type": "text_delta" | "approval"}:
                         yield self._chunk({"content": self._text_of(event)}, None, no_usage)
                     case {"type": "tool_start" | "tool_end"}:

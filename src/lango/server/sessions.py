@@ -47,8 +47,8 @@ _REUSED: dict[int | str, dict[str, Any]] = {
 }
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events: accepted, text_delta, thought_delta, tool_start, tool_end, approval, "
-        "error, done. The last is done, or an error that is fatal. A lost stream goes on at GET .../stream.",
+        "description": "Server-sent events: accepted, queued, text_delta, thought_delta, tool_start, tool_end, "
+        "approval, error, done. The last is done, or an error that is fatal. A lost stream goes on at GET .../stream.",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": STREAM_EXAMPLE}},
     }
 }

@@ -13,6 +13,7 @@ from lango.cli.visible import one_line, visible
 from lango.events import (
     Accepted,
     ApprovalNeeded,
+    Queued,
     TextDelta,
     ThoughtDelta,
     ToolEnd,
@@ -40,6 +41,7 @@ class TurnView:
         self._blocks = Blocks()
         self._author = root
         self._thought = ""
+        self._place = 0
         self._calls: dict[str, tuple[ToolStart, float]] = {}
         self._began = time.monotonic()
         self._spaced = False  # the last line that stays is an empty one
@@ -54,6 +56,8 @@ class TurnView:
             case Accepted():
                 if event.waiting:
                     self._line("the session is busy with another message: this one comes after it", "dim")
+            case Queued():
+                self._place = event.place
             case TextDelta():
                 self._add_text(event.text, event.author)
             case ThoughtDelta():
@@ -173,6 +177,8 @@ class TurnView:
 
     def _doing(self, now: float) -> str:
         what = "thinking" if self._thought else "answering" if self._blocks.growing else "working"
+        if self._place:
+            what = f"queued at place {self._place}"
         if self._stopping:
             what = "stopping"
         said = f": {one_line(self._thought[-60:])}" if self._thought else ""

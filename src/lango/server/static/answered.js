@@ -16,8 +16,10 @@ export class Answered {
     this.words = /** @type {string[]} */ ([]);
     this.body = el("div", { class: "answer-body" });
     this.wait = el("p", { class: "typing", "aria-hidden": "true" }, el("span"), el("span"), el("span"));
+    this.queued = el("p", { class: "note", role: "status" });
+    this.queued.hidden = true;
     this.end = el("div", { class: "answer-end" });
-    this.element = el("article", { class: "turn answer", "aria-label": "Answer" }, this.body, this.wait, this.end);
+    this.element = el("article", { class: "turn answer", "aria-label": "Answer" }, this.body, this.queued, this.wait, this.end);
     this.wait.hidden = true;
     /** @type {number | null} */ this.firstSeq = null;
     /** @type {number | null} */ this.lastSeq = null;
@@ -26,7 +28,14 @@ export class Answered {
   /** @param {boolean} is */
   set busy(is) {
     this.wait.hidden = !is;
+    if (!is) this.place = 0;
     this.element.setAttribute("aria-busy", String(is));
+  }
+
+  /** Show the place in the queue while the server is full; 0: the turn runs. @param {number} place */
+  set place(place) {
+    this.queued.hidden = !place;
+    this.queued.textContent = `The server is busy: this message is number ${place} in the queue.`;
   }
 
   /** @param {string} piece */

@@ -19,6 +19,7 @@ export class Told {
     const answer = this.log.answer();
     switch (event.type) {
       case "accepted": this.begins(); break;
+      case "queued": answer.place = event.place; break;
       case "text_delta": answer.text(event.text); break;
       case "thought_delta": answer.thought(event.text); break;
       case "tool_start": answer.tool(event.call_id, event.name).starts(event.arguments, Date.now()); break;
