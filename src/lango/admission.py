@@ -1,7 +1,8 @@
-"""Limit how many turns run at once in a process; further turns queue, first come, first served.
+"""Admit as many turns as the event loop carries; further turns queue, first come, first served.
 
 A process has one event loop. Beyond what it can carry, each further turn slows down all the others, until no answer
-begins in reasonable time. So a bounded number of turns runs, each at full speed, and the others see their place.
+begins in reasonable time. How many it carries depends on the machine, on what else runs there and on the provider, so
+it is measured: while the loop is late, no further turn begins, and queued turns see their place.
 """
 
 import asyncio
@@ -12,6 +13,13 @@ from contextvars import ContextVar
 
 from msgspec import Struct
 
+_MAX_LAG_S = 0.1
+"""While timers fire later than this, no further turn is admitted."""
+_ALWAYS = 16
+"""So many turns run in any case: the loop may be late for another reason than turns."""
+_PACE_S = 0.01
+"""Turns are admitted this far apart, so that the lag that one causes is seen before the next."""
+_SAMPLE_S = 0.1
 _ANNOUNCE_S = 2.0
 """How often queued turns learn that their place changed."""
 
@@ -30,13 +38,15 @@ class _Queued(Struct, eq=False):
 
 
 class Admission:
-    """Admits at most `limit` turns at a time."""
+    """Admits turns while the event loop is on time, and never more than `limit` at once."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._running = 0
         self._queue: deque[_Queued] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._lag_s = 0.0
+        self._admitted_at = self._announced_at = float("-inf")
 
     @property
     def queued(self) -> int:
@@ -45,10 +55,10 @@ class Admission:
 
     @asynccontextmanager
     async def admitted(self, on_place: Callable[[int], None]) -> AsyncGenerator[None]:
-        """Wait until the turn may run, and hold its slot until the context is left.
+        """Wait until the turn may run, and count it as running until the context is left.
 
         A turn that has to queue reports its place to `on_place`: 1 is next, 0 begins. A turn that is started from
-        within another one, by a tool, runs in that one's slot: if it queued, each could wait for the other.
+        within another one, by a tool, does not queue: each would wait for the other.
         """
         if _in_turn.get():
             yield
@@ -59,42 +69,71 @@ class Admission:
             yield
         finally:
             _in_turn.reset(token)
-            self._leave()
+            self._running -= 1
 
     async def _enter(self, on_place: Callable[[int], None]) -> None:
-        if self._running < self._limit:
-            self._running += 1
+        loop = asyncio.get_running_loop()
+        if not self._queue and self._has_room(loop.time()):
+            self._admit(loop.time())
             return
-        queued = _Queued(asyncio.get_running_loop().create_future(), on_place)
+        queued = _Queued(loop.create_future(), on_place)
         self._queue.append(queued)
         queued.announce(len(self._queue))
-        self._plan_announcement()
+        self._schedule(_PACE_S)
         try:
             await queued.admitted
         except asyncio.CancelledError:
             if not queued.admitted.cancelled():  # it was admitted at the moment at which it was cancelled
-                self._leave()
+                self._running -= 1
             elif queued in self._queue:
                 self._queue.remove(queued)
             raise
         queued.announce(0)
 
-    def _leave(self) -> None:
-        """Hand the slot to the next turn in the queue."""
-        while self._queue:
+    def _has_room(self, now: float) -> bool:
+        if self._running >= self._limit:
+            return False
+        is_on_time = self._lag_s < _MAX_LAG_S and now - self._admitted_at >= _PACE_S
+        return self._running < _ALWAYS or is_on_time
+
+    def _admit(self, now: float) -> None:
+        self._running += 1
+        self._admitted_at = now
+        if self._timer is None:
+            self._schedule(_SAMPLE_S)
+
+    # -- the timer: measures the lag while turns run, and admits the queued ones ----------------------------------
+
+    def _schedule(self, delay_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + delay_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        assert self._timer is not None
+        now = asyncio.get_running_loop().time()
+        self._lag_s = now - self._timer.when()
+        self._timer = None
+        while self._queue and self._has_room(now):
             queued = self._queue.popleft()
             if not queued.admitted.done():
+                self._admit(now)
                 queued.admitted.set_result(None)
-                return
-        self._running -= 1
+        if self._queue:
+            self._announce(now)
+            self._schedule(_PACE_S)
+        elif self._running:
+            self._schedule(_SAMPLE_S)
+        else:
+            self._lag_s = 0.0
 
-    def _plan_announcement(self) -> None:
-        if self._timer is None and self._queue:
-            self._timer = asyncio.get_running_loop().call_later(_ANNOUNCE_S, self._announce)
-
-    def _announce(self) -> None:
-        self._timer = None
+    def _announce(self, now: float) -> None:
+        if now - self._announced_at < _ANNOUNCE_S:
+            return
+        self._announced_at = now
         for place, queued in enumerate(self._queue, 1):
             if not queued.admitted.done():
                 queued.announce(place)
-        self._plan_announcement()

@@ -36,7 +36,7 @@ class Accepted(Struct, frozen=True):
 
 
 class Queued(Struct, frozen=True):
-    """The turn waits until another one ends: as many run as the setting `agent.max_running_turns` allows."""
+    """The process runs as many turns as it carries: this one waits in the queue."""
 
     type: ClassVar[str] = "queued"
     id: int

@@ -11,6 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 
 from lango import Tool
+from lango.config import AgentSettings
 from lango.messages import ToolCall
 from lango.providers import Finish, TextDelta, ThoughtDelta, UsageDelta
 from tests.browser.lossy import lossy
@@ -328,3 +329,18 @@ async def test_a_conversation_that_is_not_there_is_said_so(page: Page, site: Sit
     await page.goto(f"{site.url}/#/s/nowhere")
     await expect(page.get_by_text("There is no session 'nowhere'")).to_be_visible()
     await expect(page.get_by_role("button", name="Try again")).to_be_visible()
+
+
+async def test_a_full_server_shows_the_place_in_the_queue(page: Page, tmp_path: Path) -> None:
+    async with serving_script(tmp_path, agent=AgentSettings(max_running_turns=1)) as site:
+        site.script.add([TextDelta(f"It begins{PAUSE}, it ends."), Finish("stop")], "Hello.")
+        other = await site.runtime.submit("other", "hold the server")
+        await page.goto(site.url)
+        await say(page, "hello")
+        await expect(answer(page)).to_contain_text("number 1 in the queue")
+        site.provider.go_on.set()
+        await expect(answer(page)).to_contain_text("Hello.")
+        await finished(page)
+        await expect(answer(page)).not_to_contain_text("in the queue")
+        await other.wait()
+        await page.goto("about:blank")

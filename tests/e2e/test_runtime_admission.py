@@ -151,3 +151,27 @@ async def test_a_slot_is_not_lost_when_its_turn_is_cancelled_on_entering(admitte
         await asyncio.wait([cancelled])
         assert await last
     assert admission.queued == 0
+
+
+async def test_no_turn_begins_while_the_event_loop_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    admission, clock, may_leave = Admission(1_000), Leaps(monkeypatch), asyncio.Event()
+    entered: list[int] = []
+
+    async def hold(number: int) -> None:
+        async with admission.admitted(lambda place: None):
+            entered.append(number)
+            await may_leave.wait()
+
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        for number in range(20):
+            group.create_task(hold(number))
+        for _ in range(50):
+            clock.leap(0.2)  # every timer fires 0.2 s late
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert entered == list(range(16)), "some run in any case, and no more while it is late"
+        assert admission.queued == 4
+        while len(entered) < 20:  # on time again
+            await asyncio.sleep(0.001)
+        may_leave.set()
+    assert entered == list(range(20)), "first come, first served"

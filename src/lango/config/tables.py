@@ -57,8 +57,9 @@ class AgentSettings(Section):
     """How long a turn may take in all."""
     idle_timeout_s: Seconds = 120.0
     """How long a model may give no news."""
-    max_running_turns: Annotated[int, Field(gt=0)] = 200
-    """How many turns a process runs at once; further ones queue, and their clients see their place."""
+    max_running_turns: Annotated[int, Field(gt=0)] = 1000
+    """How many turns a process runs at once, at most: fewer while its event loop is late. Others queue, and their
+    clients see their place."""
     when_busy: Literal["wait", "refuse", "interrupt"] = "wait"
     """What a message does that comes while its session is busy."""
     module: str | None = None

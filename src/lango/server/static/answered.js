@@ -16,8 +16,7 @@ export class Answered {
     this.words = /** @type {string[]} */ ([]);
     this.body = el("div", { class: "answer-body" });
     this.wait = el("p", { class: "typing", "aria-hidden": "true" }, el("span"), el("span"), el("span"));
-    this.queued = el("p", { class: "note", role: "status" });
-    this.queued.hidden = true;
+    this.queued = el("p", { class: "note queued", role: "status" });
     this.end = el("div", { class: "answer-end" });
     this.element = el("article", { class: "turn answer", "aria-label": "Answer" }, this.body, this.queued, this.wait, this.end);
     this.wait.hidden = true;
@@ -34,8 +33,7 @@ export class Answered {
 
   /** Show the place in the queue while the server is full; 0: the turn runs. @param {number} place */
   set place(place) {
-    this.queued.hidden = !place;
-    this.queued.textContent = `The server is busy: this message is number ${place} in the queue.`;
+    this.queued.textContent = place ? `The server is busy: this message is number ${place} in the queue.` : "";
   }
 
   /** @param {string} piece */
