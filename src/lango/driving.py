@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from lango.adk.engine import AdkEngine, Asked, TurnRun
+from lango.adk.voice import model_progress
 from lango.admission import Admission
 from lango.config import AgentSettings
 from lango.errors import AgentFailed, LangoError, StoreError, TurnCancelled, TurnTimeout
@@ -79,6 +80,7 @@ class Driver:
                 aclosing(self._engine.run(running.session.name, asked, run)) as events,
             ):
                 patience = Patience(idle, agent, run.state.limits_s)
+                model_progress.set(patience.note_progress)
 
                 def tell(event: TurnEvent) -> None:
                     running.tell(event)

@@ -166,18 +166,27 @@ class Patience:
         self._seldom_s = min(_SELDOM_S, agent.idle_timeout_s / 10)
 
     def renew(self, event: TurnEvent) -> None:
-        """Something was told: wait for the next thing from now on."""
-        now = asyncio.get_running_loop().time()
-        if isinstance(event, TextDelta | ThoughtDelta) and now - self._renewed_at < self._seldom_s:
-            return
-        self._renewed_at = now
+        """Start the limit anew, because an event was emitted."""
         match event:
+            case TextDelta() | ThoughtDelta():
+                self.note_progress()
+                return
             case ToolStart():
                 self._busy.add(event.call_id)
             case ToolEnd():
                 self._busy.discard(event.call_id)
             case _:
                 pass
+        self._extend(asyncio.get_running_loop().time())
+
+    def note_progress(self) -> None:
+        """Start the limit anew, because a model made progress: it reads a long prompt, or writes a long call."""
+        now = asyncio.get_running_loop().time()
+        if now - self._renewed_at >= self._seldom_s:
+            self._extend(now)
+
+    def _extend(self, now: float) -> None:
+        self._renewed_at = now
         limits = [self._limits_s.get(call_id, self._agent.tool_timeout_s) for call_id in self._busy]
         longest = max([limit_s + _TOOL_GRACE_S for limit_s in limits if limit_s is not None], default=0.0)
         if not self._idle.expired():

@@ -10,11 +10,12 @@ from google.adk.agents import LlmAgent
 from google.adk.tools import FunctionTool, ToolContext
 
 from lango import open_runtime
+from lango.adk import ProviderLlm
 from lango.adk.plugin import WRAP_UP
 from lango.errors import EmptyAnswer, TurnLimit, TurnTimeout
 from lango.messages import ToolCall
 from lango.providers import Request
-from lango.providers.protocol import Delta, Finish, TextDelta
+from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 from lango.runtime import Runtime
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, tool
@@ -148,6 +149,32 @@ async def test_pieces_that_come_in_time_are_news(sqlite_url: str, monkeypatch: p
     provider = Slow([["one ", "two ", "three ", "four"]])
     async with open_runtime(settings_for(sqlite_url, idle_timeout_s=60), provider=provider) as runtime:
         assert await runtime.run("s", "count") == "one two three four", "in all longer than one silence may be"
+
+
+@pytest.mark.parametrize("own_callback", [False, True], ids=["past ADK", "through ADK"])
+async def test_a_model_that_reads_a_long_prompt_or_writes_a_long_call_is_not_silent(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, own_callback: bool
+) -> None:
+    clock = Leaps(monkeypatch)
+
+    class Reading(ScriptedProvider):
+        async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+            for _ in range(3):
+                await clock.pass_by(40)
+                yield UsageDelta(input_tokens=1_000)
+            async for delta in super().stream(request):
+                await clock.pass_by(40)
+                yield delta
+
+    async def unchanged(callback_context: Any, llm_response: Any) -> None:
+        return None
+
+    provider = Reading(["at last"])
+    model = ProviderLlm(provider=provider, model="m")
+    agent = LlmAgent(name="lango", model=model, after_model_callback=unchanged if own_callback else None)
+    settings = settings_for(sqlite_url, idle_timeout_s=60)
+    async with open_runtime(settings, provider=provider, root_agent=agent) as runtime:
+        assert await runtime.run("s", "hi") == "at last"
 
 
 async def test_a_turn_that_takes_too_long_in_all_is_ended(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

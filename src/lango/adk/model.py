@@ -22,7 +22,7 @@ from lango.adk.content import contents_to_messages, reply_to_content, usage_to_m
 from lango.adk.memory import MemoryContent
 from lango.adk.requests import reserved_tokens, response_schema, system_text, thinking, tool_choice, tool_specs
 from lango.adk.sessions import loaded
-from lango.adk.voice import Say, speaker_of
+from lango.adk.voice import Say, model_progress, speaker_of
 from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (
     DEFAULT_BUDGET_TOKENS,
@@ -126,6 +126,7 @@ class ProviderLlm(BaseLlm):
         request = self._request(llm_request, messages)
         taken = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
         say = speaker_of(llm_request) if stream else None
+        note_progress = model_progress.get()
         said: Reply | None = None
         problem = ""
         for _ in range(MAX_REASKS + 1):
@@ -135,6 +136,7 @@ class ProviderLlm(BaseLlm):
             else:
                 async with closing(self._provider.stream(request)) as deltas:
                     async for delta in deltas:
+                        note_progress()
                         assembler.add(delta)
                         if stream and (partial := _partial(delta)):
                             yield partial
@@ -152,11 +154,14 @@ class ProviderLlm(BaseLlm):
         )
 
     async def _listen(self, request: Request, assembler: Assembler, say: Say) -> None:
+        note_progress = model_progress.get()
         async with closing(self._provider.stream(request)) as deltas:
             async for delta in deltas:
                 assembler.add(delta)
                 if isinstance(delta, TextDelta | ThoughtDelta) and delta.text:
                     say(delta)
+                else:
+                    note_progress()
 
     # The request.
 

@@ -16,6 +16,8 @@ from lango.providers.protocol import TextDelta, ThoughtDelta
 
 Say = Callable[[TextDelta | ThoughtDelta], None]
 
+model_progress: ContextVar[Callable[[], None]] = ContextVar("lango_model_progress", default=lambda: None)
+"""Called for each delta of a model, also for those that are no event: the turn's model is not silent."""
 _speaking: ContextVar[tuple[LlmRequest, Say] | None] = ContextVar("lango_speaking", default=None)
 
 
