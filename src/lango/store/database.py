@@ -172,6 +172,11 @@ def _statements(text: str) -> list[str]:
     return [part.strip() for part in re.split(r";\s*(?:\n|$)", bare) if part.strip()]
 
 
+def newest_version() -> int:
+    """Return the version of the schema that this code needs."""
+    return migrations()[-1][0]
+
+
 _VERSION = "SELECT COALESCE(MAX(version), 0) FROM lango_schema"
 
 

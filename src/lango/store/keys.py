@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from lango.errors import Unstorable
 from lango.store.database import Database, Operation, Row
-from lango.store.records import check_id
+from lango.store.records import check_id, is_id
 
 PREFIX = "lango_"
 _DAY_S = 86_400
@@ -124,7 +124,7 @@ class KeyStore:
     async def revoke(self, key_id: str) -> bool:
         """Revoke a key; False: none of that id holds."""
         now = time.time()
-        return await self._database.write(lambda: _revoke(key_id, now))
+        return is_id(key_id) and await self._database.write(lambda: _revoke(key_id, now))
 
     async def spend_tokens(self, key_id: str, tokens: int) -> None:
         """Note what a turn took of a key's tokens."""

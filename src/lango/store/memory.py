@@ -10,10 +10,12 @@ from lango.store import facts, observations, sessions, window
 from lango.store.database import Database, Operation
 from lango.store.facts import Fact
 from lango.store.observations import Batch, Claim, Recalled, Unobserved
-from lango.store.records import SessionId, SessionRecord, Stored
+from lango.store.records import SessionId, SessionRecord, Stored, is_id
 
 QUOTE_TOKENS = 150
 """What a request pays for the words around observations and facts."""
+
+_NO_FACT = 2**63
 
 RecalledWindow = tuple[SessionRecord, list[Stored], Recalled]
 
@@ -67,10 +69,14 @@ class MemoryStore:
 
     async def facts(self, app_name: str, user_id: str, *, replaced: bool = False) -> list[Fact]:
         """Read the facts that hold for a user; or those that were replaced too."""
+        if not is_id(app_name) or not is_id(user_id):
+            return []
         return await self._database.read(lambda: facts.of_user(app_name, user_id, replaced=replaced))
 
     async def forget(self, app_name: str, user_id: str, fact_id: int) -> bool:
         """Delete a fact and all that was known under its name before; False: there is none."""
+        if not is_id(app_name) or not is_id(user_id) or not 0 < fact_id < _NO_FACT:
+            return False
         return await self._database.write(lambda: facts.forget(app_name, user_id, fact_id))
 
 
@@ -81,7 +87,7 @@ def recalled_window(name: SessionId, budget_tokens: int, *, with_facts: bool) ->
         return None
     recalled = yield from observations.recall(session)
     if with_facts:
-        known = yield from facts.of_user(name.app_name, name.user_id)
+        known = (yield from facts.of_user(name.app_name, name.user_id))[-facts.MOST_FACTS :]
         recalled = replace(recalled, facts=tuple(f"{fact.name}: {fact.text}" for fact in known))
     spent = recalled.tokens + sum(count_tokens(fact) + 4 for fact in recalled.facts)
     if spent:

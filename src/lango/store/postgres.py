@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
-from lango.store.database import Dialect, Operation, Shortcut, Undo, migrate
+from lango.store.database import Dialect, Operation, Shortcut, Undo, migrate, newest_version
 from lango.store.outages import WAIT_S, Outages
 from lango.store.postgres_notify import Notifications, channel_of
 from lango.store.postgres_writes import FORGET_OLD_SLOTS, ExactlyOnce, Slots, run, unbounded
@@ -26,6 +26,9 @@ _CLOSE_TIMEOUT_S = 5.0
 _SHORT_WAIT_S = 8.0
 _IDLE_IN_TRANSACTION_S = 10.0
 _TRANSACTION_S = 30.0
+_LONGEST_SCHEMA = 63
+_HAS_TABLES = "SELECT to_regclass($1) IS NOT NULL"
+_IS_CURRENT = "SELECT COALESCE(MAX(version), 0) = $1 FROM lango_schema"
 
 
 class PostgresDatabase:
@@ -68,10 +71,15 @@ class PostgresDatabase:
             if not write.unknown:
                 raise
             raise OutcomeUnknown(
-                f"{self._place}: the connection was lost while something was stored, and it is not known whether it "
+                f"{self._named}: the connection was lost while something was stored, and it is not known whether it "
                 f"was ({error}): look before you send it again, or use an idempotency key",
                 retry_after_s=1.0,
             ) from error
+
+    @property
+    def _named(self) -> str:
+        """What errors call it: while it serves, clients read them, and are not to learn where it is."""
+        return "PostgreSQL" if self._reached else self._place
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation on one snapshot."""
@@ -134,13 +142,13 @@ class PostgresDatabase:
         """Use a connection, and another one where it is lost, until the time to wait is over."""
 
         async def attempt() -> T:
-            with _translated(self._driver, self._place):
+            with _translated(self._driver, self._named):
                 pool = await self._pool()
                 async with pool.acquire() as connection:
                     return await use(connection)
 
         if not self._reached:  # a database that was never reached is a wrong URL rather than a restart
-            with _translated(self._driver, self._place):
+            with _translated(self._driver, self._named):
                 await self._pool()
         try:
             return await self.outages.retry(attempt)
@@ -169,27 +177,47 @@ class PostgresDatabase:
             init=_bounded,
             reset=_as_it_is,
             server_settings={
-                "search_path": self._schema,
+                "search_path": f'"{self._schema}"',  # quoted: else capitals would lead to another schema
                 "application_name": "lango",
                 # a process that stands still in a transaction keeps nobody else from the rows that it has locked
                 "idle_in_transaction_session_timeout": str(int(_IDLE_IN_TRANSACTION_S * 1000)),
             },
         )
         try:
-            async with pool.acquire() as connection, connection.transaction():
-                await unbounded(connection)
-                # one process at a time; the lock goes with the transaction, however it ends
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(self._schema.encode()))
-                await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
-                await run(migrate(self._place, "postgres"), connection)
+            async with pool.acquire() as connection:
+                if not await self._is_current(connection):
+                    await self._migrate(connection)
                 await connection.execute(FORGET_OLD_SLOTS)
             end = _closed_with_its_loop(pool)
             await anext(end)
+        except ValueError as error:  # of the driver: what it says may show what stands in the URL
+            pool.terminate()
+            raise StoreUrlError(
+                f"{self._place}: the driver does not take the store's URL ({type(error).__name__}): "
+                "look at its host and at what stands after the ?"
+            ) from error
         except BaseException:
             pool.terminate()
             raise
         self._reached = True
         return pool, end
+
+    async def _is_current(self, connection: Any) -> bool:
+        """Whether the tables are there as this version needs them.
+
+        Then nothing is created and no lock is taken: a role that may only read and write rows is enough, and a lock
+        that somebody else holds keeps no process from starting.
+        """
+        there = await connection.fetchval(_HAS_TABLES, f'"{self._schema}".lango_schema')
+        return there and await connection.fetchval(_IS_CURRENT, newest_version())
+
+    async def _migrate(self, connection: Any) -> None:
+        """Bring the schema up to date, one process at a time: the lock goes with the transaction, however it ends."""
+        async with connection.transaction():
+            await unbounded(connection)
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(self._schema.encode()))
+            await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
+            await run(migrate(self._place, "postgres"), connection)
 
 
 async def _bounded(connection: Any) -> None:
@@ -228,6 +256,15 @@ def _parts(url: str) -> tuple[str, str, str]:
     schema = query.pop("schema", DEFAULT_SCHEMA)
     if not schema.replace("_", "a").isalnum() or not schema.isascii():
         raise StoreUrlError(f"the schema {schema!r} in the store's URL may hold letters, digits and _ only")
+    if len(schema) > _LONGEST_SCHEMA:  # PostgreSQL would cut it, and two stores could be one
+        raise StoreUrlError(f"the schema in the store's URL has more than {_LONGEST_SCHEMA} characters")
+    if schema.startswith("pg_") or schema == "information_schema":
+        raise StoreUrlError(f"the schema {schema!r} in the store's URL is one of PostgreSQL's own: name another")
+    rest = parts.path + parts.fragment + ("" if "@" in parts.netloc else parts.query)
+    if "@" in rest or parts.fragment:  # the end of a password: none of it may be shown
+        raise StoreUrlError(
+            "the store's URL cannot be read: in a password, spell / as %2F, ? as %3F, # as %23 and @ as %40"
+        )
     try:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:  # what it says may show half of a password
@@ -262,9 +299,11 @@ def _translate(driver: Any, error: Exception, place: str) -> StoreError:
         case driver.InvalidCatalogNameError():
             return StoreUnavailable(f"{place}: there is no such database: create it, or check the store's URL")
         case driver.InsufficientPrivilegeError():
-            return StoreUnavailable(f"{place}: this user may not do that ({error}): grant it, or use another user")
+            return StoreUnavailable(
+                f"{place}: this user may not do that ({_said(error)}): grant it, or use another user"
+            )
         case driver.DiskFullError() | driver.OutOfMemoryError() | driver.ProgramLimitExceededError():
-            return StoreUnavailable(f"{place} has no room ({error}); nothing was written")
+            return StoreUnavailable(f"{place} has no room ({_said(error)}); nothing was written")
         case driver.ReadOnlySQLTransactionError():
             # where it could be written before, another server is about to take its place
             return StoreUnavailable(f"{place} is read-only: point the store's URL at the primary", retry_after_s=1.0)
@@ -279,16 +318,24 @@ def _translate(driver: Any, error: Exception, place: str) -> StoreError:
             | driver.StatementCompletionUnknownError()
             | driver.IdleInTransactionSessionTimeoutError()
             | driver.TransactionTimeoutError()
+            | driver.QueryCanceledError()  # a statement_timeout of the server, or an administrator
+            | driver.LockNotAvailableError()
             | driver.InterfaceError()
             | driver.InternalClientError()
             | OSError()
             | TimeoutError()
         ):
             return StoreUnavailable(
-                f"{place} cannot be reached ({type(error).__name__}): is it running?", retry_after_s=1.0
+                f"{place} cannot be reached, or does not answer in time ({type(error).__name__}): is it running?",
+                retry_after_s=1.0,
             )
         case _:
-            return StoreError(f"{place}: {type(error).__name__}: {error}")
+            return StoreError(f"{place}: {type(error).__name__}: {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    """Return what the server says, without its details: those hold values of rows."""
+    return str(error).partition("\n")[0]
 
 
 def _nothing() -> Operation[None]:

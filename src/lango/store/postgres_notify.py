@@ -18,7 +18,8 @@ from lango.store.wakeups import Wakeup, Wakeups
 _log = logging.getLogger("lango.store")
 
 _LISTEN_TIMEOUT_S = 2.0
-_MOST_KEYS = 300  # of at most 19 digits: a payload has 8,000 bytes
+_LONGEST_KEY = 19  # digits
+_MOST_KEYS = 300  # a payload has 8,000 bytes
 # the one transaction whose loss is no loss does not wait for the disk while it holds the lock
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
@@ -95,7 +96,9 @@ class Notifications:
 
     def _heard(self, _connection: object, _pid: int, _channel: str, keys: str) -> None:
         for key in keys.split():
-            self._wakeups.wake(int(key))
+            # any role of the database can notify: what is no number of a session is left alone
+            if key.isascii() and key.isdigit() and len(key) <= _LONGEST_KEY:
+                self._wakeups.wake(int(key))
 
     def _lost(self, _connection: object) -> None:
         """The connection broke: the next subscription listens again."""

@@ -55,6 +55,11 @@ def check_id(name: str, value: str) -> None:
         raise Unstorable(f"{name} is longer than {MAX_ID_BYTES} bytes; use a shorter one")
 
 
+def is_id(value: str) -> bool:
+    """Whether a value can be the id of anything in both databases."""
+    return readable(value) == value and len(value) <= MAX_ID_BYTES
+
+
 class Past(Struct, frozen=True):
     """Rows of another session that a fork shares."""
 

@@ -1,5 +1,6 @@
 """From a URL to the database that it names."""
 
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -50,5 +51,8 @@ def _sqlite_path(shown: str, place: str, path: str) -> str:
 
 
 def _without_password(url: str) -> str:
+    """Return what of a URL may be shown: not the user and password, and not what stands after a `?` or a `=`."""
     head, at, tail = url.rpartition("@")
-    return f"...{at}{tail}" if at and ":" in head else url
+    shown = f"...{at}{tail}" if at and ":" in head else url
+    bare = re.split(r"[?=]", shown, maxsplit=1)[0]
+    return shown if bare == shown else f"{bare}..."
