@@ -12,7 +12,8 @@ LangoError
 │   └── StoreUrlError          the store's address cannot be used
 ├── StoreError
 │   ├── StoreUnavailable       locked, full, read-only, unreachable: nothing was written
-│   │   └── OutcomeUnknown     the connection was lost in a commit, and did not come back in time
+│   │   ├── OutcomeUnknown     the connection was lost in a commit, and did not come back in time
+│   │   └── StoreDamaged       a file of the database is damaged, cut off, or another's
 │   ├── SchemaError            no database of ours, or one that a newer version made
 │   ├── SessionNotFound
 │   ├── SessionExists
@@ -105,6 +106,10 @@ class StoreUnavailable(StoreError):
 
 class OutcomeUnknown(StoreUnavailable):
     """The connection was lost while something was committed: it is not known whether it was written."""
+
+
+class StoreDamaged(StoreUnavailable):
+    """A file of the database is damaged, cut off or another's: what was stored may be lost. Nothing is written."""
 
 
 class SchemaError(StoreError):

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lango.cli.options import Config, settings
 from lango.cli.visible import visible
-from lango.errors import LangoError, ProviderError
+from lango.errors import LangoError, ProviderError, StoreDamaged
 
 if TYPE_CHECKING:
     from lango.config import Settings
@@ -29,6 +29,7 @@ _EXTRAS = {
     "jwt": "oidc",
 }
 _ASK_TIMEOUT_S = 30.0
+_MOST_PROBLEMS = 3
 
 
 class Finding(Struct, frozen=True):
@@ -88,9 +89,15 @@ def _checked(what: str, check: Callable[[], str]) -> Finding:
 
 async def _store(chosen: "Settings") -> str:
     from lango.store import Store
+    from lango.store.urls import store_files
 
     async with Store(chosen.store.url) as store:
-        return f"schema {await store.schema_version()}, {len(await store.sessions())} sessions"
+        said = f"schema {await store.schema_version()}, {len(await store.sessions())} sessions"
+        problems = await store.check_database() if store_files(chosen.store.url) else []
+    if problems:
+        found = "; ".join(map(str, problems[:_MOST_PROBLEMS]))
+        raise StoreDamaged(f"{said}, but it is damaged: {found}. Restore it from a backup")
+    return said
 
 
 def _sqlite() -> str:

@@ -26,15 +26,15 @@ from lango.store.outages import WAIT_S, Outages
 from lango.store.sqlite_changes import FileChanges
 from lango.store.sqlite_errors import translate, translated
 from lango.store.sqlite_file import (
-    FileId,
+    OpenedFiles,
+    check_log_size,
     check_path,
-    check_same,
     check_stored_id,
     create_private,
-    file_id,
     only_readable,
 )
 from lango.store.sqlite_jobs import Job, deliver, waiting
+from lango.store.sqlite_log import checked_log, leave_log
 from lango.store.sqlite_statements import (
     Connection,
     Cursor,
@@ -80,8 +80,8 @@ class SqliteDatabase:
         self._connections: list[Connection] = []
         self._opened = False
         self._writer: Connection | None = None
-        self._file: FileId | None = None  # which one the writer has open
-        self._store_id = 0
+        self._files: OpenedFiles | None = None  # which ones the writer has open
+        self._store_id = self._page_bytes = 0
         self._log_holds_deleted = False
         self._writing = threading.Lock()  # held while the writer's connection is in use
         self._patient = True  # the writer's connection waits for others
@@ -143,9 +143,8 @@ class SqliteDatabase:
     async def probe(self) -> None:
         """Raise `StoreError` where the file cannot be used: it is gone, replaced, damaged, or locked."""
         await self.read(_nothing)
-        if self._path != MEMORY and self._file is not None:
-            check_same(self._path, self._file)
-            await asyncio.to_thread(self._check_stored_id)
+        if self._files is not None:
+            await asyncio.to_thread(self._check_contents)
 
     def announce(self, key: int, *, elsewhere: bool) -> None:
         """Wake those who wait for changes of a session; other processes see that the file has changed."""
@@ -191,7 +190,7 @@ class SqliteDatabase:
                 with self._writing:
                     if self._writer is None:
                         self._writer = self._open_writer()
-                    self._check_file()
+                    self._check_files(writing=True)
                     with translated(self._path):
                         self._wait_for_others(self._writer, patient=True)
                         self._run_group(self._writer, [job for job in jobs if job.is_wanted])
@@ -209,7 +208,9 @@ class SqliteDatabase:
             self._patient = True
             self._quick_commits = 0
             self._opened = False
-            self._file = None
+            if self._files is not None:
+                self._files = None
+                leave_log(self._path)
 
     def _write_here(
         self, operation: Callable[[], Operation[Any]], shortcut: Callable[[], Shortcut[Any] | None] | None
@@ -220,7 +221,7 @@ class SqliteDatabase:
         try:
             if (connection := self._writer) is None:
                 return _NOT_NOW
-            self._check_file()
+            self._check_files(writing=True)
             if self._patient:
                 self._wait_for_others(connection, patient=False)
             began = time.perf_counter()
@@ -283,14 +284,18 @@ class SqliteDatabase:
             [[busy, _, _]] = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._log_holds_deleted = bool(busy)
 
-    def _check_file(self) -> None:
+    def _check_files(self, *, writing: bool) -> None:
         """Refuse a file that is not at its path any more: what is written to it is lost, what is read is another's."""
-        if self._file is not None:
-            check_same(self._path, self._file)
+        if (files := self._files) is not None:
+            files.check(with_log=writing)
 
-    def _check_stored_id(self) -> None:
-        with translated(self._path):
+    def _check_contents(self) -> None:
+        with translated(self._path), self._writing:
+            self._check_files(writing=True)
             check_stored_id(self._path, self._store_id)
+            if self._writer is not None:
+                [[_, frames, _]] = self._writer.execute("PRAGMA wal_checkpoint(NOOP)").fetchall()
+                check_log_size(self._path, frames, self._page_bytes)
 
     def _run_group(self, connection: Connection, jobs: list[Job]) -> None:
         execute = functools.partial(execute_on, connection)
@@ -315,10 +320,12 @@ class SqliteDatabase:
         self._quick_commits = self._quick_commits + 1 if time.perf_counter() - began < _QUICK_S else 0
 
     def _open_writer(self) -> Connection:
-        if self._path != MEMORY:
-            check_path(Path(self._path))
-            create_private(Path(self._path))
-        with translated(self._path):
+        if self._path == MEMORY:
+            with translated(self._path):
+                return self._opened_writer()
+        check_path(Path(self._path))
+        create_private(Path(self._path))
+        with translated(self._path), checked_log(self._path):
             deadline = time.monotonic() + self._busy_timeout_s
             while True:
                 try:
@@ -329,8 +336,8 @@ class SqliteDatabase:
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(_REOPEN_S)
+            self._files = OpenedFiles(self._path)
         self._opened = True
-        self._file = file_id(self._path) if self._path != MEMORY else None
         return connection
 
     def _opened_writer(self) -> Connection:
@@ -345,6 +352,7 @@ class SqliteDatabase:
             try:
                 run_sync(migrate(self._path, "sqlite"), functools.partial(execute_on, connection))
                 self._store_id = store_number(connection)
+                [[self._page_bytes]] = connection.execute("PRAGMA page_size").fetchall()
                 connection.execute("COMMIT")
             except BaseException:
                 connection.execute("ROLLBACK")
@@ -358,7 +366,7 @@ class SqliteDatabase:
     # -- the readers --------------------------------------------------------------------------------------------
 
     def _read(self, operation: Callable[[], Operation[T]]) -> T:
-        self._check_file()
+        self._check_files(writing=False)
         with translated(self._path):
             if not self._opened:
                 with contextlib.closing(connect_to_unwritable(self._path)) as connection:
@@ -369,7 +377,13 @@ class SqliteDatabase:
                 connection.execute("PRAGMA query_only = 1")
                 self._local.connection = connection
                 self._connections.append(connection)
-            return read_snapshot(connection, operation)
+            try:
+                return read_snapshot(connection, operation)
+            except (apsw.NotADBError, apsw.CorruptError):  # its cache holds what was damaged, also when it is mended
+                self._local.connection = None
+                self._connections.remove(connection)
+                connection.close()
+                raise
 
     def _connect(self, flags: int) -> Connection:
         connection = apsw.Connection(self._path, flags=flags, statementcachesize=_STATEMENTS_KEPT)

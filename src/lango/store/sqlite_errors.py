@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from lango.errors import LangoError, SchemaError, StoreError, StoreUnavailable
+from lango.errors import LangoError, SchemaError, StoreDamaged, StoreError, StoreUnavailable
 
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def translate(error: apsw.Error, path: str) -> StoreError:
         case apsw.NotADBError():
             told = SchemaError(f"{file} is not a SQLite database: name another file for the store")
         case apsw.CorruptError():
-            told = StoreUnavailable(f"{file} is damaged ({error}): restore it from a backup")
+            told = StoreDamaged(f"{file} is damaged ({error}): restore it from a backup")
         case apsw.FullError():
             told = StoreUnavailable(f"the disk that holds {file} is full: make room; nothing was written")
         case apsw.ReadOnlyError():

@@ -11,9 +11,10 @@ from typing import Any
 
 import apsw
 
-from lango.errors import StoreUnavailable, StoreUrlError
+from lango.errors import StoreDamaged, StoreUnavailable, StoreUrlError
 
 _PRIVATE = 0o600
+_LOG_HEADER, _LOG_FRAME = 32, 24  # bytes before a log, and before each page in it
 FileId = tuple[int, int]
 """The device and number of a file: another file at the same path has others."""
 
@@ -57,12 +58,6 @@ def file_id(path: str) -> FileId:
     return facts.st_dev, facts.st_ino
 
 
-def check_same(path: str, opened: FileId) -> None:
-    """Raise `StoreUnavailable` where a path does not lead to the file that was opened."""
-    if file_id(path) != opened:
-        raise StoreUnavailable(f"{Path(path).name} was replaced by another file while it was in use: {_WAY_OUT}")
-
-
 _WAY_OUT = "nothing is written any more; put it back, or restart to use what is there now"
 
 
@@ -82,3 +77,29 @@ def check_stored_id(path: str, wanted: int) -> None:
     """Raise `StoreUnavailable` where another database, or nothing, was written over the one that was opened."""
     if stored_id(path) != wanted:
         raise StoreUnavailable(f"{Path(path).name} was overwritten while it was in use: {_WAY_OUT}")
+
+
+def check_log_size(path: str, frames: int, page_bytes: int) -> None:
+    """Raise `StoreDamaged` where the log of an open database is shorter than SQLite knows it to be."""
+    size = Path(f"{path}-wal").stat().st_size
+    if size < _LOG_HEADER + frames * (_LOG_FRAME + page_bytes) and frames:
+        raise StoreDamaged(f"{Path(path).name}-wal was cut off while it was in use: restore it from a backup")
+
+
+class OpenedFiles:
+    """The file and the log of a database as they were when it was opened."""
+
+    def __init__(self, path: str) -> None:
+        self._file = path, file_id(path)
+        self._log = f"{path}-wal", file_id(f"{path}-wal")
+
+    def check(self, *, with_log: bool) -> None:
+        """Raise `StoreUnavailable` where one of them was deleted or replaced: what is written to it is lost.
+
+        `with_log`: nothing can close the database meanwhile, which deletes its log.
+        """
+        for path, opened in (self._file, self._log) if with_log else (self._file,):
+            if file_id(path) != opened:
+                raise StoreUnavailable(
+                    f"{Path(path).name} was replaced by another file while it was in use: {_WAY_OUT}"
+                )
