@@ -14,10 +14,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from lango.errors import ConfigError, ToolError
+from lango.tools.tree import FOLDER, drop_setuid, folders, open_checked
 
 PRIVATE = (
     *(".env", ".env.*", "*.env", "lango.toml", "lango.db", "lango.db-*", ".git", ".hg", ".svn"),
@@ -29,9 +30,13 @@ PRIVATE = (
 MAX_DEPTH = 40
 MAX_HIDDEN_SEARCH = 500_000
 """How many files are looked at to find those that a command must not see."""
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_PASSING = ("-wal", "-shm", "-journal")  # they come and go, and their numbers become those of other files
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 _NOT_FILES = ("/proc", "/sys", "/dev")  # what looks like a file there is the machine
+
+
+_FileId = tuple[int, int]
+"""The device and the number of a file."""
 
 
 class Found(Struct, frozen=True):
@@ -49,6 +54,10 @@ class Workspace(Struct, frozen=True):
     private: tuple[str, ...] = PRIVATE
     protected: tuple[Path, ...] = ()
     """Files and folders that no tool reads or writes, wherever they lie and under whatever name."""
+    _known: set[_FileId] = field(default_factory=set["_FileId"])
+    """Which files and folders the protected ones are: they stay protected when they are moved."""
+    _homes: set[tuple[_FileId, str]] = field(default_factory=set["tuple[_FileId, str]"])
+    """The folders that they lie in, and their names there."""
 
     def __post_init__(self) -> None:
         """Refuse a folder that is not one, and platforms on which a path cannot be walked safely."""
@@ -61,20 +70,23 @@ class Workspace(Struct, frozen=True):
             raise ConfigError("the workspace cannot be the whole machine: set tools.workspace to a folder")
         force_setattr(self, "root", root)
         force_setattr(self, "protected", tuple(path.resolve() for path in self.protected))
+        self._note_protected()
 
     @contextmanager
     def folder(self, path: str, *, create: bool = False) -> Generator[int]:
         """Open a folder of the workspace as a file descriptor."""
         with _told(path):
-            current = os.open(self.root, _FOLDER)
+            current = os.open(self.root, FOLDER)
             try:
                 for part in self._parts(path):
                     if create:
                         with suppress(FileExistsError):
                             os.mkdir(part, dir_fd=current)
-                    following = os.open(part, _FOLDER, dir_fd=current)
+                    self._refuse_home(current, part, path)
+                    following = os.open(part, FOLDER, dir_fd=current)
                     os.close(current)
                     current = following
+                    self._refuse_alias(os.fstat(current), path)
                 yield current
             finally:
                 os.close(current)
@@ -83,14 +95,21 @@ class Workspace(Struct, frozen=True):
     def open(self, path: str) -> Generator[BinaryIO]:
         """Open a plain file for reading."""
         folder, name = self._split(path)
-        with self.folder(folder) as within, _told(path), _open_plain(name, within, path) as file:
-            self._refuse_alias(os.fstat(file.fileno()), path)
-            yield file
+
+        def check(facts: os.stat_result) -> None:
+            _check_plain(facts, path)
+            self._refuse_alias(facts, path)
+
+        with self.folder(folder) as within, _told(path):
+            self._refuse_home(within, name, path)
+            with open_checked(name, within, check) as file:
+                yield file
 
     def write(self, path: str, content: bytes) -> bool:
         """Put a file in place, whole or not at all; return whether it is a new one."""
         folder, name = self._split(path)
         with self.folder(folder, create=True) as within, _told(path):
+            self._refuse_home(within, name, path)
             mode = _mode_of(name, within, path)
             temporary = f".lango-{secrets.token_hex(8)}.tmp"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
@@ -130,7 +149,7 @@ class Workspace(Struct, frozen=True):
             yield Found(place, _kind(facts.st_mode), facts.st_size)
             if recursive and stat.S_ISDIR(facts.st_mode) and depth < MAX_DEPTH:
                 with suppress(OSError):  # not ours to read, or no folder any more
-                    inner = os.open(name, _FOLDER, dir_fd=within)
+                    inner = os.open(name, FOLDER, dir_fd=within)
                     try:
                         yield from self._walk(inner, place, recursive, skip, depth + 1)
                     finally:
@@ -147,29 +166,27 @@ class Workspace(Struct, frozen=True):
 
     def hidden(self) -> list[str]:
         """Return the paths that a command must not see: private names at any depth, and what is protected."""
+        self._note_protected()
         found: list[str] = []
         seen = 0
-        for folder, folders, files in os.walk(self.root):
-            within = Path(folder).relative_to(self.root)
-            entries = {name: (within / name).as_posix() for name in (*folders, *files)}
-            seen += len(entries)
+        for folder in folders(self.root):
+            seen += len(folder.entries)
             if seen > MAX_HIDDEN_SEARCH:
                 raise ToolError(f"the workspace holds more than {MAX_HIDDEN_SEARCH} files: name a smaller one")
-            hidden = {name for name, path in entries.items() if self.is_private(name) or self.is_protected(path)}
-            found += (entries[name] for name in hidden)
-            folders[:] = [name for name in folders if name not in hidden]
+            if folder.too_deep:
+                raise ToolError("the workspace has folders that are nested too deeply: remove them first")
+            facts = os.fstat(folder.descriptor)
+            for entry in folder.entries:
+                path = f"{folder.path}/{entry.name}" if folder.path else entry.name
+                known = (facts.st_dev, entry.inode()) in self._known or (_id_of(facts), entry.name) in self._homes
+                if known or self.is_private(entry.name) or self.is_protected(path):
+                    found.append(path)
+                    folder.skip.add(entry.name)
         return sorted({*found, *self._linked(found)})
 
     def drop_setuid(self, since: float) -> None:
-        """Take the setuid and setgid bits off files that changed since then: a command must not leave them behind."""
-        for folder, _, files in os.walk(self.root):
-            for name in files:
-                path = Path(folder, name)
-                with suppress(OSError):  # gone meanwhile
-                    facts = path.lstat()
-                    special = facts.st_mode & (stat.S_ISUID | stat.S_ISGID)
-                    if special and stat.S_ISREG(facts.st_mode) and facts.st_ctime >= since:
-                        path.chmod(stat.S_IMODE(facts.st_mode) & ~special)
+        """Take the setuid and setgid bits off files that changed since then."""
+        drop_setuid(self.root, since)
 
     def _linked(self, paths: list[str]) -> list[str]:
         """Return where private names lead to that are links within the workspace."""
@@ -177,12 +194,26 @@ class Workspace(Struct, frozen=True):
         inside = [target for target in targets if target.is_relative_to(self.root) and target.exists()]
         return [target.relative_to(self.root).as_posix() for target in inside if target != self.root]
 
-    def _refuse_alias(self, facts: os.stat_result, path: str) -> None:
-        """Refuse another name of a protected file: a hard link, or one that a file system folds."""
+    def _note_protected(self) -> set[_FileId]:
+        """Note which files and folders the protected ones are, and return those that are there now."""
+        now: set[_FileId] = set()
         for one in self.protected:
             with suppress(OSError):
-                if os.path.samestat(facts, one.stat()):
-                    raise ToolError(f"{path} is refused: it is private")
+                self._homes.add((_id_of(one.parent.stat()), one.name))
+                now.add(_id_of(one.stat()))
+                if not one.name.endswith(_PASSING):
+                    self._known.add(_id_of(one.stat()))
+        return now
+
+    def _refuse_home(self, within: int, name: str, path: str) -> None:
+        """Refuse a protected name in its folder, wherever that folder was moved."""
+        if self._homes and (_id_of(os.fstat(within)), name) in self._homes:
+            raise ToolError(f"{path} is refused: it is private")
+
+    def _refuse_alias(self, facts: os.stat_result, path: str) -> None:
+        """Refuse another name of what is protected: a hard link, a new name, or one that a file system folds."""
+        if _id_of(facts) in self._note_protected() | self._known:
+            raise ToolError(f"{path} is refused: it is private")
 
     def _split(self, path: str) -> tuple[str, str]:
         parts = self._parts(path)
@@ -205,15 +236,8 @@ class Workspace(Struct, frozen=True):
         return list(pure.parts)
 
 
-def _open_plain(name: str, within: int, path: str) -> BinaryIO:
-    # O_NONBLOCK: to open a pipe that nobody writes to would wait for ever
-    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_LINKS, dir_fd=within)
-    try:
-        _check_plain(os.fstat(descriptor), path)
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+def _id_of(facts: os.stat_result) -> _FileId:
+    return facts.st_dev, facts.st_ino
 
 
 def _check_plain(facts: os.stat_result, path: str) -> None:
