@@ -13,6 +13,13 @@ from msgspec import Struct
 from lango.store.observations import Observation, Priority
 
 MAX_NOTE_CHARACTERS = 1_000
+MAX_NOTES = 200
+"""Of one answer."""
+MAX_FACTS = 20
+"""Of one answer: a text that was read must not be able to fill the memory of a user."""
+_MOST_CHARACTERS = 200_000
+_MOST_LINES = 1_000
+_LONGEST_LINE = 20 * MAX_NOTE_CHARACTERS
 
 OBSERVE = """\
 You keep the notes of another assistant about a conversation. You are given a part of its transcript. Each line begins \
@@ -79,10 +86,13 @@ def read_notes(answer: str, span: Span, instructions: str, *, shown: str = "", l
 
     Lines in the form that was asked for; else any list. With `lenient`, where there is neither, lines of the transcript
     that were copied, or else all that was said as one note, all of low priority. Lines that repeat the instructions are
-    never notes.
+    never notes. What is more than anybody would note is not read: neither lines nor characters without end.
     """
-    lines = [line for line in answer.splitlines() if line.strip()]
-    own = [line for line in lines if not (_is_echo(line, instructions) or _is_echo(_text(line), instructions))]
+    # the spaces go first: expressions that look for them at several places take the square of their number
+    cut = (" ".join(line[:_LONGEST_LINE].split()) for line in answer[:_MOST_CHARACTERS].splitlines()[:_MOST_LINES])
+    lines = [line for line in cut if line]
+    told = _Instructions(instructions)
+    own = [line for line in lines if not (told.has(line) or told.has(_text(line)))]
     echoes = len(own) < len(lines)
     notes = [note for line in own if (note := _strict(line, span))]
     if notes or echoes:  # what else stands in an answer that repeats its instructions is not to be trusted
@@ -90,7 +100,8 @@ def read_notes(answer: str, span: Span, instructions: str, *, shown: str = "", l
     said = [line for line in own if not _TRANSCRIPT.match(line)]
     notes = [note for line in said if (note := _bullet(line, span))]
     if not notes and lenient:
-        copied = [note for line in own if (note := _copy(line, span, shown))]
+        said_in = _said_in(shown)
+        copied = [note for line in own if (note := _copy(line, span, said_in))]
         text = _clean(" ".join(said))
         notes = copied or ([Note("low", span.first_seq, span.last_seq, text)] if text else [])
     return _without_repeats(notes)
@@ -154,14 +165,21 @@ def _bullet(line: str, span: Span) -> Note | None:
     return Note("medium", first, last, text)
 
 
-def _copy(line: str, span: Span, shown: str) -> Note | None:
+def _said_in(shown: str) -> dict[str, str]:
+    """Return the lines of a transcript, each with the number of its message."""
+    found: dict[str, str] = {}
+    for line in shown.splitlines():
+        if said := _TRANSCRIPT.match(" ".join(line[:_LONGEST_LINE].split())):
+            found.setdefault(said[2], said[1])
+    return found
+
+
+def _copy(line: str, span: Span, said_in: dict[str, str]) -> Note | None:
     """A small model may copy the transcript: that, too, says what was said, if it is not made up."""
     copied = _TRANSCRIPT.match(line)
-    for one in shown.splitlines() if copied else ():
-        said = _TRANSCRIPT.match(one)
-        if copied and said and said[2].strip() == copied[2].strip() and (text := _clean(said[2])):
-            return Note("low", *_numbers(said[1], span), text)
-    return None
+    if copied is None or copied[2] not in said_in or not (text := _clean(copied[2])):
+        return None
+    return Note("low", *_numbers(said_in[copied[2]], span), text)
 
 
 def _numbers(text: str, span: Span) -> tuple[int, int]:
@@ -178,13 +196,20 @@ def _clean(text: str) -> str:
     return text if len(text) <= MAX_NOTE_CHARACTERS else text[: MAX_NOTE_CHARACTERS - 4] + " ..."
 
 
-def _is_echo(line: str, instructions: str) -> bool:
-    """Whether a line repeats what the model was told to do, or holds a sentence of it."""
-    said = _plain(line)
-    if len(said) >= _LEAST_ECHO and said in _plain(instructions):
-        return True
-    sentences = (_plain(sentence) for sentence in re.split(r"(?<=[.:])\s", instructions))
-    return any(len(sentence) >= 2 * _LEAST_ECHO and sentence in said for sentence in sentences)
+class _Instructions:
+    """What the model was told to do, to be known again in its answer."""
+
+    def __init__(self, text: str) -> None:
+        self._plain = _plain(text)
+        sentences = (_plain(sentence) for sentence in re.split(r"(?<=[.:])\s", text))
+        self._sentences = [sentence for sentence in sentences if len(sentence) >= 2 * _LEAST_ECHO]
+
+    def has(self, line: str) -> bool:
+        """Whether a line repeats it, or holds a sentence of it."""
+        said = _plain(line)
+        if len(said) >= _LEAST_ECHO and said in self._plain:
+            return True
+        return any(sentence in said for sentence in self._sentences)
 
 
 def _plain(text: str) -> str:
@@ -192,8 +217,11 @@ def _plain(text: str) -> str:
 
 
 def _without_repeats(notes: Iterable[Note]) -> list[Note]:
-    """Small models say the same thing again and again."""
+    """Small models say the same thing again and again, and others go on without end."""
     first: dict[str, Note] = {}
+    facts = 0
     for note in notes:
-        first.setdefault(_plain(note.text), note)
-    return list(first.values())
+        facts += note.kind == "fact"
+        if note.kind != "fact" or facts <= MAX_FACTS:
+            first.setdefault(_plain(note.text), note)
+    return list(first.values())[:MAX_NOTES]

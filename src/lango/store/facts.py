@@ -1,5 +1,6 @@
 """Operations on facts about a user, which hold across sessions. Of one name the newest holds."""
 
+import logging
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -7,6 +8,8 @@ from msgspec import Struct
 from lango.store.database import Operation, Row
 from lango.store.jsontext import readable
 from lango.store.sessions import LOCK_USER_STATE
+
+_log = logging.getLogger("lango.store")
 
 _NEXT = "SELECT COALESCE(MAX(id), 0) + 1 FROM user_facts WHERE app_name = $1 AND user_id = $2"
 _INSERT = """
@@ -20,6 +23,9 @@ WHERE f.app_name = $1 AND f.user_id = $2 ORDER BY f.id
 """
 _NAME_OF = "SELECT name FROM user_facts WHERE app_name = $1 AND user_id = $2 AND id = $3"
 _FORGET = "DELETE FROM user_facts WHERE app_name = $1 AND user_id = $2 AND name = $3"
+MOST_FACTS = 100
+"""How many names there are of one user. More are not kept: what is known already must not be pushed out."""
+_NAMES = "SELECT DISTINCT name FROM user_facts WHERE app_name = $1 AND user_id = $2"
 _TAKE_BACK = "DELETE FROM user_facts WHERE session_key = $1 AND last_seq >= $2"
 
 
@@ -40,12 +46,21 @@ class Fact(Struct, frozen=True):
 
 
 def add(app_name: str, user_id: str, session_key: int, facts: Sequence[Fact], now: float) -> Operation[None]:
-    """Store facts of a session of a user."""
+    """Store facts of a session of a user, as far as there is room for their names."""
     if not facts:
         return
     yield LOCK_USER_STATE, (app_name, user_id)
+    known = {name for [name] in (yield _NAMES, (app_name, user_id))}
+    kept: list[Fact] = []
+    for fact in facts:
+        name = readable(fact.name)
+        if name in known or len(known) < MOST_FACTS:
+            known.add(name)
+            kept.append(fact)
+        else:
+            _log.warning("a fact is not kept: user %r has %d of them; delete some", user_id, MOST_FACTS)
     [[number]] = yield _NEXT, (app_name, user_id)
-    for at, fact in enumerate(facts, number):
+    for at, fact in enumerate(kept, number):
         yield (
             _INSERT,
             (
