@@ -15,7 +15,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lango.config import ServerSettings
-from lango.server.hosts import is_loopback
+from lango.server.hosts import is_loopback, network_of
 
 try:
     import resource
@@ -64,12 +64,16 @@ class ConnectionLimits(Struct, frozen=True):
         return cls(most, per_client, named is None, settings.head_timeout_s)
 
     def allows(self, client: str, others: list[str]) -> bool:
-        """Whether a client may open a connection beside those of `others`; those for health checks count, too."""
+        """Whether a client may open a connection beside those of `others`; those for health checks count, too.
+
+        Addresses of IPv6 are counted by their network: one client has all of a /64.
+        """
         if len(others) >= self.most + RESERVED:
             return False
         if not self.per_client or (self.any_loopback and is_loopback(client)):
             return True
-        return others.count(client) < self.per_client
+        network = network_of(client)
+        return sum(network_of(other) == network for other in others) < self.per_client
 
 
 def _most_files() -> int | None:

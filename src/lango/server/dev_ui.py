@@ -53,6 +53,12 @@ def _index(file: Path) -> str:
     return _MEDIA.sub(r"\1", _ELSEWHERE.sub("", file.read_text("utf-8")))
 
 
+@lru_cache(maxsize=1)
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the files of the UI by their paths: what is asked for is looked up, and never made a path of."""
+    return {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
+
+
 @router.get("/dev-ui")
 async def to_the_page() -> Response:
     """Go to the page."""
@@ -79,10 +85,10 @@ async def page(path: str) -> Response:
     headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
     if path in ("", "index.html"):
         return Response(_index(folder / "index.html"), media_type="text/html; charset=utf-8", headers=headers)
-    file = (folder / path).resolve()
-    if file.suffix == ".css" and not file.exists():
+    file = _files(folder).get(path)
+    if file is None and path.endswith(".css"):
         return Response("", media_type="text/css", headers=headers)  # ADK's page names one that ADK does not bring
-    if not file.is_relative_to(folder.resolve()) or not file.is_file():
+    if file is None:
         raise Refused(404, "NotFound", "there is no such file of the dev UI")
     kind = "text/javascript" if file.suffix == ".js" else mimetypes.guess_type(file.name)[0]
     return FileResponse(file, media_type=kind, headers=headers)

@@ -1,6 +1,7 @@
 """Names of machines: which of them are this one."""
 
 import ipaddress
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 
@@ -10,9 +11,24 @@ def is_loopback(host: str) -> bool:
     if bare == "localhost" or bare.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(bare).is_loopback
+        address = ipaddress.ip_address(bare)
     except ValueError:
         return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+@lru_cache(4096)
+def network_of(address: str) -> str:
+    """Return what one client has of an address: all of one of IPv4, the /64 of one of IPv6."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Address(int(found) >> 64 << 64))
 
 
 def host_of(header: str) -> str:
