@@ -1,5 +1,6 @@
 """Attack 14: what anybody says on the page stays words. Nothing runs, nothing is fetched, nothing leads astray."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,12 +9,23 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from lango import Tool
-from lango.messages import ToolCall
+from lango.messages import Attachment, ToolCall
 from tests.browser.site import Site, serving_script
 from tests.browser.talking import answer, ask, finished, say
 from tests.browser.watch import Watch
 
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'><svg onload='window.hacked = 3'>"
+# tags to a browser, words to markdown, which takes words for markup after an open <code> or <kbd>
+HALF_A_TAG = "<img/src=x/onerror=window.hacked=21><svg/onload=window.hacked=22>"
+OPENED = f"Look: <code>{HALF_A_TAG} and <kbd>{HALF_A_TAG}"
+NOTE_WHAT_IS_PARSED = """
+    window.parsed = [];
+    const parse = DOMParser.prototype.parseFromString;
+    DOMParser.prototype.parseFromString = function (html, kind) {
+        window.parsed.push(String(html));
+        return parse.call(this, html, kind);
+    };
+"""
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
@@ -21,9 +33,17 @@ async def echoed(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"said": EVIL, "again": arguments["text"]}
 
 
+async def repeated(arguments: dict[str, Any]) -> str:
+    return arguments["text"]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    tools = [Tool("echo", "Echo.", SCHEMA, echoed), Tool("wipe", "Wipe.", SCHEMA, echoed, level="dangerous")]
+    tools = [
+        Tool("echo", "Echo.", SCHEMA, echoed),
+        Tool("repeat", "Repeat.", SCHEMA, repeated),
+        Tool("wipe", "Wipe.", SCHEMA, echoed, level="dangerous"),
+    ]
     async with serving_script(tmp_path_factory.mktemp("site"), tools=tools) as site:
         yield site
 
@@ -52,6 +72,52 @@ async def test_script_in_what_users_and_models_say_is_shown_as_words(page: Page,
     await assert_inert(page)
     await page.reload()
     await expect(answer(page)).to_contain_text("window.hacked = 3")
+    await assert_inert(page)
+
+
+async def parsed(page: Page) -> list[str]:
+    """Return what the page had parsed as HTML since it was loaded."""
+    return await page.evaluate("window.parsed")
+
+
+async def test_no_tag_of_an_answer_reaches_the_html_parser(page: Page, site: Site) -> None:
+    await page.add_init_script(NOTE_WHAT_IS_PARSED)
+    pieces = [
+        OPENED,
+        f"- <pre>{HALF_A_TAG}",
+        f"| a |\n| --- |\n| <script>{HALF_A_TAG} |",
+        f"[<code>{HALF_A_TAG}](https://a.b)",
+    ]
+    site.script.add("\n\n".join([*pieces, "The end."]))
+    await page.goto(site.url)
+    await ask(page, "hello", "The end.")
+    for _ in ("as it streams", "as it is stored"):
+        assert await parsed(page), "markdown is parsed"
+        assert not [html for html in await parsed(page) if re.search("<(img|svg|script|kbd)", html)]
+        await expect(answer(page)).to_contain_text(OPENED)
+        await assert_inert(page)
+        await page.reload()
+        await expect(answer(page)).to_contain_text("The end.")
+
+
+async def test_calls_results_errors_titles_and_files_never_reach_the_html_parser(page: Page, site: Site) -> None:
+    site.script.add(ToolCall("r1", "repeat", {"text": OPENED}), ToolCall("e1", "echo", {"text": OPENED}), "Fine.")
+    files = [Attachment(f"{HALF_A_TAG.replace('/', ' ')}.txt", "text/plain", b"x")]
+    await site.runtime.run("parsed", OPENED, attachments=files)
+    await site.runtime.sessions.rename("parsed", OPENED)
+    await page.add_init_script(NOTE_WHAT_IS_PARSED)
+    await page.goto(f"{site.url}/#/s/parsed")
+    await expect(answer(page)).to_contain_text("Fine.")
+    for card in await answer(page).locator("summary").all():
+        await card.click()
+    results = answer(page).get_by_label("Result")
+    await expect(results.first).to_have_text(OPENED)
+    await expect(results.last).to_contain_text("window.hacked = 2")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text(OPENED)
+    site.script.add(RuntimeError(OPENED))
+    await say(page, OPENED)
+    await expect(answer(page)).to_contain_text(f"RuntimeError: {OPENED}")
+    assert not [html for html in await parsed(page) if "hacked" in html]
     await assert_inert(page)
 
 

@@ -28,6 +28,10 @@ const marked = new Marked({
       if (/^<br\s*\/?>$/i.test(text.trim())) return "<br>";
       return block ? `<p>${escape(text.trim())}</p>\n` : escape(text);
     },
+    text(token) {
+      // after an open <code>, <pre>, <kbd> or <script> the library takes words for markup
+      return "escaped" in token && token.escaped ? escape(token.text) : false;
+    },
     image({ href, text }) {
       const words = `${text || "picture"} (${href})`;
       return safe(href) ? `<a href="${escape(href)}">${escape(words)}</a>` : escape(words);
