@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox browser pictures test examples bench check reference dist format clean
+.PHONY: help setup weights run chat model sandbox browser pictures test examples bench check audit reference dist format clean
 
 PYTHON ?= python3
 TOOLS := .tools
@@ -52,11 +52,17 @@ examples: setup  ## the property tests with other examples, and more of them, ea
 pictures: setup browser  ## make the pictures of the README anew
 	LANGO_PICTURES=1 $(UV) run --frozen pytest -q tests/browser/test_pictures.py tests/e2e/test_terminal_picture.py
 
-check: setup  ## formatting, lint, types, import directions
+check: setup  ## formatting, lint, types, import directions, lock file
 	$(UV) run --frozen ruff format --check .
 	$(UV) run --frozen ruff check .
 	$(UV) run --frozen pyright
 	$(UV) run --frozen lint-imports
+	$(UV) run --frozen python -m tests.locked
+
+# 2 is uv's own "could not do it", 1 is a finding: neither passes for "nothing found"
+audit: $(UV)  ## ask osv.dev for known vulnerabilities of the locked packages (needs the network)
+	@$(UV) audit --frozen --preview-features audit-command || { status=$$?; \
+		[ $$status = 2 ] && echo "NOT AUDITED: osv.dev could not be asked (see above); run this where it can be reached"; exit $$status; }
 
 format: setup  ## put the code in form
 	$(UV) run --frozen ruff format .
