@@ -17,7 +17,8 @@ MAX_NOTES = 200
 """Of one answer."""
 MAX_FACTS = 20
 """Of one answer: a text that was read must not be able to fill the memory of a user."""
-_MOST_CHARACTERS = 200_000
+MAX_ANSWER_CHARACTERS = 200_000
+"""Of an answer no more is read: its notes are to be shorter than what they are about."""
 _MOST_LINES = 1_000
 _LONGEST_LINE = 20 * MAX_NOTE_CHARACTERS
 
@@ -86,10 +87,11 @@ def read_notes(answer: str, span: Span, instructions: str, *, shown: str = "", l
 
     Lines in the form that was asked for; else any list. With `lenient`, where there is neither, lines of the transcript
     that were copied, or else all that was said as one note, all of low priority. Lines that repeat the instructions are
-    never notes. What is more than anybody would note is not read: neither lines nor characters without end.
+    never notes. What is more than anybody would note is not read: neither lines nor characters without end. A long
+    answer takes a moment: call it in a thread.
     """
     # the spaces go first: expressions that look for them at several places take the square of their number
-    cut = (" ".join(line[:_LONGEST_LINE].split()) for line in answer[:_MOST_CHARACTERS].splitlines()[:_MOST_LINES])
+    cut = (" ".join(line[:_LONGEST_LINE].split()) for line in answer[:MAX_ANSWER_CHARACTERS].splitlines()[:_MOST_LINES])
     lines = [line for line in cut if line]
     told = _Instructions(instructions)
     own = [line for line in lines if not (told.has(line) or told.has(_text(line)))]

@@ -1,6 +1,7 @@
 """Observing and reflecting: after the answer, never in its way; one at a time per session, across processes."""
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -17,7 +18,7 @@ from lango.memory.limits import Limits
 from lango.memory.quote import cost_of
 from lango.messages import Message
 from lango.providers.assembly import Assembler
-from lango.providers.protocol import Provider, Request, closing
+from lango.providers.protocol import Finish, Provider, Request, TextDelta, ThoughtDelta, closing
 from lango.store import SessionId, SessionRecord, Store
 from lango.store.facts import Fact
 from lango.store.observations import Batch, Claim, Recalled, Unobserved
@@ -30,6 +31,7 @@ MAX_BATCHES = 10
 FIRST_PAUSE_S = 30.0
 MOST_PAUSE_S = 3_600.0
 _LEAST_ANSWER_TOKENS = 200
+_MOST_READ_CHARACTERS = 5 * notes.MAX_ANSWER_CHARACTERS  # thoughts included
 _SHRUNK = 0.9  # a reflection that saves less than a tenth is none
 
 IsGone = Callable[[int, int, str, int], bool]
@@ -140,12 +142,12 @@ class Observer:
     async def _observe_next(self, held: Claim, session: SessionRecord, found: Unobserved) -> bool:
         """Observe the next batch; False: the claim was lost."""
         limits = self._limits
-        shown = transcript.next_batch(found.messages, limits.batch_tokens, limits.piece_tokens)
+        shown = await asyncio.to_thread(transcript.next_batch, found.messages, limits.batch_tokens, limits.piece_tokens)
         span = notes.Span(shown[0].seq, shown[-1].seq)
         known = await self._known_facts(session.name)
         spent = _Spent()
         written: list[notes.Note] = []
-        pieces = transcript.pieces(shown, limits.batch_tokens, limits.piece_tokens)
+        pieces = await asyncio.to_thread(transcript.pieces, shown, limits.batch_tokens, limits.piece_tokens)
         for piece in pieces:
             written += await self._ask(self._observe_prompt(), f"{known}{piece}", span, spent, lenient=True)
         if pieces and not written:
@@ -153,9 +155,8 @@ class Observer:
         days = {one.seq: transcript.day_of(one) for one in shown}
         floor = await self._store.memory.floor(session, span.last_seq, limits.keep_turns, limits.floor_tokens)
         observed = notes.observations(written, days)
-        batch = Batch(
-            span.first_seq, span.last_seq, observed, floor_seq=floor, rewinds=found.rewinds, tokens=cost_of(observed)
-        )
+        tokens = await asyncio.to_thread(cost_of, observed)
+        batch = Batch(span.first_seq, span.last_seq, observed, floor_seq=floor, rewinds=found.rewinds, tokens=tokens)
         return await self._add(held, session.name, batch, spent, self._facts(written, days))
 
     def _observe_prompt(self) -> str:
@@ -196,7 +197,7 @@ class Observer:
             floor_seq=sources[-1].floor_seq,
             rewinds=found.rewinds,
             sources=tuple(source.batch for source in sources),
-            tokens=cost_of(condensed),
+            tokens=await asyncio.to_thread(cost_of, condensed),
         )
         if not condensed or batch.tokens > sum(source.tokens for source in sources) * _SHRUNK:
             raise NothingNoted(f"{self._model.name} did not make the notes shorter")
@@ -221,12 +222,13 @@ class Observer:
         """
         for system, last in ((prompt, False), (prompt + notes.AGAIN, True)):
             answer = await self._answer(system, shown + notes.NOW, spent)
-            if found := notes.read_notes(answer, span, system + notes.NOW, shown=shown, lenient=lenient and last):
+            read = functools.partial(notes.read_notes, answer, span, system + notes.NOW, shown=shown)
+            if found := await asyncio.to_thread(read, lenient=lenient and last):
                 return found
         return []
 
     async def _answer(self, system: str, shown: str, spent: _Spent) -> str:
-        length = count_tokens(shown)
+        length = await asyncio.to_thread(count_tokens, shown)
         counted = length + count_tokens(system)
         request = Request(
             self._model.model,
@@ -235,9 +237,14 @@ class Observer:
             max_tokens=self._most_answer_tokens(length),
         )
         assembler = Assembler(self._model.provider.name)
+        characters = 0
         async with closing(self._model.provider.stream(request)) as deltas:
             async for delta in deltas:
                 assembler.add(delta)
+                characters += len(delta.text) if isinstance(delta, TextDelta | ThoughtDelta) else 0
+                if characters > _MOST_READ_CHARACTERS and not isinstance(delta, Finish):
+                    assembler.add(Finish("length"))  # a model that goes on and on
+                    break
         reply = assembler.reply()
         if reply.finish.reason in ("error", "safety"):
             raise ProviderProtocolError(
@@ -245,8 +252,12 @@ class Observer:
             )
         usage = reply.usage
         spent.input_tokens += counted if usage.input_tokens is None else usage.input_tokens
-        spent.output_tokens += count_tokens(reply.text) if usage.output_tokens is None else usage.output_tokens
-        return reply.text
+        text = reply.text[: notes.MAX_ANSWER_CHARACTERS]
+        if usage.output_tokens is None:
+            spent.output_tokens += await asyncio.to_thread(count_tokens, text)
+        else:
+            spent.output_tokens += usage.output_tokens
+        return text
 
     def _most_answer_tokens(self, shown_tokens: int) -> int | None:
         """A small model talks on and on: its notes are no longer than what they are about. Others may think first."""
