@@ -5,83 +5,31 @@ It measures CPU, not time, and every bound is scaled by how slow the machine is 
 so each time: of three runs the best one counts, so that one collection of garbage or one swap is not taken for it.
 """
 
-import asyncio
 import base64
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.e2e.served import PATIENCE_S, Server, serving
+from tests.e2e.served import Server
+from tests.faults.watched import Attack, Watched, asked, chat, check_loop_stays_free, posted, watching
 
-AGENT = Path(__file__).with_name("watched_agent.py")
-BOUND_MS = 50.0
-RUNS = 3
-
-
-class Watched:
-    """A server under test, and what its watchdog wrote."""
-
-    def __init__(self, server: Server, log: Path) -> None:
-        self.server = server
-        self._log = log
-        self._read = 0
-
-    def worst(self) -> dict[str, Any]:
-        """Return the worst that was seen since the last call, in milliseconds of a usual machine."""
-        text = self._log.read_text()
-        lines = [json.loads(line) for line in text[self._read :].splitlines()]
-        self._read = len(text)
-        for line in lines:
-            line["scaled"] = line["ms"] / line["slower"]
-        return max(lines, key=lambda line: line["scaled"], default={"scaled": 0.0})
+ATTACKS: dict[str, Attack] = {}
 
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    folder = tmp_path_factory.mktemp("watched")
-    log = folder / "watched.jsonl"
-    agent = f"module = {json.dumps(str(AGENT))}"
-    with serving(folder, f"sqlite:///{folder}/lango.db", agent=agent, env={"LANGO_WATCHED": str(log)}) as server:
-        first = httpx.post(  # what is loaded late is loaded now: that is no input's doing
-            f"{server.url}/v1/chat/completions", json=chat("hello"), timeout=PATIENCE_S
-        )
-        assert first.status_code == 200, first.text
-        yield Watched(server, log)
-
-
-Attack = Callable[[httpx.AsyncClient, Server], Awaitable[Any]]
-ATTACKS: dict[str, Attack] = {}
+    with watching(tmp_path_factory.mktemp("watched")) as watched:
+        yield watched
 
 
 def attack(function: Attack) -> Attack:
     ATTACKS[function.__name__] = function
     return function
-
-
-def chat(*said: Any, **more: Any) -> dict[str, Any]:
-    messages: list[Any] = [one if isinstance(one, dict) else {"role": "user", "content": one} for one in said]
-    return {"model": "m", "messages": messages} | more
-
-
-async def posted(
-    client: httpx.AsyncClient, path: str, body: Any, *statuses: int, kind: str = "application/json"
-) -> str:
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    session = {"X-Session-Id": f"s-{os.urandom(6).hex()}"}
-    answer = await client.post(path, content=content, headers={"Content-Type": kind} | session)
-    assert answer.status_code in (statuses or (200, 201)), f"{answer.status_code} {answer.text[:300]}"
-    return answer.text
-
-
-async def asked(client: httpx.AsyncClient, what: dict[str, Any]) -> str:
-    """Let the model do something in a session of its own."""
-    return await posted(client, f"/v1/sessions/s-{os.urandom(6).hex()}/messages", {"text": json.dumps(what)})
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------
@@ -235,11 +183,11 @@ async def a_large_picture_for_openai(client: httpx.AsyncClient, server: Server) 
 @attack
 async def a_large_file_for_adk(client: httpx.AsyncClient, server: Server) -> None:
     name = f"adk-{os.urandom(4).hex()}"
-    await posted(client, f"/apps/hostile/users/local/sessions/{name}", {}, 200, 403, 404)
+    await posted(client, f"/apps/obedient/users/user/sessions/{name}", {})
     data = base64.b64encode(bytes(9_900_000)).decode()
     message = {"role": "user", "parts": [{"text": "hi"}, {"inlineData": {"mimeType": "image/png", "data": data}}]}
-    body = {"appName": "hostile", "userId": "local", "sessionId": name, "newMessage": message}
-    await posted(client, "/run", body, 200, 403, 404)
+    body = {"appName": "obedient", "userId": "user", "sessionId": name, "newMessage": message}
+    await posted(client, "/run", body)
 
 
 @attack
@@ -370,15 +318,4 @@ ATTACKS["an_output_that_is_deep"] = _output({"deep": 100_000})
 @pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_16_no_input_holds_the_event_loop(watched: Watched, name: str) -> None:
-    found: list[dict[str, Any]] = []
-    for _ in range(RUNS):
-        watched.worst()
-        async with watched.server.client() as client:
-            await ATTACKS[name](client, watched.server)
-            await asyncio.sleep(0)
-            assert (await client.get("/healthz")).status_code == 200
-        found.append(watched.worst())
-        if found[-1]["scaled"] <= BOUND_MS:
-            break
-    least = min(found, key=lambda one: one["scaled"])
-    assert least["scaled"] <= BOUND_MS, least
+    await check_loop_stays_free(watched, ATTACKS[name])

@@ -5,7 +5,8 @@ that the loop had to wait while this process was busy, becomes a line of it: wha
 slower this machine is than the one the bound was set on.
 
 A message is JSON: `{"say": text, "times": n}` is said by the model; `{"call": name, "arguments": [start, filling, n,
-end]}` is a call with that text.
+end]}` is a call with that text. What stands in a transcript as `NOTE{"note": [[text, n], ...]}END` is what the observer
+answers.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from typing import Any
 from google.adk.agents import LlmAgent
 
 from lango.adk import AdkTool, ProviderLlm
+from lango.memory.notes import OBSERVE
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, UsageDelta
 from lango.tools import Tool
@@ -109,6 +111,10 @@ class Hostile:
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         last = request.messages[-1]
         asked: Any = {}
+        if request.system.startswith(OBSERVE):
+            yield TextDelta(await asyncio.to_thread(_notes, last.content))
+            yield Finish("stop")
+            return
         if last.role == "user" and last.content.startswith('{"') and len(last.content) < 10_000:
             asked = json.loads(last.content)
         if "call" in asked:
@@ -129,6 +135,15 @@ def _calls(asked: dict[str, Any]) -> list[Delta]:
     text = start + filling * count + end
     calls = [CallDelta(at, f"c{at}", asked["call"], text) for at in range(asked.get("times", 1))]
     return [*calls, UsageDelta(10, 5), Finish("tool_calls")]
+
+
+def _notes(transcript: str) -> str:
+    """Return what the newest order in a transcript asks an observer to answer."""
+    order = transcript.rpartition("NOTE{")[2].partition("}END")[0]
+    pieces: list[Any] = [["- [low] (1-1) a note", 1]]
+    if order and order != transcript:
+        pieces = json.loads("{" + order + "}")["note"]
+    return "".join(text.replace("#", str(at)) for text, count in pieces for at in range(count))
 
 
 def _made(value: Any) -> Any:

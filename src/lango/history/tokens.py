@@ -36,7 +36,7 @@ SHORT_TEXT = 5_000
 """In characters. Such texts are counted from a table (`lango.history.o200k`), a thousand in 0.3 to 2 ms ..."""
 FROM_TABLE = 50_000
 """... until they were so many characters together. Then the tokenizer pays, which takes 200 ms and 42 MB to load."""
-_MAX_COUNTED_CHARACTERS = 400_000
+_MAX_COUNTED_CHARACTERS = 100_000  # 40 ms of an event loop, in the scripts that take longest
 _PIECES = 8
 
 _lock = threading.Lock()

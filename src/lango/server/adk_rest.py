@@ -25,7 +25,7 @@ from lango.errors import StaleSession, UsageError
 from lango.server.auth import Caller, User
 from lango.server.errors import Refused, error_body
 from lango.server.frames import FrameStream, read, status_of
-from lango.server.json_response import JsonResponse
+from lango.server.json_response import JsonResponse, large_response
 from lango.server.routes import route_with_errors
 from lango.server.schemas import SESSION_ID
 from lango.server.served import Here, Served
@@ -133,7 +133,7 @@ async def list_sessions(app: App, user_id: Named, user: User, here: Here) -> Res
     """List a user's sessions, without their events."""
     caller = _as_user(here, user, app, user_id)
     found = await here.store.sessions(app, caller.user_id)
-    return JsonResponse([rest.session_to_json(record, [], app) for record in found])
+    return await large_response(lambda: [rest.session_to_json(record, [], app) for record in found])
 
 
 @router.post(_SESSIONS)
@@ -167,11 +167,11 @@ async def create_session_with_id(
 
 async def _create(here: Served, caller: Caller, new: NewAdkSession) -> Response:
     name = SessionId(here.runtime.app_name, caller.user_id, (new.session_id or "").strip() or str(uuid.uuid4()))
-    return _shown(here, await here.store.create_session(name, new.state))
+    return await _shown(here, await here.store.create_session(name, new.state))
 
 
-def _shown(here: Served, record: SessionRecord) -> Response:
-    return JsonResponse(rest.session_to_json(record, [], here.runtime.app_name))
+async def _shown(here: Served, record: SessionRecord) -> Response:
+    return await large_response(lambda: rest.session_to_json(record, [], here.runtime.app_name))
 
 
 @router.get(_SESSION)
@@ -180,7 +180,7 @@ async def get_session(app: App, user_id: Named, session_id: Named, user: User, h
     session = await here.session(_as_user(here, user, app, user_id), session_id)
     found = await here.store.events(session.name)
     record, stored = found or (session, [])
-    return JsonResponse(rest.session_to_json(record, stored, app))
+    return await large_response(lambda: rest.session_to_json(record, stored, app))
 
 
 @router.patch(_SESSION)
@@ -197,7 +197,7 @@ async def update_session(
         raise StaleSession(f"a turn of session {session_id!r} runs: change its state when it is done")
     entry = Entry(f"p-{uuid.uuid4()}", time.time(), state_delta=change.state_delta, extra={"author": "user"})
     await here.store.append(session.key, session.name, session.revision, entry)
-    return _shown(here, await here.session(caller, session_id))
+    return await _shown(here, await here.session(caller, session_id))
 
 
 @router.delete(_SESSION)

@@ -1,13 +1,16 @@
 """What one does with whole conversations: find, name, fork, take back, export, import."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Body, Query, Request
+from fastapi import APIRouter, Body, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from lango.server.auth import User
+from lango.server.errors import Refused
+from lango.server.guards import most_bytes
 from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import (
     EXPORT_EXAMPLE,
@@ -21,11 +24,14 @@ from lango.server.schemas import (
     SessionWithState,
 )
 from lango.server.served import Here
-from lango.server.sessions import BUSY, ERRORS, Id
+from lango.server.sessions import BUSY, ERRORS, Id, session_response
 
 router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
 
 _LINES = "application/x-ndjson"
+_SENT_AT_ONCE = 20_000
+_LINE_IN_BODIES = 2
+"""A line of an import may be so many times as long as a message that brings files."""
 _EXPORT: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The session as lines of JSON; the last line says that nothing is missing.",
@@ -56,19 +62,19 @@ async def rename_session(session_id: Id, new: NewTitle, user: User, here: Here) 
     return Session.of(await here.sessions.rename(session_id, new.title, user_id=user.user_id))
 
 
-@router.post("/sessions/{session_id}/fork", status_code=201, responses=BUSY)
+@router.post("/sessions/{session_id}/fork", status_code=201, responses=BUSY, response_model=SessionWithState)
 async def fork_session(
     session_id: Id, new: Annotated[NewFork, Body(default_factory=NewFork)], user: User, here: Here
-) -> SessionWithState:
+) -> Response:
     """Make a session with the same past, up to a message, and the state as it was then; without a body, with all."""
     made = await here.sessions.fork(session_id, user_id=user.user_id, at=new.at, new_id=new.id, title=new.title)
-    return SessionWithState.of(made)
+    return await session_response(made, 201)
 
 
-@router.post("/sessions/{session_id}/rewind", responses=BUSY)
-async def rewind_session(session_id: Id, what: Rewind, user: User, here: Here) -> SessionWithState:
+@router.post("/sessions/{session_id}/rewind", responses=BUSY, response_model=SessionWithState)
+async def rewind_session(session_id: Id, what: Rewind, user: User, here: Here) -> Response:
     """Take back the turn that holds a message, and all after it; the state is as it was before. Nothing is deleted."""
-    return SessionWithState.of(await here.sessions.rewind(session_id, before=what.before, user_id=user.user_id))
+    return await session_response(await here.sessions.rewind(session_id, before=what.before, user_id=user.user_id))
 
 
 @router.get("/sessions/{session_id}/export", response_class=StreamingResponse, responses=_EXPORT)
@@ -78,9 +84,15 @@ async def export_session(session_id: Id, user: User, here: Here) -> StreamingRes
     first = await anext(lines)  # what is not there is told before anything is sent
 
     async def every_line() -> AsyncIterator[str]:
-        yield first
+        together, size = [first], len(first)
         async for line in lines:
-            yield line
+            together.append(line)
+            size += len(line)
+            if size > _SENT_AT_ONCE:
+                yield "".join(together)
+                together, size = [], 0
+                await asyncio.sleep(0)  # a client that reads as fast as this writes would let nothing else run
+        yield "".join(together)
 
     name = f"{session_id}.jsonl"
     shown = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in name)
@@ -88,8 +100,23 @@ async def export_session(session_id: Id, user: User, here: Here) -> StreamingRes
     return StreamingResponse(every_line(), media_type=_LINES, headers={"Content-Disposition": saved_as})
 
 
-@router.post("/sessions/import", status_code=201, responses=BUSY, openapi_extra=_IMPORT)
-async def import_session(request: Request, user: User, here: Here, id: NewId = None) -> SessionWithState:
+@router.post(
+    "/sessions/import", status_code=201, responses=BUSY, openapi_extra=_IMPORT, response_model=SessionWithState
+)
+async def import_session(request: Request, user: User, here: Here, id: NewId = None) -> Response:
     """Make a session of an export, of the same id or another one: all of it, or nothing."""
-    made = await here.sessions.import_lines(request.stream(), user_id=user.user_id, session_id=id)
-    return SessionWithState.of(made)
+    pieces = _with_bounded_lines(request.stream(), _LINE_IN_BODIES * most_bytes(here.settings.server))
+    made = await here.sessions.import_lines(pieces, user_id=user.user_id, session_id=id)
+    return await session_response(made, 201)
+
+
+async def _with_bounded_lines(pieces: AsyncIterable[bytes], longest: int) -> AsyncIterator[bytes]:
+    """Pass on the pieces of an export; refuse one with a line that would take too long to be parsed."""
+    length = 0
+    async for piece in pieces:
+        first, *later = piece.split(b"\n")
+        length += len(first)
+        if max(length, *map(len, later)) > longest if later else length > longest:
+            raise Refused(413, "TooLarge", f"a line of the export has more than {longest} bytes")
+        length = len(later[-1]) if later else length
+        yield piece

@@ -1,18 +1,18 @@
 """What was observed of a session, with its sources; what is known of a user, to look at and to delete."""
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict
 
 from lango.server.auth import User
+from lango.server.json_response import large_response
 from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import Error, Shown
 from lango.server.served import Here
 from lango.server.sessions import Id
-from lango.store.observations import Batch, Recalled
+from lango.store.observations import Recalled
 
 router = APIRouter(
     prefix="/v1",
@@ -89,7 +89,7 @@ class Forgotten(BaseModel):
     forgotten: bool
 
 
-@router.get("/sessions/{session_id}/memory")
+@router.get("/sessions/{session_id}/memory", response_model=Memory)
 async def read_memory(
     session_id: Id,
     user: User,
@@ -97,30 +97,33 @@ async def read_memory(
     every: Annotated[
         bool, Query(alias="all", description="Also what was condensed, and what a rewind took back.")
     ] = False,
-) -> Memory:
+) -> Response:
     """Read what the agent is given of what was observed, each note with the messages that it came from."""
     session = await here.session(user, session_id)
     recalled = await here.store.memory.recall(session)
     batches = await here.store.memory.history(session) if every else recalled.batches
-    return Memory(observed_seq=recalled.observed_seq, tokens=recalled.tokens, observations=_shown(batches))
+
+    def shown() -> dict[str, Any]:
+        notes = [Observation.model_validate(one).model_dump(mode="json") for one in Recalled(tuple(batches)).as_json()]
+        return {"observed_seq": recalled.observed_seq, "tokens": recalled.tokens, "observations": notes}
+
+    return await large_response(shown)
 
 
-@router.get("/memory")
+@router.get("/memory", response_model=Facts)
 async def read_facts(
     user: User,
     here: Here,
     every: Annotated[bool, Query(alias="all", description="Also what was replaced.")] = False,
-) -> Facts:
+) -> Response:
     """Read what is known of the caller across sessions."""
     found = await here.runtime.memory.facts(user_id=user.user_id, replaced=every)
-    return Facts(facts=[Fact.model_validate(fact) for fact in found])
+    return await large_response(
+        lambda: {"facts": [Fact.model_validate(fact).model_dump(mode="json") for fact in found]}
+    )
 
 
 @router.delete("/memory/{fact_id}")
 async def forget(fact_id: FactId, user: User, here: Here) -> Forgotten:
     """Delete a fact of the caller, and all that was known under its name before."""
     return Forgotten(forgotten=await here.runtime.memory.forget(int(fact_id), user_id=user.user_id))
-
-
-def _shown(batches: Sequence[Batch]) -> list[Observation]:
-    return [Observation.model_validate(one) for one in Recalled(tuple(batches)).as_json()]

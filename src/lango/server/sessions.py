@@ -10,6 +10,7 @@ from lango.adk.attachments import stored_attachments
 from lango.server.auth import User
 from lango.server.errors import Refused, no_session
 from lango.server.files import file_response
+from lango.server.json_response import large_response
 from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import (
     EXAMPLE_ID,
@@ -30,6 +31,7 @@ from lango.server.schemas import (
 )
 from lango.server.served import Here
 from lango.server.sse import EventStream
+from lango.store import SessionRecord
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Error, "description": why}
@@ -72,12 +74,12 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_le
 LastId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 
-@router.post("", status_code=201, responses=BUSY)
+@router.post("", status_code=201, responses=BUSY, response_model=SessionWithState)
 async def create_session(
     new: Annotated[NewSession, Body(default_factory=NewSession)], user: User, here: Here
-) -> SessionWithState:
+) -> Response:
     """Make a session; without a body, an empty one of a random id."""
-    return SessionWithState.of(await here.sessions.create(new.id, user_id=user.user_id, state=new.state))
+    return await session_response(await here.sessions.create(new.id, user_id=user.user_id, state=new.state), 201)
 
 
 @router.get("")
@@ -92,10 +94,10 @@ async def list_sessions(
     return SessionPage(sessions=[Session.of(record) for record in page], next_cursor=more)
 
 
-@router.get("/{session_id}")
-async def read_session(session_id: Id, user: User, here: Here) -> SessionWithState:
+@router.get("/{session_id}", response_model=SessionWithState)
+async def read_session(session_id: Id, user: User, here: Here) -> Response:
     """Read a session and its state."""
-    return SessionWithState.of(await here.sessions.read(session_id, user_id=user.user_id))
+    return await session_response(await here.sessions.read(session_id, user_id=user.user_id))
 
 
 @router.delete("/{session_id}", status_code=204)
@@ -108,22 +110,25 @@ async def delete_session(session_id: Id, user: User, here: Here) -> None:
     here.turns.watching.happened(session)
 
 
-@router.get("/{session_id}/messages")
+@router.get("/{session_id}/messages", response_model=MessagePage)
 async def read_messages(
     session_id: Id,
     user: User,
     here: Here,
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
     limit: Limit = 50,
-) -> MessagePage:
+) -> Response:
     """Read messages in order: the newest, or those before a sequence number."""
     session = await here.current(user, session_id)
     found = await here.store.messages_page(session, before=before, limit=limit + 1)
     page = found[-limit:]
     journal = await here.store.effects_of(session.key, page)
-    return MessagePage(
-        messages=[Message.of(stored, journal) for stored in page], before=page[0].seq if len(found) > limit else None
-    )
+
+    def shown() -> dict[str, Any]:
+        messages = [Message.of(stored, journal).model_dump(mode="json") for stored in page]
+        return {"messages": messages, "before": page[0].seq if len(found) > limit else None}
+
+    return await large_response(shown)
 
 
 @router.get("/{session_id}/messages/{seq}/attachments/{index}", response_class=Response, responses=_FILE)
@@ -184,6 +189,11 @@ async def approve(session_id: Id, call_id: CallId, answer: Answer, user: User, h
     await here.session(user, session_id)
     turn = await here.turns.approve(user, session_id, call_id, approved=answer.approved)
     return here.stream(here.turns.follow(turn))
+
+
+async def session_response(record: SessionRecord, status: int = 200) -> Response:
+    """Show a session with its state, which may be large."""
+    return await large_response(lambda: SessionWithState.of(record).model_dump(mode="json"), status)
 
 
 def read_last_id(last_id: str | None) -> int | None:

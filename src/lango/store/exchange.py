@@ -36,6 +36,7 @@ def _storable(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_storable)]
 Id = Annotated[Text, Field(max_length=512)]
+Note = Annotated[Text, Field(max_length=4_000)]
 Count = Annotated[int, Field(ge=0, le=_LARGEST_COUNT)]
 Place = Annotated[int, Field(ge=1, le=_LARGEST_PLACE)]
 Time = Annotated[float, Field(ge=_YEAR_1, le=_YEAR_9999, allow_inf_nan=False)]
@@ -91,7 +92,7 @@ class SessionLine(_Line):
     app: Id
     user: Id
     id: Id
-    title: Text | None = None
+    title: Annotated[Text, Field(max_length=1_000)] | None = None
     created_at: Time
     updated_at: Time
     revision: Count
@@ -110,7 +111,7 @@ class MessageLine(_Line):
     role: Literal["user", "assistant", "tool", "event", "system"]
     author: Text = ""
     content: Text = ""
-    tool_calls: list[Object] | None = None
+    tool_calls: Annotated[list[Object], Field(max_length=500)] | None = None
     tokens: Count = 0
     created_at: Time
     event_id: Id
@@ -220,8 +221,8 @@ class ObservationLine(_Line):
     first_seq: Count
     last_seq: Count
     priority: Literal["high", "medium", "low"]
-    day: Text
-    text: Text
+    day: Annotated[Text, Field(max_length=40)]
+    text: Note
 
 
 class EndLine(_Line):

@@ -13,7 +13,9 @@ from msgspec import Struct, field
 from pydantic import ValidationError
 
 from lango.errors import InvalidExport, Unstorable
+from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter
 from lango.messages import ToolCall
+from lango.nesting import is_deeper_than
 from lango.store import sessions
 from lango.store.database import Operation, Row
 from lango.store.deletes import delete
@@ -72,6 +74,9 @@ _TABLES = {
     "observation_batch": ("observation_batches", BATCH_COLUMNS),
     "observation": ("observations", OBSERVATION_COLUMNS),
 }
+_MOST_VALUES = 2 * MAX_VALUES
+"""Of one line: more than any door lets into one event."""
+_DEEPEST = 260
 _ROWS_AT_ONCE = 50
 _BATCH_ROWS = 500
 _BATCH_CHARACTERS = 500_000
@@ -129,7 +134,10 @@ def parsed(lines: Lines) -> Iterator[tuple[int, Line]]:
         try:
             text = line.decode() if isinstance(line, bytes) else line
             if text.strip():
+                ValueCounter(_MOST_VALUES).feed(text.encode("utf-8", "surrogatepass"))
                 yield number, _line(text, number)
+        except TooManyValues as error:
+            raise InvalidExport(f"line {number}: {error}") from error
         except ValidationError as error:
             raise InvalidExport(f"line {number}: {_problem(error)}") from error
         except (ValueError, RecursionError) as error:
@@ -138,6 +146,8 @@ def parsed(lines: Lines) -> Iterator[tuple[int, Line]]:
 
 def _line(text: str, number: int) -> Line:
     value: Any = plain_loads(text)
+    if is_deeper_than(value, _DEEPEST):
+        raise InvalidExport(f"line {number}: a value is nested more than {_DEEPEST} levels deep")
     told = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     version = told.get("version")
     if told.get("format") == FORMAT and type(version) is int and version > VERSION:
@@ -177,6 +187,10 @@ def check(lines: Lines, also: Callable[[Stored], None] | None = None) -> Checked
         checked.lines += 1
     if not checked.ended:
         raise InvalidExport(f"the export ends after {checked.lines} lines, before its last line: it is cut off")
+    try:
+        ValueCounter(_MOST_VALUES).feed(dumps(checked.state).encode())
+    except TooManyValues as error:
+        raise InvalidExport(f"the state that these lines come to: {error}") from error
     return checked
 
 
