@@ -98,10 +98,17 @@ async def test_17_file_tools_do_not_list_or_find_them(tools: dict[str, Tool], ro
 
 
 async def test_17_another_name_of_a_protected_file_is_no_way_to_it(tools: dict[str, Tool], root: Path) -> None:
-    os.link(root / "data" / "chats.sqlite", root / "innocent.txt")
-    read = await call(tools, "read_file", path="innocent.txt")
-    assert not read.ok
-    assert SECRET not in str(read.result)
+    for number, path in enumerate(
+        ("data/chats.sqlite", "conf/other.toml")
+    ):  # the second one is text, and could be read
+        os.link(root / path, root / f"innocent-{number}.txt")
+        before = (root / path).read_bytes()
+        read = await call(tools, "read_file", path=f"innocent-{number}.txt")
+        assert not read.ok
+        assert "private" in str(read.result), "it is refused for what it is, and not because it is no text"
+        assert SECRET not in str(read.result)
+        assert not (await call(tools, "edit_file", path=f"innocent-{number}.txt", old=SECRET, new="mine")).ok
+        assert (root / path).read_bytes() == before
 
 
 @boxed
