@@ -38,6 +38,14 @@ def answer_on(connection: socket.socket) -> tuple[int, str]:
     return (int(data.split()[1]) if data else 0), data.decode()
 
 
+def attempts(otherwise: str) -> Iterator[None]:
+    """Let a test try again for as long as it may take; then it fails."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        yield
+    pytest.fail(otherwise)
+
+
 @pytest.fixture(scope="module")
 def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("keyed")
@@ -86,7 +94,7 @@ def test_18_a_head_that_does_not_end_is_cut_off(hasty: Server, head: str) -> Non
 def test_18_a_head_in_small_pieces_is_cut_off_too(hasty: Server) -> None:
     with opened(hasty, "GET /healthz HTTP/1.1\n") as connection, suppress(ConnectionError):
         connection.settimeout(0.05)
-        while True:  # a byte a time: each comes in good time, and the end never does
+        for _ in attempts("the head was never cut off"):  # a byte a time: each in good time, and the end never comes
             connection.sendall(b"X")
             with suppress(TimeoutError):
                 if connection.recv(100) == b"":
@@ -129,7 +137,7 @@ def test_18_too_many_connections_are_refused_and_health_checks_are_answered(tmp_
         for _ in range(5):
             held.enter_context(opened(server, "GET / HTT"))
         asked = "GET {} HTTP/1.1\nHost: localhost\nConnection: close\n\n"
-        while True:  # until the server has seen all of them
+        for _ in attempts("the server never refused"):  # until it has seen all of them
             with opened(server, asked.format("/v1/sessions")) as connection:
                 status, answer = answer_on(connection)
             if status == 503:
@@ -141,14 +149,14 @@ def test_18_too_many_connections_are_refused_and_health_checks_are_answered(tmp_
                 assert answer_on(connection)[0] == 200
         for _ in range(RESERVED):
             held.enter_context(opened(server, "GET / HTT"))
-        while True:
+        for _ in attempts("the reserve was never full"):
             with opened(server, "") as connection:
                 status, answer = answer_on(connection)
             if status == 503:
                 break
         assert "TooManyConnections" in answer, "beyond the reserve nothing is read at all"
         # what takes a place of the reserve and sends nothing loses it soon
-        while True:
+        for _ in attempts("the reserve was never free again"):
             with opened(server, asked.format("/healthz")) as connection:
                 if answer_on(connection)[0] == 200:
                     break
