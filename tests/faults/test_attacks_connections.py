@@ -136,7 +136,7 @@ def test_18_too_many_connections_are_refused_and_health_checks_are_answered(tmp_
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", server=limits) as server, ExitStack() as held:
         for _ in range(5):
             held.enter_context(opened(server, "GET / HTT"))
-        asked = "GET {} HTTP/1.1\nHost: localhost\nConnection: close\n\n"
+        asked, answer = "GET {} HTTP/1.1\nHost: localhost\nConnection: close\n\n", ""
         for _ in attempts("the server never refused"):  # until it has seen all of them
             with opened(server, asked.format("/v1/sessions")) as connection:
                 status, answer = answer_on(connection)
