@@ -11,7 +11,7 @@ from lango.messages import Message, ToolCall
 
 LEAST_CLIPPED_TOKENS = 24
 """The least room for a result: its mark and a few words."""
-_SAMPLE_CHARACTERS = 100_000
+_SAMPLE_CHARACTERS = 10_000
 
 
 def clip_to_tokens(messages: Sequence[Message], max_tokens: int) -> list[Message] | None:

@@ -110,7 +110,7 @@ class Store:
         """Delete a session and all that belongs to it; say whether there was one."""
         if not _storable(name):
             return False
-        deleted = await self._database.write(lambda: deletes.delete(name))
+        deleted = await self._database.write(lambda: deletes.delete(name), long=True)
         if deleted:
             await self.purge()
         return deleted
