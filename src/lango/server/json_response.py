@@ -14,9 +14,11 @@ from typing import Any, cast
 
 import orjson
 from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 _LEVELS = 6
+_SENT_AT_ONCE = 1_000_000
 
 
 class JsonResponse(JSONResponse):
@@ -39,6 +41,16 @@ class _LargeResponse(JsonResponse):
     @override
     def render(self, content: Any) -> bytes:
         return _in_pieces(content, _LEVELS, super().render)
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the body in pieces: to hand over tens of megabytes at once takes long, too."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        body = bytes(self.body)
+        for start in range(0, len(body), _SENT_AT_ONCE):
+            await send({"type": "http.response.body", "body": body[start : start + _SENT_AT_ONCE], "more_body": True})
+            await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": b""})
 
 
 async def large_response(make: Callable[[], Any], status: int = 200) -> JsonResponse:
