@@ -2,6 +2,7 @@
 
 import configparser
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 from typer.main import get_command
 
@@ -119,7 +121,25 @@ def test_json_blocks_are_json(text: str) -> None:
     json.loads(text)
 
 
-@pytest.mark.parametrize("text", [text for _, text in SQL], ids=ids(SQL))
+@pytest.mark.parametrize("text", [text for _, text in SQL if "GRANT" in text])
+async def test_sql_blocks_grant_rights_in_postgresql(text: str, postgres_url: str) -> None:
+    address, _, schema = postgres_url.partition("&schema=")
+    role = f"server_{os.urandom(4).hex()}"
+    async with Store(postgres_url):
+        pass
+    library: Any = asyncpg
+    connection: Any = await library.connect(address)
+    try:
+        await connection.execute(f"CREATE ROLE {role}")
+        await connection.execute(text.replace("SCHEMA lango", f"SCHEMA {schema}").replace("TO server", f"TO {role}"))
+        assert await connection.fetchval("SELECT has_table_privilege($1, $2, 'INSERT')", role, f"{schema}.turns")
+    finally:
+        await connection.execute(f"DROP SCHEMA {schema} CASCADE")
+        await connection.execute(f"DROP ROLE {role}")
+        await connection.close()
+
+
+@pytest.mark.parametrize("text", [text for _, text in SQL if "GRANT" not in text])
 async def test_sql_blocks_read_a_store(text: str, tmp_path: Path) -> None:
     async with Store(f"sqlite:///{tmp_path}/lango.db"):
         pass

@@ -13,7 +13,9 @@ import httpx
 from tests.e2e.served import PATIENCE_S, Server, serving
 
 AGENT = Path(__file__).with_name("watched_agent.py")
-BOUND_MS = 50.0
+BOUNDS_MS = {"callback": 50.0, "held": 100.0}
+"""Of the loop's own CPU time; and of the time in which it waits while other threads work. The second also counts
+threads that do not hold the interpreter's lock, and a busy machine makes it longer."""
 RUNS = 3
 
 Attack = Callable[[httpx.AsyncClient, Server], Awaitable[Any]]
@@ -28,13 +30,13 @@ class Watched:
         self._read = 0
 
     def worst(self) -> dict[str, Any]:
-        """Return the worst that was seen since the last call, in milliseconds of a usual machine."""
+        """Return the worst that was seen since the last call: its `share` of the bound, on a usual machine."""
         text = self._log.read_text()
         lines = [json.loads(line) for line in text[self._read :].splitlines()]
         self._read = len(text)
         for line in lines:
-            line["scaled"] = line["ms"] / line["slower"]
-        return max(lines, key=lambda line: line["scaled"], default={"scaled": 0.0})
+            line["share"] = line["ms"] / line["slower"] / BOUNDS_MS[line["kind"]]
+        return max(lines, key=lambda line: line["share"], default={"share": 0.0})
 
 
 @contextmanager
@@ -61,10 +63,10 @@ async def check_loop_stays_free(watched: Watched, attack: Attack) -> None:
             await asyncio.sleep(0)
             assert (await client.get("/healthz")).status_code == 200
         found.append(watched.worst())
-        if found[-1]["scaled"] <= BOUND_MS:
+        if found[-1]["share"] <= 1:
             break
-    least = min(found, key=lambda one: one["scaled"])
-    assert least["scaled"] <= BOUND_MS, least
+    least = min(found, key=lambda one: one["share"])
+    assert least["share"] <= 1, least
 
 
 def chat(*said: Any, **more: Any) -> dict[str, Any]:
