@@ -109,7 +109,10 @@ def check_log(path: str) -> None:
 def problem_of(path: str) -> str | None:
     """Say what is wrong with the log of a database that is not open; None: nothing, or nothing that can be known."""
     for _ in range(_TRIES):  # another process may be writing it just now
-        index, log = _index(path), _read(path)
+        try:
+            index, log = _index(path), _read(path)
+        except FileNotFoundError:  # closing a database deletes its log, also between two looks at it
+            continue
         problem = _problem(path, index, log)
         if problem is None or (_index(path) == index and _head(path) == log.head):
             return problem
