@@ -93,8 +93,8 @@ def read_notes(answer: str, span: Span, instructions: str, *, shown: str = "", l
     # the spaces go first: expressions that look for them at several places take the square of their number
     cut = (" ".join(line[:_LONGEST_LINE].split()) for line in answer[:MAX_ANSWER_CHARACTERS].splitlines()[:_MOST_LINES])
     lines = [line for line in cut if line]
-    told = _Instructions(instructions)
-    own = [line for line in lines if not (told.has(line) or told.has(_text(line)))]
+    prompt = _Instructions(instructions)
+    own = [line for line in lines if not (prompt.has(line) or prompt.has(_text(line)))]
     echoes = len(own) < len(lines)
     notes = [note for line in own if (note := _strict(line, span))]
     if notes or echoes:  # what else stands in an answer that repeats its instructions is not to be trusted
@@ -199,7 +199,7 @@ def _clean(text: str) -> str:
 
 
 class _Instructions:
-    """What the model was told to do, to be known again in its answer."""
+    """The instructions of the model, to recognise where its answer repeats them."""
 
     def __init__(self, text: str) -> None:
         self._plain = _plain(text)

@@ -206,7 +206,7 @@ class PostgresDatabase:
         """Whether the tables are there as this version needs them.
 
         Then nothing is created and no lock is taken: a role that may only read and write rows is enough, and a lock
-        that somebody else holds keeps no process from starting.
+        that another role holds keeps no process from starting.
         """
         there = await connection.fetchval(_HAS_TABLES, f'"{self._schema}".lango_schema')
         return there and await connection.fetchval(_IS_CURRENT, newest_version())

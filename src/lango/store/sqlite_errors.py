@@ -1,4 +1,4 @@
-"""What can be wrong with a SQLite file, told in a sentence with the way out."""
+"""What can be wrong with a SQLite file, explained in a sentence with the way out."""
 
 import contextlib
 from collections.abc import Generator
@@ -25,22 +25,24 @@ def translate(error: apsw.Error, path: str) -> StoreError:
     file = Path(path).name
     match error:
         case apsw.BusyError() | apsw.LockedError():
-            told: StoreError = StoreUnavailable(
+            translated_error: StoreError = StoreUnavailable(
                 f"{file} is locked by another program: close it, or try again", retry_after_s=1.0
             )
         case apsw.NotADBError():
-            told = SchemaError(f"{file} is not a SQLite database: name another file for the store")
+            translated_error = SchemaError(f"{file} is not a SQLite database: name another file for the store")
         case apsw.CorruptError():
-            told = StoreDamaged(f"{file} is damaged ({error}): restore it from a backup")
+            translated_error = StoreDamaged(f"{file} is damaged ({error}): restore it from a backup")
         case apsw.FullError():
-            told = StoreUnavailable(f"the disk that holds {file} is full: make room; nothing was written")
+            translated_error = StoreUnavailable(f"the disk that holds {file} is full: make room; nothing was written")
         case apsw.ReadOnlyError():
-            told = StoreUnavailable(f"{file} cannot be written: change its rights; reading goes on")
+            translated_error = StoreUnavailable(f"{file} cannot be written: change its rights; reading goes on")
         case apsw.CantOpenError() | apsw.IOError() | apsw.PermissionsError():
-            told = StoreUnavailable(f"{file} cannot be read or written ({error}): look at its disk and its rights")
+            translated_error = StoreUnavailable(
+                f"{file} cannot be read or written ({error}): look at its disk and its rights"
+            )
         case apsw.TooBigError():
-            told = StoreUnavailable(f"a value is larger than SQLite can store ({error}): store less")
+            translated_error = StoreUnavailable(f"a value is larger than SQLite can store ({error}): store less")
         case _:
-            told = StoreError(f"{file}: {type(error).__name__}: {error}")
-    told.__cause__ = error
-    return told
+            translated_error = StoreError(f"{file}: {type(error).__name__}: {error}")
+    translated_error.__cause__ = error
+    return translated_error
