@@ -41,7 +41,7 @@ sandbox:
 
 # a Chromium for the tests of the page: the machine's own, else one that is brought; none at all is a failure
 browser: setup
-	@$(UV) run --frozen python -m tests.browser.bring > /dev/null
+	@$(UV) run --frozen python -m tests.browser.chromium > /dev/null
 
 test: setup sandbox browser check  ## every test
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
@@ -50,7 +50,7 @@ examples: setup  ## the property tests with other examples, and more of them, ea
 	LANGO_EXAMPLES=search $(UV) run --frozen pytest -q -n $(WORKERS) --dist worksteal -m hypothesis
 
 pictures: setup browser  ## make the pictures of the README anew
-	LANGO_PICTURES=1 $(UV) run --frozen pytest -q tests/browser/test_pictures.py tests/e2e/test_terminal_picture.py
+	LANGO_PICTURES=1 $(UV) run --frozen pytest -q tests/browser/test_doc_images.py tests/e2e/cli/test_terminal_image.py
 
 check: setup  ## formatting, lint, types, import directions, lock file
 	$(UV) run --frozen ruff format --check .

@@ -20,7 +20,7 @@ from openai import AsyncOpenAI
 
 from benchmarks.table import bar, quick, table
 from lango.adk import ProviderLlm
-from lango.adk.content import contents_to_messages
+from lango.adk.model.content import contents_to_messages
 from lango.history import warm_up
 from lango.providers.openai import OpenAIProvider, encode
 from lango.providers.protocol import Request

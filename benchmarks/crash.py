@@ -34,15 +34,15 @@ from google.genai import types
 
 from benchmarks.sessions import postgres_server
 from benchmarks.table import bar, quick, say, table
-from lango.adk.content import contents_to_messages
-from lango.adk.convert import event_to_entry
+from lango.adk.model.content import contents_to_messages
+from lango.adk.services.events_to_rows import event_to_entry
 from lango.messages import Message
 from lango.store import SessionId, Store
 from lango.testing import ScriptedProvider
 from tests.agents.parts import broken_for
-from tests.e2e.workers import Worker
-from tests.faults.turn_worker import Kill, answer, kill_at, teller
-from tests.unit.provider_rules import broken_rules
+from tests.support.provider_rules import broken_rules
+from tests.support.store_workers import Worker
+from tests.support.turn_worker import Kill, answer, kill_at, teller
 
 OURS, ADK = "lango runtime", "ADK Runner, DatabaseSessionService"
 WHERE = [
@@ -334,7 +334,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     os.environ["PYTHONWARNINGS"] = "ignore"  # for the processes that are killed
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.faults.turn_worker", "benchmarks.crash"])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.support.turn_worker", "benchmarks.crash"])
     with postgres_server() as postgres:
         asyncio.run(run(postgres))
 

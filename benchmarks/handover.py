@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.sessions import postgres_server
 from benchmarks.table import bar, quick, say, table
 from lango import Settings, open_runtime
-from lango.runtime import Runtime
+from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
 
 TURNS = 100

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.table import bar, quick, say, table
 from lango.adk import SqlSessionService
-from tests.histories import histories
-from tests.sent import Share, broken, sent_by_adk, sent_by_lango, words_of
+from tests.support.histories import histories
+from tests.support.sent_requests import Share, broken, sent_by_adk, sent_by_lango, words_of
 
 BUDGET_TOKENS = 32_000
 ALL, WINDOW, ADK = "lango, all events loaded", "lango, loaded by budget", "ADK alone"

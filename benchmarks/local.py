@@ -17,9 +17,9 @@ from typing import Any
 from benchmarks.table import quick, say
 from lango.messages import Message
 from lango.providers.local import QWEN, SMOLLM2, LocalProvider, pull
-from lango.providers.local.encode import encode
-from lango.providers.local.engine import engine_for, threads
-from lango.providers.local.models import model_file, named
+from lango.providers.local.known_models import model_file, named
+from lango.providers.local.model_engine import engine_for, threads
+from lango.providers.local.wire_format import encode
 from lango.providers.protocol import CallDelta, Request, TextDelta, ToolSpec, UsageDelta
 
 STORY = "Tell me a story about a lighthouse."

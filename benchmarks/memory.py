@@ -28,7 +28,7 @@ from benchmarks.table import quick, say, table
 from lango import Settings, open_runtime
 from lango.adk import ProviderLlm, SqlSessionService
 from lango.history import count_tokens
-from lango.memory.notes import OBSERVE, REFLECT
+from lango.memory.note_format import OBSERVE, REFLECT
 from lango.messages import Message
 from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta

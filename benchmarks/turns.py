@@ -25,7 +25,7 @@ from benchmarks.sessions import ADK_DATABASE, ADK_SQLITE, APP, USER, _fill_adk, 
 from benchmarks.table import Times, bar, interleaved, quick, say, table
 from lango import Settings, open_runtime
 from lango.adk import SqlSessionService
-from lango.runtime import Runtime
+from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
 
 OURS, BARE = "lango runtime", "ADK Runner on SqlSessionService"

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lango.adk import SqlSessionService
-from lango.store import Store, checks
+from lango.store import Store
+from lango.store.lifecycle import integrity
 
 # a loaded machine is slow, not wrong; what fails today fails tomorrow: other examples are looked for on purpose
 settings.register_profile(
@@ -86,6 +87,6 @@ async def service(store_url: str) -> AsyncIterator[SqlSessionService]:
 
 
 async def _nothing_is_wrong(store: Store) -> None:
-    found = {name.id: await store.check(name) for name in await store.read(checks.names)}
+    found = {name.id: await store.check(name) for name in await store.read(integrity.names)}
     assert {id_: list(map(str, problems)) for id_, problems in found.items() if problems} == {}
     assert await store.check_database() == []

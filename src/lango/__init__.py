@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from lango.config import Settings
     from lango.errors import LangoError
     from lango.messages import Attachment
-    from lango.runtime import Runtime, open_runtime
+    from lango.runtime.runtime import Runtime, open_runtime
     from lango.tools import Tool, tool
 
 __version__ = "0.1.0"
@@ -16,10 +16,10 @@ __all__ = ["Attachment", "LangoError", "Runtime", "Settings", "Tool", "__version
 _HOMES = {
     "Attachment": "lango.messages",
     "LangoError": "lango.errors",
-    "Runtime": "lango.runtime",
+    "Runtime": "lango.runtime.runtime",
     "Settings": "lango.config",
     "Tool": "lango.tools",
-    "open_runtime": "lango.runtime",
+    "open_runtime": "lango.runtime.runtime",
     "tool": "lango.tools",
 }
 

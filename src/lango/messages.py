@@ -1,7 +1,7 @@
 """The one vocabulary of store and providers: plain values, frozen, without identity.
 
 A `Message` is what the store saves and what a provider receives. Its place in a session (the sequence number) belongs
-to the store, and ADK's `Content` is known only to `lango.adk.convert`.
+to the store, and ADK's `Content` is known only to `lango.adk.services.events_to_rows`.
 """
 
 import re

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lango.config import Settings
 from lango.errors import ConfigError
-from lango.store.urls import store_files
+from lango.store.engine.urls import store_files
 
 _WRITING = {"write_file", "edit_file", "shell"}
 

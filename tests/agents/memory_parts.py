@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from lango import Settings
-from lango.memory.notes import OBSERVE, REFLECT
+from lango.memory.note_format import OBSERVE, REFLECT
 from lango.providers import Request
-from lango.runtime import Runtime
+from lango.runtime.runtime import Runtime
 from lango.store import SessionId, SessionRecord
 from lango.testing import Answer, ScriptedProvider
 

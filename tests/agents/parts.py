@@ -11,12 +11,12 @@ from lango import Settings
 from lango.events import Accepted, ApprovalNeeded, TextDelta, TurnDone, TurnError, TurnEvent
 from lango.messages import Message
 from lango.providers import Request, anthropic, gemini, openai, openai_responses
-from lango.runtime import Runtime
+from lango.runtime.runtime import Runtime
 from lango.store import SessionId, Store, Stored
-from lango.store.database import Database, Operation, Row
+from lango.store.engine.database import Database, Operation, Row
 from lango.tools import Tool
-from tests.unit import wire_rules
-from tests.unit.provider_rules import broken_rules
+from tests.support import wire_rules
+from tests.support.provider_rules import broken_rules
 
 PATIENCE_S = 120.0
 """Long enough for any machine: what takes longer hangs."""

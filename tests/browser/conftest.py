@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from tests.browser.bring import FLAGS, bring
-from tests.browser.watch import Watch
+from tests.browser.chromium import FLAGS, bring
+from tests.browser.page_watch import Watch
 
 _PATIENCE_MS = 60_000  # a busy machine is slow
 expect.set_options(timeout=_PATIENCE_MS)

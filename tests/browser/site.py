@@ -12,9 +12,9 @@ import uvicorn
 from lango import Settings, Tool, open_runtime
 from lango.config import ServerSettings, StoreSettings
 from lango.providers import Delta, Request, TextDelta
-from lango.runtime import Runtime
+from lango.runtime.runtime import Runtime
 from lango.server.app import create_app
-from lango.server.opening import bind
+from lango.server.startup import bind
 from lango.testing import Entry, ScriptedProvider
 
 PATIENCE_S = 120

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
+from tests.browser.page_watch import Watch, check_accessibility
 from tests.browser.site import PATIENCE_S, serving_script
-from tests.browser.watch import Watch, check_accessibility
 
 
 async def test_the_page_loads_and_talks_without_a_complaint(page: Page, tmp_path: Path) -> None:

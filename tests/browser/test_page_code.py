@@ -8,10 +8,10 @@ from playwright.async_api import Page, Request, expect
 
 from lango.providers import Finish, TextDelta
 from tests.browser.conftest import OpenPage
+from tests.browser.page_actions import answer, ask, finished, say
+from tests.browser.page_watch import check_accessibility
 from tests.browser.site import PAUSE, Site, serving_script
-from tests.browser.talking import answer, ask, finished, say
 from tests.browser.test_page_safety import EVIL, assert_inert
-from tests.browser.watch import check_accessibility
 
 PYTHON = (
     'class A(B):\n    """A <b>doc</b>."""\n\n    @wraps\n    def f(self, n: int = 0x1F) -> str:  # why\n'

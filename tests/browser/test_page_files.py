@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
+from tests.browser.page_actions import answer, ask, finished
 from tests.browser.site import Site, serving_script
-from tests.browser.talking import answer, ask, finished
 
 # one red pixel
 PNG = base64.b64decode(

@@ -16,10 +16,10 @@ from lango.messages import ToolCall
 from lango.providers import Finish, TextDelta
 from lango.testing import ScriptedProvider
 from tests.browser.conftest import OpenPage
-from tests.browser.lossy import lossy
+from tests.browser.lossy_proxy import lossy
+from tests.browser.page_actions import answer, ask, finished, say, session_of
+from tests.browser.page_watch import Watch, check_accessibility
 from tests.browser.site import PATIENCE_S, PAUSE, Site, serving_script
-from tests.browser.talking import answer, ask, finished, say, session_of
-from tests.browser.watch import Watch, check_accessibility
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 

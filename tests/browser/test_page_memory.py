@@ -13,8 +13,8 @@ from lango.providers import Request
 from lango.testing import Answer
 from tests.agents.memory_parts import Roles, noted, shown_to
 from tests.browser.conftest import OpenPage
+from tests.browser.page_watch import check_accessibility
 from tests.browser.site import Site, serving_script
-from tests.browser.watch import check_accessibility
 
 WORDS = "and a good many words more, so that it is enough for a note that is made of it afterwards"
 EVIL = "<img src=x onerror=alert(1)>"

@@ -10,9 +10,9 @@ from playwright.async_api import Page, expect
 
 from lango import Tool
 from lango.messages import Attachment, ToolCall
+from tests.browser.page_actions import answer, ask, finished, say
+from tests.browser.page_watch import Watch
 from tests.browser.site import Site, serving_script
-from tests.browser.talking import answer, ask, finished, say
-from tests.browser.watch import Watch
 
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'><svg onload='window.hacked = 3'>"
 # tags to a browser, words to markdown, which takes words for markup after an open <code> or <kbd>

@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 
+from tests.browser.page_actions import answer, ask, choose, session_of
 from tests.browser.site import PATIENCE_S, Site, serving_script
-from tests.browser.talking import answer, ask, choose, session_of
 
 EVIL = "<img src=x onerror=window.hacked=1>"
 

@@ -9,12 +9,13 @@ from google.adk.events import Event, EventActions
 from google.adk.events.event_actions import EventCompaction
 from google.genai import types
 
-from lango.adk.convert import event_to_entry
-from lango.adk.sessions import SqlSessionService
-from lango.conversations import Sessions
+from lango.adk.services.events_to_rows import event_to_entry
+from lango.adk.services.session_service import SqlSessionService
 from lango.errors import EventConflict, InvalidExport
 from lango.messages import Message
-from lango.store import Appended, Entry, SessionId, SessionRecord, Store, forks
+from lango.runtime.sessions import Sessions
+from lango.store import Appended, Entry, SessionId, SessionRecord, Store
+from lango.store.lifecycle import fork as forks
 
 NAME = SessionId("app", "alice", "s")
 

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lango.conversations import Sessions
 from lango.errors import IdempotencyKeyReused
 from lango.messages import Message, ToolCall
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn, forks, rewinds, waiting
-from lango.store.questions import Answer
-from lango.store.records import ClientResult
+from lango.runtime.sessions import Sessions
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn, waiting
+from lango.store.codec.records import ClientResult
+from lango.store.lifecycle import fork as forks
+from lango.store.lifecycle import rewind
+from lango.store.turns.approvals import Answer
 
 NAME = SessionId("app", "alice", "s")
 _FILE = {"parts": [1, {"inline_data": {"data": b"\0cat", "mime_type": "image/png"}}]}
@@ -91,7 +93,7 @@ async def test_another_message_is_refused_after_a_restart_a_rewind_and_beside_a_
     await store.end_turn(NAME, turn, "done")
     async with Store(store_url) as other:
         await is_that_of(other, session, turn.turn, asks("1"), asks("2"))
-    await store.write(lambda: rewinds.rewind(NAME, 1, time.time()))
+    await store.write(lambda: rewind.rewind(NAME, 1, time.time()))
     await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
     fork = await store.write(lambda: forks.fork(NAME, SessionId("app", "alice", "fork"), None, None, time.time()))
     assert not (await store.submit_turn(fork, asks("2"), "me", idempotency_key="k")).repeated, "a session of its own"

@@ -16,12 +16,12 @@ from google.adk.events import Event
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
-from lango.adk.sessions import SqlSessionService
+from lango.adk.services.session_service import SqlSessionService
 from lango.errors import SchemaError
 from lango.store import Store
-from lango.store.database import migrate, migrations
-from tests.e2e.workers import Worker
+from lango.store.engine.database import migrate, migrations
 from tests.frozen.make import APP, FOLDER, SCHEMA, USER, as_json
+from tests.support.store_workers import Worker
 
 NEWEST = migrations()[-1][0]
 FROZEN = sorted(FOLDER.glob("schema_*.db"))

@@ -10,10 +10,10 @@ import pytest
 from lango.errors import FencedWrite
 from lango.messages import Message, ToolCall
 from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn
-from lango.store.questions import Answer
-from lango.store.records import CONFIRMATION
-from lango.store.recovery import UNKNOWN
-from lango.store.streams import IDS_PER_TURN, ToldEvent
+from lango.store.codec.records import CONFIRMATION
+from lango.store.turns.approvals import Answer
+from lango.store.turns.event_log import IDS_PER_TURN, ToldEvent
+from lango.store.turns.recovery import UNKNOWN
 from tests.agents.parts import PATIENCE_S, rows
 
 NAME = SessionId("app", "alice", "s")

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lango.conversations import Sessions
 from lango.messages import Message
+from lango.runtime.sessions import Sessions
 from lango.store import SessionId, Store
-from lango.store.search import BATCH, INDEXED_CHARACTERS, Hit
-from lango.store.words import terms
-from tests.contract.test_forks import following, rows
+from lango.store.search.query import BATCH, INDEXED_CHARACTERS, Hit
+from lango.store.search.terms import terms
+from tests.contract.test_fork_and_rewind import following, rows
 from tests.contract.test_store import Writer
 
 

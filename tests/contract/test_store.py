@@ -8,8 +8,10 @@ import pytest
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message, ToolCall
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn, effects, forks, recovery
-from lango.store.effects import Effect, EffectRecord
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn
+from lango.store.lifecycle import fork as forks
+from lango.store.turns import recovery, tool_journal
+from lango.store.turns.tool_journal import Effect, EffectRecord
 
 NAME = SessionId("app", "alice", "s")
 
@@ -338,13 +340,13 @@ async def test_a_call_whose_id_comes_again_keeps_what_is_known_of_it(writer: Wri
         await writer.call("c")
         if by == "bob":  # the turn that asks ends, and the one that brings the answer runs the tool
             await store.intend_effect(turn, "c", "f", "once", "hash")
-            await store.write(lambda: effects.note_answer(session.key, "c", "bob", time.time(), approved=True))
+            await store.write(lambda: tool_journal.note_answer(session.key, "c", "bob", time.time(), approved=True))
             await store.end_turn(NAME, turn, "done")
             turn = await store.submit_turn(session, asks("yes"), "me")
             record = await store.session(NAME)
             assert record
             writer.revision = record.revision
-        await store.intend_effect(turn, "c", "f", "once", "hash", effects.Approval(True, by))
+        await store.intend_effect(turn, "c", "f", "once", "hash", tool_journal.Approval(True, by))
         await store.start_effect(turn, "c")
         await store.finish_effect(turn, "c", {"ok": True})
         await writer.answer("c")

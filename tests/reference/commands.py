@@ -5,7 +5,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from lango.cli import app
+from lango.cli.main import app
 from tests.reference.source import heading, written
 
 _WIDTH = 100  # the page is the same whatever the terminal

@@ -93,7 +93,7 @@ def _section(path: str, table: type[BaseModel]) -> list[str]:
     lines += ["| setting | type | default | environment | what it says |", "| --- | --- | --- | --- | --- |"]
     told = {field.name: field.says for field in fields_of(table)}
     for name, field in table.model_fields.items():
-        assert told[name], f"{path}.{name} has no words below it in lango.config.tables"
+        assert told[name], f"{path}.{name} has no words below it in lango.config.sections"
         kind = _type(field.annotation, field.metadata)
         lines.append(f"| `{name}` | {kind} | {_default(field)} | `{variable(path, name)}` | {cell(told[name])} |")
     return [*lines, ""]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lango.server
 from lango import errors
-from lango.cli import exit_code
+from lango.cli.main import exit_code
 from lango.server.errors import told
 from tests.reference.source import cell, first_paragraph, heading, words_of, written
 
@@ -59,7 +59,7 @@ def _kinds(kind: type[errors.LangoError]) -> list[type[errors.LangoError]]:
 def _refusals() -> Iterator[tuple[int, str, str]]:
     """Find each refusal in the server's source whose words are written there."""
     [folder] = lango.server.__path__
-    for path in sorted(Path(folder).glob("*.py")):
+    for path in sorted(Path(folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             match node:
                 case ast.Call(

@@ -11,9 +11,11 @@ from pydantic import BaseModel
 
 import lango.server
 from lango.config import Settings
-from lango.server import adk_rest, openai, ws
+from lango.server.api import websocket
+from lango.server.api.session_routes import ERRORS
 from lango.server.app import create_app
-from lango.server.sessions import ERRORS
+from lango.server.compat.adk import adk_routes
+from lango.server.compat.openai import openai_routes
 from tests.reference.source import cell, fields_of, first_paragraph, heading, words_of, written
 
 _SECTIONS = {
@@ -49,11 +51,11 @@ def page() -> str:
     for tag in sorted(groups, key=lambda tag: (order.index(tag) if tag in order else len(order), tag)):
         lines += [f"## {_SECTIONS.get(tag, tag)}", ""]
         if tag == "openai":
-            lines += [*words_of(openai).splitlines(), ""]
+            lines += [*words_of(openai_routes).splitlines(), ""]
         for path, method, one in sorted(groups[tag], key=lambda route: (route[0], route[1])):
             lines += _route(path, method, one, described, common)
-    lines += ["## WebSocket", "", *words_of(ws).splitlines(), ""]
-    lines += ["## ADK's own REST", "", *words_of(adk_rest).splitlines(), "", *_adk()]
+    lines += ["## WebSocket", "", *words_of(websocket).splitlines(), ""]
+    lines += ["## ADK's own REST", "", *words_of(adk_routes).splitlines(), "", *_adk()]
     lines += ["## What goes over the wire", ""]
     for name, schema in sorted(described["components"]["schemas"].items(), key=lambda one: _short(one[0]).lower()):
         lines += _schema(name, schema)
@@ -130,8 +132,8 @@ def _schema(name: str, schema: Json) -> list[str]:
 
 
 def _models() -> Iterator[type[BaseModel]]:
-    for found in sorted(pkgutil.iter_modules(lango.server.__path__), key=lambda one: one.name):
-        module = importlib.import_module(f"lango.server.{found.name}")
+    for found in sorted(pkgutil.walk_packages(lango.server.__path__, "lango.server."), key=lambda one: one.name):
+        module = importlib.import_module(found.name)
         for one in vars(module).values():
             if isinstance(one, type) and issubclass(one, BaseModel) and one.__module__ == module.__name__:
                 yield one
@@ -153,12 +155,13 @@ def fields_of_all(model: type[BaseModel] | None) -> Iterator[Any]:
 def _short(name: str) -> str:
     """A name; where two rooms have one of the same name, with the room."""
     *module, short = name.split("__")
-    return f"{module[-1].capitalize()}{short}" if len(module) > 2 and module[-1] != "schemas" else short
+    room = module[-1].removesuffix("_routes").capitalize() if len(module) > 2 and module[-1] != "schemas" else ""
+    return f"{room}{short}"
 
 
 def _adk() -> list[str]:
     lines = ["| route | |", "| --- | --- |"]
-    for route in adk_rest.router.routes:
+    for route in adk_routes.router.routes:
         if isinstance(route, APIRoute):
             says = cell(first_paragraph(words_of(route.endpoint)))
             lines += [f"| `{method} {route.path}` | {says} |" for method in sorted(route.methods or ())]

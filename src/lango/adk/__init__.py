@@ -3,16 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lango.adk.model import ProviderLlm
-    from lango.adk.sessions import SqlSessionService
-    from lango.adk.tools import AdkTool
+    from lango.adk.agents.adk_tool import AdkTool
+    from lango.adk.model.provider_llm import ProviderLlm
+    from lango.adk.services.session_service import SqlSessionService
 
 __all__ = ["AdkTool", "ProviderLlm", "SqlSessionService"]
 
 _HOMES = {
-    "AdkTool": "lango.adk.tools",
-    "ProviderLlm": "lango.adk.model",
-    "SqlSessionService": "lango.adk.sessions",
+    "AdkTool": "lango.adk.agents.adk_tool",
+    "ProviderLlm": "lango.adk.model.provider_llm",
+    "SqlSessionService": "lango.adk.services.session_service",
 }
 
 

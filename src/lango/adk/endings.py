@@ -11,8 +11,8 @@ from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.events import Event
 
-from lango.adk.model import ProviderLlm
-from lango.adk.voice import plain_speakers
+from lango.adk.model.direct_text import plain_speakers
+from lango.adk.model.provider_llm import ProviderLlm
 
 
 def sure_speaker(app: App) -> str:

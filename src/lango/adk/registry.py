@@ -7,7 +7,7 @@ from typing import Any
 
 from google.adk.cli.service_registry import get_service_registry
 
-from lango.adk.sessions import SqlSessionService
+from lango.adk.services.session_service import SqlSessionService
 
 SCHEMES = ("lango+sqlite", "lango+postgresql")
 

@@ -7,13 +7,13 @@ import typer
 
 from lango.cli.options import Config, Json, StoreUrl, store_url
 from lango.cli.progress import progress_bar
-from lango.cli.stores import App, User, run
-from lango.cli.visible import visible
+from lango.cli.store_access import App, User, run
+from lango.cli.terminal_text import visible
 from lango.errors import SessionNotFound
 
 if TYPE_CHECKING:
     from lango.store import SessionId, Store
-    from lango.store.checks import Problem
+    from lango.store.lifecycle.integrity import Problem
 
     _Found = tuple[SessionId | None, Problem]
 
@@ -32,11 +32,11 @@ def check(
     """
 
     async def look(opened: "Store") -> "tuple[int, list[_Found]]":
-        from lango.store import checks
+        from lango.store.lifecycle import integrity
 
         wanted = [
             name
-            for name in await opened.read(checks.names)
+            for name in await opened.read(integrity.names)
             if session_id in (None, name.id) and app in (None, name.app_name) and user in (None, name.user_id)
         ]
         if session_id is not None and not wanted:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lango.cli.visible import one_line
+from lango.cli.terminal_text import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +73,7 @@ def cell(value: Any) -> str:
 
 def moment(at: float) -> str:
     """Say a time, in UTC."""
-    from lango.store.records import as_datetime
+    from lango.store.codec.records import as_datetime
 
     return as_datetime(at).isoformat(timespec="seconds")
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, get_args, get_origin
 from pydantic import BaseModel, PrivateAttr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
-from lango.config.tables import (
+from lango.config.sections import (
     AgentSettings,
     HistorySettings,
     McpSettings,

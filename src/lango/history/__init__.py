@@ -1,9 +1,6 @@
 """What a model is sent of a conversation: token counts, the window that fits a budget, and repair. Pure functions."""
 
-from lango.history.clean import keep_signatures
-from lango.history.repair import CONTEXT_AUTHOR, INTERRUPTED, repair
-from lango.history.tokens import Calibration, TokenCounter, count_tokens, warm_up
-from lango.history.window import (
+from lango.history.budget_window import (
     DEFAULT_BUDGET_TOKENS,
     DEFAULT_MAX_MESSAGES,
     WindowRules,
@@ -11,6 +8,9 @@ from lango.history.window import (
     fit_to_budget,
     kept_tokens,
 )
+from lango.history.history_repair import CONTEXT_AUTHOR, INTERRUPTED, repair
+from lango.history.message_cleanup import keep_signatures
+from lango.history.tokens import Calibration, TokenCounter, count_tokens, warm_up
 
 __all__ = [
     "CONTEXT_AUTHOR",

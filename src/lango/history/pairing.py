@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lango.history.clean import UNNAMED, clean_json
+from lango.history.message_cleanup import UNNAMED, clean_json
 from lango.messages import Message, ToolCall, fresh_call_id
 
 _COUNTED = re.compile(r"_\d+")

@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from lango.config import MemorySettings
 from lango.errors import NothingNoted, ProviderProtocolError, StoreError
 from lango.history import count_tokens
-from lango.memory import notes, transcript
-from lango.memory.limits import Limits
+from lango.memory import note_format, transcript
 from lango.memory.quote import cost_of
+from lango.memory.thresholds import Limits
 from lango.messages import Message
-from lango.providers.assembly import Assembler
 from lango.providers.protocol import Finish, Provider, Request, TextDelta, ThoughtDelta, closing
+from lango.providers.reply_assembly import Assembler
 from lango.store import SessionId, SessionRecord, Store
-from lango.store.facts import Fact
-from lango.store.observations import Batch, Claim, Recalled, Unobserved
+from lango.store.memory.observations import Batch, Claim, Recalled, Unobserved
+from lango.store.memory.user_facts import Fact
 
 _log = logging.getLogger("lango.memory")
 
@@ -31,7 +31,7 @@ MAX_BATCHES = 10
 FIRST_PAUSE_S = 30.0
 MOST_PAUSE_S = 3_600.0
 _LEAST_ANSWER_TOKENS = 200
-_MOST_READ_CHARACTERS = 5 * notes.MAX_ANSWER_CHARACTERS  # thoughts included
+_MOST_READ_CHARACTERS = 5 * note_format.MAX_ANSWER_CHARACTERS  # thoughts included
 _SHRUNK = 0.9  # a reflection that saves less than a tenth is none
 
 IsGone = Callable[[int, int, str, int], bool]
@@ -143,10 +143,10 @@ class Observer:
         """Observe the next batch; False: the claim was lost."""
         limits = self._limits
         shown = await asyncio.to_thread(transcript.next_batch, found.messages, limits.batch_tokens, limits.piece_tokens)
-        span = notes.Span(shown[0].seq, shown[-1].seq)
+        span = note_format.Span(shown[0].seq, shown[-1].seq)
         known = await self._known_facts(session.name)
         spent = _Spent()
-        written: list[notes.Note] = []
+        written: list[note_format.Note] = []
         pieces = await asyncio.to_thread(transcript.pieces, shown, limits.batch_tokens, limits.piece_tokens)
         for piece in pieces:
             written += await self._ask(self._observe_prompt(), f"{known}{piece}", span, spent, lenient=True)
@@ -154,13 +154,13 @@ class Observer:
             raise NothingNoted(f"{self._model.name} gave no notes on messages {span.first_seq}-{span.last_seq}")
         days = {one.seq: transcript.day_of(one) for one in shown}
         floor = await self._store.memory.floor(session, span.last_seq, limits.keep_turns, limits.floor_tokens)
-        observed = notes.observations(written, days)
+        observed = note_format.observations(written, days)
         tokens = await asyncio.to_thread(cost_of, observed)
         batch = Batch(span.first_seq, span.last_seq, observed, floor_seq=floor, rewinds=found.rewinds, tokens=tokens)
         return await self._add(held, session.name, batch, spent, self._facts(written, days))
 
     def _observe_prompt(self) -> str:
-        return f"{notes.OBSERVE}\n{notes.FACTS}" if self._settings.user_facts else notes.OBSERVE
+        return f"{note_format.OBSERVE}\n{note_format.FACTS}" if self._settings.user_facts else note_format.OBSERVE
 
     async def _known_facts(self, name: SessionId) -> str:
         """Return what is known of the user, so that what changed keeps its name."""
@@ -170,13 +170,13 @@ class Observer:
         known = "\n".join(f"{fact.name}: {' '.join(fact.text.split())}" for fact in facts[-50:])
         return f"Facts known so far:\n{known}\n\nTranscript:\n" if known else ""
 
-    def _facts(self, written: Sequence[notes.Note], days: dict[int, str]) -> list[Fact]:
+    def _facts(self, written: Sequence[note_format.Note], days: dict[int, str]) -> list[Fact]:
         if not self._settings.user_facts:
             return []
         return [
             Fact(*named, note.first_seq, note.last_seq, days.get(note.last_seq, ""), self._model.name)
             for note in written
-            if note.kind == "fact" and (named := notes.named_fact(note.text))
+            if note.kind == "fact" and (named := note_format.named_fact(note.text))
         ]
 
     # -- reflecting -----------------------------------------------------------------------------------------------
@@ -184,11 +184,11 @@ class Observer:
     async def _reflect(self, held: Claim, session: SessionRecord, found: Unobserved) -> None:
         sources = self._reflected(found.recalled.batches)
         before = [note for batch in sources for note in batch.observations]
-        span = notes.Span(sources[0].first_seq, sources[-1].last_seq)
+        span = note_format.Span(sources[0].first_seq, sources[-1].last_seq)
         spent = _Spent()
-        written = await self._ask(notes.REFLECT, notes.as_lines(before), span, spent, lenient=False)
+        written = await self._ask(note_format.REFLECT, note_format.as_lines(before), span, spent, lenient=False)
         days = {note.last_seq: note.day for note in before}
-        condensed = notes.observations((one for one in written if one.kind != "fact"), days)
+        condensed = note_format.observations((one for one in written if one.kind != "fact"), days)
         batch = Batch(
             span.first_seq,
             span.last_seq,
@@ -214,15 +214,15 @@ class Observer:
     # -- asking ---------------------------------------------------------------------------------------------------
 
     async def _ask(
-        self, prompt: str, shown: str, span: notes.Span, spent: _Spent, *, lenient: bool
-    ) -> list[notes.Note]:
+        self, prompt: str, shown: str, span: note_format.Span, spent: _Spent, *, lenient: bool
+    ) -> list[note_format.Note]:
         """Ask the model for notes, twice at most: what is in no form at all is taken only at the end.
 
         None may be right: a piece of a long message can be noise, and must not hold up the rest.
         """
-        for system, last in ((prompt, False), (prompt + notes.AGAIN, True)):
-            answer = await self._answer(system, shown + notes.NOW, spent)
-            read = functools.partial(notes.read_notes, answer, span, system + notes.NOW, shown=shown)
+        for system, last in ((prompt, False), (prompt + note_format.AGAIN, True)):
+            answer = await self._answer(system, shown + note_format.NOW, spent)
+            read = functools.partial(note_format.read_notes, answer, span, system + note_format.NOW, shown=shown)
             if found := await asyncio.to_thread(read, lenient=lenient and last):
                 return found
         return []
@@ -252,7 +252,7 @@ class Observer:
             )
         usage = reply.usage
         spent.input_tokens += counted if usage.input_tokens is None else usage.input_tokens
-        text = reply.text[: notes.MAX_ANSWER_CHARACTERS]
+        text = reply.text[: note_format.MAX_ANSWER_CHARACTERS]
         if usage.output_tokens is None:
             spent.output_tokens += await asyncio.to_thread(count_tokens, text)
         else:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from lango.history import count_tokens
-from lango.store.facts import MOST_FACTS
-from lango.store.observations import Observation, Priority, Recalled
+from lango.store.memory.observations import Observation, Priority, Recalled
+from lango.store.memory.user_facts import MOST_FACTS
 
 _FACTS = """\
 <user_facts>

@@ -7,7 +7,7 @@ from lango.history import count_tokens
 from lango.history.tokens import compact_json
 from lango.messages import Message
 from lango.store import Stored
-from lango.store.records import as_datetime
+from lango.store.codec.records import as_datetime
 
 _ASKS_USER = "adk_request_"  # ADK's own questions to the user are calls, too; the call itself stands before them
 _MOST_PARTS = 40

@@ -1,7 +1,6 @@
 """Models behind one small protocol. Each vendor's SDK is imported when its provider is first used."""
 
 from lango.providers.catalog import ProviderSettings, label, resolve
-from lango.providers.clients import Timeouts
 from lango.providers.protocol import (
     CallDelta,
     Delta,
@@ -15,6 +14,7 @@ from lango.providers.protocol import (
     UsageDelta,
 )
 from lango.providers.resilience import Fallback, ResilientProvider, Retries
+from lango.providers.sdk.sdk_client import Timeouts
 
 __all__ = [
     "CallDelta",

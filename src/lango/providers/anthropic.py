@@ -16,8 +16,17 @@ from typing_extensions import override
 from lango.errors import ProviderError
 from lango.messages import Media, Message, Thought, ToolCall
 from lango.providers.anthropic_stream import REDACTED, MessagesReader
-from lango.providers.clients import SdkProvider, Timeouts, load_sdk, read_answer
-from lango.providers.encoding import (
+from lango.providers.protocol import Delta, Request
+from lango.providers.sdk.error_translation import (
+    Exchange,
+    broken,
+    from_status,
+    lost_connection,
+    redacted,
+    retry_after_of,
+    timed_out,
+)
+from lango.providers.sdk.request_encoding import (
     IMAGES,
     OPENING,
     Json,
@@ -29,16 +38,7 @@ from lango.providers.encoding import (
     prepared,
     wire_name,
 )
-from lango.providers.failures import (
-    Exchange,
-    broken,
-    from_status,
-    lost_connection,
-    redacted,
-    retry_after_of,
-    timed_out,
-)
-from lango.providers.protocol import Delta, Request
+from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, read_answer
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from lango.messages import Signature
-from lango.providers.encoding import Json
-from lango.providers.failures import Exchange, broken
 from lango.providers.protocol import CallDelta, Delta, Finish, FinishReason, TextDelta, ThoughtDelta, UsageDelta
+from lango.providers.sdk.error_translation import Exchange, broken
+from lango.providers.sdk.request_encoding import Json
 
 if TYPE_CHECKING:
     from anthropic.types import RawContentBlockDelta, RawMessageStreamEvent

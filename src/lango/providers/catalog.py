@@ -9,9 +9,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lango.errors import ConfigError, MissingCredentials
-from lango.providers.clients import Timeouts
 from lango.providers.openai import Api, OpenAIProvider
 from lango.providers.protocol import Provider
+from lango.providers.sdk.sdk_client import Timeouts
 
 
 class ProviderSettings(Struct, frozen=True):

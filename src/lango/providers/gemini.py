@@ -14,9 +14,6 @@ from typing_extensions import override
 
 from lango.errors import ProviderError
 from lango.messages import Media, Message, Signature
-from lango.providers.clients import SdkProvider, Timeouts, load_sdk, read_answer
-from lango.providers.encoding import OPENING, Json, media_text, own, prepared, to_json, wire_name
-from lango.providers.failures import Exchange, broken, from_status, redacted, retry_after_of, unknown_model
 from lango.providers.protocol import (
     CallDelta,
     Delta,
@@ -29,6 +26,9 @@ from lango.providers.protocol import (
     ToolSpec,
     UsageDelta,
 )
+from lango.providers.sdk.error_translation import Exchange, broken, from_status, redacted, retry_after_of, unknown_model
+from lango.providers.sdk.request_encoding import OPENING, Json, media_text, own, prepared, to_json, wire_name
+from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, read_answer
 
 if TYPE_CHECKING:
     import httpx

@@ -13,28 +13,6 @@ from typing_extensions import override
 
 from lango.errors import ProviderError
 from lango.messages import Media, Message
-from lango.providers.clients import SdkProvider, Timeouts, load_sdk, read_answer
-from lango.providers.encoding import (
-    IMAGES,
-    Json,
-    arguments_text,
-    base64_of,
-    data_url,
-    is_strict,
-    media_text,
-    output_text,
-    prepared,
-    wire_name,
-)
-from lango.providers.failures import (
-    Exchange,
-    broken,
-    from_status,
-    lost_connection,
-    redacted,
-    retry_after_of,
-    timed_out,
-)
 from lango.providers.openai_responses import ResponsesReader
 from lango.providers.openai_responses import encode as encode_responses
 from lango.providers.protocol import (
@@ -47,7 +25,29 @@ from lango.providers.protocol import (
     ThoughtDelta,
     UsageDelta,
 )
-from lango.providers.stopping import stop_at
+from lango.providers.sdk.error_translation import (
+    Exchange,
+    broken,
+    from_status,
+    lost_connection,
+    redacted,
+    retry_after_of,
+    timed_out,
+)
+from lango.providers.sdk.request_encoding import (
+    IMAGES,
+    Json,
+    arguments_text,
+    base64_of,
+    data_url,
+    is_strict,
+    media_text,
+    output_text,
+    prepared,
+    wire_name,
+)
+from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, read_answer
+from lango.providers.sdk.stop_sequences import stop_at
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lango.errors import ProviderError
 from lango.messages import Media, Message, Signature
-from lango.providers.encoding import (
+from lango.providers.protocol import (
+    CallDelta,
+    Delta,
+    Finish,
+    FinishReason,
+    Request,
+    TextDelta,
+    ThoughtDelta,
+    UsageDelta,
+)
+from lango.providers.sdk.error_translation import Exchange, broken, from_status
+from lango.providers.sdk.request_encoding import (
     IMAGES,
     Json,
     arguments_text,
@@ -23,17 +34,6 @@ from lango.providers.encoding import (
     own,
     prepared,
     wire_name,
-)
-from lango.providers.failures import Exchange, broken, from_status
-from lango.providers.protocol import (
-    CallDelta,
-    Delta,
-    Finish,
-    FinishReason,
-    Request,
-    TextDelta,
-    ThoughtDelta,
-    UsageDelta,
 )
 
 if TYPE_CHECKING:

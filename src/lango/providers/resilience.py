@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderTimeout, ProviderUnavailable
-from lango.providers.clients import Timeouts
-from lango.providers.encoding import has_media, has_signatures, without_media, without_signatures
 from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta, closing
+from lango.providers.sdk.request_encoding import has_media, has_signatures, without_media, without_signatures
+from lango.providers.sdk.sdk_client import Timeouts
 
 logger = logging.getLogger(__name__)
 

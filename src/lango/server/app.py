@@ -10,13 +10,19 @@ from typing_extensions import override
 
 from lango import __version__
 from lango.config import Settings
-from lango.runtime import Runtime, open_runtime
-from lango.server import adk_rest, agui, conversations, errors, health, live, memory, openai, page, sessions, usage, ws
-from lango.server.guards import Guards
-from lango.server.json_response import JsonResponse
-from lango.server.served import Served
+from lango.runtime.runtime import Runtime, open_runtime
+from lango.server import conversations, errors
+from lango.server.api import health_routes, memory_routes, session_routes, usage_routes, websocket
+from lango.server.compat.adk import adk_routes
+from lango.server.compat.agui import agui_routes
+from lango.server.compat.openai import openai_routes
+from lango.server.context import Served
+from lango.server.json_body import JsonResponse
+from lango.server.security.middleware import Guards
+from lango.server.streaming import live
 from lango.server.traced import Traced
-from lango.telemetry import endpoint, is_on
+from lango.server.web import page_routes
+from lango.telemetry.traces import endpoint, is_on
 
 _DESCRIPTION = """\
 A durable agent over HTTP. A message is stored before it is answered; its turn goes on whoever listens, and its events
@@ -71,21 +77,21 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
     )
     if runtime is not None:
         app.state.served = Served(settings, runtime)
-    app.include_router(page.router)
-    app.include_router(health.router)
+    app.include_router(page_routes.router)
+    app.include_router(health_routes.router)
     app.include_router(conversations.router)
-    app.include_router(sessions.router)
+    app.include_router(session_routes.router)
     app.include_router(live.router)
-    app.include_router(usage.router)
-    app.include_router(memory.router)
-    app.include_router(ws.router)
-    app.include_router(openai.router)
-    app.include_router(agui.router)
-    app.include_router(adk_rest.router)
+    app.include_router(usage_routes.router)
+    app.include_router(memory_routes.router)
+    app.include_router(websocket.router)
+    app.include_router(openai_routes.router)
+    app.include_router(agui_routes.router)
+    app.include_router(adk_routes.router)
     if settings.server.adk_ui:
-        from lango.server import dev_ui
+        from lango.server.compat.adk import dev_ui_routes
 
-        dev_ui.install(app)
+        dev_ui_routes.install(app)
     errors.install(app)
     if settings.server.allowed_origins:
         app.add_middleware(

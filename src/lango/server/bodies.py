@@ -1,4 +1,4 @@
-"""Read the body of a request as JSON, in bounded time: its values were counted when it came (`lango.server.guards`)."""
+"""Read the body of a request as JSON, in bounded time: its values were counted by `security.middleware`."""
 
 import json
 from collections.abc import Callable, Coroutine

@@ -8,10 +8,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Body, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from lango.server.auth import User
+from lango.server.api.session_routes import BUSY, ERRORS, Id, session_response
+from lango.server.context import Here
 from lango.server.errors import Refused
-from lango.server.guards import most_bytes
-from lango.server.routes import AuthenticatedRoute
 from lango.server.schemas import (
     EXPORT_EXAMPLE,
     SESSION_ID,
@@ -23,8 +22,9 @@ from lango.server.schemas import (
     Session,
     SessionWithState,
 )
-from lango.server.served import Here
-from lango.server.sessions import BUSY, ERRORS, Id, session_response
+from lango.server.security.auth import User
+from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.security.middleware import most_bytes
 
 router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
 

@@ -30,7 +30,7 @@ from lango.errors import (
     TurnTimeout,
     Unstorable,
 )
-from lango.server.json_response import JsonResponse
+from lango.server.json_body import JsonResponse
 
 _log = logging.getLogger("lango.server")
 

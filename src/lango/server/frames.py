@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from lango.errors import LangoError
 from lango.server.errors import Refused
-from lango.server.sse import Stream, name_of, one_line
-from lango.store.streams import ToldEvent
+from lango.server.streaming.sse import Stream, name_of, one_line
+from lango.store.turns.event_log import ToldEvent
 
 _STATUS = {
     "BudgetTooSmall": 400,  # a message that is too long: no failure of the server's, and no use to send again

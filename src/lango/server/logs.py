@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from lango.telemetry import ids
+from lango.telemetry.traces import ids
 
 _EXTRA = ("session", "turn", "status", "trace_id")
 

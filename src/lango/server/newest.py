@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from lango.messages import Message
-from lango.server.auth import Caller
+from lango.server.compat.client_view import Seen, stored_view, user_view
+from lango.server.compat.inline_files import files_of, mark_of
+from lango.server.context import Served
 from lango.server.errors import Refused
-from lango.server.files import files_of, mark_of
-from lango.server.openai_views import Seen, stored_view, user_view
-from lango.server.served import Served
+from lango.server.security.auth import Caller
 from lango.store import SessionId, waiting
 
 MOST_NEW = 100

@@ -8,14 +8,14 @@ import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from lango import messages
-from lango.adk.attachments import stored_attachments
+from lango.adk.services.message_parts import stored_attachments
 from lango.adk.thoughts import stored_thoughts
 from lango.messages import ToolCall
 from lango.store import SessionRecord, Stored
-from lango.store.effects import EffectRecord, Journal
-from lango.store.ids import call_key
-from lango.store.jsontext import plain_json
-from lango.store.records import as_datetime, client_calls
+from lango.store.codec.ids import call_key
+from lango.store.codec.json_text import plain_json
+from lango.store.codec.records import as_datetime, client_calls
+from lango.store.turns.tool_journal import EffectRecord, Journal
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"

@@ -12,11 +12,11 @@ from typing import Any, cast
 import uvicorn
 
 from lango.config import Settings
-from lango.runtime import open_runtime
+from lango.runtime.runtime import open_runtime
 from lango.server.app import create_app
-from lango.server.connections import ConnectionLimits, LimitedProtocol
-from lango.server.guards import most_bytes
-from lango.server.served import Served
+from lango.server.context import Served
+from lango.server.security.connections import ConnectionLimits, LimitedProtocol
+from lango.server.security.middleware import most_bytes
 
 _TIDY_S = 15.0
 _COLLECT_AFTER = (50_000, 20, 20)  # a long conversation is ten thousands of objects: not a collection for every 700

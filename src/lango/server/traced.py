@@ -3,7 +3,7 @@
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lango.telemetry import end, tracer
+from lango.telemetry.traces import end, tracer
 
 # asked every few seconds by machines
 _UNTOLD = frozenset({"/healthz", "/readyz", "/metrics"})

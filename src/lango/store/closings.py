@@ -4,8 +4,8 @@ import re
 
 from lango.history import count_tokens
 from lango.messages import Message, ToolCall
-from lango.store.jsontext import dumps
-from lango.store.records import Entry, Stored
+from lango.store.codec.json_text import dumps
+from lango.store.codec.records import Entry, Stored
 
 _PLACE = ("branch", "isolation_scope")
 _ID = re.compile(r"(closed|client|no)-\d+-\d+")

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from lango.store.database import Operation, Row
-from lango.store.pasts import all_places, key_of
-from lango.store.records import MESSAGE_COLUMNS, SessionRecord, Stored, from_message_row
-from lango.store.sessions import SESSION_COLUMNS, from_session_row, readable_rows, with_pasts
-from lango.store.titles import FIRST_WORDS, shown, with_first_words
-from lango.store.window import is_live, live_ranges
+from lango.store.codec.records import MESSAGE_COLUMNS, SessionRecord, Stored, from_message_row
+from lango.store.engine.database import Operation, Row
+from lango.store.sessions.lineage import all_places, key_of
+from lango.store.sessions.sessions import SESSION_COLUMNS, from_session_row, readable_rows, with_pasts
+from lango.store.sessions.titles import FIRST_WORDS, shown, with_first_words
+from lango.store.sessions.window import is_live, live_ranges
 
 _SESSIONS = f"""
 SELECT {SESSION_COLUMNS}, {FIRST_WORDS}

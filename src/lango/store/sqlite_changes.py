@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from lango.store.wakeups import Changes, Wakeup, Wakeups
+from lango.store.engine.changes import Changes, Wakeup, Wakeups
 
 _LOOK_S = 0.005
 

@@ -1,4 +1,4 @@
-"""Writes on their way through the writer's thread of `lango.store.sqlite`, and back to those who wait for them."""
+"""Writes on their way through the writer's thread of `engine.sqlite`, and back to those who wait for them."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from lango.store.database import Operation, Row, Undo, run_sync
+from lango.store.engine.database import Operation, Row, Undo, run_sync
 
 
 class Job(Struct, eq=False):

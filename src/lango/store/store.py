@@ -7,27 +7,19 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal, Self, TypeVar
 
 from lango.errors import StoreUnavailable, Unstorable
-from lango.store import (
-    checks,
-    client_calls,
-    deletes,
-    effects,
-    pages,
-    questions,
-    search,
-    sessions,
-    streams,
-    turns,
-    window,
-)
-from lango.store.append import append
-from lango.store.database import Operation
-from lango.store.keys import KeyStore
-from lango.store.memory import MemoryStore
-from lango.store.outages import WAIT_S, Outages
-from lango.store.plain import plain_append
-from lango.store.records import Appended, Entry, SessionId, SessionRecord, Stored
-from lango.store.urls import open_database
+from lango.store import pages
+from lango.store.api_keys import KeyStore
+from lango.store.codec.records import Appended, Entry, SessionId, SessionRecord, Stored
+from lango.store.engine.database import Operation
+from lango.store.engine.outages import WAIT_S, Outages
+from lango.store.engine.urls import open_database
+from lango.store.lifecycle import delete, integrity
+from lango.store.memory.memory_store import MemoryStore
+from lango.store.search import query
+from lango.store.sessions import sessions, window
+from lango.store.sessions.append import append
+from lango.store.sessions.append_statement import plain_append
+from lango.store.turns import approvals, client_calls, event_log, tool_journal, turns
 
 T = TypeVar("T")
 
@@ -38,7 +30,7 @@ class Store:
     """Sessions, messages, state and turns in SQL. Safe from any task, thread and event loop."""
 
     def __init__(self, url: str, *, wait_s: float = WAIT_S) -> None:
-        """`wait_s`: how long a turn waits for a database that is away; see `lango.store.outages`."""
+        """`wait_s`: how long a turn waits for a database that is away; see `lango.store.engine.outages`."""
         self._database = open_database(url, wait_s=wait_s)
         self._memory = MemoryStore(self._database)
         self._keys = KeyStore(self._database)
@@ -110,14 +102,14 @@ class Store:
         """Delete a session and all that belongs to it; say whether there was one."""
         if not _storable(name):
             return False
-        deleted = await self._database.write(lambda: deletes.delete(name), long=True)
+        deleted = await self._database.write(lambda: delete.delete(name), long=True)
         if deleted:
             await self.purge()
         return deleted
 
     async def purge(self) -> None:
         """Remove the remains of deleted text: from the search index, and from the log beside a SQLite file."""
-        await search.purge(self._database)
+        await query.purge(self._database)
         await self._database.purge()
 
     async def probe(self) -> None:
@@ -125,29 +117,29 @@ class Store:
         await self._database.probe()
 
     async def search(
-        self, app_name: str, user_id: str, asked: str, *, limit: int = 20, indexing: search.Indexing | None = None
-    ) -> list[search.Hit]:
-        """Find messages and titles of a user's sessions that hold every word; see `lango.store.search`.
+        self, app_name: str, user_id: str, asked: str, *, limit: int = 20, indexing: query.Indexing | None = None
+    ) -> list[query.Hit]:
+        """Find messages and titles of a user's sessions that hold every word; see `lango.store.search.query`.
 
         `indexing` is told how many messages that are new to the index are in it, and of how many.
         """
         if not _storable(SessionId(app_name, user_id, "")):
             return []
         try:
-            await search.update_index(self._database, app_name, user_id, indexing)
+            await query.update_index(self._database, app_name, user_id, indexing)
         except StoreUnavailable as error:  # a file that cannot be written: what is in the index is found all the same
             _log.warning("the index of the search is not up to date: %s", error)
         dialect = self._database.dialect
-        return await self._database.read(lambda: search.search(dialect, app_name, user_id, asked, limit))
+        return await self._database.read(lambda: query.search(dialect, app_name, user_id, asked, limit))
 
-    async def check(self, name: SessionId) -> list[checks.Problem]:
-        """Return what is wrong with a session, if anything is; see `lango.store.checks`."""
-        return await self._database.read(lambda: checks.check(name))
+    async def check(self, name: SessionId) -> list[integrity.Problem]:
+        """Return what is wrong with a session, if anything is; see `lango.store.lifecycle.integrity`."""
+        return await self._database.read(lambda: integrity.check(name))
 
-    async def check_database(self) -> list[checks.Problem]:
+    async def check_database(self) -> list[integrity.Problem]:
         """Return what is wrong with the database as a whole, as far as it can tell."""
         dialect = self._database.dialect
-        return await self._database.read(lambda: checks.check_database(dialect))
+        return await self._database.read(lambda: integrity.check_database(dialect))
 
     async def user_state(self, app_name: str, user_id: str) -> dict[str, Any]:
         """Read the state of a user, without prefixes."""
@@ -174,7 +166,7 @@ class Store:
         ends_turn: bool = False,
         last_seq: int | None = None,
     ) -> Coroutine[Any, Any, Appended]:
-        """Store an event at the end of its session; see `lango.store.append`.
+        """Store an event at the end of its session; see `lango.store.sessions.append`.
 
         Who knows the session's newest message, `last_seq`, is served faster.
         """
@@ -211,7 +203,7 @@ class Store:
         *,
         idempotency_key: str | None = None,
         wait: bool = True,
-        answer: questions.Answer | None = None,
+        answer: approvals.Answer | None = None,
         at_revision: int | None = None,
     ) -> turns.Turn:
         """Store a turn with the user's message, or an answer of theirs; it runs at once, or waits for those ahead.
@@ -290,14 +282,14 @@ class Store:
 
     # -- questions for approval -------------------------------------------------------------------------------------
 
-    async def open_questions(self, session: SessionRecord) -> list[questions.Question]:
+    async def open_questions(self, session: SessionRecord) -> list[approvals.Question]:
         """Read the questions for approval that an answer is still taken for."""
-        return await self._database.read(lambda: questions.waiting(session))
+        return await self._database.read(lambda: approvals.waiting(session))
 
     async def expire_questions(self, key: int) -> bool:
         """Close the questions of a session whose time is over; False: a turn runs there, try again after it."""
         now = time.time()
-        return await self._database.write(lambda: questions.expire(key, now))
+        return await self._database.write(lambda: approvals.expire(key, now))
 
     # -- the journal of effects -------------------------------------------------------------------------------------
 
@@ -306,53 +298,53 @@ class Store:
         turn: turns.Turn,
         call_id: str,
         name: str,
-        effect: effects.Effect,
+        effect: tool_journal.Effect,
         arguments: str,
-        approval: effects.Approval | None = None,
+        approval: tool_journal.Approval | None = None,
     ) -> None:
         """Note that a call is about to be made."""
         now, epoch = time.time(), turn.epoch or 0
         await self._database.write(
-            lambda: effects.intend(turn.session_key, epoch, call_id, name, effect, arguments, now, approval)
+            lambda: tool_journal.intend(turn.session_key, epoch, call_id, name, effect, arguments, now, approval)
         )
 
     async def start_effect(self, turn: turns.Turn, call_id: str) -> bool:
         """Note that a tool begins; False: it began before, and must not begin again."""
         now, epoch = time.time(), turn.epoch or 0
-        return await self._database.write(lambda: effects.start(turn.session_key, epoch, call_id, now))
+        return await self._database.write(lambda: tool_journal.start(turn.session_key, epoch, call_id, now))
 
     async def check_lease(self, turn: turns.Turn) -> None:
         """Raise `FencedWrite` where another process took a running turn over."""
         epoch = turn.epoch or 0
-        await self._database.write(lambda: effects.fence(turn.session_key, epoch))
+        await self._database.write(lambda: tool_journal.fence(turn.session_key, epoch))
 
     async def finish_effect(
         self,
         turn: turns.Turn,
         call_id: str,
         result: Mapping[str, Any] | None,
-        status: effects.EffectStatus = "finished",
+        status: tool_journal.EffectStatus = "finished",
     ) -> None:
         """Note how a tool ended, and its result."""
         now, epoch = time.time(), turn.epoch or 0
-        await self._database.write(lambda: effects.finish(turn.session_key, epoch, call_id, status, result, now))
+        await self._database.write(lambda: tool_journal.finish(turn.session_key, epoch, call_id, status, result, now))
 
     async def keep_whole(self, turn: turns.Turn, call_id: str, text: str) -> None:
         """Keep the whole text of a result that the model is shown clipped."""
         epoch = turn.epoch or 0
-        await self._database.write(lambda: effects.keep_whole(turn.session_key, epoch, call_id, text))
+        await self._database.write(lambda: tool_journal.keep_whole(turn.session_key, epoch, call_id, text))
 
     async def read_whole(self, key: int, call_id: str, offset: int, limit: int) -> str | None:
         """Read a piece of a result that was clipped."""
-        return await self._database.read(lambda: effects.read_whole(key, call_id, offset, limit))
+        return await self._database.read(lambda: tool_journal.read_whole(key, call_id, offset, limit))
 
-    async def effect(self, key: int, call_id: str) -> effects.EffectRecord | None:
+    async def effect(self, key: int, call_id: str) -> tool_journal.EffectRecord | None:
         """Read what the journal says of a call."""
-        return await self._database.read(lambda: effects.of_call(key, call_id))
+        return await self._database.read(lambda: tool_journal.of_call(key, call_id))
 
-    async def effects_of(self, key: int, messages: Sequence[Stored]) -> effects.Journal:
+    async def effects_of(self, key: int, messages: Sequence[Stored]) -> tool_journal.Journal:
         """Read what the journal says of the calls in messages, without their results."""
-        return await self._database.read(lambda: effects.of_messages(key, messages))
+        return await self._database.read(lambda: tool_journal.of_messages(key, messages))
 
     # -- what a server keeps --------------------------------------------------------------------------------------
 
@@ -372,29 +364,29 @@ class Store:
         """Read one message; None: there is none of that number, or a rewind took it back."""
         return await self._database.read(lambda: pages.message(session, seq))
 
-    async def add_told(self, key: int, turn: int, told: Sequence[streams.ToldEvent]) -> bool:
+    async def add_told(self, key: int, turn: int, told: Sequence[event_log.ToldEvent]) -> bool:
         """Store what clients are told of a turn; False: somebody else closed it, or the session is gone."""
-        return await self._database.write(lambda: streams.add(key, turn, told))
+        return await self._database.write(lambda: event_log.add(key, turn, told))
 
-    async def add_told_of_many(self, batches: Sequence[streams.Batch]) -> list[bool]:
+    async def add_told_of_many(self, batches: Sequence[event_log.Batch]) -> list[bool]:
         """Store what clients are told of many turns, as `add_told` does for one; in one transaction."""
-        return await self._database.write(lambda: streams.add_all(batches, self._database.dialect))
+        return await self._database.write(lambda: event_log.add_all(batches, self._database.dialect))
 
-    async def told(self, key: int, turn: int, after_id: int = 0) -> streams.Told:
+    async def told(self, key: int, turn: int, after_id: int = 0) -> event_log.Told:
         """Read what clients were told of a turn after an id, and what became of the turn."""
-        return await self._database.read(lambda: streams.read(key, turn, after_id))
+        return await self._database.read(lambda: event_log.read(key, turn, after_id))
 
     async def close_told(self, key: int, turn: int) -> None:
         """Tell the end of a turn that is over and that nobody tells any more."""
-        await self._database.write(lambda: streams.close(key, turn))
+        await self._database.write(lambda: event_log.close(key, turn))
 
     async def newest_turn(self, session: SessionRecord) -> int | None:
         """Return the newest turn of a session that no rewind took back."""
-        return await self._database.read(lambda: streams.newest_turn(session))
+        return await self._database.read(lambda: event_log.newest_turn(session))
 
     async def next_turn(self, session: SessionRecord, turn: int) -> int | None:
         """Return the turn after one, of those that no rewind took back."""
-        return await self._database.read(lambda: streams.next_turn(session, turn))
+        return await self._database.read(lambda: event_log.next_turn(session, turn))
 
 
 def _version() -> Operation[int]:

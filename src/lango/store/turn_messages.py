@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lango.messages import Message
-from lango.store.jsontext import dumps, loads
-from lango.store.records import ClientResult, Entry, calls_from_json, calls_to_json, to_columns
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import ClientResult, Entry, calls_from_json, calls_to_json, to_columns
 
 
 def says_the_same(entry: Entry, digest: str | None) -> bool:

@@ -2,10 +2,10 @@
 
 from msgspec import Struct
 
-from lango.store.database import Operation
-from lango.store.records import SessionRecord, Stored
+from lango.store.codec.records import SessionRecord, Stored
+from lango.store.engine.database import Operation
+from lango.store.sessions.window import is_live, live_ranges
 from lango.store.turn_messages import entry_of
-from lango.store.window import is_live, live_ranges
 
 MOST = 200
 """Only so many of the newest turns are looked at: whatever is open is among them, however long the session is."""

@@ -1,13 +1,13 @@
 """Tools: what a model may do, who must agree, and what it is told about how it went. No ADK in here."""
 
 from lango.errors import InvalidArguments, ToolError
-from lango.tools.builtin import BUILTIN_NAMES, HOW_TO_READ, builtin_tools, read_result_tool
-from lango.tools.client import client_tool
-from lango.tools.policy import Decision, decide, fingerprint
-from lango.tools.run import DEFAULT_TIMEOUT_S, ToolOutcome, run_tool
-from lango.tools.sandbox import find_sandbox
+from lango.tools.approval_policy import Decision, decide, fingerprint
+from lango.tools.builtin.enabled_tools import BUILTIN_NAMES, HOW_TO_READ, builtin_tools, read_result_tool
+from lango.tools.builtin.sandbox import find_sandbox
+from lango.tools.builtin.workspace import Workspace
+from lango.tools.client_tool_definitions import client_tool
+from lango.tools.execution import DEFAULT_TIMEOUT_S, ToolOutcome, run_tool
 from lango.tools.tool import RESERVED_PREFIX, Effect, Level, Tool, ToolContext, tool
-from lango.tools.workspace import Workspace
 
 __all__ = [
     "BUILTIN_NAMES",

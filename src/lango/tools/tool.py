@@ -29,8 +29,8 @@ from typing import Any, Literal, get_args, overload
 from pydantic import ValidationError
 
 from lango.errors import ConfigError, InvalidArguments
-from lango.tools.checker import SchemaChecker
-from lango.tools.schema import TypedArguments, described, read_signature, resolved_hints
+from lango.tools.function_schema import TypedArguments, described, read_signature, resolved_hints
+from lango.tools.schema_checker import SchemaChecker
 
 Level = Literal["safe", "write", "dangerous"]
 """Who must agree. safe: only reads what it was given. write: changes the workspace. dangerous: reaches further."""

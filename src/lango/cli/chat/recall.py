@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from lango.cli.session_target import USER
 from lango.cli.tables import make_table
-from lango.cli.talking import USER
 
 if TYPE_CHECKING:
-    from lango.cli.chat.conversation import Chat
+    from lango.cli.chat.chat_session import Chat
 
 _OFF = "memory is off: `enabled = true` under [memory] in lango.toml turns it on"
 

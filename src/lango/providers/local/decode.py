@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderUnavailable
-from lango.providers.local.models import PROVIDER
+from lango.providers.local.known_models import PROVIDER
 from lango.providers.protocol import CallDelta, Delta, Finish, FinishReason, TextDelta, ThoughtDelta, UsageDelta
 
 _REASONS: Mapping[str, FinishReason] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from lango.errors import ConfigError
-from lango.providers.local.models import LocalModel, Weights, weights_path
-from lango.providers.local.sources import chunks, hub_file, wheel_member
+from lango.providers.local.known_models import LocalModel, Weights, weights_path
+from lango.providers.local.weight_sources import chunks, hub_file, wheel_member
 
 if sys.platform == "win32":
     import msvcrt

@@ -1,0 +1,162 @@
+"""`AdkTool`: a Lango tool in anybody's own ADK Runner."""
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, cast
+
+import msgspec
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext as AdkToolContext
+from google.genai import types
+from typing_extensions import override
+
+from lango.tools import DEFAULT_TIMEOUT_S, Effect, InvalidArguments, Level, Tool, ToolContext, ToolError, ToolOutcome
+from lango.tools.execution import run_tool
+from lango.tools.results import error_text
+
+Gate = Callable[[Tool, Mapping[str, Any], str, AdkToolContext], Awaitable[dict[str, Any] | None]]
+"""Asked before a tool runs: tool, arguments, call id, ADK's context. None lets it run; a dict is the result instead."""
+OnStart = Callable[[str, Tool, Mapping[str, Any]], Awaitable[None]]
+OnEnd = Callable[[str, ToolOutcome], Awaitable[None]]
+
+_current: ContextVar[AdkToolContext] = ContextVar("lango_adk_tool_context")
+
+
+class AdkTool(BaseTool):
+    """A Lango `Tool` as ADK's `BaseTool`.
+
+    A call goes: arguments validated, `gate` asked, `on_start` awaited, the handler run, `on_end` awaited. What the
+    gate and the hooks see are the arguments that the handler gets. If one of them raises, the turn fails with that
+    error; a handler's error is a result. On a cancel there is no `on_end`: nobody knows how the call ended.
+
+    Without a gate, a tool that is not safe asks through ADK's own confirmation, and runs only after a yes.
+
+    `how_to_read` tells the model how to read the rest of a clipped result; `{call_id}` in it is filled in.
+    """
+
+    def __init__(
+        self,
+        tool: Tool,
+        *,
+        gate: Gate | None = None,
+        on_start: OnStart | None = None,
+        on_end: OnEnd | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        workspace: Path | None = None,
+        how_to_read: str = "",
+    ) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self.tool = tool
+        self._gate: Gate = gate or confirm_unless_safe
+        self._on_start = on_start
+        self._on_end = on_end
+        self._timeout_s = timeout_s
+        self._workspace = workspace
+        self._how_to_read = how_to_read
+
+    @override
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=self.tool.schema
+        )
+
+    @override
+    async def run_async(self, *, args: dict[str, Any], tool_context: AdkToolContext) -> dict[str, Any]:
+        """Run the tool once and return what the model reads."""
+        arguments = _copied(args)  # what was approved is what runs, whoever changes theirs meanwhile
+        try:
+            self.tool.validate(arguments)
+        except InvalidArguments as error:  # nobody is asked about a call that cannot run
+            return {"error": error_text(error)}
+        call_id = tool_context.function_call_id or ""
+        instead = await self._gate(self.tool, _copied(arguments), call_id, tool_context)
+        if instead is not None:
+            return instead
+        if self._on_start is not None:
+            await self._on_start(call_id, self.tool, _copied(arguments))
+        outcome = await self._run(arguments, call_id, tool_context)
+        if self._on_end is not None:
+            await self._on_end(call_id, outcome)
+        return outcome.result
+
+    async def _run(self, arguments: dict[str, Any], call_id: str, tool_context: AdkToolContext) -> ToolOutcome:
+        context = ToolContext(
+            session_id=tool_context.session.id,
+            user_id=tool_context.session.user_id,
+            call_id=call_id,
+            state=MappingProxyType(copy.deepcopy(tool_context.state.to_dict())),
+            workspace=self._workspace,
+        )
+        token = _current.set(tool_context)
+        try:
+            return await run_tool(
+                self.tool,
+                arguments,
+                context,
+                timeout_s=self._timeout_s,
+                how_to_read=self._how_to_read.replace("{call_id}", call_id),
+            )
+        finally:
+            _current.reset(token)
+
+
+def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy arguments; those that are JSON, as a model's are, at a tenth of the cost."""
+    try:
+        return msgspec.to_builtins(arguments, builtin_types=(bytes, bytearray))
+    except (TypeError, ValueError, RecursionError):
+        return copy.deepcopy(dict(arguments))
+
+
+async def confirm_unless_safe(
+    tool: Tool, arguments: Mapping[str, Any], call_id: str, tool_context: AdkToolContext
+) -> dict[str, Any] | None:
+    """Let safe tools run; ask about the others through ADK's confirmation. The gate of tools that are given none."""
+    del call_id
+    if tool.level == "safe":
+        return None
+    confirmation = tool_context.tool_confirmation
+    if confirmation is None:
+        tool_context.request_confirmation(
+            hint=f"May {tool.name} run?", payload={"tool": tool.name, "arguments": dict(arguments)}
+        )
+        # else the model is called again at once, and calls the tool again
+        tool_context.actions.skip_summarization = True
+        return {"error": f"not run yet: {tool.name} waits for approval"}
+    return None if confirmation.confirmed else {"error": f"not run: {tool.name} was not approved"}
+
+
+def foreign_tool(inner: BaseTool, *, level: Level = "dangerous", effect: Effect = "once") -> Tool:
+    """Return somebody else's ADK tool as a `Tool`, so that approval, limits and honest results hold for it too.
+
+    Nothing is known about what it does, so it asks first and is never run again by itself. It runs only in `AdkTool`,
+    which lends it ADK's context.
+    """
+
+    async def handler(arguments: dict[str, Any], /) -> Any:
+        result: Any = await inner.run_async(args=arguments, tool_context=_current.get())
+        if isinstance(result, dict) and _is_error(told := cast("dict[str, Any]", result)):
+            raise ToolError(_error_text(told))
+        return cast("Any", result)
+
+    declaration = inner._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - ADK has no other way
+    schema = declaration and (declaration.parameters_json_schema or declaration.parameters)
+    if isinstance(schema, types.Schema):
+        schema = schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return Tool(
+        inner.name, inner.description, cast("dict[str, Any] | None", schema), handler, level=level, effect=effect
+    )
+
+
+def _is_error(result: dict[str, Any]) -> bool:
+    return bool(result.get("isError")) or result.keys() == {"error"}
+
+
+def _error_text(result: dict[str, Any]) -> str:
+    if "error" in result:
+        return str(result["error"])
+    blocks = cast("list[dict[str, Any]]", result.get("content") or [])
+    return "\n".join(str(block["text"]) for block in blocks if block.get("text")) or "the tool reported an error"

@@ -1,0 +1,119 @@
+"""Tools of MCP servers, through ADK's own toolset, under the same approval and limits as any other tool."""
+
+import asyncio
+import importlib.util
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.tools.base_tool import BaseTool
+from typing_extensions import override
+
+from lango.adk.agents.adk_tool import AdkTool, foreign_tool
+from lango.adk.run.turn_state import current_turn
+from lango.config import McpSettings
+from lango.errors import ConfigError, MissingDependency
+from lango.tools import DEFAULT_TIMEOUT_S, Tool
+from lango.tools.schema_checker import has_patterns, measure
+
+if importlib.util.find_spec("mcp") is None:
+    raise MissingDependency('MCP servers need another package: pip install "lango-adk[mcp]"')
+
+from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
+from mcp import StdioServerParameters
+
+log = logging.getLogger(__name__)
+
+_LISTED_FOR_S = 60.0  # ADK asks for the list before every call of the model
+
+
+class LangoMcpToolset(McpToolset):
+    """ADK's toolset of one MCP server, whose tools are `AdkTool`s."""
+
+    same_for_all = True
+    """Its tools do not depend on who asks."""
+
+    def __init__(self, server: str, wrap: Callable[[Tool], BaseTool], **options: Any) -> None:
+        super().__init__(tool_list_cache_ttl_seconds=_LISTED_FOR_S, **options)
+        self._server = server
+        self._wrap = wrap
+        self._wrapped: dict[str, BaseTool] = {}
+
+    @override
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """Return the server's tools. Raise `ConfigError` that names the server, where it does not answer.
+
+        ADK catches that and goes on without the tools: the turn is told, and ends.
+        """
+        try:
+            tools = await super().get_tools(readonly_context)
+        except Exception as error:
+            lost = ConfigError(f"the MCP server {self._server} does not answer ({error}): check [mcp.{self._server}]")
+            if (turn := current_turn.get()) is not None:
+                turn.lost = lost
+            raise lost from error
+        # in a thread: what a server sends may be large
+        return await asyncio.to_thread(lambda: [ours for tool in tools if (ours := self._as_ours(tool))])
+
+    def _as_ours(self, tool: BaseTool) -> BaseTool | None:
+        try:
+            _measure_schemas(tool)
+            declared = tool._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            key = json.dumps(declared.model_dump(mode="json", exclude_none=True) if declared else tool.name)
+            if key not in self._wrapped:
+                self._wrapped[key] = self._wrap(foreign_tool(tool))
+            return self._wrapped[key]
+        except ConfigError as error:
+            log.warning("a tool of the MCP server %s cannot be used: %s", self._server, error)
+            return None
+
+
+def _measure_schemas(tool: BaseTool) -> None:
+    """Raise `ConfigError` where a schema of a tool is too large, or one of its results could take long to check.
+
+    The MCP library checks results on the event loop, with regular expressions that can backtrack without end.
+    """
+    raw: Any = getattr(tool, "raw_mcp_tool", None)
+    for name in ("inputSchema", "input_schema", "outputSchema", "output_schema"):
+        schema: Mapping[str, Any] = getattr(raw, name, None) or {}
+        try:
+            measure(schema)
+        except ConfigError as error:
+            raise ConfigError(f"tool {tool.name}: its schema cannot be used: {error}") from error
+        if name.startswith("output") and has_patterns(schema):
+            raise ConfigError(f"tool {tool.name}: the schema of its results has a pattern")
+
+
+def mcp_toolsets(
+    settings: Mapping[str, McpSettings],
+    *,
+    wrap: Callable[[Tool], BaseTool] = AdkTool,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> list[McpToolset]:
+    """Return a toolset per server of `[mcp.<name>]`; nothing is started before its tools are asked for.
+
+    `wrap` makes the ADK tool of each: the runtime puts its gate and its hooks there. Close each toolset when done.
+    """
+    return [
+        LangoMcpToolset(
+            name,
+            wrap,
+            connection_params=_connection(name, server, timeout_s),
+            tool_filter=None if server.tools is None else list(server.tools),
+        )
+        for name, server in settings.items()
+    ]
+
+
+def _connection(
+    name: str, server: McpSettings, timeout_s: float
+) -> StdioConnectionParams | StreamableHTTPConnectionParams:
+    if bool(server.command) == bool(server.url):
+        raise ConfigError(f"[mcp.{name}] needs a command or a url, and not both")
+    if server.url:
+        return StreamableHTTPConnectionParams(url=server.url, timeout=timeout_s, sse_read_timeout=timeout_s)
+    # Beside `env`, the process gets PATH, HOME and the like, and none of our keys: mcp's own rule.
+    parameters = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env))
+    return StdioConnectionParams(server_params=parameters, timeout=timeout_s)

@@ -1,0 +1,1 @@
+"""Answer ADK model calls with Lango's providers."""

@@ -1,0 +1,47 @@
+"""Ids of the calls that a model makes: unique in their session, whatever part of it the request shows."""
+
+import re
+import uuid
+from collections.abc import Iterable
+
+from google.adk.sessions import Session
+from google.genai import types
+
+from lango.adk.services.session_service import loaded
+
+ADK_PREFIX = "adk-"
+"""ADK hides ids that begin with it from custom models."""
+_RANDOM = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{8,}$")
+"""The end of an id that its maker drew: eight letters and digits or more, mixed."""
+
+
+def unique_call_id(call_id: str, taken: set[str], *, all_seen: bool) -> str:
+    """Return an id that no call of the session has, and add it to those that are `taken`.
+
+    A provider's own id is kept where it cannot have been used before: it is not among those that are taken, and either
+    these are all of the session (`all_seen`) or the id was evidently drawn at random. Some servers count from 0 in
+    every answer; renaming an id costs nothing, because every provider takes any id back.
+    """
+    used_before = call_id in taken or not (all_seen or _is_random(call_id))
+    if not call_id or call_id.startswith(ADK_PREFIX) or used_before:
+        # Not call_<name>: the one before it may have been cut from the window, and still be in the session.
+        call_id = f"call_{uuid.uuid4().hex[:24]}"
+    taken.add(call_id)
+    return call_id
+
+
+def make_unique(calls: Iterable[types.FunctionCall], made: set[str], session: Session) -> None:
+    """Rename the calls of an answer whose id may be one of the session's, or of those `made` in the same turn.
+
+    A request shows the calls of other agents as quoted text, or not at all: only the session has them all. ADK gives
+    ids to calls that have none.
+    """
+    named = [call for call in calls if call.id]
+    if named:
+        made.update(call.id or "" for event in session.events for call in event.get_function_calls())
+    for call in named:
+        call.id = unique_call_id(call.id or "", made, all_seen=loaded.get().all_seen)
+
+
+def _is_random(call_id: str) -> bool:
+    return _RANDOM.search(call_id) is not None

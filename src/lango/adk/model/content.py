@@ -1,0 +1,196 @@
+"""genai `Content` to messages for a model's request, and a model's reply to `Content`.
+
+A signature travels inside `thought_signature`, the one place that ADK and every session service keep, in an envelope
+that names the provider and the model that made it. One without an envelope came with an import, a foreign event or one
+of ADK's own models (Gemini, Claude, LiteLLM all use the same field): nobody can say who can read it, so it is left out.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from google.genai import types
+
+from lango.adk.reserved_names import allowed_name
+from lango.adk.services.unpaired_results import UnpairedContent
+from lango.history import CONTEXT_AUTHOR
+from lango.history.pairing import with_ids
+from lango.messages import Media, Message, Signature, Thought, ToolCall
+from lango.providers.gemini import STAND_IN, takes_stand_in
+from lango.providers.protocol import UsageDelta
+from lango.providers.reply_assembly import Reply
+
+_ENVELOPE = b"lango-signature"
+_OTHER_AGENT = "For context: below is a transcript of what another agent did"
+"""How ADK begins the user message in which it quotes other agents."""
+
+
+def signature_to_bytes(signature: Signature) -> bytes:
+    """Put a signature and who made it into one value."""
+    return b"\0".join((_ENVELOPE, signature.provider.encode(), signature.model.encode(), signature.value))
+
+
+def bytes_to_signature(value: bytes | None) -> Signature | None:
+    """Return the signature in a `thought_signature`; None where it does not say which provider and model made it."""
+    fields = (value or b"").split(b"\0", 3)
+    if fields[0] != _ENVELOPE or len(fields) != 4:
+        return None
+    return Signature(fields[1].decode("utf-8", "replace"), fields[2].decode("utf-8", "replace"), fields[3])
+
+
+def open_envelopes(contents: Sequence[types.Content], model: str, *, gemini: bool) -> list[types.Content]:
+    """Return contents for a model of ADK's own: no signature in an envelope, no part that was nothing but one.
+
+    ADK's Gemini gets back what the same model signed for our provider, and the stand-in on calls that another signed.
+    Signatures without an envelope are ADK's own matter.
+    """
+    opened = [_opened(content, model, gemini=gemini) for content in contents]
+    return [content for content, before in zip(opened, contents, strict=True) if content.parts or not before.parts]
+
+
+def _opened(content: types.Content, model: str, *, gemini: bool) -> types.Content:
+    if not any((part.thought_signature or b"").startswith(_ENVELOPE) for part in content.parts or ()):
+        return content
+    parts: list[types.Part] = []
+    for part in content.parts or ():
+        signature = bytes_to_signature(part.thought_signature)
+        if signature is None:
+            parts.append(part)
+            continue
+        value = STAND_IN if gemini and part.function_call and takes_stand_in(model) else None
+        if gemini and (signature.provider, signature.model) == ("gemini", model):
+            value = signature.value
+        part = part.model_copy(update={"thought_signature": value})
+        if value or part.model_dump(exclude_none=True, exclude={"thought"}).keys() - {"text"} or part.text:
+            parts.append(part)
+    return content.model_copy(update={"parts": parts})
+
+
+# Requests: contents to messages.
+
+
+def contents_to_messages(contents: Iterable[types.Content]) -> list[Message]:
+    """Return the messages of a request, with ids. A content that holds several things becomes several messages."""
+    return with_ids([message for content in contents for message in content_to_messages(content)])
+
+
+def content_to_messages(content: types.Content) -> list[Message]:
+    """Return what a content holds: the model's words and calls, results, the user's words; in this order."""
+    if isinstance(content, UnpairedContent):
+        content = content.results
+    parts = content.parts or []
+    calls = tuple(_call(part) for part in parts if part.function_call)
+    results = tuple(_result(part.function_response) for part in parts if part.function_response)
+    messages: list[Message] = []
+    if content.role == "model":
+        messages.append(_model_message(parts, calls))
+    elif calls:
+        messages.append(Message("assistant", tool_calls=calls))
+    if results:
+        media = tuple(media for part in parts for media in _result_media(part))
+        messages.append(Message("tool", tool_calls=results, media=media))
+    if content.role != "model":
+        messages.append(_user_message(parts))
+    return [message for message in messages if _says_something(message)]
+
+
+def _says_something(message: Message) -> bool:
+    return bool(message.content or message.tool_calls or message.media or message.thoughts or message.signature)
+
+
+def _model_message(parts: Sequence[types.Part], calls: tuple[ToolCall, ...]) -> Message:
+    texts = [part for part in parts if not part.thought and not part.function_call]
+    signatures = [bytes_to_signature(part.thought_signature) for part in texts if part.thought_signature]
+    return Message(
+        "assistant",
+        "".join(_text(part) for part in texts),
+        calls,
+        thoughts=tuple(_thought(part) for part in parts if part.thought and not part.function_call),
+        media=_media(parts),
+        signature=signatures[-1] if signatures else None,
+    )
+
+
+def _user_message(parts: Sequence[types.Part]) -> Message:
+    text = "\n".join(text for part in parts if (text := _text(part)))
+    author = CONTEXT_AUTHOR if text.startswith(_OTHER_AGENT) else ""
+    return Message("user", text, author=author, media=_media(parts))
+
+
+def _text(part: types.Part) -> str:
+    """Return a part as text: code that ran, and what it gave, as ADK's own code executors write it."""
+    if part.executable_code and part.executable_code.code:
+        return f"```python\n{part.executable_code.code}\n```"
+    if part.code_execution_result and part.code_execution_result.output:
+        return f"```tool_output\n{part.code_execution_result.output}\n```"
+    return part.text or ""
+
+
+def _thought(part: types.Part) -> Thought:
+    return Thought(part.text or "", bytes_to_signature(part.thought_signature))
+
+
+def _call(part: types.Part) -> ToolCall:
+    call = part.function_call or types.FunctionCall()
+    return ToolCall(
+        call.id or "", call.name or "", call.args or {}, signature=bytes_to_signature(part.thought_signature)
+    )
+
+
+def _result(result: types.FunctionResponse) -> ToolCall:
+    return ToolCall(result.id or "", result.name or "", output=result.response or {})
+
+
+def _media(parts: Sequence[types.Part]) -> tuple[Media, ...]:
+    found = [_one_media(part.inline_data, part.file_data) for part in parts]
+    return tuple(media for media in found if media is not None)
+
+
+def _result_media(part: types.Part) -> list[Media]:
+    pieces = (part.function_response and part.function_response.parts) or []
+    found = [_one_media(piece.inline_data, piece.file_data) for piece in pieces]
+    return [media for media in found if media is not None]
+
+
+def _one_media(
+    blob: types.Blob | types.FunctionResponseBlob | None, file: types.FileData | types.FunctionResponseFileData | None
+) -> Media | None:
+    if blob and blob.data:
+        return Media(blob.mime_type or "application/octet-stream", blob.data, name=blob.display_name)
+    if file and file.file_uri:
+        return Media(file.mime_type or "application/octet-stream", uri=file.file_uri, name=file.display_name)
+    return None
+
+
+# Answers: a reply to content.
+
+
+def reply_to_content(reply: Reply) -> types.Content:
+    """Return a whole reply as ADK stores it: thoughts, text, calls."""
+    parts = [
+        types.Part(text=thought.text, thought=True, thought_signature=_bytes(thought.signature))
+        for thought in reply.thoughts
+    ]
+    signature = reply.finish.signature
+    if reply.text or signature:
+        parts.append(types.Part(text=reply.text, thought_signature=_bytes(signature)))
+    for call in reply.calls:
+        function_call = types.FunctionCall(id=call.id, name=allowed_name(call.name), args=dict(call.input or {}))
+        parts.append(types.Part(function_call=function_call, thought_signature=_bytes(call.signature)))
+    return types.Content(role="model", parts=parts)
+
+
+def _bytes(signature: Signature | None) -> bytes | None:
+    return None if signature is None else signature_to_bytes(signature)
+
+
+def usage_to_metadata(usage: UsageDelta) -> types.GenerateContentResponseUsageMetadata | None:
+    """Return the usage as ADK counts it, with thoughts apart from the answer; None where the provider said nothing."""
+    if usage == UsageDelta():
+        return None
+    output = None if usage.output_tokens is None else usage.output_tokens - (usage.thought_tokens or 0)
+    return types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=usage.input_tokens,
+        candidates_token_count=output,
+        thoughts_token_count=usage.thought_tokens,
+        cached_content_token_count=usage.cached_tokens,
+        total_token_count=(usage.input_tokens or 0) + (usage.output_tokens or 0),
+    )

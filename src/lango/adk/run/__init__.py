@@ -1,0 +1,1 @@
+"""Run turns with ADK's Runner."""

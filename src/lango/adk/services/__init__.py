@@ -1,0 +1,1 @@
+"""Run ADK's services on the Lango store."""

@@ -1,0 +1,401 @@
+"""ADK's session service on Lango's store."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, NamedTuple, Self
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events import Event
+from google.adk.sessions import BaseSessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from pydantic import PrivateAttr
+from typing_extensions import override
+
+from lango.adk.services.events_to_rows import DEFAULT_AGENT_NAME, complete_event, event_to_entry
+from lango.adk.services.fast_models import like
+from lango.adk.services.rows_to_events import stored_to_events
+from lango.adk.services.unpaired_results import as_sent
+from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
+from lango.store import SessionId, SessionRecord, Store, Stored
+from lango.store.codec.records import TEMP_PREFIX, without_temp
+from lango.store.engine.database import no_collection
+from lango.store.memory.observations import Recalled
+from lango.store.sessions.sessions import delta_back_to, split_scopes
+from lango.store.sessions.window import live_ranges
+
+writing_epoch: ContextVar[int | None] = ContextVar("lango_epoch", default=None)
+"""The epoch of the turn that writes, where a turn does: a turn that lost its claim can write no more."""
+stored_message: ContextVar[Event | None] = ContextVar("lango_message", default=None)
+"""The user's message that the turn was stored with: ADK appends it once more, and it is there already."""
+
+
+class Loaded(NamedTuple):
+    """What a load of a session left in the store."""
+
+    left_out: int = 0
+    """How many messages that a request would show the budget left out."""
+    logged: bool = True
+    """The load itself logged that; else the model does, with what it leaves out of the request."""
+    all_seen: bool = True
+    """Every call that the session ever had is among what was loaded."""
+    clipped_tokens: int = 0
+    """How much of large results was left out: the model's warning counts it, too."""
+
+
+_EVERYTHING = Loaded()
+loaded: ContextVar[Loaded] = ContextVar("lango_loaded", default=_EVERYTHING)
+"""How the session of the current request was loaded."""
+
+_log = logging.getLogger("lango.history")
+
+
+class StaleStoredSession(StaleSession, StaleSessionError):
+    """Somebody else wrote to the session since it was loaded: as ADK knows it and as Lango knows it."""
+
+
+class StoredSessionNotFound(SessionNotFound, SessionNotFoundError):
+    """There is no such session: as ADK knows it and as Lango knows it."""
+
+
+class StoredSessionExists(SessionExists, AlreadyExistsError):
+    """A session of that id is there: as ADK knows it and as Lango knows it."""
+
+
+class Seen(NamedTuple):
+    """What an object shows of the store: a session by its key and its name, its revision, its newest message."""
+
+    key: int
+    name: SessionId
+    revision: int
+    last_seq: int
+
+
+class StoredSession(Session):
+    """A session that remembers what it has seen of the store."""
+
+    _seen: Seen | None = PrivateAttr(default=None)
+    _is_loaded: bool = PrivateAttr(default=False)
+    """It shows what was loaded, as it is stored; until a run begins with it."""
+    _recalled: Recalled = PrivateAttr(default_factory=Recalled)
+
+    @property
+    def recalled(self) -> Recalled:
+        """What is remembered of the messages before those that this object shows."""
+        return self._recalled
+
+    def remember(self, recalled: Recalled) -> None:
+        """Note what is remembered."""
+        self._recalled = recalled
+
+
+@cache
+def _template() -> StoredSession:
+    return StoredSession(id="", app_name="", user_id="")
+
+
+class SqlSessionService(BaseSessionService):
+    """Sessions in SQL for any ADK `Runner`: in order, exactly once, across processes.
+
+    Without `budget_tokens`, a session comes with every event, as ADK's contract says. With it, `get_session` returns
+    the newest messages that fit the budget, however long the session is, and events that only change state are applied
+    but not shown. `max_messages` bounds it besides. What is left out is logged, one warning per load; with
+    `warn=False` the model logs it, together with what it leaves out of the request itself.
+
+    With `memory`, and a budget, the window starts after what was observed, and the session says what that was; with
+    `user_facts` also what is known of its user.
+
+    `root_agent_name` is the author of stored messages that name none; empty: `lango-agent`. A question for approval
+    waits for its answer `approval_expires_s` seconds; None: as long as it takes. `ends_turn` knows the event that ends
+    a turn.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        budget_tokens: int | None = None,
+        max_messages: int | None = None,
+        root_agent_name: str | None = DEFAULT_AGENT_NAME,
+        approval_expires_s: float | None = None,
+        ends_turn: Callable[[Event], bool] | None = None,
+        store: Store | None = None,
+        memory: bool = False,
+        user_facts: bool = False,
+        warn: bool = True,
+    ) -> None:
+        self._store = store or Store(url)
+        self._warn = warn
+        self._budget_tokens = budget_tokens or None
+        self._max_messages = max_messages
+        self._root_agent_name = root_agent_name
+        self._memory = memory
+        self._user_facts = user_facts
+        self._approval_expires_s = approval_expires_s
+        self._ends_turn = ends_turn
+        self._busy: dict[tuple[int, int], deque[asyncio.Future[None]] | None] = {}
+
+    @property
+    def store(self) -> Store:
+        """The store below."""
+        return self._store
+
+    async def __aenter__(self) -> Self:
+        """Open the database now."""
+        await self._store.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""
+        await self._store.close()
+
+    @override
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Make a session; ids are taken without surrounding spaces."""
+        name = SessionId(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
+        try:
+            return _session(await self._store.create_session(name, state, now=time.time()), [])
+        except (StaleSession, SessionNotFound, SessionExists) as error:
+            raise _as_adk_knows_it(error) from error
+
+    @override
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """Load a session: all of it, or the window that fits the budget."""
+        name = SessionId(app_name, user_id, session_id)
+        newest = config.num_recent_events if config else None
+        since = config.after_timestamp if config else None
+        recalled = Recalled()
+        if self._budget_tokens is None:
+            found = await self._store.events(name, newest, since)
+        elif self._memory:
+            remembered = await self._store.memory.window(name, self._budget_tokens, with_facts=self._user_facts)
+            found = remembered and remembered[:2]
+            recalled = remembered[2] if remembered else recalled
+        else:
+            found = await self._store.window(name, self._budget_tokens, self._max_messages)
+        if found is None:
+            return None
+        record, stored = found
+        left_out = 0
+        if self._budget_tokens is not None:
+            left_out = self._count_left_out(record, stored, recalled.floor_seq)
+            stored = _filtered(stored, newest, since)
+        all_seen = not record.rewinds and len([one for one in stored if one.message]) == record.last_seq
+        loaded.set(Loaded(left_out, self._warn, all_seen, sum(one.clipped_tokens for one in stored)))
+        session = _session(record, stored_to_events(stored, self._root_agent_name))
+        session.remember(recalled)
+        return session
+
+    def _count_left_out(self, record: SessionRecord, stored: list[Stored], first_seq: int) -> int:
+        """Return how many messages the budget left out; what stands before `first_seq` was observed, and is quoted."""
+        in_all = sum(
+            last - max(first, first_seq) + 1
+            for first, last in live_ranges(record.last_seq, record.rewinds)
+            if last >= first_seq
+        )
+        left_out = in_all - len([one for one in stored if one.seq >= first_seq])
+        if self._warn and left_out:
+            warn_of_cut(left_out, in_all)
+        return left_out
+
+    @override
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """List sessions with their state and without their events, oldest update first."""
+        records = await self._store.sessions(app_name, user_id)
+        with no_collection():
+            return ListSessionsResponse.model_construct(sessions=[_session(record, []) for record in records])
+
+    @override
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session and all that belongs to it; nothing happens where there is none."""
+        await self._store.delete_session(SessionId(app_name, user_id, session_id))
+
+    @override
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state of a user, without prefixes."""
+        return await self._store.user_state(app_name, user_id)
+
+    @override
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Store an event, then show it in the session. What raises has stored nothing and shown nothing."""
+        if event.author == "user":
+            _begin_run(session)
+        if event.partial or _is_stored_already(session, event):
+            return event
+        # tasks that share a session object append one after the other, not against each other
+        place = (id(asyncio.get_running_loop()), id(session))
+        if place in self._busy:
+            await self._in_turn(place)
+        else:
+            self._busy[place] = None
+        try:
+            complete_event(event, self._root_agent_name, session.events)
+            seen = _seen_by(session) or await self._found(session)
+            if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
+                await self._complete_rewind(seen.key, session, event)
+            entry = event_to_entry(event, self._approval_expires_s)
+            ends_turn = self._ends_turn is not None and self._ends_turn(event)
+            key, name, revision, last_seq = seen
+            appended = await self._store.append(
+                key, name, revision, entry, epoch=writing_epoch.get(), ends_turn=ends_turn, last_seq=last_seq
+            )
+            _see(session, Seen(key, name, appended.revision, appended.seq))
+            shown = appended.repeated and any(shown.id == event.id for shown in session.events)
+            _show(session, event, as_event=not shown and (entry.message is not None or self._budget_tokens is None))
+        except (StaleSession, SessionNotFound, SessionExists) as error:
+            raise _as_adk_knows_it(error) from error
+        finally:
+            if self._busy[place]:
+                self._let_next(place)
+            else:
+                del self._busy[place]
+        return event
+
+    async def _in_turn(self, place: tuple[int, int]) -> None:
+        """Wait until those who came before are done."""
+        turn = asyncio.get_running_loop().create_future()
+        if (waiting := self._busy[place]) is None:
+            waiting = self._busy[place] = deque()
+        waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it was our turn by then, and is the next one's now
+                self._let_next(place)
+            raise
+
+    def _let_next(self, place: tuple[int, int]) -> None:
+        waiting = self._busy[place]
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._busy[place]
+
+    async def _complete_rewind(self, key: int, session: Session, event: Event) -> None:
+        """ADK works out the state to return to from the events it sees; a window does not show them all."""
+        target = await self._store.state_before(key, event.actions.rewind_before_invocation_id or "")
+        own, _, _ = split_scopes(without_temp(session.state))
+        event.actions.state_delta = delta_back_to(own, target)
+
+    async def _found(self, session: Session) -> Seen:
+        """Find a session that somebody made by hand: its time tells how new it is."""
+        name = SessionId(session.app_name, session.user_id, session.id)
+        record = await self._store.session(name)
+        if record is None:
+            raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there")
+        if record.updated_at > session.last_update_time:
+            raise StaleSession(f"session {name.id!r} was written since this object was made: load it again")
+        return _seen_of(record)
+
+
+def warn_of_cut(left_out: int, in_all: int) -> None:
+    """Log that messages were left out."""
+    _log.warning("the history is larger than its budget: left out %d of %d messages", left_out, in_all)
+
+
+def _seen_of(record: SessionRecord) -> Seen:
+    return Seen(record.key, record.name, record.revision, record.last_seq)
+
+
+def _seen_by(session: Session) -> Seen | None:
+    """Return what the object shows, if it is of our kind, past pydantic's search for attributes: that takes longer."""
+    private = session.__pydantic_private__
+    return private.get("_seen") if private else None
+
+
+def _see(session: Session, seen: Seen) -> None:
+    """Note what the object shows now, if it is of our kind."""
+    if (private := session.__pydantic_private__) and "_seen" in private:
+        private["_seen"] = seen
+
+
+def _begin_run(session: Session) -> None:
+    """Let a session that was loaded show its events as ADK keeps them all in its requests, once."""
+    if (private := session.__pydantic_private__) and private.get("_is_loaded"):
+        private["_is_loaded"] = False
+        session.events[:] = as_sent(session.events)
+
+
+def _is_stored_already(session: Session, event: Event) -> bool:
+    stored = stored_message.get()
+    return (
+        stored is not None
+        and event.author == "user"
+        and event.content == stored.content
+        and any(shown.id == stored.id for shown in session.events)
+    )
+
+
+def _show(session: Session, event: Event, *, as_event: bool) -> None:
+    """Let the object in memory show what is stored now; `temp:` state lives only there."""
+    delta = event.actions.state_delta
+    if delta:
+        session.state.update(delta)
+        if any(key.startswith(TEMP_PREFIX) for key in delta):
+            event.actions.state_delta = without_temp(delta)
+    vars(session)["last_update_time"] = event.timestamp  # its validation would take as long as all the rest
+    if as_event:
+        session.events.append(event)
+
+
+def _session(record: SessionRecord, events: list[Event]) -> StoredSession:
+    # a copy of a template: what comes from the store needs no validation, and a list may have 50,000 of them
+    session = like(
+        _template(),
+        {
+            "app_name": record.name.app_name,
+            "user_id": record.name.user_id,
+            "id": record.name.id,
+            "state": dict(record.state),
+            "events": events,
+            "last_update_time": record.updated_at,
+        },
+    )
+    _see(session, _seen_of(record))
+    if events and (private := session.__pydantic_private__):
+        private["_is_loaded"] = True
+    return session
+
+
+def _filtered(stored: list[Stored], newest: int | None, since: float | None) -> list[Stored]:
+    if since is not None:
+        stored = [one for one in stored if one.created_at >= since]
+    return stored if newest is None else stored[len(stored) - min(newest, len(stored)) :]
+
+
+def _as_adk_knows_it(error: StaleSession | SessionNotFound | SessionExists) -> StoreError:
+    """Return the error in ADK's own type for it."""
+    match error:
+        case StaleSession():
+            return StaleStoredSession(str(error))
+        case SessionNotFound():
+            return StoredSessionNotFound(str(error))
+        case SessionExists():
+            return StoredSessionExists(str(error))

@@ -1,0 +1,1 @@
+"""Read from and write to the terminal."""

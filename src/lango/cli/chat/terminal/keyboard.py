@@ -1,0 +1,211 @@
+"""Messages from a keyboard: several lines, history, completion, a line of status, and yes or no by a key."""
+
+import os
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, is_done
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import HSplit, Layout, Window
+from prompt_toolkit.layout.containers import ConditionalContainer
+from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.output import ColorDepth, Output, create_output
+from prompt_toolkit.styles import Style
+
+from lango.cli.chat.terminal.message_reader import Interrupted
+from lango.cli.terminal_text import visible
+
+if TYPE_CHECKING:
+    from prompt_toolkit.history import History
+
+    from lango.cli.chat.terminal.screen import Screen
+
+Complete = Callable[[str], Iterable[tuple[str, str]]]
+"""From what stands before the cursor to what it could become, each with a word on it."""
+
+_STYLE = Style.from_dict({"prompt": "bold", "status": "reverse", "question": "bold"})
+_MENU_ROWS = 6
+
+
+class Keyboard:
+    """Reads from a terminal that can move its cursor."""
+
+    def __init__(
+        self,
+        screen: "Screen",
+        history: "History",
+        complete: Complete,
+        status: Callable[[int], str],
+        open_fold: Callable[[], None],
+    ) -> None:
+        self._screen = screen
+        self._output = _output()
+        self._open_fold = open_fold
+        self._question: Application[bool | None] | None = None
+        self._depth = ColorDepth.DEPTH_1_BIT if screen.console.no_color else None
+        self._session: PromptSession[str] = PromptSession(
+            history=history,
+            completer=_Commands(complete),
+            complete_while_typing=Condition(self._in_command),
+            reserve_space_for_menu=_MENU_ROWS,
+            multiline=True,
+            key_bindings=self._keys(),
+            prompt_continuation=lambda width, number, wraps: " " * width if wraps else "." + " " * (width - 1),
+            style=_STYLE,
+            color_depth=self._depth,
+            output=self._output,
+            enable_history_search=False,
+            mouse_support=False,
+        )
+        _add_status(self._session, status)
+
+    async def message(self, default: str = "") -> str | None:
+        """Read a message; None at the end (Ctrl-D). Raise `Interrupted` for Ctrl-C."""
+        try:
+            return await self._session.prompt_async([("class:prompt", "> ")], default=default, handle_sigint=False)
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            raise Interrupted(self._session.default_buffer.text) from None
+
+    async def yes_or_no(self, question: str) -> bool | None:
+        """Ask for y or n; None: Ctrl-C, Ctrl-D or Escape, which answers nothing.
+
+        What was typed before the question was there is no answer to it.
+        """
+        self._forget_typed()
+        keys = KeyBindings()
+        app: Application[bool | None] = Application(
+            layout=Layout(
+                Window(FormattedTextControl([("class:question", question)]), height=1, always_hide_cursor=False)
+            ),
+            key_bindings=keys,
+            style=_STYLE,
+            color_depth=self._depth,
+            output=self._output,
+            erase_when_done=True,
+        )
+
+        def answer(event: KeyPressEvent) -> None:
+            said = {"y": True, "n": False}.get(event.key_sequence[0].key.lower())
+            app.exit(result=said)
+
+        for key in ("y", "Y", "n", "N", "c-c", "c-d", "escape"):
+            keys.add(key, eager=True)(answer)
+        self._question = app
+        try:
+            return await app.run_async(handle_sigint=False)
+        finally:
+            self._question = None
+
+    def interrupt(self) -> None:
+        """Somebody sent the signal from elsewhere: the same as the key."""
+        if self._question and self._question.is_running:
+            self._question.exit(result=None)
+        elif self._session.app.is_running:
+            self._session.app.exit(exception=KeyboardInterrupt())
+
+    @contextmanager
+    def silent(self) -> Generator[None]:
+        """Leave the terminal to an answer: what is typed meanwhile is not echoed into it, and is there afterwards."""
+        try:
+            import termios
+
+            descriptor = sys.stdin.fileno()
+            before = termios.tcgetattr(descriptor)
+            quiet = termios.tcgetattr(descriptor)
+        except (ImportError, OSError):
+            yield
+            return
+        quiet[3] &= ~(termios.ECHO | termios.ICANON)  # Ctrl-C stays a signal
+        termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+    def _forget_typed(self) -> None:
+        clear_typeahead(self._session.input)
+        try:
+            import termios
+
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        except (ImportError, OSError):
+            pass
+
+    def _in_command(self) -> bool:
+        text = self._session.default_buffer.text
+        return text.startswith("/") and "\n" not in text
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.document.text_before_cursor.endswith("\\"):
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+            else:
+                buffer.validate_and_handle()
+
+        @keys.add("escape", "enter")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-o")
+        def _(event: KeyPressEvent) -> None:
+            event.app.create_background_task(_in_terminal(self._open_fold))
+
+        return keys
+
+
+async def _in_terminal(work: Callable[[], None]) -> None:
+    from prompt_toolkit.application import in_terminal
+
+    async with in_terminal():
+        work()
+
+
+class _Commands(Completer):
+    def __init__(self, complete: Complete) -> None:
+        self._complete = complete
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        del complete_event
+        text = document.text_before_cursor
+        if not text.startswith("/") or "\n" in text:
+            return
+        word = text.split(" ")[-1]
+        for found, meaning in self._complete(text):
+            yield Completion(found, start_position=-len(word), display_meta=visible(meaning))
+
+
+def _output() -> Output:
+    if sys.platform == "win32":
+        return create_output()
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    # without asking where the cursor is: not every terminal answers, and an answer that comes late is read as typed
+    output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+    output.enable_cpr = False
+    return output
+
+
+def _add_status(session: "PromptSession[str]", status: Callable[[int], str]) -> None:
+    """Put a line under the input. The toolbar of the library waits until the terminal has told its cursor."""
+
+    def told() -> FormattedText:
+        columns = session.output.get_size().columns
+        return FormattedText([("class:status", f" {status(max(1, columns - 3))} ")])
+
+    line = Window(FormattedTextControl(told), height=1, dont_extend_height=True)
+    cast("HSplit", session.layout.container).children.append(ConditionalContainer(line, ~is_done))

@@ -1,0 +1,133 @@
+"""What is written: lines that stay, and below them a tail that is drawn again until it is finished.
+
+Only the tail is ever rewritten, in one write and without blanking it first, so that nothing flickers and the scrollback
+holds every line once. Where the output is no terminal, or a dumb one, there is no tail.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.segment import Segment, Segments
+from rich.text import Text
+
+from lango.cli.terminal_text import visible
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_WIDEST = 110
+"""Longer lines are hard to read."""
+_ROWS_LEFT = 2
+_CLEAR = "\x1b[2J\x1b[H"
+
+
+class Screen:
+    """The terminal, or the pipe, that a conversation is written to."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, emoji=False, markup=False, soft_wrap=False)
+        self.live = self._console.is_terminal and not self._console.is_dumb_terminal and not _is_old_windows(self)
+        self._tail: list[str] = []
+        self._fresh = True  # the cursor stands at the beginning of a line
+
+    @property
+    def console(self) -> Console:
+        """Rich's view of it."""
+        return self._console
+
+    @property
+    def width(self) -> int:
+        """How wide a text may be. The last column stays free: a line that fills it moves the cursor as it likes."""
+        return max(10, min(self._console.width - 1, _WIDEST))
+
+    def sign(self, sign: str, plain: str) -> str:
+        """Return a sign, or plain letters where the terminal has no such character."""
+        try:
+            sign.encode(self._console.encoding)
+        except UnicodeEncodeError:
+            return plain
+        return sign
+
+    def say(self, text: str = "", style: str = "") -> None:
+        """Write a line that stays. Control characters in it are shown."""
+        self.show(Text(visible(text), style=style))
+
+    def show(self, *shown: "RenderableType") -> None:
+        """Write something that stays, above the tail."""
+        self._write([line for one in shown for line in self.lines(one)], self._tail)
+
+    def lines(self, shown: "RenderableType") -> list[str]:
+        """Return the lines of something, with the terminal's colours, and with nothing in them that it would obey."""
+        console = self._console
+        laid_out = console.render(shown, console.options.update(width=self.width))
+        told: list[str] = []
+        for line in Segment.split_lines(_harmless(laid_out)):
+            with console.capture() as captured:
+                console.print(Segments(_trimmed(line)), end="", width=self.width)
+            told.append(captured.get())
+        return told
+
+    def stream(self, text: str) -> None:
+        """Write a piece of text as it comes, where there is no tail."""
+        if text:
+            sys.stdout.write(visible(text))
+            sys.stdout.flush()
+            self._fresh = text.endswith("\n")
+
+    def end_line(self) -> None:
+        """Begin a new line, unless one has just begun."""
+        if not self._fresh:
+            self.stream("\n")
+
+    def draw(self, finished: Iterable[str], tail: Sequence[str]) -> None:
+        """Write lines that stay, and draw the tail anew."""
+        room = max(1, self._console.height - _ROWS_LEFT)
+        self._write(finished, tail[-room:])
+
+    def clear(self) -> None:
+        """Empty the terminal."""
+        if self.live:
+            sys.stdout.write(_CLEAR)
+            sys.stdout.flush()
+
+    def _write(self, finished: Iterable[str], tail: Sequence[str]) -> None:
+        if not self.live:
+            self.end_line()
+            sys.stdout.write("".join(f"{line.rstrip()}\n" for line in finished))
+            sys.stdout.flush()
+            return
+        above = len(self._tail) - 1  # a terminal that folded them as it became narrower keeps a piece: no line is lost
+        out = ["\r" if self._tail else "", f"\x1b[{above}A" if above > 0 else ""]
+        out += [f"{line}\x1b[K\n" for line in finished]
+        out += ["\x1b[K\n".join(tail), "\x1b[J" if self._tail or tail else ""]
+        self._tail = list(tail)
+        sys.stdout.write("".join(out))
+        sys.stdout.flush()
+
+
+def _harmless(segments: Iterable[Segment]) -> Iterable[Segment]:
+    """Clean the text after it was laid out, too: markdown makes an escape of `&#27;`."""
+    for segment in segments:
+        if not segment.control:
+            yield Segment(visible(segment.text), segment.style)
+
+
+def _trimmed(line: list[Segment]) -> list[Segment]:
+    """Leave out the spaces that fill a line up: whoever copies it does not want them."""
+    kept = line[:]
+    while kept and not kept[-1].text.strip() and not _is_coloured(kept[-1]):
+        kept.pop()
+    if kept and not _is_coloured(kept[-1]):
+        kept[-1] = Segment(kept[-1].text.rstrip(), kept[-1].style)
+    return kept
+
+
+def _is_coloured(segment: Segment) -> bool:
+    background = segment.style.bgcolor if segment.style else None
+    return background is not None and not background.is_default
+
+
+def _is_old_windows(screen: Screen) -> bool:
+    return screen.console.legacy_windows

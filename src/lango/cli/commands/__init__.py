@@ -1,0 +1,1 @@
+"""The commands of `lango`, one module each."""

@@ -1,0 +1,92 @@
+"""`lango keys`: who may talk to the server."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lango.cli.options import Config, Json, StoreUrl, store_url
+from lango.cli.store_access import run
+from lango.cli.tables import moment, print_table
+from lango.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lango.store import Store
+    from lango.store.api_keys import ApiKey
+
+app = typer.Typer(help="API keys of the server: add, list, revoke.", no_args_is_help=True)
+
+User = Annotated[str, typer.Option("--user", help="Whose key it is: the key's sessions are this user's.")]
+Requests = Annotated[int | None, typer.Option("--requests-per-minute", min=1, help="How often it may be used.")]
+Tokens = Annotated[int | None, typer.Option("--tokens-per-day", min=1, help="How many tokens it may use.")]
+
+
+@app.command()
+def add(
+    user: User = "user",
+    requests_per_minute: Requests = None,
+    tokens_per_day: Tokens = None,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Make a key and print it: it is shown once, and kept only as a hash."""
+
+    async def make(opened: "Store") -> str:
+        _, secret = await opened.keys.add(user, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
+        return secret
+
+    print(run(store_url(config, store), make))
+
+
+@app.command("list")
+def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = None) -> None:
+    """List keys by their id, the revoked ones too."""
+
+    async def read(opened: "Store") -> "Sequence[ApiKey]":
+        return await opened.keys.list()
+
+    found = run(store_url(config, store), read)
+    if as_json:
+        for key in found:
+            print(json.dumps(_shown(key)))
+    else:
+        print_table([_row(key) for key in found], empty="no keys")
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="The key's id, as `lango keys list` shows it.")],
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Revoke a key: from now on it opens nothing."""
+
+    async def remove(opened: "Store") -> bool:
+        return await opened.keys.revoke(key_id)
+
+    if not run(store_url(config, store), remove):
+        raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` shows what there is")
+    print(f"revoked {key_id}")
+
+
+def _shown(key: "ApiKey") -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "user": key.user_id,
+        "created_at": moment(key.created_at),
+        "revoked_at": moment(key.revoked_at) if key.revoked_at else None,
+        "requests_per_minute": key.requests_per_minute,
+        "tokens_per_day": key.tokens_per_day,
+    }
+
+
+def _row(key: "ApiKey") -> dict[str, Any]:
+    limits = [
+        f"{key.requests_per_minute} requests a minute" if key.requests_per_minute else "",
+        f"{key.tokens_per_day} tokens a day" if key.tokens_per_day else "",
+        f"revoked {moment(key.revoked_at)}" if key.revoked_at else "",
+    ]
+    created = moment(key.created_at)
+    return {"id": key.id, "user": key.user_id, "created": created, "limits": ", ".join(filter(None, limits))}

@@ -1,0 +1,237 @@
+"""`lango sessions`: look at conversations, search them, name, fork, rewind and delete them."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec.structs import asdict
+
+from lango.cli.options import Config, Json, StoreUrl, settings, store_url
+from lango.cli.progress import progress_bar
+from lango.cli.store_access import App, Id, User, matching, one_session, owners, run
+from lango.cli.tables import moment, print_table
+from lango.cli.terminal_text import visible
+
+if TYPE_CHECKING:
+    from lango.messages import Message
+    from lango.runtime.session_usage import SessionUsage
+    from lango.runtime.sessions import Sessions
+    from lango.store import SessionRecord, Store
+
+app = typer.Typer(
+    help="Conversations: list, show, search, usage, rename, fork, rewind, check, export, import, delete.",
+    no_args_is_help=True,
+)
+
+
+@app.command("list")
+def list_sessions(
+    app: App = None, user: User = None, as_json: Json = False, config: Config = None, store: StoreUrl = None
+) -> None:
+    """List sessions, the newest last."""
+
+    async def read(opened: "Store") -> "list[SessionRecord]":
+        from lango.store.sessions.titles import with_all_first_words
+
+        found = await matching(opened, app, user)
+        return await opened.read(lambda: with_all_first_words(found))
+
+    records = run(store_url(config, store), read)
+    if as_json:
+        for record in records:
+            print(json.dumps(summary(record)))
+    else:
+        print_table([summary(record) for record in records], empty="no sessions", cut=("title",))
+
+
+@app.command()
+def show(
+    session_id: Id,
+    app: App = None,
+    user: User = None,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Show a session, message by message; what a rewind took back is left out."""
+
+    async def read(opened: "Store") -> "list[tuple[int, Message]]":
+        from lango.store.sessions.window import is_live, live_ranges
+
+        record = await one_session(opened, session_id, app, user)
+        _, stored = await opened.events(record.name) or (record, [])
+        live = list(live_ranges(record.last_seq, record.rewinds))
+        return [(one.seq, one.message) for one in stored if one.message and is_live(one.seq, live)]
+
+    for seq, message in run(store_url(config, store), read):
+        if as_json:
+            print(json.dumps(_message(seq, message)))
+        else:
+            calls = "".join(f" {call.name}({call.id})" for call in message.tool_calls)
+            print(visible(f"{seq:>4} {message.author or message.role}:{calls} {message.content}").rstrip())
+
+
+@app.command()
+def usage(
+    session_id: Id,
+    app: App = None,
+    user: User = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many of the newest turns.")] = 20,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Show what the turns of a session took, and what the next request would keep of it."""
+    from lango.cli.usage_report import print_usage, read_usage
+
+    async def read(opened: "Store") -> "SessionUsage":
+        record = await one_session(opened, session_id, app, user)
+        return await read_usage(opened, record.name, settings(config), limit)
+
+    print_usage(run(store_url(config, store), read), as_json=as_json)
+
+
+@app.command()
+def delete(
+    session_id: Id,
+    app: App = None,
+    user: User = None,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Delete a session and everything that belongs to it."""
+
+    async def remove(opened: "Store") -> None:
+        record = await one_session(opened, session_id, app, user)
+        await opened.delete_session(record.name)
+
+    run(store_url(config, store), remove)
+    print(f"deleted {session_id}")
+
+
+@app.command()
+def rename(
+    session_id: Id,
+    title: Annotated[str, typer.Argument(help="Its title; empty: it is called by its first words again.")],
+    app: App = None,
+    user: User = None,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Name a session."""
+
+    async def name(opened: "Store") -> "SessionRecord":
+        sessions, record = await _sessions(opened, session_id, app, user)
+        return await sessions.rename(session_id, title, user_id=record.name.user_id)
+
+    _told(run(store_url(config, store), name), as_json, "{id} is called {title!r}")
+
+
+@app.command()
+def fork(
+    session_id: Id,
+    at: Annotated[int | None, typer.Option("--at", min=0, help="The last message that is kept; 0: none.")] = None,
+    new_id: Annotated[str | None, typer.Option("--id", help="The fork's id; else a random one.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="The fork's title.")] = None,
+    app: App = None,
+    user: User = None,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Make a session with the same past, up to a message, and a future of its own. Prints its id."""
+
+    async def make(opened: "Store") -> "SessionRecord":
+        sessions, record = await _sessions(opened, session_id, app, user)
+        return await sessions.fork(session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id)
+
+    _told(run(store_url(config, store), make), as_json, "{id}")
+
+
+@app.command()
+def rewind(
+    session_id: Id,
+    before: Annotated[int, typer.Option("--before", min=1, help="A message: its turn is taken back, and all after.")],
+    app: App = None,
+    user: User = None,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Take back the turn that holds a message, and all after it. Nothing is deleted."""
+
+    async def take_back(opened: "Store") -> "SessionRecord":
+        sessions, record = await _sessions(opened, session_id, app, user)
+        return await sessions.rewind(session_id, before=before, user_id=record.name.user_id)
+
+    _told(
+        run(store_url(config, store), take_back),
+        as_json,
+        "{id} is as it was before the turn of message {before}",
+        before,
+    )
+
+
+@app.command()
+def search(
+    words: Annotated[list[str], typer.Argument(help="What to find: every word, in one message.")],
+    app: App = None,
+    user: User = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 20,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Find messages and titles by their words; the last word may be the beginning of one."""
+
+    async def find(opened: "Store") -> list[dict[str, Any]]:
+        hits: list[dict[str, Any]] = []
+        for app_name, user_id in await owners(opened, app, user):
+            # only the first search after many messages takes long
+            with progress_bar("indexing", "messages") as tell:
+                found = await opened.search(app_name, user_id, " ".join(words), limit=limit, indexing=tell)
+            hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
+        return hits[:limit]
+
+    hits = run(store_url(config, store), find)
+    for hit in hits if as_json else ():
+        print(json.dumps(hit | {"created_at": moment(hit["created_at"])}))
+    if not as_json:
+        shown = [
+            {"session": hit["session_id"], "seq": hit["seq"], "role": hit["role"], "text": hit["text"]} for hit in hits
+        ]
+        print_table(shown, empty="nothing found", cut=("text",))
+
+
+def _told(record: "SessionRecord", as_json: bool, sentence: str, before: int = 0) -> None:
+    told = summary(record)
+    print(json.dumps(told) if as_json else visible(sentence.format(**told, before=before)))
+
+
+async def _sessions(
+    store: "Store", session_id: str, app: str | None, user: str | None
+) -> "tuple[Sessions, SessionRecord]":
+    from lango.runtime.sessions import Sessions
+
+    record = await one_session(store, session_id, app, user)
+    return Sessions(store, record.name.app_name), record
+
+
+def summary(record: "SessionRecord") -> dict[str, Any]:
+    """Say what a session is, on a line."""
+    return {
+        "id": record.name.id,
+        "title": record.shown_title,
+        "app": record.name.app_name,
+        "user": record.name.user_id,
+        "messages": record.last_seq,
+        "tokens": record.total_tokens,
+        "updated_at": moment(record.updated_at),
+    }
+
+
+def _message(seq: int, message: "Message") -> dict[str, Any]:
+    told = {"seq": seq, "role": message.role, "author": message.author, "content": message.content}
+    calls = [{"id": c.id, "name": c.name, "input": c.input, "output": c.output} for c in message.tool_calls]
+    return told | ({"tool_calls": calls} if calls else {})

@@ -1,0 +1,142 @@
+"""`lango sessions export` and `import`: whole conversations as files."""
+
+import functools
+import json
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from lango.cli.commands.sessions import summary
+from lango.cli.options import Config, Json, StoreUrl, store_url
+from lango.cli.progress import Progress, progress_bar
+from lango.cli.store_access import App, User, matching, one_session, run
+from lango.cli.terminal_text import visible
+from lango.errors import UsageError
+
+if TYPE_CHECKING:
+    from lango.store import SessionRecord, Store
+
+File = Annotated[Path | None, typer.Option("--output", "-o", help="The file to write; else standard output.")]
+
+
+def export(
+    session_id: Annotated[str | None, typer.Argument(help="The session's id.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every session, one after the other.")] = False,
+    output: File = None,
+    app: App = None,
+    user: User = None,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Write a session with all that belongs to it, as lines of JSON."""
+    if (session_id is None) == (not every):
+        raise UsageError("name a session, or say --all")
+
+    async def write(opened: "Store") -> int:
+        if session_id is None:
+            records = await matching(opened, app, user)
+        else:
+            records = [await one_session(opened, session_id, app, user)]
+        if output is None and sys.stdout.isatty():  # the lines themselves show how far it is
+            return await _export(opened, records, sys.stdout.buffer, lambda done, total: None)
+        with progress_bar("exporting", "messages") as tell:
+            if output is None:
+                return await _export(opened, records, sys.stdout.buffer, tell)
+            with output.open("wb") as file:
+                return await _export(opened, records, file, tell)
+
+    try:
+        count = run(store_url(config, store), write)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}") from error
+    if output is not None:
+        print(f"exported {count} session{'' if count == 1 else 's'} to {output}")
+
+
+async def _export(store: "Store", records: "list[SessionRecord]", file: IO[bytes], tell: Progress) -> int:
+    from lango.runtime.sessions import Sessions
+
+    done, total = 0, sum(record.last_seq for record in records)
+    for record in records:
+        name = record.name
+        async for line in Sessions(store, name.app_name).export_lines(name.id, user_id=name.user_id):
+            file.write(line.encode())
+            done += line.startswith('{"kind":"message"')
+            tell(done, total)
+    file.flush()
+    return len(records)
+
+
+def import_(
+    file: Annotated[str, typer.Argument(help="A file that was exported; -: standard input.")],
+    new_id: Annotated[str | None, typer.Option("--id", help="The new session's id; else that of the export.")] = None,
+    app: Annotated[str | None, typer.Option("--app", help="The app that it will belong to.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="The user that it will belong to.")] = None,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Make sessions of a file that was exported: each whole, or not at all."""
+
+    async def read(opened: "Store", parts: _Parts) -> None:
+        from lango.runtime.sessions import import_session
+
+        while parts.more:
+            made = await import_session(opened, parts.part(), app, user, new_id, parts.tell_share)
+            _tell(made, as_json)
+
+    url = store_url(config, store)
+    try:
+        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as lines, progress_bar("importing") as tell:
+            run(url, functools.partial(read, parts=_Parts(lines, tell)))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _tell(made: "SessionRecord", as_json: bool) -> None:
+    print(json.dumps(summary(made)) if as_json else visible(f"imported {made.name.id}: {made.last_seq} messages"))
+
+
+class _Parts:
+    """The exports in a file, one after the other: each begins with a header."""
+
+    def __init__(self, lines: IO[bytes], tell: Progress) -> None:
+        self._lines: Iterator[bytes] = iter(lines)
+        self._tell = tell
+        told = os.fstat(lines.fileno())
+        self._size = told.st_size if stat.S_ISREG(told.st_mode) else None
+        self._before = 0
+        self._read = 0
+        self._next = next(self._lines, None)
+        self.more = True
+
+    async def part(self) -> AsyncIterator[bytes]:
+        """Read the lines of one export."""
+        self._before, first = self._read, True
+        while self._next is not None and (first or not _is_header(self._next)):
+            yield self._next
+            first = False
+            self._read += len(self._next)
+            if self._size is None:  # what comes through a pipe may come slowly
+                self._tell(self._read, None)
+            self._next = next(self._lines, None)
+        self.more = self._next is not None
+
+    def tell_share(self, share: float) -> None:
+        """Say how much of the part that was read last is imported."""
+        self._tell(self._before + round(share * (self._read - self._before)), self._size)
+
+
+def _is_header(line: bytes) -> bool:
+    if len(line) > 1_000 or b"header" not in line:
+        return False
+    try:
+        told: Any = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(told, dict) and cast("dict[str, Any]", told).get("kind") == "header"

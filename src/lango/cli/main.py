@@ -1,0 +1,98 @@
+"""The command `lango`: thin commands over the library.
+
+What a command needs is imported inside it, so that `lango --help` answers at once.
+"""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from lango import __version__
+from lango.cli import checks
+from lango.cli.commands import db, doctor, init, keys, memory, models, run, serve, sessions, sessions_transfer
+from lango.cli.commands.chat import chat
+from lango.cli.terminal_text import visible
+from lango.errors import LangoError, StoreError, UsageError
+
+app = typer.Typer(
+    name="lango",
+    help="A durable agent runtime on Google ADK.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(serve.serve)
+app.command()(chat)
+app.command()(run.run)
+app.command()(init.init)
+app.command()(doctor.doctor)
+sessions.app.command()(checks.check)
+sessions.app.command("export")(sessions_transfer.export)
+sessions.app.command("import")(sessions_transfer.import_)
+app.add_typer(sessions.app, name="sessions")
+app.add_typer(memory.app, name="memory")
+app.add_typer(keys.app, name="keys")
+app.add_typer(models.app, name="models")
+app.add_typer(db.app, name="db")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+]
+
+
+@app.callback()
+def root(version: Version = False) -> None:
+    """A durable agent runtime on Google ADK."""
+    del version
+
+
+def exit_code(error: LangoError) -> int:
+    """Return what the command exits with: 2 where the caller can mend it or the store cannot be used, else 1."""
+    return 2 if isinstance(error, UsageError | StoreError) else 1
+
+
+def main() -> None:
+    """Run the command line: what goes wrong is one sentence on stderr, never a traceback."""
+    _open_what_is_closed()
+    try:
+        code: Any = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except LangoError as error:
+        print(f"lango: {visible(str(error))}", file=sys.stderr)
+        sys.exit(exit_code(error))
+    except _Misspelt as error:
+        print(_how_to(error), file=sys.stderr)
+        sys.exit(2)
+    except typer.Abort:  # a command read past the end of its input
+        print("lango: the input ended too early", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+_Misspelt: Any = typer.BadParameter.__base__  # all that is wrong with a command line, before anything of it is done
+
+
+def _how_to(error: Any) -> str:
+    told: str = error.format_message()
+    if error.ctx and told == error.ctx.get_help():  # a command without its subcommand: what there is
+        return told
+    command = error.ctx.command_path if error.ctx else "lango"
+    return f"lango: {visible(told).rstrip('.')}; see `{command} --help`"
+
+
+def _open_what_is_closed() -> None:
+    """Somebody started us with `<&-` or `>&-`: the next file that is opened, a database, would be the output."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end

@@ -1,0 +1,95 @@
+"""What `lango chat` and `lango run` share: the settings of the call, the session it goes on with, a turn to follow."""
+
+import logging
+import re
+import sys
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec import Struct
+
+from lango.cli.options import settings
+from lango.errors import UsageError
+
+if TYPE_CHECKING:
+    from lango.config import Settings
+    from lango.runtime.runtime import Runtime
+
+Resume = Annotated[
+    str | None, typer.Option("-r", "--resume", metavar="ID", help="Go on with this session; its first characters do.")
+]
+Continue = Annotated[bool, typer.Option("-c", "--continue", help="Go on with the newest session.")]
+Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name, instead of the setting agent.model.")]
+
+USER = "user"
+
+_ID_CHARACTERS = 12
+_PREFIX = re.compile(r"[0-9a-f]{4,}")
+_MINTED = re.compile(r"[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f-]{36}")
+_SHOWN = 5
+
+
+def chosen_settings(config: str | None, store: str | None, model: str | None) -> "Settings":
+    """Read the settings, with what the command line says instead."""
+    quiet()
+    chosen = settings(config)
+    update: dict[str, Any] = {}
+    if model:
+        update["agent"] = chosen.agent.model_copy(update={"model": model})
+    if store:
+        update["store"] = chosen.store.model_copy(update={"url": store})
+    return chosen.model_copy(update=update)
+
+
+def quiet() -> None:
+    """Leave the terminal to the conversation: what fails is told in a sentence, not in ADK's tracebacks."""
+    logging.basicConfig(level=logging.WARNING, format="lango: %(message)s")
+    logging.getLogger("google_adk").setLevel(logging.CRITICAL)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # a terminal that knows few characters gets question marks, not a traceback
+            stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
+class Place(Struct, frozen=True):
+    """The session that a conversation is in."""
+
+    session_id: str
+    new: bool = False
+
+
+async def find_place(runtime: "Runtime", resume: str | None, go_on: bool) -> Place:
+    """Return the session to go on with: the one named, the newest, or a new one."""
+    if resume and go_on:
+        raise UsageError("-c goes on with the newest session and -r with the one you name: use one of them")
+    if resume:
+        return await find_session(runtime, resume)
+    if go_on:
+        newest = await runtime.store.sessions_page(runtime.app_name, USER, limit=1)
+        if not newest:
+            raise UsageError("there is no session to go on with yet")
+        return Place(newest[0].name.id)
+    return new_place()
+
+
+def new_place() -> Place:
+    """Return a session that is not there yet."""
+    return Place(uuid.uuid4().hex[:_ID_CHARACTERS], new=True)
+
+
+async def find_session(runtime: "Runtime", wanted: str) -> Place:
+    """Find a session by its id, or the first characters of one of ours; a name that nobody has is a new session's."""
+    from lango.store import SessionId
+
+    if await runtime.store.session(SessionId(runtime.app_name, USER, wanted)):
+        return Place(wanted)
+    if _PREFIX.fullmatch(wanted):
+        known = [record.name.id for record in await runtime.store.sessions(runtime.app_name, USER)]
+        found = [id_ for id_ in known if id_.startswith(wanted) and _MINTED.fullmatch(id_)]
+        if len(found) == 1:
+            return Place(found[0])
+        if found:
+            some = ", ".join(found[:_SHOWN]) + (" ..." if len(found) > _SHOWN else "")
+            raise UsageError(f"{len(found)} sessions begin with {wanted!r}: {some}; say more of the id")
+    return Place(wanted, new=True)

@@ -1,0 +1,66 @@
+"""Work on a store for one command, and the session that a command means."""
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from lango.errors import SessionNotFound, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lango.store import SessionRecord, Store
+
+T = TypeVar("T")
+
+Id = Annotated[str, typer.Argument(help="The session's id.")]
+App = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
+User = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
+
+
+def run(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:
+    """Open a store and do some work on it."""
+    from lango.store import Store
+
+    async def opened() -> T:
+        async with Store(url) as store:
+            return await work(store)
+
+    before = signal.signal(signal.SIGINT, _stop)
+    try:
+        return asyncio.run(opened())
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(*_: object) -> None:
+    """End at the first Ctrl-C: asyncio's own way waits for a pipe that nobody reads or writes."""
+    raise KeyboardInterrupt
+
+
+async def owners(store: "Store", app: str | None, user: str | None) -> list[tuple[str, str]]:
+    """Read which users of which apps have sessions."""
+    from lango.store.sessions import sessions
+
+    found = await store.read(sessions.owners)
+    return [one for one in found if app in (None, one[0]) and user in (None, one[1])]
+
+
+async def matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":
+    """Read the sessions of an app, or of a user, or all of them."""
+    return [record for record in await store.sessions(app) if user is None or record.name.user_id == user]
+
+
+async def one_session(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
+    """Read the one session of an id."""
+    from lango.store.sessions import sessions
+
+    named = await store.read(lambda: sessions.of_id(session_id))
+    found = [one for one in named if app in (None, one.name.app_name) and user in (None, one.name.user_id)]
+    if not found:
+        raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} sessions have the id {session_id!r}: say which with --app and --user")
+    return found[0]

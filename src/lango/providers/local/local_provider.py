@@ -1,0 +1,142 @@
+"""`LocalProvider`: a model in this process behind the same protocol as all others."""
+
+import json
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from msgspec.structs import replace
+
+from lango.errors import ProviderProtocolError
+from lango.providers.local import tool_choice
+from lango.providers.local.decode import Spent, decode
+from lango.providers.local.known_models import PROVIDER, LocalModel, model_file, named
+from lango.providers.local.model_engine import Engine, engine_for, ensure_installed
+from lango.providers.local.wire_format import encode, encode_tool, json_format
+from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec
+
+_PICK_TOKENS = 64
+_ARGUMENT_TOKENS = 512
+
+
+class LocalProvider:
+    """Models that need no key and no network. Engines are shared by the whole process and loaded at first use."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name."""
+        return PROVIDER
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta]:
+        """Stream the answer to a request; closing the iterator stops the generation."""
+        model, path = model_file(request.model)
+        answer = _Answer(request, model, engine_for(model, path))
+        async with aclosing(answer.deltas()) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    def check(self, model: str) -> None:
+        """Raise what a request for this model would raise before it runs: no engine, no weights, no such model."""
+        model_file(model)
+        ensure_installed()
+
+    async def load(self, model: str) -> None:
+        """Load a model before anybody waits for it. The engine holds the interpreter meanwhile: 0.5 to 4 s."""
+        found, path = model_file(model)
+        await engine_for(found, path).load()
+
+    def label(self, model: str) -> str:
+        """Return what a model is, in words for a page or a terminal."""
+        return named(model).label
+
+    def context_tokens(self, model: str) -> int:
+        """Return how many tokens a model's context holds, prompt and answer together."""
+        return named(model).context_tokens
+
+
+class _Answer:
+    """One request on its way through an engine."""
+
+    def __init__(self, request: Request, model: LocalModel, engine: Engine) -> None:
+        self._request = request
+        self._model = model
+        self._engine = engine
+        self._spent = Spent()
+
+    async def deltas(self) -> AsyncGenerator[Delta]:
+        """Yield the deltas of the answer."""
+        body = encode(self._request, self._model)
+        if self._request.tools and self._request.tool_choice != "none":
+            if not self._by_steps():
+                body["tools"] = [encode_tool(tool) for tool in self._request.tools]
+            elif picked := await self._pick():
+                steps = self._call(*picked)
+                async with aclosing(steps):
+                    async for delta in steps:
+                        yield delta
+                return
+        async with aclosing(self._complete(body)) as answer:
+            async for delta in answer:
+                if isinstance(delta, Finish):
+                    yield self._spent.delta()
+                yield delta
+
+    def _by_steps(self) -> bool:
+        # The parser of calls can neither be made to call nor be held to a schema as well.
+        demanding = self._request.tool_choice == "required" or self._request.response_schema is not None
+        return self._model.calls == "pick" or demanding
+
+    async def _pick(self) -> tuple[ToolSpec, list[dict[str, Any]]] | None:
+        """Let the model choose a tool; return it with the conversation that led there."""
+        required = self._request.tool_choice == "required"
+        if not required and not tool_choice.waits_for_answer(self._request.messages):
+            return None
+        tools = tool_choice.candidates(self._request, gated=self._model.calls == "pick" and not required)
+        if not tools:
+            return None
+        turns = tool_choice.pick_turns(tools, tool_choice.last_request(self._request.messages), required=required)
+        body = self._step(turns, tool_choice.pick_schema(tools, required=required), _PICK_TOKENS)
+        async with aclosing(self._complete(body)) as answer:
+            pieces = [delta.text async for delta in answer if isinstance(delta, TextDelta)]
+        chosen = _function("".join(pieces))
+        return next(((tool, turns) for tool in tools if tool.name == chosen), None)
+
+    async def _call(self, tool: ToolSpec, turns: list[dict[str, Any]]) -> AsyncGenerator[Delta]:
+        """Yield the call of a tool, its arguments as the model writes them."""
+        yield CallDelta(0, id=f"call_{secrets.token_hex(8)}", name=tool.name)
+        finish = Finish("tool_calls", detail="tool_calls")
+        if not tool.parameters.get("properties"):
+            yield CallDelta(0, arguments="{}")
+        else:
+            asked = tool_choice.last_request(self._request.messages)
+            body = self._step(tool_choice.argument_turns(turns, tool, asked), tool.parameters, _ARGUMENT_TOKENS)
+            async with aclosing(self._complete(body)) as answer:
+                async for delta in answer:
+                    if isinstance(delta, TextDelta):
+                        yield CallDelta(0, arguments=delta.text)
+                    elif isinstance(delta, Finish):
+                        finish = replace(delta, reason="tool_calls") if delta.reason == "stop" else delta
+        yield self._spent.delta()
+        yield finish
+
+    def _step(self, turns: list[dict[str, Any]], schema: Any, max_tokens: int) -> dict[str, Any]:
+        body = encode(replace(self._request, messages=(), stop=(), top_p=None), self._model)
+        return {**body, "messages": turns, "temperature": 0, "max_tokens": max_tokens} | {
+            "response_format": json_format(schema)
+        }
+
+    async def _complete(self, body: dict[str, Any]) -> AsyncGenerator[Delta]:
+        async with (
+            aclosing(self._engine.chat(body)) as chunks,
+            aclosing(decode(chunks, self._spent, self._model.name)) as deltas,
+        ):
+            async for delta in deltas:
+                yield delta
+
+
+def _function(text: str) -> str:
+    try:
+        return str(json.loads(text)["function"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProviderProtocolError("The local model's choice of a tool is not JSON", provider=PROVIDER) from error

@@ -1,0 +1,119 @@
+"""A request as the engine takes it: OpenAI's chat shape, worded for small models."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lango.messages import Media, Message, ToolCall
+from lango.providers.local.known_models import LocalModel
+from lango.providers.protocol import Request, ToolSpec
+
+Turn = dict[str, Any]
+
+_CONTROL_TOKEN = re.compile(r"<\|(?=\w+\|>)")
+_DEFAULT_SYSTEM = "You are a helpful assistant."
+
+
+def encode(request: Request, model: LocalModel) -> dict[str, Any]:
+    """Return the body of a chat completion for a request."""
+    body: dict[str, Any] = {
+        "messages": encode_messages(request, as_text=model.calls == "pick"),
+        "temperature": model.temperature if request.temperature is None else request.temperature,
+        "max_tokens": request.max_tokens or model.answer_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "cache_prompt": True,
+        "return_progress": True,  # chunks while the prompt is read: the only chance to cancel that
+    }
+    if request.top_p is not None:
+        body["top_p"] = request.top_p
+    if request.stop:
+        body["stop"] = list(request.stop)
+    if request.response_schema is not None:
+        body["response_format"] = json_format(request.response_schema)
+    return body
+
+
+def encode_messages(request: Request, *, as_text: bool) -> list[Turn]:
+    """Return the system message and the turns; `as_text` puts calls into words, for a model without a form for them."""
+    turns: list[Turn] = [{"role": "system", "content": plain(request.system) or _DEFAULT_SYSTEM}]
+    for message in request.messages:
+        turn = _turn(message, as_text=as_text)
+        if turn is None:
+            continue
+        if turn["role"] == turns[-1]["role"] == "user":
+            turns[-1]["content"] += f"\n\n{turn['content']}"
+        else:
+            turns.append(turn)
+    return turns
+
+
+def encode_tool(tool: ToolSpec) -> dict[str, Any]:
+    """Return a tool's declaration."""
+    parameters: dict[str, Any] = json.loads(plain(json.dumps(dict(tool.parameters))))
+    parameters = parameters or {"type": "object", "properties": {}}
+    function = {"name": tool.name, "description": plain(tool.description), "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def json_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `response_format` that holds an answer to a JSON schema."""
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}
+
+
+def plain(text: str) -> str:
+    """Return a text that cannot end its own turn: the engine reads `<|im_end|>` in a message as the control token."""
+    return _CONTROL_TOKEN.sub("<| ", text)
+
+
+def _turn(message: Message, *, as_text: bool) -> Turn | None:
+    match message.role:
+        case "user":
+            text = "\n".join(part for part in (message.content, *map(_media_note, message.media)) if part)
+            return {"role": "user", "content": plain(text)} if text else None
+        case "assistant":
+            return _assistant(message, as_text=as_text)
+        case "tool":
+            text = _results(message.tool_calls) if message.tool_calls else message.content
+            return {"role": "user", "content": plain(text)} if text else None
+        case "system":
+            return {"role": "user", "content": plain(message.content)} if message.content else None
+        case "event":
+            return None
+
+
+def _assistant(message: Message, *, as_text: bool) -> Turn | None:
+    if not message.content and not message.tool_calls:
+        return None
+    turn: Turn = {"role": "assistant", "content": plain(message.content)}
+    if not message.tool_calls:
+        return turn
+    if as_text:
+        turn["content"] = "\n".join([turn["content"], *map(_call_in_words, message.tool_calls)]).strip()
+    else:
+        turn["tool_calls"] = [_call(call) for call in message.tool_calls]
+    return turn
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    arguments = plain(json.dumps(dict(call.input or {}), ensure_ascii=False))
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _call_in_words(call: ToolCall) -> str:
+    return plain(f"I call {call.name} with {json.dumps(dict(call.input or {}), ensure_ascii=False)}.")
+
+
+def _results(results: Iterable[ToolCall]) -> str:
+    # As a user's turn: small models take a turn of role `tool` as a reason to call again.
+    said = [f"The function {one.name} returned this:\n{_json(one.output)}" for one in results]
+    return "\n\n".join([*said, "Use it to answer my request in plain words."])
+
+
+def _json(value: Mapping[str, Any] | None) -> str:
+    return json.dumps(dict(value or {}), ensure_ascii=False, default=str)
+
+
+def _media_note(media: Media) -> str:
+    return media.text or f"[{media.name or 'a file'} ({media.mime_type}) was attached; this model cannot see it]"

@@ -1,0 +1,1 @@
+"""What providers built on a vendor's SDK share."""

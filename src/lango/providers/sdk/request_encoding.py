@@ -1,0 +1,158 @@
+"""What the encoders share: repaired messages, signatures that may go back, media."""
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from lango.history.history_repair import CONTINUE, repair
+from lango.history.message_cleanup import clean_text
+from lango.messages import Media, Message, Signature, ToolCall
+from lango.providers.protocol import Request
+
+Json = dict[str, Any]
+
+OPENING = "[The conversation so far:]"
+"""Stands in for the user where a provider wants the user first and the history begins with the model."""
+
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The pictures that OpenAI and Anthropic take."""
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def prepared(request: Request) -> tuple[str, list[Message]]:
+    """Return the system instruction, and the messages as any provider can take them: paired, in order, none empty.
+
+    All the results of a call turn are one message: nothing, not even a picture that a tool made, stands between them.
+    """
+    texts, messages = [request.system], list[Message]()
+    for message in repair(request.messages):
+        if message.role == "system":
+            texts.append(message.content)
+        elif message.role == "tool" and messages and messages[-1].role == "tool":
+            messages[-1] = _joined(messages[-1], message)
+        else:
+            messages.append(message)
+    system = clean_text("\n".join(text for text in texts if text.strip()))
+    return system, messages or [Message("user", CONTINUE)]
+
+
+def _joined(one: Message, other: Message) -> Message:
+    return replace(one, tool_calls=one.tool_calls + other.tool_calls, media=one.media + other.media)
+
+
+def own(signature: Signature | None, provider: str, request: Request) -> bytes | None:
+    """Return a signature's value if this provider and model made it; nobody else can read it."""
+    if signature is None or (signature.provider, signature.model) != (provider, request.model):
+        return None
+    return signature.value or None
+
+
+def without_signatures(request: Request) -> Request:
+    """Return the request with no signature at all, as a last resort where the vendor refuses one."""
+    return replace(request, messages=tuple(_unsigned(message) for message in request.messages))
+
+
+def has_signatures(request: Request) -> bool:
+    """Say whether any message of the request carries a signature."""
+    return any(_unsigned(message) != message for message in request.messages)
+
+
+def wire_name(name: str) -> str:
+    """Return a tool's name as every vendor takes it; a good one stays as it is."""
+    return _NOT_IN_A_NAME.sub("_", name)[:64] or "tool"
+
+
+def to_json(value: object) -> str:
+    """Write a value as compact JSON; what JSON has no form for becomes text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def output_text(result: ToolCall) -> str:
+    """Return a tool's result as text."""
+    return to_json(result.output if result.output is not None else {})
+
+
+def arguments_text(call: ToolCall) -> str:
+    """Return a call's arguments as JSON text: always an object."""
+    return to_json(call.input or {})
+
+
+def base64_of(media: Media) -> str:
+    """Return the bytes of a file in base64."""
+    return base64.b64encode(media.data or b"").decode("ascii")
+
+
+def data_url(media: Media) -> str:
+    """Return the address of a file: its own, or one that holds its bytes."""
+    return media.uri if media.uri and not media.data else f"data:{media.mime_type};base64,{base64_of(media)}"
+
+
+def media_text(media: Media) -> str:
+    """Return a text file's text, or a note in the place of a file that this model cannot take."""
+    label = media.name or media.mime_type or "file"
+    note = f"[{label}: a file of type {media.mime_type or 'unknown'} that this model cannot read]"
+    return media.text or note
+
+
+def has_media(request: Request) -> bool:
+    """Say whether any message of the request carries a picture or a file."""
+    return any(message.media for message in request.messages)
+
+
+def without_media(request: Request) -> Request:
+    """Return the request with a note in the place of each picture and file, for a model that takes only text."""
+    return replace(request, messages=tuple(_in_words(message) for message in request.messages))
+
+
+def _in_words(message: Message) -> Message:
+    if not message.media:
+        return message
+    notes = "\n".join(media_text(media) for media in message.media)
+    if message.role != "tool":
+        return replace(message, content=f"{message.content}\n{notes}".strip(), media=())
+    last = message.tool_calls[-1:]
+    told = tuple(replace(call, output={**(call.output or {}), "files": notes}) for call in last)
+    return replace(message, tool_calls=message.tool_calls[:-1] + told, media=())
+
+
+def closed_schema(schema: Mapping[str, Any]) -> Json:
+    """Return a JSON schema whose objects allow no further properties, as strict structured output wants it."""
+    closed = {key: _closed_value(value) for key, value in schema.items()}
+    if closed.get("type") == "object" or "properties" in closed:
+        closed["additionalProperties"] = False
+    return closed
+
+
+def is_strict(schema: object) -> bool:
+    """Say whether OpenAI would take a schema as strict: every object closed, every property required."""
+    if isinstance(schema, Mapping):
+        node = cast("Mapping[str, Any]", schema)
+        if node.get("type") == "object" or "properties" in node:
+            properties: Mapping[str, Any] = node.get("properties") or {}
+            if node.get("additionalProperties") is not False or set(node.get("required") or ()) != set(properties):
+                return False
+        return all(is_strict(value) for value in node.values())
+    if isinstance(schema, list | tuple):
+        return all(is_strict(item) for item in cast("Sequence[object]", schema))
+    return True
+
+
+def _closed_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return closed_schema(cast("Mapping[str, Any]", value))
+    if isinstance(value, list):
+        return [_closed_value(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _unsigned(message: Message) -> Message:
+    return replace(
+        message,
+        signature=None,
+        thoughts=tuple(replace(thought, signature=None) for thought in message.thoughts),
+        tool_calls=tuple(replace(call, signature=None) for call in message.tool_calls),
+    )

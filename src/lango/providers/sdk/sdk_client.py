@@ -1,0 +1,127 @@
+"""What providers on a vendor's SDK share: clients that are made on first use, and how an answer is read."""
+
+import asyncio
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import ModuleType
+from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+
+from lango.errors import MissingDependency
+from lango.providers.protocol import Delta
+from lango.providers.sdk.error_translation import Exchange, Translate, translated
+
+T = TypeVar("T")
+
+
+class Timeouts(Struct, frozen=True):
+    """How long to wait for a model: for a connection, for the next chunk, and in all, retries included."""
+
+    connect_s: float = 10.0
+    idle_s: float = 120.0
+    total_s: float = 900.0
+
+
+def load_sdk(module: str, install: str) -> ModuleType:
+    """Import a vendor's SDK, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as exc:
+        raise MissingDependency(f'The package {module!r} is not installed: pip install "{install}"') from exc
+
+
+class ClientPerLoop(Generic[T]):
+    """One client per event loop: a connection pool cannot be used from another loop than the one that opened it."""
+
+    def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[None]]) -> None:
+        self._make = make
+        self._close = close
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+
+    async def get(self) -> T:
+        """Return this loop's client. The first one is made in a thread: an SDK takes a second to import."""
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            made = await asyncio.to_thread(self._make)
+            client = self._clients.setdefault(loop, made)
+            if client is not made:  # two first requests at once
+                await self._close(made)
+        return client
+
+    async def aclose(self) -> None:
+        """Close this loop's client; the next request makes a new one."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await self._close(client)
+
+
+class SdkProvider(ABC, Generic[T]):
+    """A provider that speaks through a vendor's SDK, whose client is a `T`."""
+
+    def __init__(
+        self,
+        name: str,
+        api_key: str,
+        base_url: str | None,
+        timeouts: Timeouts | None,
+        options: Mapping[str, Any] | None,
+        close: Callable[[T], Awaitable[None]],
+    ) -> None:
+        self._name = name
+        self._api_key = api_key
+        self._base_url = base_url
+        self._timeouts = timeouts or Timeouts()
+        self._options = dict(options or {})
+        self._clients = ClientPerLoop(self._make_client, close)
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the configuration."""
+        return self._name
+
+    def __repr__(self) -> str:
+        """Show the name only: the key stays inside."""
+        return f"<{type(self).__name__} {self._name}>"
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        await self._clients.aclose()
+
+    @abstractmethod
+    def _make_client(self) -> T: ...
+
+
+class Reader(Protocol):
+    """Turns what a vendor sends of one answer into deltas."""
+
+    def deltas(self, event: Any, /) -> list[Delta]:
+        """Return what an event adds."""
+        ...
+
+    def end(self) -> list[Delta]:
+        """Return the end, once the stream is over; raise where the answer is broken."""
+        ...
+
+
+async def read_answer(
+    ask: Callable[[], Awaitable[AbstractAsyncContextManager[AsyncIterable[Any]]]],
+    reader: Reader,
+    translate: Translate,
+    exchange: Exchange,
+) -> AsyncGenerator[Delta, None]:
+    """Ask, and read the answer to its end, with the vendor's errors as ours.
+
+    Closing the iterator closes the connection.
+    """
+    with translated(translate, exchange):
+        async with await ask() as events:
+            async for event in events:
+                for delta in reader.deltas(event):
+                    yield delta
+            for delta in reader.end():
+                yield delta

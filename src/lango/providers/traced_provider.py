@@ -1,0 +1,62 @@
+"""A provider around a provider: a span for each time that it is asked."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
+from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta
+from lango.telemetry.traces import end, tracer
+
+
+class TracedProvider:
+    """Tells what each request to a provider took. It goes by the name of the one inside."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    @property
+    def name(self) -> str:
+        """The name of the provider inside."""
+        return self._provider.name
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Stream the answer to a request; closing the iterator closes the connection."""
+        from opentelemetry.trace import SpanKind
+
+        told: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": self.name,
+            "gen_ai.request.model": request.model,
+        }
+        # not the current span: a generator may be closed where its context is not
+        span = tracer().start_span(f"chat {request.model}", kind=SpanKind.CLIENT, attributes=told)
+        found: dict[str, Any] = {}
+        try:
+            async with aclosing(cast("AsyncGenerator[Delta, None]", self._provider.stream(request))) as deltas:
+                async for delta in deltas:
+                    _note(delta, found)
+                    yield delta
+        except Exception as error:
+            found["error.type"] = type(error).__name__
+            raise
+        finally:
+            end(span, found)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the provider's own: `aclose`, `load`, `check`, `context_tokens`."""
+        return getattr(self._provider, name)
+
+
+def _note(delta: Delta, found: dict[str, Any]) -> None:
+    match delta:
+        case UsageDelta():
+            if delta.input_tokens is not None:
+                found["gen_ai.usage.input_tokens"] = delta.input_tokens
+            if delta.output_tokens is not None:
+                found["gen_ai.usage.output_tokens"] = delta.output_tokens
+        case Finish():
+            found["gen_ai.response.finish_reasons"] = [delta.reason]
+            if delta.model:
+                found["gen_ai.response.model"] = delta.model
+        case _:
+            pass

@@ -1,0 +1,27 @@
+"""Run turns durably: the public API."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lango.runtime.runtime import Runtime, open_runtime
+    from lango.runtime.sessions import Sessions, import_session
+    from lango.turns.running_turn import RunningTurn
+
+__all__ = ["RunningTurn", "Runtime", "Sessions", "import_session", "open_runtime"]
+
+_HOMES = {
+    "RunningTurn": "lango.turns.running_turn",
+    "Runtime": "lango.runtime.runtime",
+    "Sessions": "lango.runtime.sessions",
+    "import_session": "lango.runtime.sessions",
+    "open_runtime": "lango.runtime.runtime",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import each name when it is used: `lango sessions` needs no ADK."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,56 @@
+"""Questions for approval end in time, whether or not anybody comes back to them."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from lango.errors import StoreError
+from lango.store import SessionId, Store
+from lango.store.turns import approvals
+
+_log = logging.getLogger("lango.runtime")
+
+_LONGEST_S = 60.0
+"""Other processes ask questions too, and may be gone when these expire."""
+_SHORTEST_S = 0.05
+_BUSY_S = 2.0
+"""How long to leave a session alone in which a turn runs."""
+
+
+class Expiry:
+    """Closes questions when their time is over: one task per process, and the database lets one of them do it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._asked = asyncio.Event()
+
+    def look(self) -> None:
+        """Something may have been asked just now: see when it expires."""
+        self._asked.set()
+
+    async def close(self, name: SessionId) -> None:
+        """Close what has expired in a session, for whoever looks at it now."""
+        session = await self._store.session(name)
+        if session is not None and await self._store.read(lambda: approvals.is_due(session.key)):
+            await self._store.expire_questions(session.key)
+
+    async def run(self) -> None:
+        """Close what is due, now and whenever something is."""
+        while True:
+            self._asked.clear()
+            wait_s = _LONGEST_S
+            try:
+                wait_s = await self._close_due()
+            except StoreError as error:
+                _log.warning("questions for approval could not be looked at: %s", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._asked.wait()
+
+    async def _close_due(self) -> float:
+        """Close what is due; return when to look again."""
+        left_s = await self._store.read(approvals.next_due_s)
+        if left_s is None or left_s > 0:
+            return max(_SHORTEST_S, min(_LONGEST_S, _LONGEST_S if left_s is None else left_s))
+        closed = [await self._store.expire_questions(key) for key in await self._store.read(approvals.sessions_due)]
+        return _SHORTEST_S if all(closed) else _BUSY_S

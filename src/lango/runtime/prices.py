@@ -1,0 +1,42 @@
+"""What a turn cost, where the price of its model is known."""
+
+import asyncio
+from collections.abc import Mapping
+
+from lango.adk.run.engine import TurnRun
+from lango.events import Usage
+
+_prices_loaded = False
+
+
+def cost_usd(tokens_by_model: Mapping[str, tuple[int, int, int]]) -> float | None:
+    """Return the cost of (input, output, cached) tokens per model in US dollars; None where a price is not known."""
+    if not any(sum(spent) for spent in tokens_by_model.values()):
+        return None
+    from genai_prices import Usage as Spent
+    from genai_prices import calc_price  # slow to import, and only needed at the end of a turn
+
+    global _prices_loaded
+    _prices_loaded = True
+    total = 0.0
+    for model, (input_tokens, output_tokens, cached_tokens) in tokens_by_model.items():
+        usage = Spent(input_tokens=input_tokens, output_tokens=output_tokens, cache_read_tokens=cached_tokens)
+        try:
+            total += float(calc_price(usage, model_ref=model).total_price)
+        except (LookupError, ValueError):
+            return None
+    return total
+
+
+async def usage_of(run: TurnRun) -> Usage:
+    """Sum up what a turn took. Prices are loaded in a thread, once; to look one up takes 0.2 ms at most."""
+    told = run.told
+    tokens = {model: (spent[0], spent[1], spent[2]) for model, spent in told.tokens_by_model.items()}
+    known = _prices_loaded or not told.input_tokens + told.output_tokens
+    return Usage(
+        input_tokens=told.input_tokens,
+        output_tokens=told.output_tokens,
+        cached_tokens=told.cached_tokens,
+        model_calls=run.state.model_calls,
+        cost_usd=cost_usd(tokens) if known else await asyncio.to_thread(cost_usd, tokens),
+    )

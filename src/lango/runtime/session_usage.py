@@ -1,0 +1,229 @@
+"""The picture of a session: what each turn took, what the next request would keep, and what it would leave out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from lango.config import Settings
+from lango.errors import BudgetTooSmall
+from lango.events import Usage
+from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens
+from lango.memory import quote
+from lango.messages import Message
+from lango.store import SessionId, SessionRecord, Store, Stored
+from lango.store.engine.database import Operation
+from lango.store.memory.memory_store import recalled_window
+from lango.store.memory.observations import Recalled
+from lango.store.sessions.sessions import get
+from lango.store.sessions.window import window
+from lango.store.turns import turn_usage
+from lango.store.turns.turns import Status
+
+DEFAULT_TURNS = 100
+_KEPT_SESSIONS = 500
+
+
+class ModelCall(Struct, frozen=True):
+    """One call of the model, from the request to the end of its answer."""
+
+    model: str
+    agent: str
+    started_at: float
+    duration_s: float
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class ToolUse(Struct, frozen=True):
+    """One call of a tool. `status`: intended, started, finished, failed or unknown."""
+
+    call_id: str
+    name: str
+    status: str
+    started_at: float | None
+    duration_s: float | None
+    approved_by: str | None = None
+    """Who said yes, where somebody was asked."""
+
+
+class TurnUsage(Struct, frozen=True):
+    """What a turn took."""
+
+    turn: int
+    status: Status
+    started_at: float
+    ended_at: float | None
+    first_seq: int | None
+    last_seq: int | None
+    tokens: int
+    """Of its own messages."""
+    taken_back: bool
+    usage: Usage
+    model_calls: Sequence[ModelCall]
+    tools: Sequence[ToolUse]
+
+
+class Window(Struct, frozen=True):
+    """What the next request would keep of the conversation, and what it would leave out."""
+
+    first_seq: int | None
+    """From here on every message is kept; null: none is."""
+    messages: int
+    tokens: int
+    left_out_messages: int
+    left_out_tokens: int
+    observed_seq: int = 0
+    """The last message that is remembered in notes; 0: none."""
+    memory_tokens: int = 0
+    """What the request quotes of the memory."""
+
+
+class SessionUsage(Struct, frozen=True):
+    """The picture of a session: its newest turns, the window, and the sum of all turns."""
+
+    rules: WindowRules
+    window: Window
+    turns: Sequence[TurnUsage]
+    before: int | None
+    """Ask for the turns before with this; None: there are none."""
+    all_turns: int
+    total: Usage
+
+
+def rules_of(settings: Settings) -> WindowRules:
+    """Return what bounds a request, as the settings say; a small local model may bound it further."""
+    history = settings.history
+    return WindowRules(
+        history.max_message_token_budget or DEFAULT_BUDGET_TOKENS,
+        None if settings.memory.enabled else history.max_messages,
+        history.max_turns,
+        with_memory=settings.memory.enabled,
+        with_facts=settings.memory.enabled and settings.memory.user_facts,
+    )
+
+
+class SpentTurns:
+    """What the turns of some sessions took that are over: read once, since it does not change."""
+
+    def __init__(self) -> None:
+        self._totals: dict[int, turn_usage.Totals] = {}
+
+    def get(self, session: SessionRecord) -> turn_usage.Totals | None:
+        """Return what is known of a session."""
+        return self._totals.get(session.key)
+
+    def keep(self, session: SessionRecord, totals: turn_usage.Totals) -> None:
+        """Remember it, among those that were asked for last."""
+        self._totals.pop(session.key, None)
+        self._totals[session.key] = totals
+        if len(self._totals) > _KEPT_SESSIONS:
+            del self._totals[next(iter(self._totals))]
+
+
+async def session_usage(
+    store: Store,
+    name: SessionId,
+    rules: WindowRules,
+    *,
+    before: int | None = None,
+    limit: int = DEFAULT_TURNS,
+    spent: SpentTurns | None = None,
+) -> SessionUsage | None:
+    """Read the picture of a session: its newest turns, or the newest before a turn. None: there is no such session.
+
+    `spent` is kept from call to call, so that a long session is not summed anew each time.
+    """
+    known = spent or SpentTurns()
+    found = await store.read(lambda: _read(name, rules, before, limit, known))
+    if found is None:
+        return None
+    session, totals, picture = found
+    known.keep(session, totals)
+    return picture
+
+
+def _read(
+    name: SessionId, rules: WindowRules, before: int | None, limit: int, known: SpentTurns
+) -> Operation[tuple[SessionRecord, turn_usage.Totals, SessionUsage] | None]:
+    session = yield from get(name)
+    if session is None:
+        return None
+    kept = yield from _window(session, rules)
+    rows = yield from turn_usage.turns(session, turn_usage.NEWEST if before is None else before, limit + 1)
+    everything, over = yield from turn_usage.totals(session, known.get(session))
+    page = rows[-limit:]
+    picture = SessionUsage(
+        rules=rules,
+        window=kept,
+        turns=[_turn(row) for row in page],
+        before=page[0].turn if len(rows) > limit else None,
+        all_turns=everything.count,
+        total=everything.spent,
+    )
+    return session, over, picture
+
+
+def _window(session: SessionRecord, rules: WindowRules) -> Operation[Window]:
+    """Apply the rules as the next request will, with a message of the user that is still to come."""
+    live = yield from turn_usage.live(session)
+    stored, recalled = yield from _loaded(session, rules)
+    quoted = quote(recalled, rules.room_tokens // 2)
+    memory = count_tokens(Message("user", quoted)) if quoted else 0
+    seen = [(one.seq, one.message, one.tokens) for one in stored if one.message and one.message.role != "event"]
+    to_come = Message("user")
+    messages = [*(message for _, message, _ in seen), to_come]
+    tokens = [*(tokens for _, _, tokens in seen), count_tokens(to_come)]
+    try:
+        kept = kept_tokens(messages, tokens, rules, reserved_tokens=memory)
+    except BudgetTooSmall:
+        kept = {}
+    kept.pop(len(seen), None)
+    first = len(seen)
+    while first - 1 in kept:
+        first -= 1
+    return Window(
+        first_seq=seen[first][0] if first < len(seen) else None,
+        messages=len(kept),
+        tokens=sum(kept.values()),
+        left_out_messages=max(0, live.messages - len(kept)),
+        left_out_tokens=max(0, live.tokens - sum(kept.values())),
+        observed_seq=recalled.observed_seq,
+        memory_tokens=memory,
+    )
+
+
+def _loaded(session: SessionRecord, rules: WindowRules) -> Operation[tuple[list[Stored], Recalled]]:
+    """Read what the runtime would load for a request."""
+    budget = min(rules.room_tokens, rules.budget_tokens)
+    if rules.with_memory:
+        found = yield from recalled_window(session.name, budget, with_facts=rules.with_facts)
+        return found[1:] if found else ([], Recalled())
+    # some events become no message of a request
+    most = rules.max_messages and rules.max_messages * 5 // 4
+    return (yield from window(session, budget, most)), Recalled()
+
+
+def _turn(row: turn_usage.TurnRow) -> TurnUsage:
+    calls: Sequence[dict[str, Any]] = row.extra.get("calls") or ()
+    return TurnUsage(
+        turn=row.turn,
+        status=row.status,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        first_seq=row.first_seq,
+        last_seq=row.last_seq,
+        tokens=row.tokens,
+        taken_back=row.taken_back,
+        usage=row.spent,
+        model_calls=[ModelCall(**call) for call in calls],
+        tools=[_tool(one) for one in row.tools],
+    )
+
+
+def _tool(one: turn_usage.ToolRow) -> ToolUse:
+    duration_s = None
+    if one.started_at is not None and one.finished_at is not None:
+        duration_s = max(0.0, one.finished_at - one.started_at)  # the clock may have gone back meanwhile
+    return ToolUse(one.call_id, one.name, one.status, one.started_at, duration_s, one.approved_by)

@@ -1,0 +1,129 @@
+"""What was observed of a session, with its sources; what is known of a user, to look at and to delete."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, ConfigDict
+
+from lango.server.api.session_routes import Id
+from lango.server.context import Here
+from lango.server.json_body import large_response
+from lango.server.schemas import Error, Shown
+from lango.server.security.auth import User
+from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.store.memory.observations import Recalled
+
+router = APIRouter(
+    prefix="/v1",
+    tags=["memory"],
+    responses={
+        401: {"model": Error, "description": "A valid key is missing."},
+        404: {"model": Error, "description": "There is no such session."},
+    },
+    route_class=AuthenticatedRoute,
+)
+
+FactId = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["1"])]
+
+
+class Observation(BaseModel):
+    """One thing that was noted, and where it came from."""
+
+    id: str
+    """Its batch, a dot, its number in there."""
+    batch: int
+    """Those of one answer of the model: its tokens were paid once for all of them."""
+    generation: int
+    """0: noted from messages; more: condensed from notes."""
+    standing: Literal["current", "condensed", "taken_back"]
+    first_seq: int
+    last_seq: int
+    priority: Literal["high", "medium", "low"]
+    day: str
+    text: str
+    sources: list[int]
+    """The batches that it was condensed from."""
+    model: str
+    input_tokens: int
+    output_tokens: int
+    created_at: datetime
+
+
+class Memory(BaseModel):
+    """What was observed of a session."""
+
+    observed_seq: int
+    """The last message that was observed; 0: none."""
+    tokens: int
+    """What the agent is given of it costs."""
+    observations: list[Observation]
+
+
+class Fact(Shown):
+    """What holds for the user across sessions, and where it was said."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    id: str
+    name: str
+    text: str
+    session_id: str
+    first_seq: int
+    last_seq: int
+    day: str
+    model: str
+    created_at: datetime
+    replaced_by: str | None = None
+
+
+class Facts(BaseModel):
+    """What is known of the user."""
+
+    facts: list[Fact]
+
+
+class Forgotten(BaseModel):
+    """Whether there was such a fact."""
+
+    forgotten: bool
+
+
+@router.get("/sessions/{session_id}/memory", response_model=Memory)
+async def read_memory(
+    session_id: Id,
+    user: User,
+    here: Here,
+    every: Annotated[
+        bool, Query(alias="all", description="Also what was condensed, and what a rewind took back.")
+    ] = False,
+) -> Response:
+    """Read what the agent is given of what was observed, each note with the messages that it came from."""
+    session = await here.session(user, session_id)
+    recalled = await here.store.memory.recall(session)
+    batches = await here.store.memory.history(session) if every else recalled.batches
+
+    def shown() -> dict[str, Any]:
+        notes = [Observation.model_validate(one).model_dump(mode="json") for one in Recalled(tuple(batches)).as_json()]
+        return {"observed_seq": recalled.observed_seq, "tokens": recalled.tokens, "observations": notes}
+
+    return await large_response(shown)
+
+
+@router.get("/memory", response_model=Facts)
+async def read_facts(
+    user: User,
+    here: Here,
+    every: Annotated[bool, Query(alias="all", description="Also what was replaced.")] = False,
+) -> Response:
+    """Read what is known of the caller across sessions."""
+    found = await here.runtime.memory.facts(user_id=user.user_id, replaced=every)
+    return await large_response(
+        lambda: {"facts": [Fact.model_validate(fact).model_dump(mode="json") for fact in found]}
+    )
+
+
+@router.delete("/memory/{fact_id}")
+async def forget(fact_id: FactId, user: User, here: Here) -> Forgotten:
+    """Delete a fact of the caller, and all that was known under its name before."""
+    return Forgotten(forgotten=await here.runtime.memory.forget(int(fact_id), user_id=user.user_id))

@@ -1,0 +1,1 @@
+"""Serve the same agent to clients of other protocols."""

@@ -1,0 +1,1 @@
+"""Serve ADK's REST API and its dev UI."""

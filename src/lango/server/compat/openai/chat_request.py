@@ -1,0 +1,187 @@
+"""What an OpenAI client sends, and what of it this agent cannot do."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field
+
+from lango.config import ServerSettings
+from lango.errors import AttachmentRefused
+from lango.messages import Attachment
+from lango.server.compat.inline_files import file_of_url
+from lango.server.compat.resent_history import LEFT_OUT, Spoken, read_result
+from lango.server.errors import Refused
+from lango.tools import Tool
+from lango.tools.client_tool_definitions import read_client_tools
+from lango.turns.running_turn import check_attachments
+
+_MOST_MESSAGES = 5_000
+
+
+class ImageUrl(BaseModel):
+    """Where a picture is: in the address itself, as a `data:` URL."""
+
+    url: str
+
+
+class FileData(BaseModel):
+    """A file, as a `data:` URL."""
+
+    filename: str | None = None
+    file_data: str | None = None
+    file_id: str | None = None
+
+
+class ContentPart(BaseModel):
+    """A part of a message: `text`, `image_url` or `file`."""
+
+    type: str
+    text: str = ""
+    image_url: ImageUrl | None = None
+    file: FileData | None = None
+
+    def read_file(self, number: int) -> Attachment:
+        """Return the picture or file that it is; raise `Refused` where it is none that can be read here."""
+        if self.type == "image_url" and self.image_url:
+            return file_of_url(number, None, self.image_url.url)
+        if self.type == "file" and self.file and self.file.file_data:
+            return file_of_url(number, self.file.filename, self.file.file_data)
+        if self.type == "file":
+            raise _wrong("messages: no files are kept here by a file_id; send file_data, as a data: URL")
+        raise _wrong("messages: of the parts of a message only text, image_url and file are understood here")
+
+
+class ChatCallFunction(BaseModel):
+    """What was called, and with what, as JSON text."""
+
+    name: str = ""
+    arguments: str | None = None
+
+
+class ChatCall(BaseModel):
+    """A call of a client's tool, as it is resent."""
+
+    id: str
+    function: ChatCallFunction | None = None
+
+
+class ChatMessage(BaseModel):
+    """A message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[ContentPart] | None = None
+    tool_calls: list[ChatCall] | None = None
+    tool_call_id: str | None = None
+    function_call: Any = None
+
+    @property
+    def text(self) -> str:
+        """The text of all parts."""
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content if part.type == "text")
+        return self.content or ""
+
+    @property
+    def others(self) -> list[ContentPart]:
+        """The parts that are no text, in order."""
+        return [part for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
+
+    @property
+    def call_ids(self) -> tuple[str, ...]:
+        """The calls of the client's tools that it makes."""
+        return tuple(call.id for call in self.tool_calls or ())
+
+    @property
+    def spoken(self) -> Spoken:
+        """What it says of calls."""
+        if self.role == "tool":
+            return Spoken(answers=self.tool_call_id, result=read_result(self.text + LEFT_OUT * len(self.others)))
+        return Spoken(makes=self.call_ids)
+
+    def read_files(self, limits: ServerSettings) -> list[Attachment]:
+        """Return the files that it brings; raise `Refused` for what cannot be read or is too much."""
+        files = [part.read_file(number) for number, part in enumerate(self.others, 1)]
+        try:
+            check_attachments(files, limits)
+        except AttachmentRefused as error:  # OpenAI's clients know no other status for what is wrong with a part
+            raise Refused(400, type(error).__name__, str(error)) from error
+        return files
+
+
+class ChatFunction(BaseModel):
+    """What a client's tool is called, and takes."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ChatTool(BaseModel):
+    """A tool that the client runs."""
+
+    type: str = "function"
+    function: ChatFunction | None = None
+
+    def read(self) -> tuple[str, str, Any]:
+        """Return its name, description and parameters; raise `Refused` for another kind of tool."""
+        if self.type != "function" or self.function is None:
+            raise _wrong("tools: of the kinds of tools only function is understood here")
+        return self.function.name, self.function.description or "", self.function.parameters
+
+
+class StreamOptions(BaseModel):
+    """What a stream tells beside the text."""
+
+    include_usage: bool | None = None
+
+
+class ChatRequest(BaseModel):
+    """A request for a completion; settings that belong to the agent are taken and not read."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"model": "lango", "messages": [{"role": "user", "content": "Hello!"}]}]}
+    )
+
+    model: str = ""
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=_MOST_MESSAGES), FailFast()]
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    n: int | None = 1
+    tools: list[ChatTool] | None = None
+    tool_choice: Any = None
+    functions: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+    user: Any = None
+    """Whom the client talks for: with a conversation's id, a part of the session's name; see `openai_names`."""
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def brings_results(self) -> bool:
+        """Whether it ends with what the client's tools returned."""
+        return self.messages[-1].role == "tool"
+
+    async def read_tools(self) -> list[Tool]:
+        """Return the tools that the client runs; raise `ClientToolRefused`, or `Refused`."""
+        tools = await read_client_tools([one.read() for one in self.tools or ()])
+        if self.tool_choice not in (None, "auto", "none"):
+            raise _wrong("tool_choice: the agent's model chooses; auto and none are understood here")
+        return [] if self.tool_choice == "none" else tools
+
+    def check(self) -> None:
+        """Raise `Refused` for what this agent cannot do."""
+        if self.functions or any(one.role == "function" or one.function_call for one in self.messages):
+            raise _wrong("functions: they are called tools by now; send tools, tool_calls and tool messages")
+        if any(one.role == "tool" and not one.tool_call_id for one in self.messages):
+            raise _wrong("messages: a tool message needs the tool_call_id of the call that it answers")
+        last = self.messages[-1]
+        if not self.brings_results and (last.role != "user" or not (last.text or last.others)):
+            raise _wrong(
+                "messages: the last message must be the user's, with a text or a file, or the result of a client's tool"
+            )
+        if (self.n or 1) != 1:
+            raise _wrong("n: there is one answer to a message")
+        if (self.response_format or {}).get("type", "text") != "text":
+            raise _wrong("response_format: the agent answers in text")
+
+
+def _wrong(message: str) -> Refused:
+    return Refused(400, "BadRequest", message)

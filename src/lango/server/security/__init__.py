@@ -1,0 +1,1 @@
+"""Authenticate callers and refuse unsafe requests before they are read."""

@@ -1,0 +1,146 @@
+"""Limits on connections, before anything of a request is known: how many, and how slowly a head may come.
+
+A connection costs a file of the process, and a process has few: without a limit, clients that open connections and send
+nothing keep everybody else out, health checks included. So there is a limit on connections in all and per client, and a
+few beyond it that are for health checks only; a head that takes too long is cut off. Bodies have their own limits
+(`lango.server.security.middleware`).
+"""
+
+import asyncio
+from typing import Any, cast
+
+import h11
+from msgspec import Struct
+from typing_extensions import override
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from lango.config import ServerSettings
+from lango.server.security.hosts import is_loopback, network_of
+
+try:
+    import resource
+except ImportError:  # not on Windows, which has no such limit
+    resource = None
+
+FOR_HEALTH_CHECKS = "for_health_checks"
+"""The name under which a request's state says that its connection is one of those beyond the limit."""
+HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
+RESERVED = 16
+"""How many connections there may be beyond the limit, for health checks."""
+_OTHER_FILES = 128
+"""How many files the process needs for all else: the store, providers, tools."""
+_PER_CLIENT = 256
+_RESERVED_HEAD_TIMEOUT_S = 2.0
+_BUSY = b"""\
+HTTP/1.1 503 Service Unavailable\r
+Content-Type: application/json\r
+Retry-After: 5\r
+Connection: close\r
+Content-Length: %d\r
+\r
+%s"""
+_BUSY_BODY = b'{"error":{"type":"TooManyConnections","message":"too many connections are open here: try again later"}}'
+
+
+class ConnectionLimits(Struct, frozen=True):
+    """How many connections there may be, and how long a head may take."""
+
+    most: int
+    per_client: int
+    """Of one address; 0: as many as there may be."""
+    any_loopback: bool
+    """Whether this machine's own addresses may have as many as there may be: one of them is a proxy, perhaps."""
+    head_timeout_s: float
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> "ConnectionLimits":
+        """Read the limits of the settings; no more than the process can have files."""
+        most = settings.max_connections
+        files = _most_files()
+        if files is not None:
+            most = max(1, min(most, files - _OTHER_FILES - RESERVED))
+        named = settings.max_connections_per_client
+        per_client = _PER_CLIENT if named is None else named
+        return cls(most, per_client, named is None, settings.head_timeout_s)
+
+    def allows(self, client: str, others: list[str]) -> bool:
+        """Whether a client may open a connection beside those of `others`; those for health checks count, too.
+
+        Addresses of IPv6 are counted by their network: one client has all of a /64.
+        """
+        if len(others) >= self.most + RESERVED:
+            return False
+        if not self.per_client or (self.any_loopback and is_loopback(client)):
+            return True
+        network = network_of(client)
+        return sum(network_of(other) == network for other in others) < self.per_client
+
+
+def _most_files() -> int | None:
+    """Raise the limit on open files as far as it goes, and return it."""
+    if resource is None:
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (ValueError, OSError):  # some systems say that they have no limit, and have one
+            pass
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+class LimitedProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 with limits on connections."""
+
+    def __init__(self, limits: ConnectionLimits, **given: Any) -> None:
+        super().__init__(**given)
+        self._limits = limits
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._reserved = False
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Refuse a connection that is too many; the last few are for health checks, which `Guards` sees to."""
+        connections = cast("set[Any]", self.connections)
+        others: list[str] = [one.client[0] for one in connections if one.client]
+        super().connection_made(transport)
+        if not self._limits.allows(self.client[0] if self.client else "", others):
+            transport.write(_BUSY % (len(_BUSY_BODY), _BUSY_BODY))
+            transport.close()
+            return
+        self._reserved = len(others) >= self._limits.most
+        self.app_state = self.app_state | {FOR_HEALTH_CHECKS: self._reserved}
+        self._await_head()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        """Read on, and see whether a whole head has come."""
+        super().data_received(data)
+        if self.cycle and not self.cycle.response_complete:
+            self._head_came()
+        else:
+            self._await_head()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._head_came()
+        super().connection_lost(exc)
+
+    @override
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection to the WebSocket's own protocol."""
+        self._head_came()
+        super().handle_websocket_upgrade(event)
+
+    def _await_head(self) -> None:
+        """Give the client so long to send a whole head; more pieces of it do not make it longer."""
+        if self._head_timer is None and not self.transport.is_closing():
+            timeout_s = _RESERVED_HEAD_TIMEOUT_S if self._reserved else self._limits.head_timeout_s
+            self._head_timer = self.loop.call_later(timeout_s, self.transport.abort)
+
+    def _head_came(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None

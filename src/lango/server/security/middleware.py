@@ -1,0 +1,182 @@
+"""What is refused before anything reads it: wrong hosts, foreign origins, bodies that are no JSON or too large.
+
+A page of another site can make a browser send requests here. It cannot choose their Host, hide their Origin, or send
+JSON without being asked for permission first.
+"""
+
+import asyncio
+import re
+import time
+
+from msgspec import Struct
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lango.config import ServerSettings
+from lango.json_input import TooManyValues, ValueCounter
+from lango.server.errors import Refused, as_response
+from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
+from lango.server.security.hosts import host_of, is_loopback, place_of_origin
+
+_WITH_FILES = re.compile(r"/v1/sessions/[^/]+/messages|/run|/run_sse")
+_IMPORT = "/v1/sessions/import"
+_CONVERSATIONS = frozenset({"/agui", "/v1/chat/completions"})
+_SLOWEST_BYTES_S = 10_000
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+}
+
+
+def most_bytes(settings: ServerSettings) -> int:
+    """Return how long a message may be that brings files, in base64."""
+    return settings.max_body_bytes + settings.max_attachment_bytes * 4 // 3
+
+
+class Guards:
+    """ASGI middleware around everything."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+        self._app = app
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
+        self._import = _Body("application/x-ndjson", settings.max_import_bytes, "server.max_import_bytes")
+        self._with_files = _Body("application/json", most_bytes(settings), "server.max_body_bytes")
+        self._body = _Body("application/json", settings.max_body_bytes, "server.max_body_bytes")
+        most = max(settings.max_body_bytes, settings.max_conversation_bytes)
+        self._conversation = _Body("application/json", most, "server.max_conversation_bytes")
+        named = {host.lower() for host in settings.allowed_hosts}
+        # a key is needed there: the name that it is reached by grants nothing
+        self._any_host = not is_loopback(settings.host) and not named
+        self._hosts = named | {settings.host.lower()}
+        self._body_timeout_s = settings.body_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, then pass it on."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check(scope, Headers(scope=scope))
+        except Refused as refused:
+            await _refuse(refused, scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await self._app(scope, receive, send)
+        else:
+            await self._app(scope, _Bounded(receive, self._body_of(scope), self._body_timeout_s), _Hardened(send))
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        if scope.get("state", {}).get(FOR_HEALTH_CHECKS) and scope["path"] not in HEALTH_PATHS:
+            message = "too many connections are open here: try again later"
+            raise Refused(503, "TooManyConnections", message, retry_after_s=5, headers={"Connection": "close"})
+        hosts = headers.getlist("host")
+        if len(hosts) > 1:  # who reads the other one, a proxy perhaps, lets in what this one refuses
+            raise Refused(400, "BadRequest", "send one Host")
+        host = hosts[0] if hosts else ""
+        if not (self._any_host or is_loopback(host_of(host)) or host_of(host) in self._hosts):
+            raise Refused(403, "WrongHost", "this server is not reached by that name (setting server.allowed_hosts)")
+        unsafe = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS
+        if unsafe and not self._is_ours(headers.getlist("origin"), host):
+            message = "pages of that origin may not call this server (setting server.allowed_origins)"
+            raise Refused(403, "ForeignOrigin", message)
+        if scope["type"] == "http" and unsafe:
+            _check_body(headers, self._body_of(scope))
+
+    def _body_of(self, scope: Scope) -> "_Body":
+        """Return what a body may be: a message may bring files, an import is a file, some clients send all there is."""
+        if scope["path"] == _IMPORT:
+            return self._import
+        if scope["path"] in _CONVERSATIONS:
+            return self._conversation
+        return self._with_files if _WITH_FILES.fullmatch(scope["path"]) else self._body
+
+    def _is_ours(self, origins: list[str], host: str) -> bool:
+        """Whether no page sent it, or one of this server, or one that may."""
+        return all(
+            "*" in self._origins or origin.lower() in self._origins or place_of_origin(origin) == host.lower()
+            for origin in origins
+        )
+
+
+class _Body(Struct, frozen=True):
+    """What a body may be."""
+
+    kind: str
+    limit: int
+    setting: str
+
+    def too_large(self) -> Refused:
+        return Refused(413, "TooLarge", f"the body is larger than {self.limit} bytes (setting {self.setting})")
+
+
+def _check_body(headers: Headers, body: _Body) -> None:
+    length = headers.get("content-length", "0")
+    if length.isdigit() and int(length) > body.limit:
+        raise body.too_large()
+    has_body = length != "0" or "transfer-encoding" in headers
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if (has_body or kind) and kind != body.kind:
+        raise Refused(415, "NotJson", f"send Content-Type: {body.kind}")
+
+
+class _Bounded:
+    """Reads a body up to its limit, not for ever, and counts the values of its JSON: too many would stop all else."""
+
+    def __init__(self, receive: Receive, body: _Body, timeout_s: float) -> None:
+        self._receive = receive
+        self._body = body
+        self._timeout_s = timeout_s
+        self._began = time.monotonic()
+        self._read = 0
+        self._values = ValueCounter() if body.kind == "application/json" else None
+        self._whole = False
+
+    async def __call__(self) -> Message:
+        if self._whole:  # what comes now is that the client is gone
+            return await self._receive()
+        left_s = self._began + self._timeout_s + self._read / _SLOWEST_BYTES_S - time.monotonic()
+        try:
+            async with asyncio.timeout(max(0.0, min(left_s, self._timeout_s))):
+                message = await self._receive()
+        except TimeoutError as error:
+            too_slow = "the body came too slowly (setting server.body_timeout_s)"
+            raise HTTPException(408, too_slow, {"Connection": "close"}) from error
+        piece: bytes = message.get("body", b"")
+        self._read += len(piece)
+        self._whole = not message.get("more_body", False)
+        if self._read > self._body.limit:
+            refused = self._body.too_large()
+            raise HTTPException(refused.status, str(refused))  # of what is raised here FastAPI lets only this through
+        if self._values is not None:
+            try:
+                self._values.feed(piece)
+            except TooManyValues as error:
+                raise HTTPException(413, str(error)) from error
+        return message
+
+
+class _Hardened:
+    """Adds the headers that tell a browser to take nothing for more than it is."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        await self._send(message)
+
+
+async def _refuse(refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": str(refused)[:120]})  # before accept: HTTP 403
+    else:
+        await as_response(refused)(scope, receive, _Hardened(send))

@@ -1,0 +1,60 @@
+"""What is checked before a server starts, and before anything large is imported: the place, and who could come in."""
+
+import errno
+import socket
+
+from lango.config import ServerSettings, Settings
+from lango.errors import ConfigError
+from lango.server.security.hosts import is_loopback
+from lango.store import Store
+
+
+async def opened(settings: Settings) -> socket.socket:
+    """Take the port, and raise `ConfigError` for one that is taken or a server that would be open to others."""
+    place = bind(settings.server)
+    try:
+        async with Store(settings.store.url) as store:
+            await check_open_to(settings.server, store)
+    except BaseException:
+        place.close()
+        raise
+    return place
+
+
+def bind(settings: ServerSettings) -> socket.socket:
+    """Take the port now: one that is taken should be known before a model is loaded."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    place = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.bind((settings.host, settings.port))
+    except OSError as error:
+        place.close()
+        where = f"{settings.host}:{settings.port}"
+        taken = "it runs there already, or " if error.errno == errno.EADDRINUSE else ""
+        raise ConfigError(
+            f"cannot listen on {where} ({error.strerror}): {taken}choose another with --port or LANGO_SERVER__PORT"
+        ) from error
+    return place
+
+
+async def check_open_to(settings: ServerSettings, store: Store) -> None:
+    """Raise `ConfigError` for a server that would be open to others without a key or token."""
+    if "*" in settings.allowed_origins and settings.auth == "none":
+        raise ConfigError('every origin may call only with server.auth = "keys": name the origins that may call')
+    if settings.adk_ui and settings.auth != "none":
+        raise ConfigError('ADK\'s dev UI sends no keys: it is served with server.auth = "none" only')
+    if settings.oidc:
+        from lango.server.security import oidc  # raises where its package is missing
+
+        oidc.check(settings.oidc)
+        return
+    if is_loopback(settings.host):
+        return
+    if settings.auth == "none":
+        raise ConfigError(
+            f"without keys the server listens on this machine only, and {settings.host} is not: "
+            'make a key with `lango keys add` and set server.auth = "keys", or use --host 127.0.0.1'
+        )
+    if not any(key.revoked_at is None for key in await store.keys.list()):
+        raise ConfigError(f"there is no key yet to let anybody in at {settings.host}: make one with `lango keys add`")

@@ -1,0 +1,1 @@
+"""Record the events of turns and stream them to any number of clients."""

@@ -1,0 +1,133 @@
+"""A stream of events as a response: heartbeats when it is silent, and a bound on how long a client may not read."""
+
+import asyncio
+import functools
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Generic, TypeVar
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
+
+from lango.errors import EventsGone, LangoError
+from lango.server.errors import Refused
+from lango.server.security.auth import Door
+from lango.server.streaming.turn_streams import cut
+from lango.store.turns.event_log import ToldEvent
+
+T = TypeVar("T")
+
+_log = logging.getLogger("lango.server")
+
+CHECK_AGAIN_S = 4.0
+"""How often the caller of an open stream is checked."""
+_HEARTBEAT = b": still here\n\n"
+# many clients cut lines where Unicode does; JSON may hold these as they are
+_LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
+
+
+class Stream(Response, ABC, Generic[T]):
+    """Server-sent frames, one for each `T`. It ends when these do, or when the client goes: they are not its own."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[T | None, None], write_timeout_s: float, status_code: int = 200) -> None:
+        """`status_code` is where FastAPI looks for it when it writes the OpenAPI page."""
+        super().__init__(status_code=status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._events = events
+        self._write_timeout_s = write_timeout_s
+        self._check: Callable[[], Awaitable[object]] | None = None
+
+    def allowed_by(self, door: Door, authorization: str | None) -> None:
+        """Ask again and again whether the caller may still read, and end the stream where not."""
+        self._check = functools.partial(door.check, authorization)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the end, until the client is gone, or until it may read no more."""
+        sending = asyncio.create_task(self._send_all(send))
+        leaving = asyncio.create_task(_left(receive))
+        checking = asyncio.create_task(refused_later(self._check))
+        tasks = [sending, leaving, checking]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        if not sending.cancelled():
+            sending.result()
+        elif not checking.cancelled() and leaving.cancelled():
+            await self._send(send, self._cut(checking.result()))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        try:
+            async with aclosing(self._events) as events:
+                async for event in events:
+                    await self._send(send, _HEARTBEAT if event is None else self._frame(event))
+        except LangoError as error:
+            _log.warning("a stream was cut off: %s", error)
+            await self._send(send, self._cut(error))
+        except TimeoutError:
+            _log.warning("a client that read nothing for %g s was cut off", self._write_timeout_s)
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    @abstractmethod
+    def _frame(self, event: T) -> bytes:
+        """Return an event as it goes over the wire."""
+
+    @abstractmethod
+    def _cut(self, error: LangoError | Refused) -> bytes:
+        """Say that the stream ends here, though its turn may not."""
+
+    async def _send(self, send: Send, body: bytes) -> None:
+        async with asyncio.timeout(self._write_timeout_s):
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+class EventStream(Stream[ToldEvent]):
+    """The events of turns, as they are stored."""
+
+    @override
+    def _frame(self, event: ToldEvent) -> bytes:
+        id_ = f"id: {event.id}\n" if event.id else ""
+        return f"{id_}event: {event.type}\ndata: {one_line(event.data)}\n\n".encode()
+
+    @override
+    def _cut(self, error: LangoError | Refused) -> bytes:
+        back = "" if isinstance(error, EventsGone) else "; come back with Last-Event-ID"
+        return self._frame(cut(name_of(error), f"{error}{back}"))
+
+
+def name_of(error: LangoError | Refused) -> str:
+    """Return what an error is called to clients."""
+    return error.error if isinstance(error, Refused) else type(error).__name__
+
+
+async def refused_later(check: Callable[[], Awaitable[object]] | None) -> Refused:
+    """Check again and again; return why a caller may not go on, once that is so."""
+    while True:
+        await asyncio.sleep(CHECK_AGAIN_S)
+        try:
+            if check is not None:
+                await check()
+        except Refused as refused:
+            return refused
+        except LangoError as error:  # the store, or the issuer, cannot say it now
+            _log.warning("an open stream could not be checked: %s", error)
+
+
+def one_line(json_text: str) -> str:
+    """Return JSON in which nobody finds the end of a line."""
+    return json_text if json_text.isascii() else json_text.translate(_LINE_ENDS)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,278 @@
+"""The turns of this server and whoever reads them: from memory where they run here, else from the store."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from msgspec import Struct
+
+from lango.errors import StoreError, TurnCancelled
+from lango.messages import Attachment, Message
+from lango.runtime.runtime import Runtime
+from lango.server.errors import Refused
+from lango.server.security.auth import Caller
+from lango.server.streaming.metrics import Metrics
+from lango.server.streaming.recorder import EventLog, Recorder
+from lango.server.streaming.session_watch import Watching
+from lango.store import SessionRecord
+from lango.store.turns.event_log import Told, ToldEvent, turn_of
+from lango.store.turns.turns import TurnRecord
+from lango.tools import Tool
+from lango.turns.liveness import Watch
+from lango.turns.running_turn import RunningTurn, interrupt_gone
+
+_log = logging.getLogger("lango.server")
+
+_POLL_S, _SLOWEST_POLL_S = 0.05, 0.5
+_GRACE_S = 2.0
+"""How long after a turn's end its own process has to tell it."""
+_TIDY_S = 10.0
+
+
+class TurnOf(Struct, frozen=True):
+    """A turn of a session."""
+
+    session: SessionRecord
+    turn: int
+
+
+class TurnStreams:
+    """Accepts messages and tells what comes of them. A turn belongs to the server, not to whoever asked for it."""
+
+    def __init__(self, runtime: Runtime, metrics: Metrics, heartbeat_s: float) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self._metrics = metrics
+        self._heartbeat_s = heartbeat_s
+        self._event_log = EventLog(runtime.store)
+        self._recorders: dict[tuple[int, int], Recorder] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watch = Watch(back_at=lambda: runtime.store.outages.back_at)
+        self._stopped = asyncio.Event()
+        self.watching = Watching(runtime.store, runtime.app_name)
+        self.closing = False
+
+    # -- accepting ------------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        caller: Caller,
+        session_id: str,
+        text: str,
+        idempotency_key: str | None = None,
+        files: Sequence[Attachment] = (),
+        state_delta: Mapping[str, Any] | None = None,
+        client_tools: Sequence[Tool] = (),
+        results: Mapping[str, Mapping[str, Any]] | None = None,
+        history: Sequence[Message] = (),
+        at_revision: int | None = None,
+    ) -> TurnOf:
+        """Store a message and run its turn, whoever reads it."""
+        self._must_be_open()
+        running = await self._runtime.submit(
+            session_id,
+            text,
+            user_id=caller.user_id,
+            idempotency_key=idempotency_key,
+            attachments=files,
+            state_delta=state_delta,
+            client_tools=client_tools,
+            results=results,
+            history=history,
+            at_revision=at_revision,
+        )
+        return self._begin(running, caller)
+
+    async def give(
+        self,
+        caller: Caller,
+        session_id: str,
+        results: Mapping[str, Mapping[str, Any]],
+        idempotency_key: str | None,
+        client_tools: Sequence[Tool] = (),
+        history: Sequence[Message] = (),
+        at_revision: int | None = None,
+    ) -> TurnOf:
+        """Take the results of calls that wait for the client, and run what comes of them."""
+        self._must_be_open()
+        running = await self._runtime.submit_results(
+            session_id,
+            results,
+            user_id=caller.user_id,
+            idempotency_key=idempotency_key,
+            client_tools=client_tools,
+            history=history,
+            at_revision=at_revision,
+        )
+        return self._begin(running, caller)
+
+    async def approve(
+        self, caller: Caller, session_id: str, call_id: str, *, approved: bool, client_tools: Sequence[Tool] = ()
+    ) -> TurnOf:
+        """Answer a question for approval, and run what comes of it."""
+        self._must_be_open()
+        running = await self._runtime.submit_approval(
+            session_id, call_id, approved=approved, user_id=caller.user_id, client_tools=client_tools
+        )
+        return self._begin(running, caller)
+
+    def _must_be_open(self) -> None:
+        if self.closing:
+            raise Refused(503, "Stopping", "the server is about to stop: try again in a moment", retry_after_s=5)
+
+    def _begin(self, running: RunningTurn, caller: Caller) -> TurnOf:
+        place = running.session.key, running.turn.turn
+        if place not in self._recorders and not running.turn.repeated:
+            recorder = Recorder(self._event_log, running)
+            self._recorders[place] = recorder
+            task = asyncio.create_task(self._record(recorder, caller))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            self.watching.happened(running.session, queued=running.turn.status == "waiting")
+        return TurnOf(running.session, running.turn.turn)
+
+    async def _record(self, recorder: Recorder, caller: Caller) -> None:
+        session, turn = recorder.running.session, recorder.running.turn.turn
+        about: dict[str, object] = {"session": session.name.id, "turn": turn}
+        if recorder.running.trace_id:
+            about["trace_id"] = recorder.running.trace_id
+        _log.info("turn %s of session %s accepted", turn, session.name.id, extra=about)
+        try:
+            await recorder.run()
+        finally:
+            self._recorders.pop((session.key, turn), None)
+        record = await self._ended(recorder, caller)
+        status = record.status if record else "lost"
+        error = recorder.running.error
+        said = f": {type(error).__name__}: {error}" if error else ""
+        _log.info("turn %s of session %s %s%s", turn, session.name.id, status, said, extra=about | {"status": status})
+
+    async def _ended(self, recorder: Recorder, caller: Caller) -> TurnRecord | None:
+        """Count what the turn took."""
+        try:
+            record = await self._store.turn(recorder.running.turn)
+            self._metrics.ended(recorder, record)
+            if caller.allowance and record and (usage := record.extra.get("usage")):
+                await self._store.keys.spend_tokens(caller.allowance.id, usage["input"] + usage["output"])
+        except StoreError as error:
+            _log.warning("turn %s could not be counted: %s", recorder.running.turn.turn, error)
+            return None
+        return record
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    async def follow(self, turn: TurnOf, after_id: int = 0) -> AsyncGenerator[ToldEvent | None, None]:
+        """Tell a turn from after an id to its end; None whenever nothing came for a while."""
+        recorder = self._recorders.get((turn.session.key, turn.turn))
+        with self._metrics.stream():
+            if recorder:
+                async with aclosing(recorder.follow(after_id, self._heartbeat_s)) as events:
+                    async for told in events:
+                        yield told
+                        after_id = told.id if told else after_id
+                        if told and told.final:
+                            return
+            async with aclosing(self._stored(turn, after_id)) as events:
+                async for told in events:
+                    yield told
+
+    async def follow_session(
+        self, session: SessionRecord, after_id: int | None
+    ) -> AsyncGenerator[ToldEvent | None, None]:
+        """Tell what a session told after an id, turn after turn, until nothing runs; without an id, its newest turn."""
+        turn = await self._first_turn(session, after_id)
+        while turn is not None:
+            async with aclosing(self.follow(TurnOf(session, turn), after_id or 0)) as events:
+                async for told in events:
+                    yield told
+            turn = await self._store.next_turn(session, turn)
+
+    async def has_more(self, session: SessionRecord, after_id: int | None) -> bool:
+        """Whether a session has something to tell after an id, now or when its turn goes on."""
+        turn = await self._first_turn(session, after_id)
+        if turn is None:
+            return False
+        told = await self._store.told(session.key, turn, after_id or 0)
+        return bool(told.events) or not told.closed or await self._store.next_turn(session, turn) is not None
+
+    async def _first_turn(self, session: SessionRecord, after_id: int | None) -> int | None:
+        if after_id is None:
+            return await self._store.newest_turn(session)
+        return await self._store.next_turn(session, turn_of(after_id) - 1)
+
+    async def _stored(self, turn: TurnOf, after_id: int) -> AsyncGenerator[ToldEvent | None, None]:
+        """Read a turn that runs elsewhere, or ran once, from the store."""
+        wait_s, told_at, over_at = _POLL_S, time.monotonic(), None
+        while True:
+            told = await self._store.told(turn.session.key, turn.turn, after_id)
+            for one in told.events:
+                yield one
+                after_id, told_at, wait_s = one.id, time.monotonic(), _POLL_S
+            if told.closed:
+                return
+            if told.turn is None:
+                yield cut("SessionNotFound", "the session was deleted")
+                return
+            if told.turn.status not in ("waiting", "running"):
+                over_at = over_at or time.monotonic()
+            if await self._closed(turn, told, over_at):
+                continue
+            if time.monotonic() - told_at > self._heartbeat_s:
+                told_at = time.monotonic()
+                yield None
+            if await self._pause(wait_s):
+                yield cut("Stopping", "the server stops: come back with Last-Event-ID")
+                return
+            wait_s = min(1.5 * wait_s, _SLOWEST_POLL_S)
+
+    async def _closed(self, turn: TurnOf, told: Told, over_at: float | None) -> bool:
+        """Close the stream of a turn that nobody tells any more: its process is gone, or was no server."""
+        record = told.turn
+        assert record
+        gone = self._watch.is_gone(turn.session.key, turn.turn, record.owner, record.beat)
+        if record.status in ("waiting", "running"):
+            ahead = await self._store.open_turns(turn.session, before=turn.turn + 1) if gone else ()
+            return await interrupt_gone(self._store, turn.session, ahead, self._watch.is_gone) > 0
+        late = over_at is not None and time.monotonic() - over_at > _GRACE_S
+        if gone or late or record.status == "interrupted":
+            await self._store.close_told(turn.session.key, turn.turn)
+            return True
+        return False
+
+    async def _pause(self, wait_s: float) -> bool:
+        """Wait a while; True: the server stops."""
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._stopped.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    # -- stopping -------------------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> list[Recorder]:
+        """The turns that run or wait here."""
+        return list(self._recorders.values())
+
+    async def drain(self, limit_s: float) -> None:
+        """Take no more messages, let running turns finish, stop those that take too long, and tell every reader."""
+        self.closing = True
+        self.watching.wake()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=limit_s)
+        for recorder in self.running:
+            recorder.running.stop(TurnCancelled("the server was stopped"))
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_TIDY_S)
+        self._stopped.set()
+
+
+def cut(error: str, message: str) -> ToldEvent:
+    """Make the end of a stream that is not the end of its turn: it has no id."""
+    data = {"type": "error", "error": error, "message": message, "fatal": True, "call_id": None}
+    return ToldEvent(0, 0, "error", json.dumps(data), final=True)

@@ -1,0 +1,1 @@
+"""Serve the web page and its static files."""

@@ -1,0 +1,84 @@
+"""The page at `/`: files that come with the package, and nothing from elsewhere."""
+
+import hashlib
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from fastapi import APIRouter, Header, HTTPException
+from starlette.responses import Response
+
+from lango import __version__
+from lango.providers import label
+from lango.server.context import Here
+
+router = APIRouter(include_in_schema=False)
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
+    # markup is made by one policy only: the one that cleans it
+    "require-trusted-types-for 'script'; trusted-types dompurify"
+)
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain",
+    ".md": "text/plain",
+}
+
+
+@router.get("/")
+async def page(seen: str | None = Header(None, alias="If-None-Match")) -> Response:
+    """Show the page."""
+    return _file("index.html", seen)
+
+
+@router.get("/page/about")
+async def about(here: Here) -> dict[str, str | int]:
+    """Say which model answers, as what it is, and how much may be sent at once."""
+    settings = here.settings
+    return {
+        # an agent of one's own brings its own model
+        "model": settings.agent.name if settings.agent.module and not settings.agent.model else label(settings.model),
+        "version": __version__,
+        "max_attachment_bytes": settings.server.max_attachment_bytes,
+        "max_attachments": settings.server.max_attachments,
+    }
+
+
+@router.get("/page/{name:path}")
+async def part(name: str, seen: str | None = Header(None, alias="If-None-Match")) -> Response:
+    """Serve a part of the page."""
+    return _file(name, seen)
+
+
+def _file(name: str, seen: str | None) -> Response:
+    found = _files().get(name)
+    if found is None:
+        raise HTTPException(404, "the page has no such part")
+    content, tag = found
+    headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache", "ETag": tag}
+    if seen == tag:
+        return Response(status_code=304, headers=headers)
+    kind = _TYPES["." + name.rpartition(".")[2]]
+    return Response(content, media_type=f"{kind}; charset=utf-8", headers=headers)
+
+
+@cache
+def _files() -> dict[str, tuple[bytes, str]]:
+    """Read what there is, once: no name that a client sends becomes a path."""
+    return dict(_read(resources.files("lango.server") / "static", ""))
+
+
+def _read(folder: Traversable, place: str) -> list[tuple[str, tuple[bytes, str]]]:
+    found: list[tuple[str, tuple[bytes, str]]] = []
+    for one in folder.iterdir():
+        if one.is_dir():
+            found += _read(one, f"{place}{one.name}/")
+        elif f".{one.name.rpartition('.')[2]}" in _TYPES:
+            content = one.read_bytes()
+            found.append((place + one.name, (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')))
+    return found

@@ -1,0 +1,137 @@
+"""Operations on API keys: kept as hashes, each of one user."""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from lango.errors import Unstorable
+from lango.store.codec.records import check_id, is_id
+from lango.store.engine.database import Database, Operation, Row
+
+PREFIX = "lango_"
+_DAY_S = 86_400
+
+_COLUMNS = "id, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day"
+_INSERT = """
+INSERT INTO api_keys (id, hash, user_id, created_at, requests_per_minute, tokens_per_day)
+VALUES ($1, $2, $3, $4, $5, $6)
+"""
+_FIND = f"SELECT {_COLUMNS} FROM api_keys WHERE hash = $1 AND revoked_at IS NULL"  # noqa: S608 - constants
+_LIST = f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id"  # noqa: S608
+_REVOKE = "UPDATE api_keys SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL RETURNING id"
+_SPEND = """
+INSERT INTO api_key_usage (key_id, day, tokens) VALUES ($1, $2, $3)
+ON CONFLICT (key_id, day) DO UPDATE SET tokens = api_key_usage.tokens + excluded.tokens
+"""
+_SPENT = "SELECT tokens FROM api_key_usage WHERE key_id = $1 AND day = $2"
+
+
+class ApiKey(Struct, frozen=True):
+    """Who a key belongs to, and how much it may ask for. The key itself is nowhere."""
+
+    id: str
+    user_id: str
+    created_at: float
+    revoked_at: float | None = None
+    requests_per_minute: int | None = None
+    tokens_per_day: int | None = None
+
+
+def new_secret() -> str:
+    """Make a key of 256 random bits."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def hashed(secret: str) -> str:
+    """Return what is stored of a key. It is random, so that a plain hash is not to be guessed."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _add(key: ApiKey, hash_: str) -> Operation[None]:
+    """Store a key."""
+    check_id("user_id", key.user_id)
+    if not key.user_id:
+        raise Unstorable("a key needs a user")
+    yield _INSERT, (key.id, hash_, key.user_id, key.created_at, key.requests_per_minute, key.tokens_per_day)
+
+
+def _find(hash_: str) -> Operation[ApiKey | None]:
+    """Return the key of a hash, unless it was revoked."""
+    rows = yield _FIND, (hash_,)
+    return _key(rows[0]) if rows else None
+
+
+def _list() -> Operation[list[ApiKey]]:
+    """Return every key, the revoked ones too."""
+    rows = yield _LIST, ()
+    return [_key(row) for row in rows]
+
+
+def _revoke(key_id: str, now: float) -> Operation[bool]:
+    """Revoke a key; False: there is none of that id that still holds."""
+    return bool((yield _REVOKE, (now, key_id)))
+
+
+def _spend(key_id: str, tokens: int, now: float) -> Operation[None]:
+    """Note what a turn took."""
+    yield _SPEND, (key_id, int(now // _DAY_S), tokens)
+
+
+def _spent(key_id: str, now: float) -> Operation[int]:
+    """Return the tokens that a key has taken on this day, UTC."""
+    rows = yield _SPENT, (key_id, int(now // _DAY_S))
+    return rows[0][0] if rows else 0
+
+
+def until_tomorrow_s(now: float) -> int:
+    """Return how long the day still is."""
+    return int(_DAY_S - now % _DAY_S) + 1
+
+
+def _key(row: Row) -> ApiKey:
+    id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day = row
+    return ApiKey(id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day)
+
+
+class KeyStore:
+    """The API keys of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(
+        self, user_id: str, *, requests_per_minute: int | None = None, tokens_per_day: int | None = None
+    ) -> tuple[ApiKey, str]:
+        """Make a key for a user. The second value is the key itself: it is shown once and kept nowhere."""
+        secret = new_secret()
+        hash_ = hashed(secret)
+        key = ApiKey(hash_[:8], user_id, time.time(), None, requests_per_minute, tokens_per_day)
+        await self._database.write(lambda: _add(key, hash_))
+        return key, secret
+
+    async def find(self, secret: str) -> ApiKey | None:
+        """Return whose key this is, unless it was revoked."""
+        hash_ = hashed(secret)
+        return await self._database.read(lambda: _find(hash_))
+
+    async def list(self) -> Sequence[ApiKey]:
+        """Return every key, the revoked ones too."""
+        return await self._database.read(_list)
+
+    async def revoke(self, key_id: str) -> bool:
+        """Revoke a key; False: none of that id holds."""
+        now = time.time()
+        return is_id(key_id) and await self._database.write(lambda: _revoke(key_id, now))
+
+    async def spend_tokens(self, key_id: str, tokens: int) -> None:
+        """Note what a turn took of a key's tokens."""
+        now = time.time()
+        await self._database.write(lambda: _spend(key_id, tokens, now))
+
+    async def spent_tokens(self, key_id: str) -> int:
+        """Return the tokens that a key has taken today, UTC."""
+        now = time.time()
+        return await self._database.read(lambda: _spent(key_id, now))

@@ -1,0 +1,1 @@
+"""Convert values to rows and back."""

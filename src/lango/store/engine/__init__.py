@@ -1,0 +1,1 @@
+"""Run operations on SQLite or PostgreSQL."""

@@ -1,0 +1,241 @@
+"""How operations meet a database.
+
+An operation is a generator that yields statements and is sent their rows. It is written once, holds all the logic, and
+knows nothing of threads, connections or transactions; a `Database` runs it. SQL is one text for both: `$1` parameters
+that appear in order, `ON CONFLICT`, `RETURNING`.
+"""
+
+import gc
+import random
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import cached_property
+from importlib import resources
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+
+from msgspec import Struct
+
+from lango.errors import SchemaError
+from lango.store.engine.changes import Changes
+from lango.store.engine.outages import Outages
+
+T = TypeVar("T")
+
+Row = Sequence[Any]
+Statement = tuple[str, tuple[Any, ...]]
+Operation = Generator[Statement, list[Row], T]
+Dialect = Literal["sqlite", "postgres"]
+"""For the few operations that need what only one of the databases knows."""
+
+
+class Write(str):
+    """A write of one row with `RETURNING`, in the spelling that each database runs fastest.
+
+    PostgreSQL takes it as it is. SQLite would gather what is returned in a table of its own, which takes longer than
+    the write itself: it runs `plain`, and `read` beside it, on the values of `where`. What is deleted is read before.
+    """
+
+    plain: str
+    read: str | None
+    where: slice
+
+    def __new__(cls, plain: str, returning: str, read: str | None = None, *, where: slice = slice(None)) -> Self:
+        """Make one; without `read`, SQLite only tells that a row was written."""
+        made = super().__new__(cls, f"{plain} RETURNING {returning}")
+        made.plain, made.where = plain, where
+        made.read = read and f"SELECT {returning} {read}"
+        return made
+
+    @cached_property
+    def deletes(self) -> bool:
+        """Whether the row is gone afterwards."""
+        return self.lstrip().startswith("DELETE")
+
+
+class Lock(str):
+    """A read that keeps its row as it is until the transaction ends: shared, or for this transaction alone.
+
+    SQLite takes it as a plain read: it has one writer at a time.
+    """
+
+    plain: str
+
+    def __new__(cls, plain: str, mode: Literal["SHARE", "UPDATE"]) -> Self:
+        """Make one from the read."""
+        made = super().__new__(cls, f"{plain} FOR {mode}")
+        made.plain = plain
+        return made
+
+
+class AtOnce(str):
+    """One statement that is all of a transaction, or does nothing at all. On PostgreSQL it returns a row if it did.
+
+    On SQLite it is an insert into a view of its own, `name`, whose trigger does the work: that fails where there is
+    nothing to be done. View and trigger belong to a connection; `prepare` makes them.
+    """
+
+    insert: str
+    prepare: tuple[str, str]
+
+    def __new__(cls, name: str, columns: Iterable[str], *, sqlite: str, postgres: str) -> Self:
+        """Make one from the body of the trigger, and from what PostgreSQL runs."""
+        made = super().__new__(cls, postgres)
+        names = [*columns]
+        numbers = ", ".join(f"${number}" for number, _ in enumerate(names, 1))
+        made.insert = f"INSERT INTO {name} VALUES ({numbers})"  # noqa: S608 - constants
+        made.prepare = (
+            f"CREATE TEMP VIEW IF NOT EXISTS {name} AS SELECT {', '.join(f'NULL AS {column}' for column in names)}",
+            f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_trigger INSTEAD OF INSERT ON {name} BEGIN {sqlite} END",
+        )
+        return made
+
+
+class Shortcut(Struct, Generic[T]):
+    """What does the same as an operation in the ordinary case, and nothing in any other."""
+
+    statement: AtOnce
+    values: tuple[Any, ...]
+    result: T
+
+
+class Undo(Exception):
+    """Raised by an operation: take back what it wrote, and give `result` to the caller all the same."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+
+class Database(Protocol):
+    """One database, safe to use from any task, thread and event loop."""
+
+    outages: Outages
+
+    @property
+    def dialect(self) -> Dialect:
+        """What kind it is."""
+        ...
+
+    async def write(
+        self,
+        operation: Callable[[], Operation[T]],
+        *,
+        long: bool = False,
+        shortcut: Callable[[], Shortcut[T] | None] | None = None,
+    ) -> T:
+        """Run an operation in one transaction: all of it, once, or nothing.
+
+        One that a lost connection kept from being committed is run again, so it must have no effect beside its
+        statements. Raises `OutcomeUnknown` where it could not be found out in time whether it was committed.
+
+        `long`: it takes more than a moment, and must not hold the event loop up. `shortcut` is tried first, where that
+        saves time.
+        """
+        ...
+
+    async def read(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation that only reads, without waiting for writers."""
+        ...
+
+    async def purge(self) -> None:
+        """Let no file hold any longer what was deleted, as far as that is ours to do."""
+        ...
+
+    async def probe(self) -> None:
+        """Raise `StoreError` where the database cannot be used."""
+        ...
+
+    def announce(self, key: int, *, elsewhere: bool) -> None:
+        """Wake those who wait for changes of a session: in this process at once, with `elsewhere` in others soon."""
+        ...
+
+    def changes(self, key: int) -> AbstractAsyncContextManager[Changes]:
+        """Subscribe to changes of a session that are announced, and maybe to others, until the block ends."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of the database."""
+        ...
+
+
+def migrations() -> list[tuple[int, list[str]]]:
+    """Return the numbered migrations, oldest first, each as its statements."""
+    folder = resources.files("lango.store") / "migrations"
+    numbered = sorted((int(file.name[:4]), file) for file in folder.iterdir() if file.name.endswith(".sql"))
+    return [(number, _statements(file.read_text("utf-8"))) for number, file in numbered]
+
+
+def _statements(text: str) -> list[str]:
+    bare = "\n".join(line.split("-- ")[0].rstrip() for line in text.splitlines())
+    # at the end of a line: the body of a trigger has some of its own
+    return [part.strip() for part in re.split(r";\s*(?:\n|$)", bare) if part.strip()]
+
+
+def newest_version() -> int:
+    """Return the version of the schema that this code needs."""
+    return migrations()[-1][0]
+
+
+_VERSION = "SELECT COALESCE(MAX(version), 0) FROM lango_schema"
+
+
+def migrate(place: str, dialect: str) -> Operation[int]:
+    """Bring the schema up to date and return its version. To be run under the database's own lock.
+
+    What only one database knows stands in a comment that begins with its name: `/*sqlite WITHOUT ROWID*/`.
+    """
+    yield "CREATE TABLE IF NOT EXISTS lango_schema (version BIGINT PRIMARY KEY, applied_at TEXT NOT NULL)", ()
+    [[version]] = yield _VERSION, ()
+    known = migrations()
+    newest = known[-1][0]
+    if version > newest:
+        raise SchemaError(
+            f"{place} was made by a newer Lango (schema {version}, this one knows {newest}): "
+            "upgrade with `pip install --upgrade lango-adk`, or use another store"
+        )
+    for number, statements in known:
+        if number > version:
+            for statement in statements:
+                spelt = re.sub(r"/\*.*?\*/", "", re.sub(rf"/\*{dialect} (.*?)\*/", r"\1", statement))
+                if spelt.strip():
+                    yield spelt, ()
+            yield "INSERT INTO lango_schema (version, applied_at) VALUES ($1, CURRENT_TIMESTAMP)", (number,)
+    return newest
+
+
+def new_session_keys() -> Iterator[int]:
+    """Return keys to try for a new session: random, so that no two replicas need to agree on a counter.
+
+    The first is short, because it stands in every row and index of the session; where that one is taken, long ones.
+    """
+    yield _random.getrandbits(31)
+    while True:
+        yield _random.getrandbits(62)
+
+
+_random = random.SystemRandom()
+
+
+@contextmanager
+def no_collection() -> Generator[None]:
+    """Make many objects without collecting garbage meanwhile: none of them is, and each collection sees all of them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def run_sync(operation: Operation[T], execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> T:
+    """Run an operation to its end with a function that executes one statement."""
+    try:
+        statement = next(operation)
+        while True:
+            statement = operation.send(execute(*statement))
+    except StopIteration as end:
+        return end.value
+    finally:
+        operation.close()

@@ -1,0 +1,343 @@
+"""PostgreSQL: a pool per event loop, each operation in its own transaction, tried again after a lost connection."""
+
+import asyncio
+import contextlib
+import importlib
+import threading
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
+from lango.store.engine.changes import Changes, Wakeups
+from lango.store.engine.database import Dialect, Operation, Shortcut, Undo, migrate, newest_version
+from lango.store.engine.outages import WAIT_S, Outages
+from lango.store.engine.postgres_notify import Notifications, channel_of
+from lango.store.engine.postgres_writes import FORGET_OLD_SLOTS, ExactlyOnce, Slots, run, unbounded
+
+T = TypeVar("T")
+
+DEFAULT_SCHEMA = "lango"
+_POOL = 10
+_CONNECT_TIMEOUT_S = 10.0
+_COMMAND_TIMEOUT_S = 60.0
+_CLOSE_TIMEOUT_S = 5.0
+_SHORT_WAIT_S = 8.0
+_IDLE_IN_TRANSACTION_S = 10.0
+_TRANSACTION_S = 30.0
+_LONGEST_SCHEMA = 63
+_HAS_TABLES = "SELECT to_regclass($1) IS NOT NULL"
+_IS_CURRENT = "SELECT COALESCE(MAX(version), 0) = $1 FROM lango_schema"
+
+
+class PostgresDatabase:
+    """A PostgreSQL database; the tables are in a schema of their own, `?schema=` in the URL or `lango`."""
+
+    def __init__(self, url: str, *, wait_s: float = WAIT_S) -> None:
+        try:
+            self._driver: Any = importlib.import_module("asyncpg")  # it ships no types
+        except ImportError as error:
+            raise MissingDependency(
+                'PostgreSQL needs the driver asyncpg: run `pip install "lango-adk[postgres]"`'
+            ) from error
+        self._dsn, self._schema, self._place = _parts(url)
+        self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[tuple[Any, AsyncGenerator[None]]]] = {}
+        self._lock = threading.Lock()
+        self._reached = False
+        self._slots = Slots()
+        self.outages = Outages(wait_s, _SHORT_WAIT_S)
+        self._wakeups = Wakeups()
+        self._notifications: dict[asyncio.AbstractEventLoop, Notifications] = {}
+
+    @property
+    def dialect(self) -> Dialect:
+        """What kind it is."""
+        return "postgres"
+
+    async def write(
+        self,
+        operation: Callable[[], Operation[T]],
+        *,
+        long: bool = False,
+        shortcut: Callable[[], Shortcut[T] | None] | None = None,
+    ) -> T:
+        """Run an operation in a transaction, or its shortcut in one round trip."""
+        short = shortcut() if shortcut is not None else None
+        write = ExactlyOnce(self._driver, self._slots, operation, short, long=long)
+        try:
+            return await self._retried(write.attempt)
+        except StoreError as error:
+            if not write.unknown:
+                raise
+            raise OutcomeUnknown(
+                f"{self._named}: the connection was lost while something was stored, and it is not known whether it "
+                f"was ({error}): look before you send it again, or use an idempotency key",
+                retry_after_s=1.0,
+            ) from error
+
+    @property
+    def _named(self) -> str:
+        """What errors call it: while it serves, clients read them, and are not to learn where it is."""
+        return "PostgreSQL" if self._reached else self._place
+
+    async def read(self, operation: Callable[[], Operation[T]]) -> T:
+        """Run an operation on one snapshot."""
+        return await self._retried(lambda connection: _read(connection, operation))
+
+    async def purge(self) -> None:
+        """Leave it to the server: its vacuum takes away what was deleted."""
+
+    async def probe(self) -> None:
+        """Raise `StoreError` where the server does not answer."""
+        await self.read(_nothing)
+
+    def announce(self, key: int, *, elsewhere: bool) -> None:
+        """Wake those who wait for changes of a session."""
+        self._wakeups.wake(key)
+        if elsewhere:
+            self._notified().send(key)
+
+    def changes(self, key: int) -> contextlib.AbstractAsyncContextManager[Changes]:
+        """Subscribe to changes of a session."""
+        return self._notified().subscribe(key)
+
+    def _notified(self) -> Notifications:
+        """Return the notifications of this event loop: they have a connection, as pools have."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            for gone in [other for other in self._notifications if other.is_closed()]:
+                del self._notifications[gone]
+            if loop not in self._notifications:
+                channel = channel_of(self._schema)
+                self._notifications[loop] = Notifications(channel, self._wakeups, self._connect, self._execute)
+            return self._notifications[loop]
+
+    async def _connect(self) -> Any:
+        return await self._driver.connect(
+            self._dsn, timeout=_CONNECT_TIMEOUT_S, server_settings={"application_name": "lango"}
+        )
+
+    async def _execute(self, sql: str, *values: object) -> None:
+        await self._retried(lambda connection: connection.execute(sql, *values))
+
+    async def close(self) -> None:
+        """Close the pool of this event loop, and those of loops that run elsewhere."""
+        notifications = self._notifications.pop(asyncio.get_running_loop(), None)
+        if notifications is not None:
+            await notifications.close()
+        with self._lock:
+            pools, self._pools = self._pools, {}
+        here = asyncio.get_running_loop()
+        for loop, task in pools.items():
+            with contextlib.suppress(Exception):
+                if loop is here:
+                    _, end = await task
+                    await end.aclose()
+                elif task.done():
+                    pool, _ = task.result()
+                    loop.call_soon_threadsafe(pool.terminate)
+
+    async def _retried(self, use: Callable[[Any], Awaitable[T]]) -> T:
+        """Use a connection, and another one where it is lost, until the time to wait is over."""
+
+        async def attempt() -> T:
+            with _translated(self._driver, self._named):
+                pool = await self._pool()
+                async with pool.acquire() as connection:
+                    return await use(connection)
+
+        if not self._reached:  # a database that was never reached is a wrong URL rather than a restart
+            with _translated(self._driver, self._named):
+                await self._pool()
+        try:
+            return await self.outages.retry(attempt)
+        except Undo as undo:
+            return undo.result
+
+    async def _pool(self) -> Any:
+        """Pools belong to an event loop; ADK's synchronous `Runner.run` brings a new loop each time."""
+        loop = asyncio.get_running_loop()
+        task = self._pools.get(loop)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            with self._lock:
+                for gone in [other for other in self._pools if other.is_closed()]:
+                    del self._pools[gone]
+                task = self._pools[loop] = loop.create_task(self._open())
+        pool, _ = await asyncio.shield(task)
+        return pool
+
+    async def _open(self) -> tuple[Any, AsyncGenerator[None]]:
+        pool = await self._driver.create_pool(
+            self._dsn,
+            min_size=0,
+            max_size=_POOL,
+            timeout=_CONNECT_TIMEOUT_S,
+            command_timeout=_COMMAND_TIMEOUT_S,
+            init=_bounded,
+            reset=_as_it_is,
+            server_settings={
+                "search_path": f'"{self._schema}"',  # quoted: else capitals would lead to another schema
+                "application_name": "lango",
+                # a process that stands still in a transaction keeps nobody else from the rows that it has locked
+                "idle_in_transaction_session_timeout": str(int(_IDLE_IN_TRANSACTION_S * 1000)),
+            },
+        )
+        try:
+            async with pool.acquire() as connection:
+                if not await self._is_current(connection):
+                    await self._migrate(connection)
+                await connection.execute(FORGET_OLD_SLOTS)
+            end = _closed_with_its_loop(pool)
+            await anext(end)
+        except ValueError as error:  # of the driver: what it says may show what stands in the URL
+            pool.terminate()
+            raise StoreUrlError(
+                f"{self._place}: the driver does not take the store's URL ({type(error).__name__}): "
+                "look at its host and at what stands after the ?"
+            ) from error
+        except BaseException:
+            pool.terminate()
+            raise
+        self._reached = True
+        return pool, end
+
+    async def _is_current(self, connection: Any) -> bool:
+        """Whether the tables are there as this version needs them.
+
+        Then nothing is created and no lock is taken: a role that may only read and write rows is enough, and a lock
+        that another role holds keeps no process from starting.
+        """
+        there = await connection.fetchval(_HAS_TABLES, f'"{self._schema}".lango_schema')
+        return there and await connection.fetchval(_IS_CURRENT, newest_version())
+
+    async def _migrate(self, connection: Any) -> None:
+        """Bring the schema up to date, one process at a time: the lock goes with the transaction, however it ends."""
+        async with connection.transaction():
+            await unbounded(connection)
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(self._schema.encode()))
+            await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
+            await run(migrate(self._place, "postgres"), connection)
+
+
+async def _bounded(connection: Any) -> None:
+    """Bound the time of transactions, where the server can.
+
+    A process that stands still between two steps of a statement is not idle to the server, and would keep its locks.
+    """
+    if connection.get_server_version() >= (17,):
+        await connection.execute(f"SET transaction_timeout = {int(_TRANSACTION_S * 1000)}")
+
+
+async def _as_it_is(_: Any) -> None:
+    """Give a connection back as it is: no operation changes its settings, and resetting them is one more round trip."""
+
+
+async def _closed_with_its_loop(pool: Any) -> AsyncGenerator[None]:
+    """Close the pool when its event loop ends, at the latest: a loop finishes the generators that were begun in it."""
+    try:
+        yield
+    finally:
+        try:
+            await asyncio.wait_for(pool.close(), _CLOSE_TIMEOUT_S)
+        except TimeoutError:
+            pool.terminate()
+
+
+async def _read(connection: Any, operation: Callable[[], Operation[T]]) -> T:
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        return await run(operation(), connection)
+
+
+def _parts(url: str) -> tuple[str, str, str]:
+    """Part a URL into what the driver takes, the schema, and a name for messages that shows no password."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    schema = query.pop("schema", DEFAULT_SCHEMA)
+    if not schema.replace("_", "a").isalnum() or not schema.isascii():
+        raise StoreUrlError(f"the schema {schema!r} in the store's URL may hold letters, digits and _ only")
+    if len(schema) > _LONGEST_SCHEMA:  # PostgreSQL would cut it, and two stores could be one
+        raise StoreUrlError(f"the schema in the store's URL has more than {_LONGEST_SCHEMA} characters")
+    if schema.startswith("pg_") or schema == "information_schema":
+        raise StoreUrlError(f"the schema {schema!r} in the store's URL is one of PostgreSQL's own: name another")
+    rest = parts.path + parts.fragment + ("" if "@" in parts.netloc else parts.query)
+    if "@" in rest or parts.fragment:  # the end of a password: none of it may be shown
+        raise StoreUrlError(
+            "the store's URL cannot be read: in a password, spell / as %2F, ? as %3F, # as %23 and @ as %40"
+        )
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:  # what it says may show half of a password
+        raise StoreUrlError(
+            "the port in the store's URL is not a number; in a password, spell / as %2F and : as %3A"
+        ) from None
+    place = f"PostgreSQL at {parts.hostname or query.get('host', 'the local socket')}{port}{parts.path}"
+    return urlunsplit(parts._replace(scheme="postgresql", query=urlencode(query))), schema, place
+
+
+@contextlib.contextmanager
+def _translated(driver: Any, place: str) -> Generator[None]:
+    try:
+        yield
+    except (LangoError, Undo):
+        raise
+    except (
+        driver.PostgresError,
+        driver.InterfaceError,
+        driver.InternalClientError,  # the driver's own state, when the server goes away between two of its steps
+        OSError,
+        TimeoutError,
+    ) as error:
+        raise _translate(driver, error, place) from error
+
+
+def _translate(driver: Any, error: Exception, place: str) -> StoreError:
+    """Say what the driver's error means and what to do."""
+    match error:
+        case driver.InvalidPasswordError() | driver.InvalidAuthorizationSpecificationError():
+            return StoreUnavailable(f"{place} does not accept this user and password: check the store's URL")
+        case driver.InvalidCatalogNameError():
+            return StoreUnavailable(f"{place}: there is no such database: create it, or check the store's URL")
+        case driver.InsufficientPrivilegeError():
+            return StoreUnavailable(
+                f"{place}: this user may not do that ({_said(error)}): grant it, or use another user"
+            )
+        case driver.DiskFullError() | driver.OutOfMemoryError() | driver.ProgramLimitExceededError():
+            return StoreUnavailable(f"{place} has no room ({_said(error)}); nothing was written")
+        case driver.ReadOnlySQLTransactionError():
+            # where it could be written before, another server is about to take its place
+            return StoreUnavailable(f"{place} is read-only: point the store's URL at the primary", retry_after_s=1.0)
+        case (
+            driver.PostgresConnectionError()
+            | driver.AdminShutdownError()
+            | driver.CrashShutdownError()
+            | driver.CannotConnectNowError()
+            | driver.TooManyConnectionsError()
+            | driver.SerializationError()
+            | driver.DeadlockDetectedError()
+            | driver.StatementCompletionUnknownError()
+            | driver.IdleInTransactionSessionTimeoutError()
+            | driver.TransactionTimeoutError()
+            | driver.QueryCanceledError()  # a statement_timeout of the server, or an administrator
+            | driver.LockNotAvailableError()
+            | driver.InterfaceError()
+            | driver.InternalClientError()
+            | OSError()
+            | TimeoutError()
+        ):
+            return StoreUnavailable(
+                f"{place} cannot be reached, or does not answer in time ({type(error).__name__}): is it running?",
+                retry_after_s=1.0,
+            )
+        case _:
+            return StoreError(f"{place}: {type(error).__name__}: {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    """Return what the server says, without its details: those hold values of rows."""
+    return str(error).partition("\n")[0]
+
+
+def _nothing() -> Operation[None]:
+    """Ask for an answer, no more."""
+    yield "SELECT 1", ()

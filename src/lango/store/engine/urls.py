@@ -1,0 +1,58 @@
+"""From a URL to the database that it names."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from lango.errors import StoreUrlError
+from lango.store.engine.database import Database
+from lango.store.engine.outages import WAIT_S
+from lango.store.engine.postgres import PostgresDatabase
+from lango.store.engine.sqlite import MEMORY, SqliteDatabase
+
+_SCHEMES = "sqlite:///file.db or postgresql://user@host/database"
+
+
+def open_database(url: str, *, wait_s: float = WAIT_S) -> Database:
+    """Choose the database for a URL; a turn waits `wait_s` for it. Nothing is opened before it is used."""
+    text = url.removeprefix("lango+")
+    shown = _without_password(url)
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # what it says may show the password
+        raise StoreUrlError(f"the store's URL {shown!r} cannot be read; use {_SCHEMES}") from None
+    match parts.scheme:
+        case "sqlite":
+            return SqliteDatabase(_sqlite_path(shown, parts.netloc, unquote(parts.path)), wait_s=wait_s)
+        case "postgresql" | "postgres":
+            return PostgresDatabase(text, wait_s=wait_s)
+        case _:
+            raise StoreUrlError(f"the store's URL {shown!r} is of no known kind; use {_SCHEMES}")
+
+
+def store_files(url: str) -> list[Path]:
+    """Return the files that a store keeps on this machine, with those that SQLite puts beside it; none for a server."""
+    try:
+        parts = urlsplit(url.removeprefix("lango+"))
+    except ValueError:
+        return []
+    path = unquote(parts.path).removeprefix("/")
+    if parts.scheme != "sqlite" or not path or path == MEMORY:
+        return []
+    return [Path(path + beside).absolute() for beside in ("", "-wal", "-shm", "-journal")]
+
+
+def _sqlite_path(shown: str, place: str, path: str) -> str:
+    if place:
+        host = place.rpartition("@")[2]
+        raise StoreUrlError(f"the store's URL {shown!r} names a host: a relative file is sqlite:///{host}{path}")
+    # sqlite:///a.db is relative, sqlite:////a.db absolute, as everywhere else
+    return path.removeprefix("/") or MEMORY
+
+
+def _without_password(url: str) -> str:
+    """Return what of a URL may be shown: not the user and password, and not what stands after a `?` or a `=`."""
+    head, at, tail = url.rpartition("@")
+    shown = f"...{at}{tail}" if at and ":" in head else url
+    bare = re.split(r"[?=]", shown, maxsplit=1)[0]
+    return shown if bare == shown else f"{bare}..."

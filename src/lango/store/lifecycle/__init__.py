@@ -1,0 +1,1 @@
+"""Fork, rewind, delete and check whole sessions."""

@@ -1,0 +1,190 @@
+"""Whether a session is whole: what follows from its rows is worked out again and held against what is stored.
+
+Nothing is mended here. What an append keeps, somebody with another program, a broken disk or a bad copy may have lost.
+"""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from lango.errors import SessionNotFound
+from lango.store.codec.ids import call_key
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import (
+    RESULT_ROLES,
+    SessionId,
+    SessionRecord,
+    calls_from_json,
+    from_message_row,
+    from_state_row,
+)
+from lango.store.engine.database import Dialect, Operation, Row
+from lango.store.sessions import sessions
+from lango.store.sessions.window import rows_of
+
+_PAGE = 200
+_STATES = """
+SELECT seq, event_id, created_at, state_delta, extra FROM history_states WHERE session_key = $1 AND revision <= $2
+ORDER BY seq, revision
+"""
+_NAMES = "SELECT app_name, user_id, id FROM sessions ORDER BY app_name, user_id, id"
+_NEWEST = "SELECT MAX(seq) FROM messages WHERE session_key = $1"
+_STATE = "SELECT state FROM session_states WHERE session_key = $1"
+_OPEN = "SELECT call_id, seq FROM open_calls WHERE session_key = $1 ORDER BY seq, call_id"
+_RUNNING = "SELECT turn, epoch FROM turns WHERE session_key = $1 AND status = 'running'"
+_LOOK_UP = "SELECT rowid FROM search_words LIMIT 1"
+_STRAY = """
+SELECT COUNT(*) FROM messages m WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = m.session_key)
+    AND NOT EXISTS (SELECT 1 FROM shared_sessions s WHERE s.session_key = m.session_key)
+"""
+
+
+class Problem(Struct, frozen=True):
+    """Something that is not as it should be."""
+
+    what: str
+    seq: int | None = None
+    """The message, where it is about one."""
+
+    def __str__(self) -> str:
+        """Say it in a sentence."""
+        return self.what if self.seq is None else f"message {self.seq}: {self.what}"
+
+
+class _Seen(Struct):
+    """What the messages come to."""
+
+    problems: list[Problem] = field(default_factory=list[Problem])
+    next_seq: int = 1
+    total_tokens: int = 0
+    user_seq: int = 0
+    calls: dict[str, int] = field(default_factory=dict[str, int])
+    """Calls without a result, and the messages that made them."""
+    made: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    by_position: bool = False
+    """Results of an older writer name no call: nobody can say which have one."""
+
+    def add(self, what: str, seq: int | None = None) -> None:
+        self.problems.append(Problem(what, seq))
+
+
+def names() -> Operation[list[SessionId]]:
+    """Return what the sessions are called, whatever else can be read of them."""
+    return [SessionId(*row) for row in (yield _NAMES, ())]
+
+
+def check(name: SessionId) -> Operation[list[Problem]]:
+    """Return all that is wrong with a session. Raise `SessionNotFound`."""
+    try:
+        session = yield from sessions.get(name)
+    except (ValueError, TypeError, AttributeError) as error:
+        return [Problem(f"the session, or its state, cannot be read ({type(error).__name__})")]
+    if session is None:
+        raise SessionNotFound(f"there is no session {name.id!r}")
+    seen = _Seen()
+    for first in range(1, session.last_seq + 1, _PAGE):
+        for row in (yield from rows_of(session, first, min(first + _PAGE - 1, session.last_seq))):
+            _check_message(seen, row)
+    [[newest]] = yield _NEWEST, (session.key,)
+    _check_end(seen, session, newest or 0)
+    yield from _check_calls(seen, session)
+    yield from _check_state(seen, session)
+    for turn, epoch in (yield _RUNNING, (session.key,)):
+        if epoch != session.epoch:
+            seen.add(f"turn {turn} runs with epoch {epoch}; the session is at {session.epoch}")
+    return seen.problems
+
+
+def check_database(dialect: Dialect) -> Operation[list[Problem]]:
+    """Return what is wrong with the database as a whole, as far as it can tell."""
+    problems: list[Problem] = []
+    if dialect == "sqlite":
+        # opening the index makes FTS5 read its outline again; the pragma alone goes by the one that this connection
+        # read last, and takes what others have merged since then for damage
+        yield _LOOK_UP, ()
+        rows = yield "PRAGMA integrity_check(20)", ()
+        problems += [Problem(f"SQLite finds: {told}") for [told] in rows if told != "ok"]
+    [[stray]] = yield _STRAY, ()
+    if stray:
+        problems.append(Problem(f"{stray} messages belong to no session"))
+    return problems
+
+
+def _check_message(seen: _Seen, row: Row) -> None:
+    seq, role, _, _, calls, tokens, total = row[:7]
+    if seq != seen.next_seq:
+        seen.add(_missing(seen.next_seq, seq - 1))
+    seen.next_seq = seq + 1
+    seen.user_seq = seq if role == "user" else seen.user_seq
+    try:
+        if total != seen.total_tokens + tokens:
+            seen.add(f"the tokens up to here are noted as {total}; they are {seen.total_tokens + tokens}", seq)
+        seen.total_tokens = total  # what is wrong is told once, not for all that follow
+        from_message_row(row)
+        _follow_calls(seen, seq, role, calls, row[-1])
+    except Exception as error:  # noqa: BLE001 - whatever stands there
+        seen.add(f"it cannot be read ({type(error).__name__})", seq)
+
+
+def _follow_calls(seen: _Seen, seq: int, role: str, calls: str | None, call_seq: int | None) -> None:
+    seen.by_position = seen.by_position or (role in RESULT_ROLES and not calls)
+    answered: list[int] = []
+    for call in calls_from_json(calls) if calls else ():
+        key = call_key(call.id)
+        if call.output is not None or role in RESULT_ROLES:
+            answered.append(seen.calls.pop(key, seq - 1))
+        else:
+            seen.calls[key] = seq
+            seen.made.add((key, seq))
+    if call_seq is None and answered and min(answered) != seq - 1:
+        seen.add(f"it does not say that its call stands in message {min(answered)}", seq)
+
+
+def _missing(first: int, last: int) -> str:
+    return f"message {first} is missing" if first == last else f"messages {first} to {last} are missing"
+
+
+def _check_end(seen: _Seen, session: SessionRecord, newest: int) -> None:
+    if newest > session.last_seq:
+        seen.add(f"the session ends with message {session.last_seq}; there are messages up to {newest}")
+    if seen.next_seq <= session.last_seq:
+        seen.add(_missing(seen.next_seq, session.last_seq))
+    elif seen.total_tokens != session.total_tokens:
+        seen.add(f"the session notes {session.total_tokens} tokens; its messages have {seen.total_tokens}")
+    if seen.user_seq != session.user_seq:
+        seen.add(f"the user's newest message is noted as {session.user_seq}; it is {seen.user_seq}")
+    for at, first in session.rewinds:
+        if not 1 <= first < at <= session.last_seq:
+            seen.add(f"a rewind at message {at} goes back to message {first}")
+
+
+def _check_calls(seen: _Seen, session: SessionRecord) -> Operation[None]:
+    """A call without a result is noted as open: it keeps its place in every window, and is closed one day."""
+    rows = yield _OPEN, (session.key,)
+    noted: dict[str, int] = {row[0]: row[1] for row in rows}
+    for call_id, seq in noted.items():
+        if (call_id, seq) not in seen.made:
+            seen.add(f"call {call_id!r} is noted as open; the message makes no such call", seq)
+    if not seen.by_position:
+        for call_id, seq in seen.calls.items():
+            if call_id not in noted:
+                seen.add(f"call {call_id!r} has no result, and is not noted as open", seq)
+
+
+def _check_state(seen: _Seen, session: SessionRecord) -> Operation[None]:
+    for row in (yield _STATES, (session.key, session.revision)):
+        try:
+            from_state_row(row)
+        except Exception as error:  # noqa: BLE001 - whatever stands there
+            seen.add(f"a change of state after it cannot be read ({type(error).__name__})", row[0])
+    try:
+        told: dict[str, Any] = {}
+        for [text] in (yield _STATE, (session.key,)):
+            told = loads(text)
+        journaled = yield from sessions.state_at(session.key, session.last_seq)
+    except Exception as error:  # noqa: BLE001 - whatever stands there
+        seen.add(f"the session's state cannot be read ({type(error).__name__})")
+        return
+    differing = [name for name in sorted({*told, *journaled}) if dumps(told.get(name)) != dumps(journaled.get(name))]
+    if differing:
+        seen.add(f"the session's state is not what its events made it: {', '.join(differing)}")

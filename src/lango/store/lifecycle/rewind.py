@@ -1,0 +1,75 @@
+"""Taking back: the turn that holds a message, and all after it. Nothing is deleted, and the state is as it was before.
+
+What is stored is the event that ADK's own rewind appends, so that whoever reads the session with ADK sees the same.
+"""
+
+import uuid
+
+from lango.errors import MessageNotFound, SessionNotFound, TurnRunning
+from lango.messages import Message
+from lango.store.codec.ids import lengthen
+from lango.store.codec.json_text import loads
+from lango.store.codec.records import Entry, SessionId, SessionRecord
+from lango.store.engine.database import Operation
+from lango.store.sessions import sessions
+from lango.store.sessions.append import append
+from lango.store.sessions.lineage import key_of
+from lango.store.sessions.sessions import delta_back_to, split_scopes, state_before
+from lango.store.sessions.titles import with_first_words
+from lango.store.sessions.window import is_live, live_ranges
+from lango.store.turns.turns import Ahead
+
+_LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
+_BUSY = """
+SELECT turn, status, owner, beat FROM turns WHERE session_key = $1 AND status IN ('waiting', 'running') ORDER BY turn
+"""
+_INVOCATION = "SELECT invocation_id, extra FROM messages WHERE session_key = $1 AND seq = $2"
+
+
+def rewind(name: SessionId, before: int, now: float) -> Operation[SessionRecord]:
+    """Take back the turn that holds message `before`, and all after it.
+
+    Raise `TurnRunning` while a turn runs or waits, `MessageNotFound` where there is no such message (any more).
+    """
+    if not (yield _LOCK, (name.app_name, name.user_id, name.id)):
+        raise SessionNotFound(f"there is no session {name.id!r}")
+    session = yield from sessions.get(name)
+    assert session
+    if (yield _BUSY, (session.key,)):
+        raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel it, then rewind")
+    invocation_id = yield from _invocation(session, before)
+    own, _, _ = split_scopes(session.state)
+    target = yield from state_before(session.key, invocation_id)
+    entry = Entry(
+        event_id=str(uuid.uuid4()),
+        created_at=now,
+        message=Message("event", author="user"),
+        invocation_id=f"e-{uuid.uuid4()}",
+        state_delta=delta_back_to(own, target),
+        extra={"actions": {"rewind_before_invocation_id": invocation_id}},
+        rewind_before=invocation_id,
+    )
+    yield from append(session.key, name, session.revision, entry)
+    rewound = yield from sessions.get(name)
+    assert rewound
+    return (yield from with_first_words(rewound))
+
+
+def busy(name: SessionId) -> Operation[tuple[SessionRecord | None, list[Ahead]]]:
+    """Read a session and the turns that run or wait in it."""
+    session = yield from sessions.get(name)
+    rows = (yield _BUSY, (session.key,)) if session else []
+    return session, [Ahead(turn, status, owner or "", beat) for turn, status, owner, beat in rows]
+
+
+def _invocation(session: SessionRecord, seq: int) -> Operation[str]:
+    if not is_live(seq, live_ranges(session.last_seq, session.rewinds)):
+        raise MessageNotFound(f"session {session.name.id!r} has no message {seq}, or it was taken back before")
+    rows = yield _INVOCATION, (key_of(session, seq), seq)
+    for stored, extra in rows:
+        exact = loads(extra).get("invocation_id") if extra else None
+        if exact or stored:
+            return exact or lengthen(stored)
+    raise MessageNotFound(
+        f"message {seq} of session {session.name.id!r} belongs to no turn that could be taken back: fork before it"
+    )

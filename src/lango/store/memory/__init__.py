@@ -1,0 +1,1 @@
+"""Store observations of sessions and facts about users."""

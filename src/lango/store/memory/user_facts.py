@@ -1,0 +1,108 @@
+"""Operations on facts about a user, which hold across sessions. Of one name the newest holds."""
+
+import logging
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from lango.store.codec.json_text import readable
+from lango.store.engine.database import Operation, Row
+from lango.store.sessions.sessions import LOCK_USER_STATE
+
+_log = logging.getLogger("lango.store")
+
+_NEXT = "SELECT COALESCE(MAX(id), 0) + 1 FROM user_facts WHERE app_name = $1 AND user_id = $2"
+_INSERT = """
+INSERT INTO user_facts (app_name, user_id, id, name, text, session_key, first_seq, last_seq, day, model, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+"""
+_LIST = """
+SELECT f.id, f.name, f.text, s.id, f.first_seq, f.last_seq, f.day, f.model, f.created_at
+FROM user_facts f JOIN sessions s ON s.session_key = f.session_key
+WHERE f.app_name = $1 AND f.user_id = $2 ORDER BY f.id
+"""
+_NAME_OF = "SELECT name FROM user_facts WHERE app_name = $1 AND user_id = $2 AND id = $3"
+_FORGET = "DELETE FROM user_facts WHERE app_name = $1 AND user_id = $2 AND name = $3"
+MOST_FACTS = 100
+"""How many names there are of one user. More are not kept: what is known already must not be pushed out."""
+_NAMES = "SELECT DISTINCT name FROM user_facts WHERE app_name = $1 AND user_id = $2"
+_TAKE_BACK = "DELETE FROM user_facts WHERE session_key = $1 AND last_seq >= $2"
+
+
+class Fact(Struct, frozen=True):
+    """What holds for a user, and where it was said."""
+
+    name: str
+    text: str
+    first_seq: int
+    last_seq: int
+    day: str = ""
+    model: str = ""
+    id: int = 0
+    session_id: str = ""
+    created_at: float = 0.0
+    replaced_by: int | None = None
+    """The newer fact of the same name."""
+
+
+def add(app_name: str, user_id: str, session_key: int, facts: Sequence[Fact], now: float) -> Operation[None]:
+    """Store facts of a session of a user, as far as there is room for their names."""
+    if not facts:
+        return
+    yield LOCK_USER_STATE, (app_name, user_id)
+    known = {name for [name] in (yield _NAMES, (app_name, user_id))}
+    kept: list[Fact] = []
+    for fact in facts:
+        name = readable(fact.name)
+        if name in known or len(known) < MOST_FACTS:
+            known.add(name)
+            kept.append(fact)
+        else:
+            _log.warning("a fact is not kept: user %r has %d of them; delete some", user_id, MOST_FACTS)
+    [[number]] = yield _NEXT, (app_name, user_id)
+    for at, fact in enumerate(kept, number):
+        yield (
+            _INSERT,
+            (
+                app_name,
+                user_id,
+                at,
+                readable(fact.name),
+                readable(fact.text),
+                session_key,
+                fact.first_seq,
+                fact.last_seq,
+                fact.day,
+                readable(fact.model),
+                now,
+            ),
+        )
+
+
+def of_user(app_name: str, user_id: str, *, replaced: bool = False) -> Operation[list[Fact]]:
+    """Read the facts that hold for a user, in the order in which they were learned; or those that were replaced too."""
+    rows = yield _LIST, (app_name, user_id)
+    newest: dict[str, int] = {row[1]: row[0] for row in rows}
+    facts = [_fact(row, newest) for row in rows]
+    return [fact for fact in facts if replaced or fact.replaced_by is None]
+
+
+def forget(app_name: str, user_id: str, fact_id: int) -> Operation[bool]:
+    """Delete a fact and all that was known under its name before; False: there is none."""
+    names = yield _NAME_OF, (app_name, user_id, fact_id)
+    for [name] in names:
+        yield _FORGET, (app_name, user_id, name)
+    return bool(names)
+
+
+def take_back(session_key: int, first_seq: int) -> Operation[None]:
+    """Delete what was learned from messages that a rewind takes back."""
+    yield _TAKE_BACK, (session_key, first_seq)
+
+
+def _fact(row: Row, newest: dict[str, int]) -> Fact:
+    id_, name, text, session_id, first_seq, last_seq, day, model, created_at = row
+    holds = newest[name] == id_
+    return Fact(
+        name, text, first_seq, last_seq, day, model, id_, session_id, created_at, None if holds else newest[name]
+    )

@@ -1,0 +1,1 @@
+"""Store and read conversations."""

@@ -1,0 +1,255 @@
+"""The one operation that writes an event: checked, in order, once, together with its state."""
+
+from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
+from lango.messages import Message
+from lango.store.codec.ids import call_key
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import (
+    Appended,
+    Columns,
+    Entry,
+    SessionId,
+    asked_about,
+    calls_from_json,
+    to_columns,
+    without_temp,
+)
+from lango.store.engine.database import Operation, Undo, Write
+from lango.store.memory import user_facts
+from lango.store.sessions.sessions import apply_delta, first_of_invocation
+
+
+def _advance(other_events: str) -> Write:
+    """Return what takes the session's row for this transaction: a second writer finds the revision moved on.
+
+    An event id is unique in the whole session: one that stands in the other table of events advances nothing.
+    """
+    return Write(
+        f"""
+UPDATE sessions SET revision = revision + 1, last_seq = last_seq + $1, total_tokens = total_tokens + $2,
+    updated_at = $3, user_seq = CASE WHEN $4 = 1 THEN last_seq + 1 ELSE user_seq END
+WHERE session_key = $5 AND revision = $6
+    AND NOT EXISTS (SELECT 1 FROM {other_events} WHERE session_key = $5 AND event_id = $7)
+""",  # noqa: S608 - constants
+        returning="last_seq, total_tokens, epoch, forked_from",
+        read="FROM sessions WHERE session_key = $1",
+        where=slice(4, 5),
+    )
+
+
+_ADVANCE_BY_MESSAGE, _ADVANCE_BY_STATE = _advance("state_events"), _advance("messages")
+
+MESSAGE_INSERT = """
+INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,
+    invocation_id, call_seq, state_delta, extra)
+VALUES """
+MESSAGE_WIDTH = 14
+_INSERT_MESSAGE = Write(
+    f"""
+{MESSAGE_INSERT} ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+ON CONFLICT (session_key, event_id) DO NOTHING
+""",
+    returning="seq",
+)
+
+_INSERT_STATE_EVENT = """
+INSERT INTO state_events (session_key, seq, revision, event_id, created_at, state_delta, extra)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (session_key, event_id) DO NOTHING RETURNING seq
+"""
+
+_OPEN_CALL = """
+INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
+ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
+"""
+_OPEN_QUESTION = """
+INSERT INTO open_calls (session_key, call_id, seq, long_running, asks_about, about_seq, expires_at)
+VALUES ($1, $2, $3, 1, $4, $5, (SELECT now FROM database_clock) + $6)
+ON CONFLICT (session_key, call_id) DO NOTHING
+"""
+_OPEN_AT = "SELECT seq FROM open_calls WHERE session_key = $1 AND call_id = $2"
+_MADE_BEFORE = """
+SELECT seq, tool_calls FROM history
+WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND tool_calls IS NOT NULL ORDER BY seq DESC
+"""
+_CALL_IS_AMONG = 50  # messages: an approval is requested right after its call, beside those of parallel agents
+_CLOSE_CALL = Write(
+    "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2",
+    returning="seq, asks_about, about_seq",
+    read="FROM open_calls WHERE session_key = $1 AND call_id = $2",
+)
+
+_SAME_ID = """
+SELECT seq, role, author, content, tool_calls, invocation_id, state_delta, extra
+FROM history WHERE session_key = $1 AND event_id = $2
+UNION ALL SELECT seq, NULL, NULL, NULL, NULL, NULL, state_delta, extra
+FROM history_states WHERE session_key = $1 AND event_id = $2
+"""
+_REVISION = "SELECT revision, epoch FROM sessions WHERE session_key = $1"
+
+_ANSWERED = "UPDATE turns SET answered = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
+
+_REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
+_SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"
+
+
+def append(
+    key: int, name: SessionId, revision: int, entry: Entry, epoch: int | None = None, *, ends_turn: bool = False
+) -> Operation[Appended]:
+    """Store an event at the end of its session.
+
+    `revision` is what the writer has seen of the session: if it moved on, the writer is stale, unless this very event
+    is what moved it. `epoch`, where a turn writes, must be the session's newest. `ends_turn`: nothing comes after this
+    event in its turn, which is done even if nobody lives to end it.
+    """
+    row = to_columns(entry)
+    message = entry.message
+    rows = yield (
+        _ADVANCE_BY_STATE if message is None else _ADVANCE_BY_MESSAGE,
+        (
+            0 if message is None else 1,
+            entry.tokens,
+            row.created_at,
+            1 if message is not None and message.role == "user" else 0,
+            key,
+            revision,
+            row.event_id,
+        ),
+    )
+    if not rows:
+        return (yield from _repeated_or_late(key, name, revision, row, message is None, epoch))
+    [[seq, total_tokens, newest_epoch, forked_from]] = rows
+    if epoch is not None and epoch != newest_epoch:
+        raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {newest_epoch}, this one has {epoch})")
+    if forked_from is not None:  # the index that keeps ids unique knows nothing of the past that a fork shares
+        same = yield from _seq_of_same(key, name, row, message is None)
+        if same is not None:
+            raise Undo(Appended(same, revision, repeated=True))
+    if message is None:
+        written = yield (
+            _INSERT_STATE_EVENT,
+            (key, seq, revision + 1, row.event_id, row.created_at, row.state_delta or "{}", _with_invocation(row)),
+        )
+    else:
+        call_seq = (yield from _track_calls(key, seq, message, entry)) if message.tool_calls else None
+        written = yield (_INSERT_MESSAGE, message_values(key, seq, total_tokens, call_seq, row))
+    if not written:
+        seq = yield from _seq_of_same(key, name, row, message is None)
+        raise Undo(Appended(seq or 0, revision, repeated=True))  # the event counts once: take back the advance
+    if entry.state_delta and (delta := without_temp(entry.state_delta)):
+        yield from apply_delta(key, name, delta)
+    if entry.rewind_before:
+        yield from _note_rewind(key, seq, entry.rewind_before)
+    if ends_turn and epoch is not None:
+        yield _ANSWERED, (key, epoch)
+    return Appended(seq, revision + 1)
+
+
+def message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, row: Columns) -> tuple[object, ...]:
+    """Return the values of a message's row, in the order of `MESSAGE_INSERT`."""
+    return (
+        key,
+        seq,
+        row.role,
+        row.author,
+        row.content,
+        row.tool_calls,
+        row.tokens,
+        total_tokens,
+        row.created_at,
+        row.event_id,
+        row.invocation_id,
+        call_seq,
+        row.state_delta,
+        row.extra,
+    )
+
+
+def _with_invocation(row: Columns) -> str | None:
+    """State events have no column for the invocation: they are few, and nobody searches them by it."""
+    if not row.invocation_id:
+        return row.extra
+    return dumps({"invocation_id": row.invocation_id} | (loads(row.extra) if row.extra else {}))
+
+
+def _track_calls(key: int, seq: int, message: Message, entry: Entry) -> Operation[int | None]:
+    """Note calls that wait for a result, and strike those that got one; return where a result's call stands.
+
+    A call that was answered by "it waits for approval" is open again once its question is answered.
+    """
+    farthest: int | None = None
+    for call in message.tool_calls:
+        if call.output is not None or message.role == "tool":
+            rows = yield _CLOSE_CALL, (key, call_key(call.id))
+            for made_at, about, about_seq in rows:
+                farthest = made_at if farthest is None else min(farthest, made_at)
+                if about is not None and about_seq is not None:
+                    yield _OPEN_CALL, (key, about, about_seq, 0)
+        elif question := asked_about(call):
+            about = call_key(question["id"])
+            about_seq = yield from place_of_call(key, about, seq)
+            yield _OPEN_QUESTION, (key, call_key(call.id), seq, about, about_seq, entry.expires_s)
+        else:
+            yield _OPEN_CALL, (key, call_key(call.id), seq, 1 if call.id in entry.long_running else 0)
+    return farthest if farthest != seq - 1 else None
+
+
+def place_of_call(key: int, call: str, before: int) -> Operation[int | None]:
+    """Return which message made the call that an approval request is about, shortly before a message.
+
+    It is still open, unless another call beside it was done at once: then ADK stores both results before the request.
+    """
+    for [seq] in (yield _OPEN_AT, (key, call)):
+        return seq
+    for seq, calls in (yield _MADE_BEFORE, (key, before - _CALL_IS_AMONG, before)):
+        if any(call_key(one.id) == call for one in calls_from_json(calls)):
+            return seq
+    return None
+
+
+def _repeated_or_late(
+    key: int, name: SessionId, revision: int, row: Columns, only_state: bool, epoch: int | None
+) -> Operation[Appended]:
+    """The session is not where the writer saw it: because this event is what moved it, or because of somebody else."""
+    rows = yield _REVISION, (key,)
+    if not rows:
+        raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
+    seq = yield from _seq_of_same(key, name, row, only_state)
+    if seq is not None:
+        return Appended(seq, revision + 1, repeated=True)
+    if epoch is not None and epoch != rows[0][1]:
+        raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {rows[0][1]}, this one has {epoch})")
+    raise StaleSession(
+        f"session {name.id!r} was written by somebody else (revision {rows[0][0]}, this writer saw {revision}): "
+        "load it again"
+    )
+
+
+def _seq_of_same(key: int, name: SessionId, row: Columns, only_state: bool) -> Operation[int | None]:
+    """Return where this very event is stored; raise where another one has its id.
+
+    All that is stored of it is compared but its time: an event that is made anew for a retry has a later one.
+    """
+    rows = yield _SAME_ID, (key, row.event_id)
+    if not rows:
+        return None
+    [seq, *stored] = rows[0]
+    if only_state:
+        wanted = [None, None, None, None, None, row.state_delta or "{}", _with_invocation(row)]
+    else:
+        wanted = [row.role, row.author, row.content, row.tool_calls, row.invocation_id, row.state_delta, row.extra]
+    if stored != wanted:
+        raise EventConflict(
+            f"session {name.id!r} already holds another event with the id {row.event_id!r}: give this one its own id"
+        )
+    return seq
+
+
+def _note_rewind(key: int, seq: int, invocation_id: str) -> Operation[None]:
+    first = yield from first_of_invocation(key, invocation_id)
+    if first is None or first >= seq:
+        return
+    [[text]] = yield _REWINDS, (key,)
+    rewinds: list[list[int]] = loads(text) if text else []
+    yield _SET_REWINDS, (dumps([*rewinds, [seq, first]]), key)
+    yield from user_facts.take_back(key, first)

@@ -1,0 +1,123 @@
+"""An ordinary event in one statement: a text, one call, or the result of the call before it.
+
+That is most events, and one statement is one transaction: nothing to begin, to ask in between, to commit. Whatever is
+not ordinary it leaves alone, and `lango.store.sessions.append` does it all, and tells what is wrong.
+"""
+
+from lango.store.codec.ids import call_key
+from lango.store.codec.records import Appended, Entry, asked_about, to_columns
+from lango.store.engine.database import AtOnce, Shortcut
+
+_MESSAGE = {
+    "session_key": "bigint",
+    "revision": "bigint",
+    "last_seq": "bigint",
+    "epoch": "bigint",
+    "role": "text",
+    "author": "text",
+    "content": "text",
+    "tool_calls": "text",
+    "tokens": "bigint",
+    "created_at": "double precision",
+    "event_id": "text",
+    "invocation_id": "text",
+    "extra": "text",
+}
+_WITH_CALL = _MESSAGE | {"call_id": "text"}
+
+_ADVANCE = """
+UPDATE sessions SET revision = revision + 1, last_seq = last_seq + 1, total_tokens = total_tokens + {tokens},
+    updated_at = {created_at}, user_seq = CASE WHEN {role} = 'user' THEN last_seq + 1 ELSE user_seq END
+WHERE session_key = {session_key} AND revision = {revision} AND last_seq = {last_seq} AND forked_from IS NULL
+    AND ({epoch} IS NULL OR epoch = {epoch})
+    AND NOT EXISTS (SELECT 1 FROM state_events WHERE session_key = {session_key} AND event_id = {event_id})
+"""
+_INSERT = """
+INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,
+    invocation_id, extra)
+SELECT {session_key}, {last_seq} + 1, {role}, {author}, {content}, {tool_calls}, {tokens}, total_tokens, {created_at},
+    {event_id}, {invocation_id}, {extra}
+"""
+_OPEN = """
+INSERT INTO open_calls (session_key, call_id, seq, long_running)
+SELECT {session_key}, {call_id}, {last_seq} + 1, {long_running}
+"""
+_IS_OPEN = """
+AND EXISTS (SELECT 1 FROM open_calls
+    WHERE session_key = {session_key} AND call_id = {call_id} AND seq = {last_seq} AND asks_about IS NULL)
+"""
+_CLOSE = "DELETE FROM open_calls WHERE session_key = {session_key} AND call_id = {call_id}"
+
+
+def _at_once(
+    name: str, values: dict[str, str], *, advance: str = _ADVANCE, sqlite: str = "", postgres: str = ""
+) -> AtOnce:
+    in_sqlite = f"""
+        {advance};
+        SELECT RAISE(ABORT, 'not ordinary') WHERE changes() = 0;
+        {_INSERT} FROM sessions WHERE session_key = {{session_key}};
+        {sqlite}
+    """  # noqa: S608 - constants
+    in_postgres = f"WITH advanced AS ({advance} RETURNING total_tokens){postgres} {_INSERT} FROM advanced RETURNING seq"
+    return AtOnce(
+        name,
+        values,
+        sqlite=in_sqlite.format(**{name: f"NEW.{name}" for name in values}),
+        postgres=in_postgres.format(**{name: f"${n}::{kind}" for n, (name, kind) in enumerate(values.items(), 1)}),
+    )
+
+
+_TEXT = _at_once("append_text", _MESSAGE)
+_CALL = _at_once(
+    "append_call",
+    _WITH_CALL | {"long_running": "bigint"},
+    sqlite=f"{_OPEN};",
+    postgres=f", opened AS ({_OPEN} FROM advanced)",
+)
+_RESULT = _at_once(
+    "append_result",
+    _WITH_CALL,
+    advance=_ADVANCE + _IS_OPEN,
+    sqlite=f"{_CLOSE};",
+    postgres=f", closed AS ({_CLOSE} AND EXISTS (SELECT 1 FROM advanced))",  # noqa: S608 - constants
+)
+
+
+def plain_append(
+    key: int, revision: int, last_seq: int | None, entry: Entry, epoch: int | None, *, ends_turn: bool = False
+) -> Shortcut[Appended] | None:
+    """Return the statement that appends an event to a session whose newest message is `last_seq`, if there is one.
+
+    The other arguments are those of `append`.
+    """
+    message = entry.message
+    if message is None or last_seq is None or len(message.tool_calls) > 1:
+        return None
+    if ends_turn or entry.state_delta or entry.rewind_before:
+        return None
+    row = to_columns(entry)
+    values = (
+        key,
+        revision,
+        last_seq,
+        epoch,
+        row.role,
+        row.author,
+        row.content,
+        row.tool_calls,
+        row.tokens,
+        row.created_at,
+        row.event_id,
+        row.invocation_id,
+        row.extra,
+    )
+    appended = Appended(last_seq + 1, revision + 1)
+    if not message.tool_calls:
+        return Shortcut(_TEXT, values, appended)
+    call = message.tool_calls[0]
+    if call.output is not None or message.role == "tool":
+        return Shortcut(_RESULT, (*values, call_key(call.id)), appended)
+    if asked_about(call):
+        return None
+    long_running = 1 if call.id in entry.long_running else 0
+    return Shortcut(_CALL, (*values, call_key(call.id), long_running), appended)

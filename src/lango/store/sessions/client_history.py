@@ -1,0 +1,70 @@
+"""Operations on conversations that a client carries: the whole history comes with each request.
+
+Every turn notes a hash of its message's text in its session. The sessions that a carried history may equal are found by
+the hash of its last user message, with one look into an index, however many sessions a user has. What a new session
+begins with is inserted many rows at a time: the calls in a carried history have their results, so none is left open.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+from lango.store.codec.json_text import readable
+from lango.store.codec.records import Entry, SessionRecord, to_columns
+from lango.store.engine.database import Operation
+from lango.store.sessions.append import MESSAGE_INSERT, MESSAGE_WIDTH, message_values
+from lango.store.sessions.sessions import SESSION_COLUMNS, from_session_row, with_pasts
+
+_ROWS_AT_ONCE = 50
+
+_FIND = f"""
+SELECT {SESSION_COLUMNS} FROM sessions s
+WHERE s.app_name = $1 AND s.user_id = $2 AND s.input_hash = $3
+    AND SUBSTR(s.id, 1, LENGTH(CAST($4 AS TEXT))) = CAST($4 AS TEXT)
+    AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_key = s.session_key AND t.status = 'running')
+ORDER BY s.updated_at DESC, s.session_key DESC LIMIT $5
+"""  # noqa: S608 - constants
+_ADVANCE = """
+UPDATE sessions SET revision = revision + $1, last_seq = last_seq + $1, total_tokens = total_tokens + $2,
+    updated_at = $3, user_seq = CASE WHEN $4 > 0 THEN last_seq + $4 ELSE user_seq END
+WHERE session_key = $5 RETURNING revision, last_seq, total_tokens
+"""
+
+
+def input_hash(text: str) -> int:
+    """Return a hash of a user's text, white space around it aside, as a number that both databases can index."""
+    digest = hashlib.sha256(readable(text).strip().encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def find_sessions(
+    app_name: str, user_id: str, text: str, id_prefix: str, limit: int
+) -> Operation[Sequence[SessionRecord]]:
+    """Read the user's sessions whose newest turn began with a text, without a running turn, the newest first."""
+    rows = yield _FIND, (app_name, user_id, input_hash(text), id_prefix, limit)
+    return (yield from with_pasts([from_session_row(row) for row in rows]))
+
+
+def append_carried(key: int, revision: int, entries: Sequence[Entry]) -> Operation[int]:
+    """Append messages that a client carries, in order; return the new revision. The session's row is locked."""
+    if not entries:
+        return revision
+    users = [place for place, one in enumerate(entries, 1) if one.message and one.message.role == "user"]
+    tokens = sum(one.tokens for one in entries)
+    newest = entries[-1].created_at
+    rows = yield _ADVANCE, (len(entries), tokens, newest, users[-1] if users else 0, key)
+    [[revision, last_seq, total]] = rows
+    seq, total = last_seq - len(entries), total - tokens
+    for first in range(0, len(entries), _ROWS_AT_ONCE):
+        values: list[object] = []
+        some = entries[first : first + _ROWS_AT_ONCE]
+        for entry in some:
+            seq, total = seq + 1, total + entry.tokens
+            values += message_values(key, seq, total, None, to_columns(entry))
+        yield MESSAGE_INSERT + _places(len(some)), tuple(values)
+    return revision
+
+
+def _places(rows: int) -> str:
+    """Return the placeholders of some rows."""
+    numbers = ([f"${row * MESSAGE_WIDTH + place + 1}" for place in range(MESSAGE_WIDTH)] for row in range(rows))
+    return ", ".join(f"({', '.join(row)})" for row in numbers)

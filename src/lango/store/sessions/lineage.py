@@ -1,0 +1,59 @@
+"""Where the rows of a session stand: its own under its key, and, of a fork, its past under the keys of others."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from lango.store.codec.records import Past, SessionRecord
+from lango.store.engine.database import Operation, Row
+
+Place = tuple[int, int, int]
+"""The key under which rows stand, and the first and the last message among them."""
+
+_OF_SESSION = """
+SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_pasts
+WHERE session_key = $1 ORDER BY piece
+"""
+_OF_ALL = """
+SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_pasts
+ORDER BY session_key, piece
+"""
+
+
+def of_session(key: int) -> Operation[tuple[Past, ...]]:
+    """Read where the past of a session stands, the oldest piece first."""
+    rows = yield _OF_SESSION, (key,)
+    return tuple(Past(*row[1:]) for row in rows)
+
+
+def of_sessions(keys: Sequence[int]) -> Operation[dict[int, tuple[Past, ...]]]:
+    """Read where the pasts of several sessions stand."""
+    found: dict[int, tuple[Past, ...]] = {}
+    if len(keys) > 50:
+        rows: list[Row] = yield _OF_ALL, ()
+    else:
+        rows = []
+        for key in keys:
+            rows += yield _OF_SESSION, (key,)
+    for key, *past in rows:
+        found[key] = (*found.get(key, ()), Past(*past))
+    return found
+
+
+def places(session: SessionRecord, first: int, last: int) -> Iterator[Place]:
+    """Part a range of messages by where its rows stand, the newest first."""
+    start = session.pasts[-1].last_seq + 1 if session.pasts else 1
+    if last >= start:
+        yield session.key, max(first, start), last
+    for past in reversed(session.pasts):
+        begin, end = max(first, past.first_seq), min(last, past.last_seq)
+        if begin <= end:
+            yield past.source_key, begin, end
+
+
+def all_places(session: SessionRecord, ranges: Iterable[tuple[int, int]]) -> list[Place]:
+    """Part several ranges, the newest first."""
+    return [place for first, last in ranges for place in places(session, first, last) if first <= last]
+
+
+def key_of(session: SessionRecord, seq: int) -> int:
+    """Return the key under which a message stands."""
+    return next((past.source_key for past in session.pasts if past.first_seq <= seq <= past.last_seq), session.key)

@@ -1,0 +1,243 @@
+"""Operations that read messages: all of them, the newest few, or the window that fits a token budget.
+
+The window is one query that finds its start by the running totals, whatever the session's length. Rewinds cut a session
+into live ranges; a session that was never rewound has one. A fork cuts it, too, by where its rows stand. So do large
+results: where not everything fits, each takes its share of the budget at most, so a window holds only a few of them.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from msgspec.structs import replace
+
+from lango.history import count_tokens
+from lango.history.budget_window import RESULT_SHARE, first_whole
+from lango.history.token_clipping import clip_results, clip_to_tokens
+from lango.store.codec.records import (
+    MESSAGE_COLUMNS,
+    RESULT_ROLES,
+    STATE_COLUMNS,
+    SessionRecord,
+    Stored,
+    from_message_row,
+    from_state_row,
+    rewinds_from_json,
+)
+from lango.store.engine.database import Operation, Row
+from lango.store.sessions.lineage import Place, all_places, key_of, places
+
+_RECENT = f"""
+SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND created_at >= $4
+ORDER BY seq DESC LIMIT $5
+"""  # noqa: S608 - constants
+_STATE_EVENTS = f"""
+SELECT {STATE_COLUMNS} FROM history_states
+WHERE session_key = $1 AND revision > 0 AND revision <= $2 AND created_at >= $3 ORDER BY revision DESC LIMIT $4
+"""  # noqa: S608
+# Running totals only grow, so where the window begins is found by halving: some twenty steps of the primary key,
+# whatever the session's length, and no index on the totals that every append would have to keep.
+_WINDOW = f"""
+WITH RECURSIVE half (low, high) AS (
+    SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT)
+    UNION ALL
+    SELECT CASE WHEN m.total_tokens < $3 THEN m.seq + 1 ELSE half.low END,
+           CASE WHEN m.total_tokens < $3 THEN half.high ELSE m.seq END
+    FROM half JOIN messages m ON m.session_key = $4 AND m.seq = (half.low + half.high) / 2
+    WHERE half.low < half.high
+)
+SELECT {MESSAGE_COLUMNS} FROM messages
+WHERE session_key = $4 AND seq >= (SELECT MAX(low) FROM half) AND seq <= $2 ORDER BY seq
+"""  # noqa: S608
+_ONE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq = $2"  # noqa: S608
+_RANGE = f"""
+SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 ORDER BY seq
+"""  # noqa: S608
+_RANGES = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
+_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
+_WAITING = """
+SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
+"""
+
+_EVERYTHING = 2**62
+_SEQ, _ROLE, _CALLS, _TOKENS, _TOTAL, _CALL_SEQ = 0, 1, 4, 5, 6, 12
+
+Range = tuple[int, int]
+
+
+def events(session: SessionRecord, newest: int | None = None, since: float | None = None) -> Operation[list[Stored]]:
+    """Read every event in order, state-only ones too; or the `newest` ones, or those not older than `since`."""
+    limit = _EVERYTHING if newest is None else newest
+    start = float("-inf") if since is None else since
+    if newest is None and since is None:
+        messages = yield from rows_of(session, 1, session.last_seq)
+    else:
+        messages = yield from _recent(session, start, limit)
+    changes = (yield _STATE_EVENTS, (session.key, session.revision, start, limit))[::-1]
+    if not changes:
+        return [from_message_row(row) for row in messages]
+    # a state event stands after the message that was the newest when it happened
+    merged = sorted(
+        chain(((row[_SEQ], 0, row) for row in messages), ((row[0], 1, row) for row in changes)),
+        key=lambda item: item[:2],
+    )
+    found = [from_state_row(row) if is_state else from_message_row(row) for _, is_state, row in merged]
+    return found[-limit:] if newest else found
+
+
+def rows_of(session: SessionRecord, first: int, last: int) -> Operation[list[Row]]:
+    """Read a range of messages in order, wherever they stand."""
+    rows: list[Row] = []
+    for place in places(session, first, last):
+        rows[:0] = yield _RANGE, place
+    return rows
+
+
+def _recent(session: SessionRecord, since: float, limit: int) -> Operation[list[Row]]:
+    rows: list[Row] = []
+    for place in places(session, 1, session.last_seq):
+        if len(rows) < limit:
+            rows += yield _RECENT, (*place, since, limit - len(rows))
+    return rows[::-1]
+
+
+def window(
+    session: SessionRecord, budget_tokens: int, max_messages: int | None = None, first_seq: int = 1
+) -> Operation[list[Stored]]:
+    """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand.
+
+    What stands before `first_seq` was observed, and need not be read. Where not everything fits, no result takes more
+    than its share of the budget, and larger ones are clipped.
+    """
+    ranges = list(live_ranges(session.last_seq, session.rewinds))
+    share = budget_tokens // RESULT_SHARE
+    rows: list[Row] = []
+    left, room = budget_tokens, max_messages or _EVERYTHING
+    for key, begin, last in all_places(session, ranges):
+        if last < first_seq:
+            break
+        first = max(begin, first_seq)
+        fitting, left = yield from _tail_of_range(session, (key, max(first, last - room + 1), last), left, share)
+        rows[:0] = fitting
+        room -= len(fitting)
+        if not fitting or fitting[0][_SEQ] > first:  # cut here
+            rows = _start_well(rows) or (yield from _newest_unit(session, ranges))
+            break
+    rows = yield from _with_needed(session, ranges, rows)
+    stored = [from_message_row(row) for row in rows]
+    if sum(row[_TOKENS] for row in rows) > budget_tokens:
+        stored = [_clipped(one, share) if _is_large(row, share) else one for row, one in zip(rows, stored, strict=True)]
+    return stored
+
+
+def _clipped(stored: Stored, max_tokens: int) -> Stored:
+    """Return a message that holds large results with these clipped, as every model would be sent them."""
+    assert stored.message
+    [message] = clip_to_tokens([stored.message], max_tokens) or [clip_results(stored.message, max_tokens)]
+    tokens = count_tokens(message)
+    return replace(stored, message=message, tokens=tokens, clipped_tokens=max(0, stored.tokens - tokens))
+
+
+def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
+    """Return the ranges of messages that no rewind took back, newest first.
+
+    As ADK reads it: from the end backwards, a rewind jumps to where the invocation it names began, and rewinds that
+    lie in between are no longer seen.
+    """
+    end = last_seq
+    for at, first in reversed(rewinds):
+        if at > end:
+            continue
+        if at < end:
+            yield at + 1, end
+        end = first - 1
+    if end >= 1:
+        yield 1, end
+
+
+def live_of(key: int) -> Operation[list[Range]]:
+    """Read the ranges of a session's messages that no rewind took back, newest first."""
+    [[last_seq, rewinds]] = yield _RANGES, (key,)
+    return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
+
+
+def is_live(seq: int, ranges: Iterable[Range]) -> bool:
+    """Whether a message lies in one of some ranges."""
+    return any(first <= seq <= last for first, last in ranges)
+
+
+def _tail_of_range(session: SessionRecord, place: Place, budget: int, share: int) -> Operation[tuple[list[Row], int]]:
+    """Read the end of one live range that fits the budget, and say how many tokens are left of that.
+
+    A large result counts as its share. What that saves goes to the messages before it: as a window has few shares, this
+    takes few queries.
+    """
+    key, first, last = place
+    rows: list[Row] = []
+    end = last
+    while end >= first:
+        if rows:
+            total = rows[0][_TOTAL] - rows[0][_TOKENS]
+        elif last == session.last_seq:
+            total = session.total_tokens
+        else:
+            [[total]] = yield _TOTAL_AT, (key, last)
+        bound = total - budget
+        # >= and not >: an event without tokens stands on the bound itself
+        found = yield _WINDOW, (first, end, max(bound, 0), key)
+        fitting = [row for row in found if row[_TOTAL] - row[_TOKENS] >= bound]
+        edge = found[len(found) - len(fitting) - 1] if len(found) > len(fitting) else None
+        if edge is not None and _is_large(edge, share) and sum(_cost(row, share) for row in fitting) + share <= budget:
+            fitting.insert(0, edge)
+        budget -= sum(_cost(row, share) for row in fitting)
+        rows[:0] = fitting
+        end = rows[0][_SEQ] - 1 if rows else last
+        if not any(_is_large(row, share) for row in fitting):
+            break
+    return rows, budget
+
+
+def _is_large(row: Row, share: int) -> bool:
+    return row[_TOKENS] > share and row[_ROLE] in RESULT_ROLES
+
+
+def _cost(row: Row, share: int) -> int:
+    return share if _is_large(row, share) else row[_TOKENS]
+
+
+def _start_well(rows: list[Row]) -> list[Row]:
+    """After a cut: begin neither with a result nor with a call whose results are not all there."""
+    if rows and rows[0][_ROLE] not in RESULT_ROLES and not rows[0][_CALLS]:
+        return rows  # as most do
+    return rows[first_whole([message for row in rows if (message := from_message_row(row).message)]) :]
+
+
+def _newest_unit(session: SessionRecord, ranges: Sequence[Range]) -> Operation[list[Row]]:
+    """Where not even the newest message fits, it stays all the same, a result with its call: clipping is for later."""
+    first, last = ranges[0]
+    [newest] = yield _ONE, (key_of(session, last), last)
+    start = max(_call_of(newest), first) if newest[_ROLE] in RESULT_ROLES else last
+    return (yield from rows_of(session, start, last))
+
+
+def _call_of(result: Row) -> int:
+    """Where the call of a result stands: where the row says, or right before it."""
+    return result[_SEQ] - 1 if result[_CALL_SEQ] is None else result[_CALL_SEQ]
+
+
+def _with_needed(session: SessionRecord, ranges: Sequence[Range], rows: list[Row]) -> Operation[list[Row]]:
+    """Put before the window what must not be missing.
+
+    These are the calls that wait for a result, the calls whose result lies in the window, and, while a turn is under
+    way, the message of the user that it answers.
+    """
+    if not rows or rows[0][_SEQ] == 1:
+        return rows
+    waiting = yield _WAITING, (session.key, session.user_seq)
+    wanted = {seq for [seq] in waiting} | {row[_CALL_SEQ] for row in rows if row[_CALL_SEQ] is not None}
+    if rows[-1][_ROLE] in RESULT_ROLES or rows[-1][_CALLS]:
+        wanted.add(session.user_seq)
+    earlier: list[Row] = []
+    for seq in sorted(wanted - {row[_SEQ] for row in rows}):
+        if is_live(seq, ranges):
+            earlier += yield _ONE, (key_of(session, seq), seq)
+    return sorted([*earlier, *rows], key=lambda row: row[_SEQ]) if earlier else rows

@@ -1,0 +1,156 @@
+"""Operations that read a session as the lines of `lango.store.transfer.export_format`, some at a time."""
+
+from collections.abc import Generator
+
+from msgspec import Struct, field
+
+from lango.errors import SessionNotFound
+from lango.store.codec.ids import call_key
+from lango.store.codec.records import MESSAGE_COLUMNS, RESULT_ROLES, SessionId, SessionRecord, calls_from_json
+from lango.store.engine.database import Operation, Row
+from lango.store.sessions import sessions
+from lango.store.sessions.window import rows_of
+from lango.store.transfer.export_format import FORMAT, VERSION, spelt, to_line
+
+PAGE = 50
+
+_STATE_COLUMNS = "seq, revision, event_id, created_at, state_delta, extra"
+_STATES = f"""
+SELECT {_STATE_COLUMNS} FROM history_states
+WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND revision <= $4 ORDER BY revision
+"""  # noqa: S608 - constants
+TURN_COLUMNS = (
+    "turn, status, epoch, idempotency_key, created_at, started_at, ended_at, invocation_id, first_seq, input_tokens, "
+    "output_tokens, cached_tokens, model_calls, cost_usd, extra, digest"
+)
+_TURNS = f"""
+SELECT {TURN_COLUMNS} FROM turns WHERE session_key = $1 AND status NOT IN ('waiting', 'running') ORDER BY turn
+"""  # noqa: S608 - constants
+EFFECT_COLUMNS = (
+    "call_id, epoch, name, effect, status, arguments, intended_at, started_at, finished_at, result, whole, approved, "
+    "approved_by, approved_at"
+)
+_EFFECTS = f"""
+SELECT {EFFECT_COLUMNS} FROM history_effects WHERE session_key = $1 AND call_id = $2 AND epoch <= $3 ORDER BY epoch
+"""  # noqa: S608 - constants
+BATCH_COLUMNS = (
+    "batch, generation, first_seq, last_seq, floor_seq, rewinds, sources, model, input_tokens, output_tokens, tokens, "
+    "created_at"
+)
+_BATCHES = f"""
+SELECT {BATCH_COLUMNS} FROM observation_batches WHERE session_key = $1 AND last_seq <= $2 ORDER BY batch
+"""  # noqa: S608 - constants
+OBSERVATION_COLUMNS = "batch, number, first_seq, last_seq, priority, day, text"
+_OBSERVATIONS = f"""
+SELECT {OBSERVATION_COLUMNS} FROM observations WHERE session_key = $1 AND batch = $2 ORDER BY number
+"""  # noqa: S608 - constants
+
+_MESSAGE = [name.strip() for name in MESSAGE_COLUMNS.split(",")]
+_STATE = _STATE_COLUMNS.split(", ")
+_TURN = TURN_COLUMNS.split(", ")
+_EFFECT = EFFECT_COLUMNS.split(", ")
+_CALLS = _MESSAGE.index("tool_calls")
+_ROLE = _MESSAGE.index("role")
+_TOTAL = _MESSAGE.index("total_tokens")
+_RESULT = _EFFECT.index("result")
+
+
+class Export(Struct):
+    """A session on its way out: what is read now is what it was when the export began."""
+
+    session: SessionRecord
+    turns: list[Row]
+    lines: int = 0
+    open_calls: dict[str, bool] = field(default_factory=dict[str, bool])
+    """The calls of the messages that were read, and whether they have no result yet."""
+
+    def told(self, line: str) -> str:
+        """Count a line."""
+        self.lines += 1
+        return line
+
+
+def begin(name: SessionId) -> Operation[Export]:
+    """Read what stands in the first lines, and the turns. Raise `SessionNotFound`."""
+    session = yield from sessions.get(name)
+    if session is None:
+        raise SessionNotFound(f"there is no session {name.id!r}")
+    turns = yield _TURNS, (session.key,)
+    return Export(session, turns)
+
+
+def head(export: Export) -> Generator[str]:
+    """Spell the first lines."""
+    session = export.session
+    yield export.told(spelt({"kind": "header", "format": FORMAT, "version": VERSION}))
+    told = {
+        "kind": "session",
+        "app": session.name.app_name,
+        "user": session.name.user_id,
+        "id": session.name.id,
+        "title": session.title,
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "revision": session.revision,
+        "epoch": session.epoch,
+        "forked_from": session.forked_from and {"id": session.forked_from.id, "seq": session.forked_from.seq},
+        "rewinds": [list(rewind) for rewind in session.rewinds] or None,
+    }
+    yield export.told(spelt({name: value for name, value in told.items() if value is not None}))
+
+
+def events(export: Export, first: int) -> Operation[list[str]]:
+    """Read some events in order, from a message on."""
+    session = export.session
+    last = min(first + PAGE - 1, session.last_seq)
+    rows = yield from rows_of(session, first, last)
+    if len(rows) != max(0, last - first + 1):
+        raise SessionNotFound(f"session {session.name.id!r} was deleted while it was read")
+    states = yield _STATES, (session.key, 0 if first == 1 else first, last, session.revision)
+    placed = [(row[0], 1, row[1], row) for row in states] + [(row[0], 0, 0, row) for row in rows]
+    return [
+        export.told(to_line("state", _STATE, row) if is_state else _message(export, row))
+        for _, is_state, _, row in sorted(placed, key=lambda place: place[:3])
+    ]
+
+
+def _message(export: Export, row: Row) -> str:
+    for call in calls_from_json(row[_CALLS]) if row[_CALLS] else ():
+        export.open_calls[call_key(call.id)] = call.output is None and row[_ROLE] not in RESULT_ROLES
+    columns = [name for place, name in enumerate(_MESSAGE) if place != _TOTAL]
+    return to_line("message", columns, [value for place, value in enumerate(row) if place != _TOTAL])
+
+
+def turns(export: Export) -> Generator[str]:
+    """Spell the turns that were over when the export began."""
+    for row in export.turns:
+        yield export.told(to_line("turn", _TURN, row))
+
+
+def effects(export: Export, call_ids: list[str]) -> Operation[list[str]]:
+    """Read what the journal says of some calls."""
+    lines: list[str] = []
+    for call_id in call_ids:
+        for row in (yield _EFFECTS, (export.session.key, call_id, export.session.epoch)):
+            told = list(row)
+            if not export.open_calls[call_id]:
+                told[_RESULT] = None  # it is a message
+            lines.append(export.told(to_line("effect", _EFFECT, told)))
+    return lines
+
+
+def observations(export: Export) -> Operation[list[str]]:
+    """Read what was observed of the messages."""
+    session = export.session
+    batches = yield _BATCHES, (session.key, session.last_seq)
+    lines: list[str] = []
+    for row in batches:
+        lines.append(export.told(to_line("observation_batch", BATCH_COLUMNS.split(", "), row)))
+        notes = yield _OBSERVATIONS, (session.key, row[0])
+        lines += [export.told(to_line("observation", OBSERVATION_COLUMNS.split(", "), note)) for note in notes]
+    return lines
+
+
+def end(export: Export) -> str:
+    """Spell the last line."""
+    return spelt({"kind": "end", "lines": export.lines})

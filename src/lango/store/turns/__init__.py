@@ -1,0 +1,1 @@
+"""Store turns: their queue, leases, tool calls and events."""

@@ -1,0 +1,236 @@
+"""Operations on the events of turns, as clients were told them: what makes `Last-Event-ID` exact in any process.
+
+Ids grow within a session, and those of one turn lie in one range. The final event of a turn closes it: whoever comes
+later with more, such as a process that was taken for dead, is refused. A turn that is over and has no events here is
+rebuilt from its messages (`lango.store.turns.rebuilt_events`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from lango.errors import EventsGone
+from lango.events import to_json
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import SessionRecord
+from lango.store.engine.database import Dialect, Lock, Operation
+from lango.store.sessions.window import is_live, live_ranges
+from lango.store.turns import rebuilt_events, turns
+from lango.store.turns.rebuilt_events import IDS_PER_TURN
+
+KEPT_TURNS = 50
+"""So many turns that are over keep their events; older ones are dropped: what they told is in the messages."""
+PAGE = 500
+
+_LOCK = Lock("SELECT status FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
+_LAST = """
+SELECT s.session_key, e.id, e.final FROM sessions s LEFT JOIN turn_events e ON e.session_key = s.session_key AND e.id =
+    (SELECT MAX(id) FROM turn_events WHERE session_key = $1 AND id >= $2 AND id < $3)
+WHERE s.session_key = $1
+"""
+_INSERT = """
+INSERT INTO turn_events (session_key, id, turn, type, data, final) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (session_key, id) DO NOTHING RETURNING id
+"""
+# those before the first turn that is not over: many may wait, each with its first event
+_DROP_OLD = """
+DELETE FROM turn_events WHERE session_key = $1 AND id < $2 * (COALESCE(
+    (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn < $3 AND status IN ('waiting', 'running')), $3) - $4)
+"""
+_GO_ON = """
+WITH given AS ({given}) INSERT INTO turn_events (session_key, id, turn, type, data, final)
+SELECT session_key, id, turn, type, data, final FROM given WHERE EXISTS (
+    SELECT 1 FROM turn_events last WHERE last.session_key = given.session_key AND last.final = 0 AND last.id < given.id
+    AND last.id = (SELECT MAX(id) FROM turn_events e WHERE e.session_key = given.session_key
+                   AND e.id >= given.turn * {ids} AND e.id < (given.turn + 1) * {ids}))
+    AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_key = given.session_key AND t.turn = given.turn
+                    AND t.status = 'interrupted')
+RETURNING session_key, id
+"""
+_GIVEN: dict[Dialect, str] = {
+    "sqlite": """
+        SELECT value ->> 0 AS session_key, value ->> 1 AS id, value ->> 2 AS turn, value ->> 3 AS type,
+               value ->> 4 AS data, value ->> 5 AS final FROM json_each($1)""",
+    "postgres": """
+        SELECT (value ->> 0)::bigint AS session_key, (value ->> 1)::bigint AS id, (value ->> 2)::bigint AS turn,
+               value ->> 3 AS type, value ->> 4 AS data, (value ->> 5)::bigint AS final
+        FROM json_array_elements($1::text::json)""",
+}
+# as `_LOCK`, for all of them: nobody else ends one of these streams meanwhile
+_LOCK_GIVEN = f"""
+SELECT t.turn FROM turns t
+JOIN ({_GIVEN["postgres"]}) given ON t.session_key = given.session_key AND t.turn = given.turn
+ORDER BY t.session_key, t.turn FOR UPDATE OF t
+"""  # noqa: S608 - constants
+_AFTER = """
+SELECT id, turn, type, data, final FROM turn_events WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
+"""
+_NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 ORDER BY turn LIMIT $3"
+_NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn < $2 ORDER BY turn DESC LIMIT $3"
+_TURNS_AT_ONCE = 50
+
+
+class ToldEvent(Struct, frozen=True):
+    """An event as its row holds it."""
+
+    id: int
+    turn: int
+    type: str
+    data: str
+    """JSON text."""
+    final: bool = False
+
+
+class Told(Struct, frozen=True):
+    """What is stored of a turn's events after an id, and how the turn itself stands."""
+
+    events: list[ToldEvent]
+    turn: turns.TurnRecord | None
+    closed: bool = False
+    """Nothing comes after this."""
+
+
+def turn_of(event_id: int) -> int:
+    """Return the turn that an event belongs to."""
+    return event_id // IDS_PER_TURN
+
+
+def add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
+    """Store events at the end of their turn; False: it was closed before, taken over, or its session is gone."""
+    status = yield _LOCK, (key, turn)
+    if status and status[0][0] == "interrupted":
+        return False
+    return (yield from _add(key, turn, told))
+
+
+def _add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
+    first, end = turn * IDS_PER_TURN, (turn + 1) * IDS_PER_TURN
+    rows = yield _LAST, (key, first, end)
+    if not rows or rows[0][2]:
+        return False
+    last = rows[0][1]
+    if last is None and turn > KEPT_TURNS:
+        yield _DROP_OLD, (key, IDS_PER_TURN, turn, KEPT_TURNS)
+    for one in told:
+        if last is None or one.id > last:  # a repeated write finds its rows there already
+            yield _INSERT, (key, one.id, turn, one.type, one.data, int(one.final))
+    return True
+
+
+class Batch(Struct, frozen=True):
+    """Events to store at the end of a turn."""
+
+    key: int
+    turn: int
+    told: Sequence[ToldEvent]
+
+
+def add_all(batches: Sequence[Batch], dialect: Dialect) -> Operation[list[bool]]:
+    """Store events of many turns as `add` does: those of turns under way in one statement, any others one by one.
+
+    After each statement the writer's thread waits until the event loop lets go of the interpreter, up to a millisecond.
+    """
+    rows = [
+        (batch.key, one.id, batch.turn, one.type, one.data, int(one.final))
+        for batch in batches
+        for one in batch.told
+        if one.id > batch.turn * IDS_PER_TURN + 1  # the first event of a turn also drops old ones
+    ]
+    stored = set[tuple[int, int]]()
+    if rows:
+        given = (dumps(rows),)
+        if dialect == "postgres":
+            yield _LOCK_GIVEN, given
+        stored = {(key, id_) for key, id_ in (yield _GO_ON.format(given=_GIVEN[dialect], ids=IDS_PER_TURN), given)}
+    added: list[bool] = []
+    for batch in batches:
+        done = all((batch.key, one.id) in stored for one in batch.told)
+        added.append(done or (yield from add(batch.key, batch.turn, batch.told)))
+    return added
+
+
+def read(key: int, turn: int, after_id: int) -> Operation[Told]:
+    """Read the events of one turn after an id, some at a time, and what became of the turn.
+
+    Those of a turn that is over and has none here are rebuilt. Raise `EventsGone` where only the log knew the id.
+    """
+    record = yield from turns.read(key, turn)  # first: the events of a turn that is over are then all there to be read
+    first = turn * IDS_PER_TURN
+    rows = yield _AFTER, (key, max(after_id, first), first + IDS_PER_TURN, PAGE)
+    events = [ToldEvent(id_, at, type_, data, bool(final)) for id_, at, type_, data, final in rows]
+    if events:
+        return Told(events, record, events[-1].final)
+    last = yield _LAST, (key, first, first + IDS_PER_TURN)
+    is_logged = bool(last) and last[0][1] is not None and not rebuilt_events.is_rebuilt(max(after_id, first))
+    if is_logged or record is None or record.status in ("waiting", "running"):
+        return Told([], record, bool(last and last[0][2]))
+    if rebuilt_events.is_between(turn, after_id):
+        raise EventsGone(gone(after_id))
+    if after_id >= first + IDS_PER_TURN - 1:
+        return Told([], record, closed=True)
+    made = yield from rebuilt_events.events(key, turn, record)
+    told = [ToldEvent(one.id, turn, one.type, dumps(to_json(one)), one is made[-1]) for one in made]
+    return Told([one for one in told if one.id > after_id], record, closed=True)
+
+
+def gone(after_id: int) -> str:
+    """Say why nothing can be read from an id on, and what to do."""
+    return (
+        f"the events after {after_id} are not kept any more: read the messages of the session, then follow it anew, "
+        "without an id"
+    )
+
+
+def newest_turn(session: SessionRecord) -> Operation[int | None]:
+    """Return the newest turn of a session that no rewind took back."""
+    return (yield from _first_live(session, _NEWEST_TURNS, 2**62))
+
+
+def next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
+    """Return the turn after one, of those that no rewind took back."""
+    return (yield from _first_live(session, _NEXT_TURNS, turn))
+
+
+def _first_live(session: SessionRecord, turns_from: str, start: int) -> Operation[int | None]:
+    live = list(live_ranges(session.last_seq, session.rewinds))
+    while rows := (yield turns_from, (session.key, start, _TURNS_AT_ONCE if session.rewinds else 1)):
+        for turn, first_seq in rows:
+            # one without a message waits, or never ran; one beyond the record began after it was read
+            if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):
+                return turn
+        start = rows[-1][0]
+    return None
+
+
+def close(key: int, turn: int) -> Operation[None]:
+    """Tell the end of a turn that nobody tells any more, from what is stored: the rest of its answer, how it ended.
+
+    A turn that has no events here stays so: it is rebuilt whenever it is read.
+    """
+    yield _LOCK, (key, turn)
+    record = yield from turns.read(key, turn)
+    if record is None or record.status in ("waiting", "running"):
+        return
+    first = turn * IDS_PER_TURN
+    told: list[Any] = yield _AFTER, (key, first, first + IDS_PER_TURN, IDS_PER_TURN)
+    if not told or told[-1][4]:
+        return
+    already = "".join(loads(row[3])["text"] for row in told if row[2] == "text_delta")
+    rest = yield from _rest(key, turn, already)
+    last = told[-1][0]
+    rows: list[ToldEvent] = []
+    if rest:
+        last += 1
+        data = {"type": "text_delta", "id": last, "text": rest, "author": ""}
+        rows.append(ToldEvent(last, turn, "text_delta", dumps(data)))
+    end = rebuilt_events.end(turn, record, last + 1)
+    rows.append(ToldEvent(end.id, turn, end.type, dumps(to_json(end)), final=True))
+    yield from _add(key, turn, rows)
+
+
+def _rest(key: int, turn: int, already: str) -> Operation[str]:
+    """Return what the turn said and nobody was told; nothing where the two do not fit together."""
+    messages = yield from turns.said(key, turn)
+    said = "".join(one.message.content for one in messages if one.message)
+    return said.removeprefix(already) if said.startswith(already) else ""

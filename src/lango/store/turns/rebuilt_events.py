@@ -1,0 +1,166 @@
+"""The events of a turn that is over and that the event log does not hold, rebuilt from what is stored of the turn.
+
+The log dropped them, or no server ran the turn. Each text is whole, and each tool has its start and its end; thoughts
+are left out. `accepted` has the id that it had. The others have ids of their own, from `REBUILT` on, and the same ones
+whenever they are rebuilt: which ids they had while the turn ran is not stored.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from lango.events import Accepted, ApprovalNeeded, TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, Usage
+from lango.messages import ToolCall
+from lango.store.closings import is_closing
+from lango.store.codec.ids import call_key
+from lango.store.codec.records import Stored, asked_about, calls_from_json, client_calls
+from lango.store.engine.database import Operation
+from lango.store.turns import tool_journal, turns
+
+IDS_PER_TURN = 1_000_000
+REBUILT = 900_000
+"""No event that is emitted while a turn runs has so high a number within it."""
+
+_NOT_TOOLS = ("transfer_to_agent", "adk_request_")
+_EXPIRIES = "SELECT call_id, expires_at FROM open_calls WHERE session_key = $1 AND asks_about IS NOT NULL"
+# a call that was approved just now stands a few messages above its result
+_EARLIER_CALLS = """
+SELECT tool_calls FROM messages WHERE session_key = $1 AND seq <= $2 AND role = 'assistant' AND tool_calls IS NOT NULL
+ORDER BY seq DESC LIMIT 50
+"""
+
+
+def is_rebuilt(event_id: int) -> bool:
+    """Whether an id is that of a rebuilt event."""
+    return event_id % IDS_PER_TURN >= REBUILT
+
+
+def is_between(turn: int, event_id: int) -> bool:
+    """Whether an id stands between the first event of a turn and those that are rebuilt: only the log knows it."""
+    return turn * IDS_PER_TURN + 1 < event_id < turn * IDS_PER_TURN + REBUILT
+
+
+def events(key: int, turn: int, record: turns.TurnRecord) -> Operation[list[TurnEvent]]:
+    """Rebuild the events of a turn that is over, the same each time."""
+    begins = turn * IDS_PER_TURN
+    found = yield from turns.messages(key, turn)
+    own = [one for one in found if not is_closing(one)]
+    between = _Rebuilding(
+        own,
+        (yield from tool_journal.of_messages(key, own)),
+        (yield from _earlier_calls(key, own)),
+        {row[0]: row[1] for row in (yield _EXPIRIES, (key,))},
+    )
+    accepted = Accepted(begins + 1, turn, waiting=record.waited, invocation_id=record.invocation_id)
+    numbered = [replace(one, id=begins + REBUILT + n) for n, one in enumerate(between.events())]
+    return [accepted, *numbered, end(turn, record, begins + IDS_PER_TURN - 1)]
+
+
+def end(turn: int, record: turns.TurnRecord, event_id: int) -> TurnDone | TurnError:
+    """Make the final event of a turn that is over."""
+    if record.status == "done":
+        used: Mapping[str, Any] = record.extra.get("usage") or {}
+        spent = [used.get(name, 0) for name in ("input", "output", "cached", "model_calls")]
+        usage = Usage(*spent, cost_usd=used.get("cost_usd"))
+        ended: Mapping[str, Any] = record.extra.get("done") or {}
+        return TurnDone(event_id, turn, ended.get("status", "done"), usage, ended.get("finish_reason", ""))
+    if record.status == "cancelled" and record.epoch is None:
+        error, message = "TurnCancelled", "the message was taken back before its turn came: send it with another key"
+    elif record.status == "cancelled":
+        error, message = "TurnCancelled", "the turn was stopped"
+    else:
+        error, message = "TurnFailed", "the process that ran this turn is gone: what is stored stays; send it again"
+    failed: Mapping[str, str] = record.extra.get("error") or {}
+    return TurnError(event_id, failed.get("type", error), failed.get("message", message))
+
+
+def _earlier_calls(key: int, messages: Iterable[Stored]) -> Operation[dict[str, ToolCall]]:
+    """Find the calls of earlier turns whose results stand in this one: they were approved in between."""
+    made = {call.id for one in messages for call in _calls(one)}
+    results = {call.id: one.seq for one in messages for call in _results(one) if call.id not in made}
+    if not results:
+        return {}
+    rows = yield _EARLIER_CALLS, (key, min(results.values()))
+    found: dict[str, ToolCall] = {}
+    for [calls] in rows:
+        for call in calls_from_json(calls):
+            if call.id in results:
+                found.setdefault(call.id, call)
+    return found
+
+
+class _Rebuilding:
+    """The messages of a turn, and what is known of their calls."""
+
+    def __init__(
+        self,
+        messages: list[Stored],
+        journal: tool_journal.Journal,
+        earlier: Mapping[str, ToolCall],
+        expiries: Mapping[str, float | None],
+    ) -> None:
+        self._messages = messages
+        self._journal = journal
+        self._earlier = earlier
+        self._expiries = expiries
+        self._answered = {call.id for one in messages for call in _results(one)}
+
+    def events(self) -> Iterator[TextDelta | ToolStart | ToolEnd | ApprovalNeeded | TurnError]:
+        """Rebuild what stands between the first event and the last, without ids."""
+        for one in self._messages:
+            if one.message and one.message.role == "assistant" and one.message.content:
+                yield TextDelta(0, one.message.content, one.message.author)
+            for call in _calls(one):
+                yield from self._call(one, call)
+            for result in _results(one):
+                yield from self._result(one, result)
+
+    def _call(self, stored: Stored, call: ToolCall) -> Iterator[ToolStart | ApprovalNeeded]:
+        if about := asked_about(call):
+            expires_at = self._expiries.get(call_key(call.id))
+            until = None if expires_at is None else datetime.fromtimestamp(expires_at, UTC)
+            yield ApprovalNeeded(0, about["id"], about.get("name", ""), about.get("args") or {}, until)
+        elif _is_tool(call):
+            noted = self._journal.get((stored.seq, call_key(call.id)))
+            began = (
+                noted is not None and noted.started_at is not None and noted.approved_by in (None, tool_journal.POLICY)
+            )
+            if call.id in self._answered or began or call.id in client_calls(stored):
+                yield _start(call, stored)
+
+    def _result(self, stored: Stored, result: ToolCall) -> Iterator[ToolStart | ToolEnd | TurnError]:
+        if call := self._earlier.get(result.id):
+            yield _start(call, stored)
+        output = result.output or {}
+        failed = output.get("error")
+        noted = self._journal.get((stored.seq, call_key(result.id)))
+        yield ToolEnd(0, result.id, result.name, not failed, output, noted.duration_s if noted else None)
+        if failed:
+            yield TurnError(0, "ToolFailed", str(failed), fatal=False, call_id=result.id)
+
+
+def _start(call: ToolCall, stored: Stored) -> ToolStart:
+    return ToolStart(0, call.id, call.name, call.input or {}, stored.message.author if stored.message else "")
+
+
+def _calls(stored: Stored) -> list[ToolCall]:
+    """Return the calls that a message makes."""
+    message = stored.message
+    if message is None or message.role != "assistant":
+        return []
+    return [call for call in message.tool_calls if call.output is None]
+
+
+def _results(stored: Stored) -> list[ToolCall]:
+    """Return the results of tools in a message; that a call waits for approval is none."""
+    actions: Mapping[str, Any] = (stored.extra or {}).get("actions") or {}
+    asks: Mapping[str, Any] = actions.get("requested_tool_confirmations") or {}
+    calls = stored.message.tool_calls if stored.message and stored.message.role == "tool" else ()
+    return [call for call in calls if _is_tool(call) and call.id not in asks]
+
+
+def _is_tool(call: ToolCall) -> bool:
+    """Whether a call is one of a tool: ADK's own transfers and questions are calls, too."""
+    return not call.name.startswith(_NOT_TOOLS)

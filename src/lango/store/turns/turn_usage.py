@@ -1,0 +1,171 @@
+"""Operations that read what turns took: the newest few with their tools, and the sum of all."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from lango.events import Usage
+from lango.store.codec.ids import lengthen
+from lango.store.codec.json_text import loads
+from lango.store.codec.records import SessionRecord
+from lango.store.engine.database import Operation, Row
+from lango.store.sessions.lineage import key_of
+from lango.store.sessions.window import is_live, live_ranges
+from lango.store.turns.turns import Status
+
+# what the session had before a turn is in the running total of the turn's first message
+_TURNS = """
+SELECT t.turn, t.status, t.epoch, COALESCE(t.started_at, t.created_at), t.ended_at, t.first_seq,
+    m.total_tokens - m.tokens, t.input_tokens, t.output_tokens, t.cached_tokens, t.model_calls, t.cost_usd, t.extra
+FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
+WHERE t.session_key = $1 AND t.turn < $2 ORDER BY t.turn DESC LIMIT $3
+"""
+_AFTER = """
+SELECT t.first_seq, m.total_tokens - m.tokens
+FROM turns t JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
+WHERE t.session_key = $1 AND t.turn >= $2 ORDER BY t.turn LIMIT 1
+"""
+_TOOLS = """
+SELECT epoch, call_id, name, CASE WHEN result LIKE '{"error":%' THEN 'failed' ELSE status END, started_at, finished_at,
+    CASE WHEN approved = 1 THEN approved_by END
+FROM effects WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 ORDER BY epoch, intended_at, call_id
+"""
+_TOTALS = """
+SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(model_calls), SUM(cost_usd)
+FROM turns WHERE session_key = $1 AND turn > $2 AND turn <= $3
+"""
+# what a turn took does not change once it is over
+_SETTLED = """
+SELECT COALESCE(
+    (SELECT MIN(turn) - 1 FROM turns WHERE session_key = $1 AND turn > $2 AND status IN ('waiting', 'running')),
+    (SELECT MAX(turn) FROM turns WHERE session_key = $1), 0)
+"""
+_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
+
+NEWEST = 2**62
+
+
+class Totals(Struct, frozen=True):
+    """How many turns there are up to one, and what they took together."""
+
+    turn: int = 0
+    count: int = 0
+    spent: Usage = field(default_factory=Usage)
+
+
+class ToolRow(Struct, frozen=True):
+    """A call of a tool, as the journal of effects has it."""
+
+    call_id: str
+    name: str
+    status: str
+    started_at: float | None
+    finished_at: float | None
+    approved_by: str | None
+
+
+class TurnRow(Struct, frozen=True):
+    """What a turn took, and which messages are its own."""
+
+    turn: int
+    status: Status
+    started_at: float
+    ended_at: float | None
+    first_seq: int | None
+    last_seq: int | None
+    tokens: int
+    spent: Usage
+    taken_back: bool
+    """A rewind took its messages back; what it cost stays spent."""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tools: Sequence[ToolRow] = ()
+
+
+class Live(Struct, frozen=True):
+    """How many messages of a session count, and their tokens: those that no rewind took back."""
+
+    messages: int
+    tokens: int
+
+
+def turns(session: SessionRecord, before: int, limit: int) -> Operation[list[TurnRow]]:
+    """Read the newest turns before a turn, in order, each with its tools."""
+    rows = yield _TURNS, (session.key, before, limit)
+    if not rows:
+        return []
+    epochs = [row[2] for row in rows if row[2] is not None]
+    used: dict[int, list[ToolRow]] = {}
+    if epochs:
+        for epoch, call_id, *rest in (yield _TOOLS, (session.key, min(epochs), max(epochs))):
+            used.setdefault(epoch, []).append(ToolRow(lengthen(call_id), *rest))
+    after = yield _AFTER, (session.key, before)
+    # the messages of a turn reach to the next one's first
+    next_seq, next_total = after[0] if after else (session.last_seq + 1, session.total_tokens)
+    live = list(live_ranges(session.last_seq, session.rewinds))
+    found: list[TurnRow] = []
+    for row in rows:
+        found.append(_turn(row, next_seq, next_total, live, used))
+        if row[6] is not None:
+            next_seq, next_total = row[5], row[6]
+    return found[::-1]
+
+
+def _turn(
+    row: Row, next_seq: int, next_total: int, live: list[tuple[int, int]], used: Mapping[int, list[ToolRow]]
+) -> TurnRow:
+    turn, status, epoch, started_at, ended_at, first_seq, before_tokens, *spent, extra = row
+    known = before_tokens is not None
+    return TurnRow(
+        turn=turn,
+        status=status,
+        started_at=started_at,
+        ended_at=ended_at,
+        first_seq=first_seq,
+        last_seq=next_seq - 1 if known else None,
+        tokens=next_total - before_tokens if known else 0,
+        spent=Usage(*spent),
+        taken_back=known and not is_live(first_seq, live),
+        extra=loads(extra) if extra else {},
+        tools=used.get(epoch, ()),
+    )
+
+
+def totals(session: SessionRecord, known: Totals | None = None) -> Operation[tuple[Totals, Totals]]:
+    """Sum what the turns of a session took: all of them, and those up to the last before which every turn is over.
+
+    The second is what to come back with as `known`: then only turns that came since are read.
+    """
+    known = known or Totals()
+    [[settled]] = yield _SETTLED, (session.key, known.turn)
+    over = yield from _sum(session, known, max(settled, known.turn))
+    everything = yield from _sum(session, over, NEWEST)
+    return everything, over
+
+
+def _sum(session: SessionRecord, known: Totals, last: int) -> Operation[Totals]:
+    if last == known.turn:
+        return known
+    [[count, *tokens, cost_usd]] = yield _TOTALS, (session.key, known.turn, last)
+    had = known.spent
+    costs = [cost for cost in (had.cost_usd, cost_usd) if cost is not None]
+    before = had.input_tokens, had.output_tokens, had.cached_tokens, had.model_calls
+    sums = (one + int(more or 0) for one, more in zip(before, tokens, strict=True))
+    return Totals(last, known.count + count, Usage(*sums, cost_usd=sum(costs) if costs else None))
+
+
+def live(session: SessionRecord) -> Operation[Live]:
+    """Count the messages that no rewind took back, and their tokens, by the running totals."""
+    messages = tokens = 0
+    for first, last in live_ranges(session.last_seq, session.rewinds):
+        messages += last - first + 1
+        tokens += yield from _total_at(session, last)
+        tokens -= yield from _total_at(session, first - 1)
+    return Live(messages, tokens)
+
+
+def _total_at(session: SessionRecord, seq: int) -> Operation[int]:
+    if seq == session.last_seq:
+        return session.total_tokens
+    rows = yield _TOTAL_AT, (key_of(session, seq), seq)
+    return rows[0][0] if rows else 0

@@ -1,0 +1,1 @@
+"""Trace turns, model calls and tools with OpenTelemetry."""

@@ -1,0 +1,1 @@
+"""The tools that come with Lango: files, shell, web, time."""

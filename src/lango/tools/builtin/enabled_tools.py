@@ -1,0 +1,84 @@
+"""The tools that come with Lango, by name."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from lango.config import ToolSettings
+from lango.errors import ConfigError, ToolError
+from lango.tools.builtin.files import file_tools
+from lango.tools.builtin.shell import shell_tool
+from lango.tools.builtin.workspace import Workspace
+from lango.tools.clock import current_time
+from lango.tools.tool import Tool, tool
+
+ReadResult = Callable[[str, int, int], Awaitable[str | None]]
+"""Read a piece of a clipped result: the call's id, where to begin, how many characters. None: no such result."""
+
+FILE_TOOLS = ("read_file", "list_files", "search_files", "write_file", "edit_file")
+BUILTIN_NAMES = (*FILE_TOOLS, "shell", "web_fetch", "current_time")
+HOW_TO_READ = 'read them with read_result, call_id "{call_id}"'
+"""For `how_to_read` of `AdkTool`, where the model has `read_result`."""
+_MAX_PIECE = 20_000
+
+
+def builtin_tools(
+    settings: ToolSettings, *, protected: Iterable[Path] = (), read_result: ReadResult | None = None
+) -> list[Tool]:
+    """Return the tools that `[tools] enabled` names, and `read_result` where there is something to read from.
+
+    `protected` are files and folders that none of them reads or writes. Raises `ConfigError` for a name that no tool
+    has, and for a workspace that is not a folder.
+    """
+    unknown = [name for name in settings.enabled if name not in BUILTIN_NAMES and name != "read_result"]
+    if unknown:
+        raise ConfigError(f"tools.enabled: there is no tool {', '.join(unknown)}; there are {', '.join(BUILTIN_NAMES)}")
+    made = {tool.name: tool for tool in _made(settings, protected)}
+    chosen = [made[name] for name in dict.fromkeys(settings.enabled) if name in made]
+    return [*chosen, read_result_tool(read_result)] if read_result else chosen
+
+
+def _made(settings: ToolSettings, protected: Iterable[Path]) -> list[Tool]:
+    made = [current_time]
+    if "web_fetch" in settings.enabled:
+        from lango.tools.builtin.web import web_tool  # the HTTP library is slow to import
+
+        made.append(web_tool())
+    if {*FILE_TOOLS, "shell"} & {*settings.enabled}:  # only these need a workspace
+        workspace = Workspace(_folder(settings), protected=tuple(protected))
+        made += [*file_tools(workspace), shell_tool(workspace, sandbox=settings.sandbox)]
+    return made
+
+
+def _folder(settings: ToolSettings) -> Path:
+    """Return the workspace; the default one is made where it is not there."""
+    folder = Path(settings.workspace)
+    if settings.workspace == ToolSettings().workspace:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def read_result_tool(read: ReadResult) -> Tool:
+    """Return the tool that reads a clipped result in pieces."""
+
+    @tool(level="safe", effect="none")
+    async def read_result(
+        call_id: Annotated[str, Field(max_length=200)],
+        offset: Annotated[int, Field(ge=0)] = 0,
+        limit: Annotated[int, Field(ge=1, le=_MAX_PIECE)] = _MAX_PIECE,
+    ) -> dict[str, Any]:
+        """Read a part of an earlier tool result that was too long to be shown whole.
+
+        Args:
+            call_id: The call whose result was clipped; it is named where the result was cut.
+            offset: The first character to read, counted from 0.
+            limit: How many characters to read.
+        """
+        piece = await read(call_id, offset, limit)
+        if piece is None:
+            raise ToolError(f"no clipped result of a call {call_id!r} is kept")
+        return {"offset": offset, "characters": len(piece), "text": piece}
+
+    return read_result

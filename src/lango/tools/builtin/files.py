@@ -1,0 +1,222 @@
+"""Tools for the files of a workspace: read, list, search, write, edit."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from lango.errors import ToolError
+from lango.tools.builtin.limited_process import OverLimit, run_confined
+from lango.tools.builtin.workspace import Found, Workspace
+from lango.tools.tool import Tool, tool
+
+MAX_READ_BYTES = 200_000
+MAX_FILE_BYTES = 20_000_000
+MAX_WRITTEN_BYTES = 5_000_000
+MAX_LISTED = 500
+MAX_VISITED = 20_000
+MAX_SEARCHED_BYTES = 100_000_000
+MAX_SEARCHED_FILE_BYTES = 2_000_000
+MAX_MATCHES = 200
+MAX_LINE = 400
+REGEX_TIMEOUT_S = 10.0
+_MATCHER = Path(__file__).with_name("match_lines_script.py")
+_NO_MORE = b"null\n"
+SKIPPED = frozenset({".git", ".hg", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
+"""Folders that are not searched unless they are asked for: their files are made by machines."""
+
+RelativePath = Annotated[str, Field(description="Path relative to the workspace, with /.", max_length=4096)]
+
+
+def file_tools(workspace: Workspace) -> list[Tool]:
+    """Return the file tools for one workspace."""
+
+    @tool(level="safe", effect="none")
+    def read_file(
+        path: RelativePath,
+        first_line: Annotated[int, Field(ge=1)] = 1,
+        max_lines: Annotated[int, Field(ge=1, le=5000)] = 2000,
+    ) -> dict[str, Any]:
+        """Read a text file of the workspace, or some lines of it.
+
+        Args:
+            first_line: The first line to read, counted from 1.
+            max_lines: How many lines to read at most.
+        """
+        return _read(workspace, path, first_line, max_lines)
+
+    @tool(level="safe", effect="none")
+    def list_files(
+        path: RelativePath = ".",
+        pattern: Annotated[str, Field(max_length=200)] = "*",
+        recursive: bool = False,
+    ) -> dict[str, Any]:
+        """List the files and folders of a folder in the workspace.
+
+        Args:
+            pattern: Only what fits this pattern, as in *.py; it is compared with the name and with the path.
+            recursive: Also what is in the folders below.
+        """
+        found = _visited(workspace, path, recursive, frozenset() if not recursive else SKIPPED)
+        entries = [one for one in found if _fits(one, pattern)]
+        listed = [
+            {"path": one.path, "kind": one.kind} | ({"bytes": one.size} if one.kind == "file" else {})
+            for one in entries[:MAX_LISTED]
+        ]
+        more = {"left_out": len(entries) - MAX_LISTED} if len(entries) > MAX_LISTED else {}
+        return {"entries": listed, **more}
+
+    @tool(level="write", effect="idempotent")
+    def write_file(path: RelativePath, content: str) -> dict[str, Any]:
+        """Write a text file in the workspace, in place of the one that is there; folders are made as needed."""
+        data = _encoded(content)
+        created = workspace.write(path, data)
+        return {"path": path, "bytes": len(data), "created": created}
+
+    @tool(level="write", effect="once")
+    def edit_file(path: RelativePath, old: Annotated[str, Field(min_length=1)], new: str) -> dict[str, Any]:
+        """Replace one passage of a text file in the workspace. Read the file first.
+
+        Args:
+            old: The passage exactly as it is in the file, with enough around it to occur only once.
+            new: What to put in its place.
+        """
+        text = _whole_text(workspace, path)
+        count = text.count(old)
+        if count != 1:
+            told = "is not in the file" if count == 0 else f"occurs {count} times; give more of what is around it"
+            raise ToolError(f"nothing was changed: the old text {told}")
+        workspace.write(path, _encoded(text.replace(old, new)))
+        return {"path": path, "line": text[: text.index(old)].count("\n") + 1, "replaced": 1}
+
+    return [read_file, list_files, _search_tool(workspace), write_file, edit_file]
+
+
+def _read(workspace: Workspace, path: str, first_line: int, max_lines: int) -> dict[str, Any]:
+    with workspace.open(path) as file:
+        start = file.read(8192)
+        if b"\0" in start:
+            raise ToolError(f"{path} is a binary file", bytes=file.seek(0, 2))
+        file.seek(0)
+        lines: list[bytes] = []
+        number = size = passed = 0
+        more = False
+        while line := file.readline(MAX_READ_BYTES):
+            number, passed = number + 1, passed + len(line)
+            if number < first_line:
+                if passed > MAX_FILE_BYTES:
+                    raise ToolError(f"{path} is too large to read that far: use search_files", bytes=file.seek(0, 2))
+                continue
+            if len(lines) == max_lines or size + len(line) > MAX_READ_BYTES:
+                more = True
+                break
+            lines.append(line)
+            size += len(line)
+    text = b"".join(lines).decode("utf-8", "replace")
+    told = {"next_line": first_line + len(lines)} if more else {}
+    return {"path": path, "first_line": first_line, "lines": len(lines), **told, "text": text}
+
+
+def _whole_text(workspace: Workspace, path: str) -> str:
+    with workspace.open(path) as file:
+        data = file.read(MAX_WRITTEN_BYTES + 1)
+    if len(data) > MAX_WRITTEN_BYTES:
+        raise ToolError(f"{path} is larger than {MAX_WRITTEN_BYTES} bytes, too large to edit")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{path} is not text in UTF-8") from error
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ToolError("the text holds half a character (a lone surrogate) and cannot be written") from error
+    if len(data) > MAX_WRITTEN_BYTES:
+        raise ToolError(f"the text has {len(data)} bytes; at most {MAX_WRITTEN_BYTES} are written")
+    return data
+
+
+def _visited(workspace: Workspace, path: str, recursive: bool, skip: frozenset[str]) -> list[Found]:
+    found: list[Found] = []
+    for one in workspace.walk(path, recursive=recursive, skip=skip):
+        found.append(one)
+        if len(found) > MAX_VISITED:
+            raise ToolError(f"more than {MAX_VISITED} files under {path}: name a folder below it")
+    return found
+
+
+def _fits(found: Found, pattern: str) -> bool:
+    return fnmatchcase(found.path.rsplit("/", 1)[-1], pattern) or fnmatchcase(found.path, pattern)
+
+
+# Search.
+
+
+def _search_tool(workspace: Workspace) -> Tool:
+    @tool(level="safe", effect="none")
+    async def search_files(
+        query: Annotated[str, Field(min_length=1, max_length=1000)],
+        path: RelativePath = ".",
+        pattern: Annotated[str, Field(max_length=200)] = "*",
+        regex: bool = False,
+        ignore_case: bool = False,
+    ) -> dict[str, Any]:
+        """Search the text files of the workspace for lines that contain a text or match a regular expression.
+
+        Args:
+            query: The text, or the regular expression (Python's).
+            pattern: Only in files that fit this pattern, as in *.py.
+            regex: Take the query as a regular expression.
+        """
+        expression = query if regex else re.escape(query)
+        limits = {"matches": MAX_MATCHES, "line": MAX_LINE}
+        job = {"expression": expression, "ignore_case": ignore_case, "limits": limits}
+        return await _search(job, _texts(workspace, path, pattern))
+
+    return search_files
+
+
+async def _search(job: dict[str, Any], texts: Iterator[list[str]]) -> dict[str, Any]:
+    """Let a process of its own compile the expression and match the lines: a bad one can take for ever."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        yield _line(job)
+        while (line := await asyncio.to_thread(lambda: _line(next(texts, None)))) != _NO_MORE:
+            yield line
+
+    try:
+        found: dict[str, Any] = json.loads(await run_confined(_MATCHER, lines(), timeout_s=REGEX_TIMEOUT_S))
+    except OverLimit as error:
+        raise ToolError(f"the search was stopped, {error}: search less, or more simply") from error
+    if "wrong" in found:
+        raise ToolError(f"the query is not a regular expression: {found['wrong']}")
+    return found
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value).encode("ascii") + b"\n"
+
+
+def _texts(workspace: Workspace, path: str, pattern: str) -> Iterator[list[str]]:
+    """Go through the text files under a path: each one's path and text."""
+    total = 0
+    for found in _visited(workspace, path, True, SKIPPED):
+        if found.kind != "file" or found.size > MAX_SEARCHED_FILE_BYTES or not _fits(found, pattern):
+            continue
+        try:
+            with workspace.open(found.path) as file:
+                data = file.read(MAX_SEARCHED_FILE_BYTES)
+        except ToolError:  # gone meanwhile, or not ours to read
+            continue
+        total += len(data)
+        if total > MAX_SEARCHED_BYTES:
+            return
+        if b"\0" not in data[:8192]:
+            yield [found.path, data.decode("utf-8", "replace")]

@@ -1,0 +1,101 @@
+"""The box that commands run in: bubblewrap, with no network, no environment, and one folder to write to.
+
+Only what a command needs is there: the system's programs (read-only), the workspace as /workspace, and a /tmp of its
+own. Other processes, home folders and the rest of /etc do not exist in it. It ends with everything that was started in
+it. Where bubblewrap is missing, too old, or not allowed to make a namespace, there is no box, and nothing runs.
+"""
+
+import re
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from lango.tools.builtin.workspace import Workspace
+
+INSIDE = "/workspace"
+OLDEST_VERSION = (0, 8)
+TMP_BYTES = 512 * 1024 * 1024
+ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108
+"""All that a command sees of the environment."""
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = (
+    *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "nsswitch.conf"),
+    *("passwd", "group", "ssl/certs", "ssl/openssl.cnf", "ca-certificates", "mime.types", "terminfo"),
+)
+_HOW = (
+    "install bubblewrap 0.8 or newer (on Debian and Ubuntu: apt install bubblewrap) and allow it user namespaces,"
+    ' or set tools.sandbox = "none" to run commands with all rights of this user'
+)
+
+
+class Sandbox(Struct, frozen=True):
+    """A bubblewrap that works here."""
+
+    program: str
+    hardening: tuple[str, ...]
+
+    def command(self, workspace: Workspace, *argv: str) -> list[str]:
+        """Return the command line that runs `argv` in the box."""
+        return [self.program, *self.hardening, *_options(workspace), "--", *argv]
+
+
+@lru_cache(maxsize=1)
+def find_sandbox() -> Sandbox | str:
+    """Return the sandbox, or the sentence that says why there is none. Tried once, with a command that does nothing."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return f"there is no sandbox on this machine: {_HOW}"
+    try:
+        said = _run([program, "--version"]).stdout
+        version = tuple(int(number) for number in re.findall(r"\d+", said)[:2])
+        if version < OLDEST_VERSION:
+            return f"bubblewrap {'.'.join(map(str, version))} is too old: {_HOW}"
+        # Namespaces inside the box are only more kernel to attack; not every machine lets us forbid them.
+        for hardening in (("--unshare-user", "--disable-userns"), ()):
+            tried = _run([program, *hardening, *_base_options(), "--", "/bin/sh", "-c", "exit 0"])
+            if tried.returncode == 0:
+                return Sandbox(program, hardening)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"bubblewrap does not work here ({type(error).__name__}): {_HOW}"
+    why = tried.stderr.strip().splitlines()[-1:] or ["it gave no reason"]
+    return f"bubblewrap does not work here ({why[0][:200]}): {_HOW}"
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - our own words
+        command, env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
+    )
+
+
+def _options(workspace: Workspace) -> list[str]:
+    options = [*_base_options(), "--bind", str(workspace.root), INSIDE, "--chdir", INSIDE]
+    for path in workspace.hidden():  # something empty is mounted over each, which no command can write to or move away
+        place, inside = workspace.root / path, f"{INSIDE}/{path}"
+        if place.is_symlink():
+            continue
+        if place.is_dir():
+            options += ["--tmpfs", inside, "--remount-ro", inside]
+        else:
+            options += ["--ro-bind", "/dev/null", inside]
+    return options
+
+
+def _base_options() -> list[str]:
+    options = [
+        *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"),
+        *("--hostname", "sandbox", "--ro-bind", "/usr", "/usr"),
+    ]
+    for place in map(Path, _SYSTEM):
+        if place.is_symlink():
+            options += ["--symlink", str(place.readlink()), str(place)]
+        elif place.is_dir():
+            options += ["--ro-bind", str(place), str(place)]
+    for name in _ETC:
+        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    options += ["--ro-bind-try", "/nix/store", "/nix/store"]
+    for name, value in ENVIRONMENT.items():
+        options += ["--setenv", name, value]
+    return [*options, "--proc", "/proc", "--dev", "/dev", "--size", str(TMP_BYTES), "--tmpfs", "/tmp"]  # noqa: S108

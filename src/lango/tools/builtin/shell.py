@@ -1,0 +1,281 @@
+"""The shell tool: a command in the sandbox, with limits, killed with everything it started."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Struct, field
+from pydantic import Field
+from typing_extensions import override
+
+from lango.errors import ToolError
+from lango.tools.builtin.sandbox import ENVIRONMENT, find_sandbox
+from lango.tools.builtin.workspace import Workspace
+from lango.tools.tool import Tool, tool
+
+SandboxChoice = Literal["bubblewrap", "none"]
+_COARSE_CLOCK_S = 1.0
+"""How much the times of a file system may lag behind the clock."""
+_GRACE_S = 2.0
+"""How long killed processes may take to let go of their pipes."""
+_MARK = "LANGO_COMMAND"
+"""The variable by which a command's processes are known, whatever group or parent they have now."""
+_MOST_ROUNDS, _ROUND_S = 20, 0.01
+"""How often processes are looked for that were started while others were killed, and how long those may take to end."""
+
+
+class ShellLimits(Struct, frozen=True):
+    """What a command may use."""
+
+    timeout_s: int = 60
+    longest_timeout_s: int = 600
+    cpu_s: int = 120
+    """Of one process."""
+    memory_bytes: int = 2 * 1024**3
+    """Of one process, and of all together."""
+    processes: int = 256
+    """Threads count too."""
+    file_bytes: int = 512 * 1024**2
+    open_files: int = 512
+    head_bytes: int = 150_000
+    """How much of the beginning of stdout, and of stderr, is kept; `tail_bytes` is the same for the end."""
+    tail_bytes: int = 50_000
+    look_every_s: float = 0.05
+    """How often the processes are counted: the kernel's own limit does not hold for root."""
+
+
+def shell_tool(
+    workspace: Workspace, *, sandbox: SandboxChoice = "bubblewrap", limits: ShellLimits | None = None
+) -> Tool:
+    """Return the shell tool. Without a working sandbox it refuses to run, unless `sandbox` is "none"."""
+    bounds = limits or ShellLimits()
+
+    @tool(name="shell", level="dangerous", effect="once", timeout_s=bounds.longest_timeout_s + 30)
+    async def shell(
+        command: Annotated[str, Field(min_length=1, max_length=100_000)],
+        timeout_s: Annotated[int, Field(ge=1, le=bounds.longest_timeout_s)] = bounds.timeout_s,
+    ) -> dict[str, Any]:
+        """Run a shell command in the workspace. There is no network, and nothing goes on running after it.
+
+        Args:
+            timeout_s: The command is killed after this many seconds.
+        """
+        if "\0" in command:
+            raise ToolError("a command cannot contain NUL")
+        argv = await _command_line(workspace, sandbox, command, bounds)
+        began = time.time() - _COARSE_CLOCK_S
+        try:
+            return await _run(argv, workspace.root, timeout_s, bounds)
+        finally:
+            await asyncio.to_thread(workspace.drop_setuid, began)
+
+    return shell
+
+
+async def _command_line(workspace: Workspace, choice: SandboxChoice, command: str, limits: ShellLimits) -> list[str]:
+    program = next((found for name in ("bash", "sh") if (found := shutil.which(name, path=ENVIRONMENT["PATH"]))), "")
+    if choice == "none":
+        # No limit on processes here: it would count all that this user runs.
+        return [program, "-c", _limited(limits, processes=False), program, command]
+    box = await asyncio.to_thread(find_sandbox)
+    if isinstance(box, str):
+        raise ToolError(f"not run: {box}")
+    limited = _limited(limits, processes=True)
+    return await asyncio.to_thread(box.command, workspace, program, "-c", limited, program, command)
+
+
+def _limited(limits: ShellLimits, *, processes: bool) -> str:
+    """Return the script that sets the limits of the kernel, then becomes the command. Without limits nothing runs."""
+    kilobytes = limits.memory_bytes // 1024
+    wanted = [
+        *(f"ulimit -t {limits.cpu_s}", f"ulimit -d {kilobytes}", f"ulimit -f {limits.file_bytes // 1024}"),
+        *("ulimit -c 0", f"ulimit -n {limits.open_files}"),
+    ]
+    if processes:  # bash calls it -u, dash -p
+        wanted.append(f"{{ ulimit -u {limits.processes} 2>/dev/null || ulimit -p {limits.processes}; }}")
+    return " && ".join(wanted) + ' || { echo "the limits cannot be set" >&2; exit 126; }; exec "$0" -c "$1"'
+
+
+async def _start(argv: list[str], folder: Path, limits: ShellLimits) -> "_Started":
+    mark = uuid.uuid4().hex
+    return await asyncio.get_running_loop().subprocess_exec(
+        lambda: _Command(limits, f"{_MARK}={mark}".encode()),
+        *argv,
+        cwd=folder,
+        # bubblewrap itself gets no more either: what it was given can be read in /proc/1/environ inside
+        env={**ENVIRONMENT, _MARK: mark},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLimits) -> dict[str, Any]:
+    starting = asyncio.ensure_future(_start(argv, folder, limits))
+    try:
+        transport, command = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # the command may run already, and asyncio would kill it alone, without what it has started
+        transport, command = await starting
+        await _end(transport, command)
+        raise
+    pid = transport.get_pid()
+    watcher = asyncio.ensure_future(_watch(pid, limits))
+    excess = ""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.wait({watcher, command.exited}, return_when=asyncio.FIRST_COMPLETED)
+            excess = watcher.result() if watcher.done() else ""
+    except TimeoutError:
+        excess = f"it ran for more than {timeout_s:g} s"
+    finally:
+        watcher.cancel()
+        await _end(transport, command)
+    told: dict[str, Any] = {
+        "exit_code": transport.get_returncode(),
+        "stdout": command.streams[1].text(),
+        "stderr": command.streams[2].text(),
+    }
+    if excess:
+        raise ToolError(f"the command was killed: {excess}", **told)
+    return told
+
+
+async def _end(transport: asyncio.SubprocessTransport, command: "_Command") -> None:
+    """Kill a command, and also what it left behind: it would go on, and hold the pipes open.
+
+    A sandbox ends with its first process. Without one, what has left the process group is found by its parents, or,
+    once these are gone, by its mark.
+    """
+    if transport.get_returncode() is None:  # else its number may be another's by now
+        for pid in list(_descendants(transport.get_pid())):
+            _kill(pid)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(transport.get_pid(), signal.SIGKILL)
+    await asyncio.to_thread(_kill_marked, command.mark)
+    await asyncio.wait({command.closed}, timeout=_GRACE_S)
+    transport.close()
+
+
+class _Command(asyncio.SubprocessProtocol):
+    """A process and what it writes. asyncio's own `wait` also waits for the pipes, which its children may hold."""
+
+    def __init__(self, limits: ShellLimits, mark: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        self.mark = mark
+        self.streams = {1: _Output(limits), 2: _Output(limits)}
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    @override
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.streams[fd].take(data)
+
+    @override
+    def process_exited(self) -> None:
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The process has ended and its pipes are closed."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+_Started = tuple[asyncio.SubprocessTransport, _Command]
+
+
+def _kill_marked(mark: bytes) -> None:
+    """Kill what bears a command's mark, and what that starts meanwhile."""
+    for _ in range(_MOST_ROUNDS):
+        found = [pid for pid, environment in _environments() if mark in environment]
+        if not found:
+            return
+        for pid in found:
+            _kill(pid)
+        time.sleep(_ROUND_S)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _environments() -> Iterator[tuple[int, bytes]]:
+    """Read the environments of this user's processes, where the system shows them."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile, or is another user's
+            yield int(process.name), (process / "environ").read_bytes()
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Walk through what a process has started, and what that has; each is told before what it has started."""
+    waiting = [pid]
+    while waiting:
+        with suppress(OSError, ValueError):  # it has ended meanwhile
+            for task in Path(f"/proc/{waiting.pop()}/task").iterdir():
+                children = [int(child) for child in (task / "children").read_text("ascii").split()]
+                yield from children
+                waiting += children
+
+
+async def _watch(pid: int, limits: ShellLimits) -> str:
+    """Return, once it is so, what the command uses too much of."""
+    if sys.platform != "linux":  # the kernel's limits must do
+        await asyncio.Event().wait()
+    while True:
+        await asyncio.sleep(limits.look_every_s)
+        processes, memory = _usage(pid, limits.processes)
+        if processes > limits.processes:
+            return f"it had more than {limits.processes} processes"
+        if memory > limits.memory_bytes:
+            return f"it used more than {limits.memory_bytes // 1024**2} MB of memory"
+
+
+def _usage(pid: int, most: int) -> tuple[int, int]:
+    """Count the processes and threads from one on, and their memory; stop counting above `most`."""
+    seen = memory = 0
+    page = os.sysconf("SC_PAGE_SIZE")
+    for current in chain([pid], _descendants(pid)):
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            memory += int(Path(f"/proc/{current}/statm").read_text("ascii").split()[1]) * page
+            seen += len(os.listdir(f"/proc/{current}/task"))  # noqa: PTH208 - a number only
+        if seen > most:
+            break
+    return seen, memory
+
+
+class _Output(Struct):
+    """The head and the tail of a stream; what lies between is counted and let go."""
+
+    limits: ShellLimits
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    total: int = 0
+
+    def take(self, piece: bytes) -> None:
+        """Take what came, at once, so that the command never waits for us."""
+        self.total += len(piece)
+        room = self.limits.head_bytes - len(self.head)
+        self.head += piece[:room]
+        self.tail += piece[room:]
+        if len(self.tail) > 4 * self.limits.tail_bytes:
+            del self.tail[: -self.limits.tail_bytes]
+
+    def text(self) -> str:
+        """Return what was kept, with a mark where something is missing."""
+        tail = self.tail[-self.limits.tail_bytes :]
+        left_out = self.total - len(self.head) - len(tail)
+        mark = f"\n[... {left_out} of {self.total} bytes were left out ...]\n".encode() if left_out else b""
+        return bytes(self.head + mark + tail).decode("utf-8", "replace")

@@ -1,0 +1,294 @@
+"""The folder that file tools may touch, and nothing outside it.
+
+Every path is walked one component at a time, each opened relative to the folder before it and never through a symbolic
+link. There is no moment between a check and a use: what was opened is what was checked, whoever swaps names meanwhile.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
+from lango.errors import ConfigError, ToolError
+from lango.tools.builtin.safe_open import FOLDER, drop_setuid, folders, open_checked
+
+PRIVATE = (
+    *(".env", ".env.*", "*.env", "lango.toml", "lango.db", "lango.db-*", ".git", ".hg", ".svn"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.keystore"),
+    *(".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker"),
+    *(".netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd"),
+)
+"""Names that no tool reads or writes, at any depth: keys, repositories, and what Lango itself is run by."""
+MAX_DEPTH = 40
+MAX_HIDDEN_SEARCH = 500_000
+"""How many files are looked at to find those that a command must not see."""
+_PASSING = ("-wal", "-shm", "-journal")  # they come and go, and their numbers become those of other files
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
+_NOT_FILES = ("/proc", "/sys", "/dev")  # what looks like a file there is the machine
+
+
+_FileId = tuple[int, int]
+"""The device and the number of a file."""
+
+
+class Found(Struct, frozen=True):
+    """Something in the workspace, by its path from there."""
+
+    path: str
+    kind: str
+    size: int
+
+
+class Workspace(Struct, frozen=True):
+    """A folder, as file tools see it. Paths are relative to it, with `/`."""
+
+    root: Path
+    private: tuple[str, ...] = PRIVATE
+    protected: tuple[Path, ...] = ()
+    """Files and folders that no tool reads or writes, wherever they lie and under whatever name."""
+    _known: set[_FileId] = field(default_factory=set["_FileId"])
+    """Which files and folders the protected ones are: they stay protected when they are moved."""
+    _homes: set[tuple[_FileId, str]] = field(default_factory=set["tuple[_FileId, str]"])
+    """The folders that they lie in, and their names there."""
+
+    def __post_init__(self) -> None:
+        """Refuse a folder that is not one, and platforms on which a path cannot be walked safely."""
+        if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
+            raise ConfigError("file tools need a system that opens files relative to a folder (Linux, macOS)")
+        root = Path(self.root).expanduser().resolve()
+        if not root.is_dir():
+            raise ConfigError(f"the workspace {self.root} is not a folder: create it, or set tools.workspace")
+        if root == Path(root.anchor):
+            raise ConfigError("the workspace cannot be the whole machine: set tools.workspace to a folder")
+        force_setattr(self, "root", root)
+        force_setattr(self, "protected", tuple(path.resolve() for path in self.protected))
+        self._note_protected()
+
+    @contextmanager
+    def folder(self, path: str, *, create: bool = False) -> Generator[int]:
+        """Open a folder of the workspace as a file descriptor."""
+        with _told(path):
+            current = os.open(self.root, FOLDER)
+            try:
+                for part in self._parts(path):
+                    if create:
+                        with suppress(FileExistsError):
+                            os.mkdir(part, dir_fd=current)
+                    self._refuse_home(current, part, path)
+                    following = os.open(part, FOLDER, dir_fd=current)
+                    os.close(current)
+                    current = following
+                    self._refuse_alias(os.fstat(current), path)
+                yield current
+            finally:
+                os.close(current)
+
+    @contextmanager
+    def open(self, path: str) -> Generator[BinaryIO]:
+        """Open a plain file for reading."""
+        folder, name = self._split(path)
+
+        def check(facts: os.stat_result) -> None:
+            _check_plain(facts, path)
+            self._refuse_alias(facts, path)
+
+        with self.folder(folder) as within, _told(path):
+            self._refuse_home(within, name, path)
+            with open_checked(name, within, check) as file:
+                yield file
+
+    def write(self, path: str, content: bytes) -> bool:
+        """Put a file in place, whole or not at all; return whether it is a new one."""
+        folder, name = self._split(path)
+        with self.folder(folder, create=True) as within, _told(path):
+            self._refuse_home(within, name, path)
+            mode = _mode_of(name, within, path)
+            temporary = f".lango-{secrets.token_hex(8)}.tmp"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
+            try:
+                with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=within), "wb") as file:
+                    if mode is not None:
+                        os.fchmod(file.fileno(), mode)
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                # A rename replaces a name, never what a link of that name leads to.
+                os.rename(temporary, name, src_dir_fd=within, dst_dir_fd=within)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=within)
+                raise
+            return mode is None
+
+    def walk(self, path: str, *, recursive: bool, skip: frozenset[str] = frozenset()) -> Iterator[Found]:
+        """Go through a folder in the order of names; links are shown, never followed."""
+        with self.folder(path) as within:
+            start = "/".join(self._parts(path))
+            yield from self._walk(within, start, recursive, skip, 0)
+
+    def _walk(self, within: int, at: str, recursive: bool, skip: frozenset[str], depth: int) -> Iterator[Found]:
+        with os.scandir(within) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        for entry in listed:
+            name = entry.name
+            place = f"{at}/{name}" if at else name
+            if name in skip or self.is_private(name) or self.is_protected(place):
+                continue
+            try:
+                facts = os.stat(name, dir_fd=within, follow_symlinks=False)
+            except OSError:  # gone meanwhile
+                continue
+            yield Found(place, _kind(facts.st_mode), facts.st_size)
+            if recursive and stat.S_ISDIR(facts.st_mode) and depth < MAX_DEPTH:
+                with suppress(OSError):  # not ours to read, or no folder any more
+                    inner = os.open(name, FOLDER, dir_fd=within)
+                    try:
+                        yield from self._walk(inner, place, recursive, skip, depth + 1)
+                    finally:
+                        os.close(inner)
+
+    def is_private(self, name: str) -> bool:
+        """Say whether tools must leave this name alone."""
+        return any(fnmatchcase(name.lower(), pattern) for pattern in self.private)
+
+    def is_protected(self, path: str) -> bool:
+        """Say whether a path from the workspace is one of the protected ones, or lies in one."""
+        place = self.root / path
+        return any(place.is_relative_to(one) for one in self.protected)
+
+    def hidden(self) -> list[str]:
+        """Return the paths that a command must not see: private names at any depth, and what is protected."""
+        self._note_protected()
+        found: list[str] = []
+        seen = 0
+        for folder in folders(self.root):
+            seen += len(folder.entries)
+            if seen > MAX_HIDDEN_SEARCH:
+                raise ToolError(f"the workspace holds more than {MAX_HIDDEN_SEARCH} files: name a smaller one")
+            if folder.too_deep:
+                raise ToolError("the workspace has folders that are nested too deeply: remove them first")
+            facts = os.fstat(folder.descriptor)
+            for entry in folder.entries:
+                path = f"{folder.path}/{entry.name}" if folder.path else entry.name
+                known = (facts.st_dev, entry.inode()) in self._known or (_id_of(facts), entry.name) in self._homes
+                if known or self.is_private(entry.name) or self.is_protected(path):
+                    found.append(path)
+                    folder.skip.add(entry.name)
+        return sorted({*found, *self._linked(found)})
+
+    def drop_setuid(self, since: float) -> None:
+        """Take the setuid and setgid bits off files that changed since then."""
+        drop_setuid(self.root, since)
+
+    def _linked(self, paths: list[str]) -> list[str]:
+        """Return where private names lead to that are links within the workspace."""
+        targets = [(self.root / path).resolve() for path in paths if (self.root / path).is_symlink()]
+        inside = [target for target in targets if target.is_relative_to(self.root) and target.exists()]
+        return [target.relative_to(self.root).as_posix() for target in inside if target != self.root]
+
+    def _note_protected(self) -> set[_FileId]:
+        """Note which files and folders the protected ones are, and return those that are there now."""
+        now: set[_FileId] = set()
+        for one in self.protected:
+            with suppress(OSError):
+                self._homes.add((_id_of(one.parent.stat()), one.name))
+                now.add(_id_of(one.stat()))
+                if not one.name.endswith(_PASSING):
+                    self._known.add(_id_of(one.stat()))
+        return now
+
+    def _refuse_home(self, within: int, name: str, path: str) -> None:
+        """Refuse a protected name in its folder, wherever that folder was moved."""
+        if self._homes and (_id_of(os.fstat(within)), name) in self._homes:
+            raise ToolError(f"{path} is refused: it is private")
+
+    def _refuse_alias(self, facts: os.stat_result, path: str) -> None:
+        """Refuse another name of what is protected: a hard link, a new name, or one that a file system folds."""
+        if _id_of(facts) in self._note_protected() | self._known:
+            raise ToolError(f"{path} is refused: it is private")
+
+    def _split(self, path: str) -> tuple[str, str]:
+        parts = self._parts(path)
+        if not parts:
+            raise ToolError(f"{path!r} is a folder, not a file")
+        return "/".join(parts[:-1]), parts[-1]
+
+    def _parts(self, path: str) -> list[str]:
+        if "\0" in path:
+            raise ToolError("a path cannot contain NUL")
+        pure = PurePosixPath(path)
+        if pure.is_absolute() or path.startswith("~"):
+            raise ToolError(f"{path} is not inside the workspace: give a path relative to it")
+        if ".." in pure.parts:
+            raise ToolError(f"{path} is refused: a path cannot go up with ..")
+        if private := next((part for part in pure.parts if self.is_private(part)), ""):
+            raise ToolError(f"{path} is refused: {private} is private")
+        if self.is_protected(str(pure)):
+            raise ToolError(f"{path} is refused: it is private")
+        return list(pure.parts)
+
+
+def _id_of(facts: os.stat_result) -> _FileId:
+    return facts.st_dev, facts.st_ino
+
+
+def _check_plain(facts: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(facts.st_mode):
+        raise ToolError(f"{path} is a folder: list it with list_files")
+    if not stat.S_ISREG(facts.st_mode) or facts.st_dev in _devices_of_the_machine():
+        raise ToolError(f"{path} is refused: it is not a plain file")
+
+
+def _devices_of_the_machine() -> set[int]:
+    found: set[int] = set()
+    for place in _NOT_FILES:
+        with suppress(OSError):
+            found.add(os.stat(place).st_dev)  # noqa: PTH116 - nothing but the number
+    return found
+
+
+def _mode_of(name: str, within: int, path: str) -> int | None:
+    """Return the mode of the file that is there; None where there is none."""
+    try:
+        facts = os.stat(name, dir_fd=within, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(facts.st_mode):
+        raise ToolError(f"{path} is refused: it is a {_kind(facts.st_mode)}, not a plain file")
+    return stat.S_IMODE(facts.st_mode) & 0o777
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "link" if stat.S_ISLNK(mode) else "special file"
+
+
+@contextmanager
+def _told(path: str) -> Generator[None]:
+    """Turn what the system says about a path into a sentence without the machine's own paths."""
+    try:
+        yield
+    except OSError as error:
+        match error.errno:
+            case errno.ELOOP | errno.EMLINK:
+                told = f"{path} is refused: it is a symbolic link, and links are not followed"
+            case errno.ENOTDIR:
+                told = f"{path} is refused: a part of it is a file or a symbolic link, not a folder"
+            case errno.ENOENT:
+                told = f"there is no {path}"
+            case errno.EACCES | errno.EPERM:
+                told = f"{path} may not be opened"
+            case _:
+                told = f"{path}: {error.strerror or 'it cannot be opened'}"
+        raise ToolError(told) from error

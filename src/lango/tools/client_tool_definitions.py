@@ -1,0 +1,104 @@
+"""Tools that a client runs itself: offered to the model for one turn, called by their client, checked here."""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from lango.errors import ClientToolRefused, ConfigError
+from lango.tools.function_schema import inlined
+from lango.tools.schema_checker import MAX_SCHEMA_VALUES, measure
+from lango.tools.tool import Tool
+
+MAX_CLIENT_TOOLS = 100
+"""Some providers take 128 tools at the most, and the agent has its own."""
+MAX_CHARACTERS = 200_000
+"""Of the schemas of all tools of one client; each of them is held to `lango.tools.schema_checker`'s own bounds."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+# none of the providers takes these at the top of a tool's schema
+_NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf", "enum", "not", "$ref")
+
+
+async def _elsewhere(arguments: dict[str, Any], /) -> None:
+    raise NotImplementedError("the client runs this tool")
+
+
+def client_tool(name: str, description: str, parameters: Any = None) -> Tool:
+    """Return a tool that the client runs. Raise `ClientToolRefused` where no model could be offered it."""
+    if not _NAME.fullmatch(name):
+        raise ClientToolRefused(
+            f"{name[:80]!r} is not a name for a tool: a letter, then at most 63 letters, digits, _ and -"
+        )
+    if not isinstance(parameters or {}, Mapping):
+        raise ClientToolRefused(f"tool {name}: its parameters must be a JSON schema of an object")
+    schema = dict(cast("Mapping[str, Any]", parameters or {}))
+    at_the_top = [one for one in _NOT_AT_THE_TOP if one in schema]
+    if at_the_top:
+        raise ClientToolRefused(f"tool {name}: {at_the_top[0]} cannot stand at the top of its schema; use properties")
+    _measured(name, schema)
+    try:
+        Tool(name, description, schema, _elsewhere)  # as it was sent: by its own `$schema`
+        if _size(schema, schema.get("$defs", {}), {}) > MAX_SCHEMA_VALUES:
+            raise ClientToolRefused(f"tool {name}: its schema is too large once its $refs are put in place")
+        sent = inlined({key: one for key, one in schema.items() if key != "$schema"})
+        return Tool(name, description, sent, _elsewhere)
+    except ConfigError as error:
+        raise ClientToolRefused(str(error)) from error
+    except RecursionError as error:
+        raise ClientToolRefused(f"tool {name}: its schema is nested too deeply") from error
+
+
+def _measured(name: str, schema: Mapping[str, Any]) -> int:
+    try:
+        return measure(schema)
+    except ConfigError as error:
+        raise ClientToolRefused(f"tool {name[:80]}: its schema cannot be used: {error}") from error
+
+
+async def read_client_tools(wanted: Sequence[tuple[str, str, Any]]) -> list[Tool]:
+    """Return the tools that a request brings, each by its name, description and parameters, made off the event loop.
+
+    Raise `ClientToolRefused` where one cannot be offered, or where all together are too much.
+    """
+    return await asyncio.to_thread(_made, wanted) if wanted else []
+
+
+def _made(wanted: Sequence[tuple[str, str, Any]]) -> list[Tool]:
+    if len(wanted) > MAX_CLIENT_TOOLS:
+        raise ClientToolRefused(f"a client may bring {MAX_CLIENT_TOOLS} tools, not {len(wanted)}")
+    total = 0
+    for name, _, parameters in wanted:
+        total += _measured(name, cast("Mapping[str, Any]", parameters)) if isinstance(parameters, Mapping) else 0
+        if total > MAX_CHARACTERS:
+            raise ClientToolRefused(f"the schemas of a client's tools have more than {MAX_CHARACTERS} characters")
+    return [client_tool(*one) for one in wanted]
+
+
+def _size(node: Any, definitions: Mapping[str, Any], known: dict[str, int]) -> int:
+    """Count the nodes of a schema with its references put in place, without putting them there.
+
+    A few definitions that each name another one twice would fill the memory.
+    """
+    if isinstance(node, list):
+        return 1 + sum(_size(one, definitions, known) for one in cast("list[Any]", node))
+    if not isinstance(node, Mapping):
+        return 1
+    members = cast("Mapping[str, Any]", node)
+    name = str(members.get("$ref", "")).removeprefix("#/$defs/")
+    if name in definitions and name not in known:
+        known[name] = 1  # one that contains itself stays a reference
+        known[name] = _size(definitions[name], definitions, known)
+    beside = sum(_size(one, definitions, known) for key, one in members.items() if key != "$defs")
+    return 1 + beside + known.get(name, 0)
+
+
+def by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
+    """Return tools by their names. Raise `ClientToolRefused` where two have the same, or where there are too many."""
+    if len(tools) > MAX_CLIENT_TOOLS:
+        raise ClientToolRefused(f"a client may bring {MAX_CLIENT_TOOLS} tools, not {len(tools)}")
+    named = {tool.name: tool for tool in tools}
+    if len(named) < len(tools):
+        names = [tool.name for tool in tools]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ClientToolRefused(f"two tools have the name {', '.join(twice)}: give each one of its own")
+    return named

@@ -1,0 +1,346 @@
+"""Talking on the page: answers as they come, tools, approval, stopping, and connections that break."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, Route, expect
+
+from lango import Tool
+from lango.config import AgentSettings
+from lango.messages import ToolCall
+from lango.providers import Finish, TextDelta, ThoughtDelta, UsageDelta
+from tests.browser.lossy_proxy import lossy
+from tests.browser.page_actions import answer, ask, finished, say, session_of
+from tests.browser.page_watch import Watch
+from tests.browser.site import PATIENCE_S, PAUSE, Site, serving_script
+
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+
+
+async def measured(arguments: dict[str, Any]) -> dict[str, Any]:
+    if arguments["path"] == "missing":
+        raise FileNotFoundError("there is no such file")
+    return {"length": 42, "of": arguments["path"]}
+
+
+TOOLS = [
+    Tool("measure", "Measure a file.", SCHEMA, measured),
+    Tool("erase", "Erase a file.", SCHEMA, measured, level="dangerous"),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with serving_script(tmp_path_factory.mktemp("site"), tools=TOOLS) as site:
+        yield site
+
+
+MARKDOWN = """## Rivers
+
+| River | Length |
+| --- | ---: |
+| Volga | 3,530 km |
+
+1. one
+2. **two**
+
+```python
+print("hello")
+```
+
+See [this](https://example.org/a)."""
+
+
+async def test_an_answer_in_markdown_is_shown_as_it_is_meant(page: Page, site: Site) -> None:
+    site.script.add(MARKDOWN)
+    await page.goto(site.url)
+    await ask(page, "rivers, please", "See this.")
+    said = answer(page)
+    await expect(said.get_by_role("heading", name="Rivers")).to_be_visible()
+    await expect(said.get_by_role("cell", name="3,530 km")).to_have_css("text-align", "right")
+    await expect(said.get_by_role("listitem").nth(1).locator("strong")).to_have_text("two")
+    await expect(said.locator("pre code")).to_have_text('print("hello")\n')
+    link = said.get_by_role("link", name="this")
+    await expect(link).to_have_attribute("rel", "noopener noreferrer nofollow")
+    await expect(link).to_have_attribute("target", "_blank")
+
+
+async def test_code_and_answers_can_be_copied(page: Page, site: Site) -> None:
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
+    site.script.add(MARKDOWN)
+    await page.goto(site.url)
+    await ask(page, "rivers", "See this.")
+    await page.get_by_role("button", name="Copy the code").click()
+    await page.wait_for_function("navigator.clipboard.readText().then((text) => text === 'print(\"hello\")\\n')")
+    await page.get_by_role("button", name="Copy the answer").click()
+    await page.wait_for_function("navigator.clipboard.readText().then((text) => text.startsWith('## Rivers'))")
+    assert await page.evaluate("navigator.clipboard.readText()") == MARKDOWN
+
+
+async def test_text_that_grows_is_not_drawn_anew(page: Page, site: Site) -> None:
+    site.script.add([TextDelta(f"First part.\n\n- a\n- b{PAUSE} and more\n\nLast part."), Finish("stop")])
+    await page.goto(site.url)
+    await say(page, "grow")
+    item = answer(page).get_by_role("listitem").last
+    await expect(item).to_have_text("b")
+    await page.evaluate("window.kept = [...document.querySelectorAll('.answer li, .answer p')].slice(0, 3)")
+    site.provider.go_on.set()
+    await expect(answer(page)).to_contain_text("Last part.")
+    await finished(page)
+    assert await page.evaluate("window.kept.length === 3 && window.kept.every((one) => one.isConnected)")
+    await expect(answer(page).get_by_role("listitem").last).to_have_text("b and more")
+
+
+async def test_enter_sends_and_shift_enter_makes_a_line(page: Page, site: Site) -> None:
+    site.script.add("two lines")
+    await page.goto(site.url)
+    box = page.get_by_role("textbox", name="Message")
+    await box.press_sequentially("one")
+    await box.press("Shift+Enter")
+    await box.press_sequentially("two")
+    await box.press("Enter")
+    await expect(answer(page)).to_contain_text("two lines")
+    assert site.provider.requests[-1].messages[-1].content == "one\ntwo"
+    await expect(box).to_have_value("")
+    await expect(box).to_be_focused()
+
+
+async def test_thoughts_are_folded(page: Page, site: Site) -> None:
+    site.script.add([ThoughtDelta("they greet me"), TextDelta("Hello!"), UsageDelta(3, 2), Finish("stop")])
+    await page.goto(site.url)
+    await ask(page, "hi", "Hello!")
+    for _ in ("told", "stored"):
+        await expect(page.get_by_text("they greet me")).to_be_hidden()
+        await page.get_by_text("Thoughts").click()
+        await expect(page.get_by_text("they greet me")).to_be_visible()
+        await page.reload()
+    await expect(answer(page)).to_contain_text("3 tokens in, 2 out")
+
+
+async def test_a_tool_call_opens_to_its_arguments_and_its_result(page: Page, site: Site) -> None:
+    site.script.add(["I look.", ToolCall("c1", "measure", {"path": "a.txt"})], "It is 42 long.")
+    await page.goto(site.url)
+    await ask(page, "how long?", "It is 42 long.")
+    card = answer(page).locator(".tool-place")
+    await expect(card).to_have_attribute("data-status", "done")
+    await expect(card.get_by_text('"length": 42')).to_be_hidden()
+    await card.locator("summary").click()
+    await expect(card.get_by_label("Arguments")).to_have_text('{\n  "path": "a.txt"\n}')
+    await expect(card.get_by_label("Result")).to_contain_text('"length": 42')
+    assert await answer(page).inner_text() != "", "text, tool and text in their order"
+    order = [await part.get_attribute("class") for part in await answer(page).locator(".answer-body > *").all()]
+    assert order == ["text", "tool-place", "text"]
+    await page.reload()
+    await expect(answer(page)).to_contain_text("It is 42 long.")
+    again = [await part.get_attribute("class") for part in await answer(page).locator(".answer-body > *").all()]
+    assert again == order, "stored and told are shown alike"
+
+
+async def test_the_timeline_lists_the_calls_and_leads_to_them(page: Page, site: Site) -> None:
+    call = ToolCall("c2", "measure", {"path": "missing"})
+    site.script.add([ToolCall("c1", "measure", {"path": "b.txt"}), call], "One of them is not there.")
+    await page.goto(site.url)
+    await ask(page, "both", "One of them is not there.")
+    await page.get_by_role("button", name="Details of this conversation").click()
+    panel = page.get_by_role("complementary", name="Details of this conversation")
+    await expect(panel.get_by_role("tab", name="Timeline")).to_have_attribute("aria-selected", "true")
+    lines = panel.get_by_role("tabpanel").get_by_role("listitem")
+    await expect(lines).to_have_count(2)
+    await expect(lines.nth(1)).to_contain_text("failed")
+    await lines.nth(1).get_by_role("button").click()
+    await expect(answer(page).locator(".tool-place").nth(1).get_by_label("Error")).to_be_visible()
+    await page.keyboard.press("Alt+d")
+    await expect(panel).to_be_hidden()
+
+
+async def test_a_dangerous_tool_runs_when_it_is_approved_with_exactly_these_arguments(page: Page, site: Site) -> None:
+    site.script.add(["I must ask.", ToolCall("c1", "erase", {"path": "<b>/etc"})], "Erased.")
+    await page.goto(site.url)
+    await say(page, "erase it")
+    question = page.get_by_role("group", name="May erase run?")
+    await expect(question.get_by_label("Arguments")).to_have_text('{\n  "path": "<b>/etc"\n}')
+    await finished(page)
+    await page.reload()
+    await question.get_by_role("button", name="Approve").click()
+    await expect(answer(page)).to_contain_text("Erased.")
+    await finished(page)
+    await expect(answer(page)).to_contain_text("I must ask.")
+    card = answer(page).locator(".tool-place")
+    await expect(card).to_have_count(1)
+    await card.locator("summary").click()
+    await expect(card.get_by_label("Result")).to_contain_text('"length": 42')
+    await expect(card).to_contain_text("Approved by")
+
+
+async def test_a_tool_that_is_refused_does_not_run(page: Page, site: Site) -> None:
+    site.script.add(ToolCall("c1", "erase", {"path": "all"}), "Then I leave it.")
+    await page.goto(site.url)
+    await say(page, "erase all")
+    await page.get_by_role("button", name="Refuse").click()
+    await expect(answer(page)).to_contain_text("Then I leave it.")
+    await finished(page)
+    await expect(answer(page).locator(".tool-place")).to_have_attribute("data-status", "refused")
+
+
+async def test_escape_stops_the_answer_and_what_came_stays(page: Page, site: Site) -> None:
+    site.script.add([TextDelta(f"It begins{PAUSE} and never ends"), Finish("stop")])
+    await page.goto(site.url)
+    await say(page, "long one")
+    await expect(answer(page)).to_contain_text("It begins")
+    await page.keyboard.press("Escape")
+    await expect(answer(page)).to_contain_text("Stopped.")
+    await expect(answer(page)).to_contain_text("It begins")
+    await finished(page)
+
+
+async def test_a_reload_in_mid_answer_goes_on_where_it_was(page: Page, site: Site) -> None:
+    site.script.add(
+        ["Before the tool. ", ToolCall("c1", "measure", {"path": "c.txt"})],
+        [TextDelta(f"This is the first half{PAUSE}, this the second."), UsageDelta(9, 4), Finish("stop")],
+    )
+    await page.goto(site.url)
+    await say(page, "tell me")
+    await expect(answer(page)).to_contain_text("the first half")
+    await page.reload()
+    await expect(answer(page)).to_contain_text("the first half")
+    await expect(page.get_by_role("button", name="Stop the answer")).to_be_visible()
+    site.provider.go_on.set()
+    await expect(answer(page)).to_contain_text("the first half, this the second.")
+    await finished(page)
+    await expect(page.get_by_role("article", name="You")).to_have_count(1)
+    await expect(answer(page).locator(".answer-body > .text")).to_have_count(2)
+    await expect(answer(page).locator(".tool-place")).to_have_count(1)
+    await expect(answer(page)).to_contain_text("9 tokens in")
+
+
+async def test_a_reload_goes_on_with_an_answer_that_never_pauses(page: Page, tmp_path: Path) -> None:
+    pieces = [TextDelta(f"w{number} ") for number in range(500)]
+    async with serving_script(tmp_path, [[*pieces, Finish("stop")]], chunk_delay_s=0.04) as site:
+        await page.goto(site.url)
+        await say(page, "go on and on")
+        await expect(answer(page)).to_contain_text("w5 ")
+        await page.reload()
+        await expect(answer(page)).to_contain_text("w0 w1 ")
+        await page.get_by_role("button", name="Stop the answer").click()
+        await expect(answer(page)).to_contain_text("Stopped.")
+        words = (await answer(page).locator(".text").inner_text()).split()
+        assert words == [f"w{number}" for number in range(len(words))], "nothing twice, and nothing left out"
+        await page.goto("about:blank")
+
+
+async def test_an_answer_that_ends_while_the_page_is_loaded_is_shown(page: Page, site: Site) -> None:
+    site.script.add([TextDelta(f"It begins{PAUSE}, it ends."), Finish("stop")])
+    await page.goto(site.url)
+    await say(page, "tell me")
+    await expect(answer(page)).to_contain_text("It begins")
+    reads, over = asyncio.Event(), asyncio.Event()
+
+    async def late(route: Route) -> None:
+        reads.set()  # what is stored was read before
+        await over.wait()
+        await route.continue_()
+
+    await page.route("**/v1/live?**", late)
+    await page.reload()
+    await reads.wait()
+    site.provider.go_on.set()
+    async with httpx.AsyncClient(base_url=site.url, timeout=PATIENCE_S) as client:
+        assert "it ends" in (await client.get(f"/v1/sessions/{session_of(page)}/stream")).text
+    over.set()
+    await expect(answer(page)).to_contain_text("It begins, it ends.")
+    await finished(page)
+    await expect(answer(page).locator(".text")).to_have_count(1)
+
+
+async def test_a_lost_connection_is_told_and_the_answer_goes_on(page: Page, site: Site, watch: Watch) -> None:
+    watch.expect("net::ERR_")
+    site.script.add([TextDelta(f"one{PAUSE} two{PAUSE} three."), Finish("stop")])
+    async with lossy(site.url) as way:
+        await page.goto(way.url)
+        await say(page, "count")
+        await expect(answer(page)).to_contain_text("one")
+        way.cut()
+        await way.refused.wait()
+        await expect(page.get_by_text("Connection lost. Reconnecting")).to_be_visible()
+        site.provider.go_on.set()
+        way.mend()
+        await expect(answer(page)).to_contain_text("one two")
+        await expect(page.get_by_text("Connection lost")).to_be_hidden()
+        site.provider.go_on.set()
+        await expect(answer(page)).to_contain_text("one two three.")
+        await finished(page)
+        await expect(answer(page).locator(".answer-body")).to_have_text("one two three.")
+        await page.goto("about:blank")
+
+
+async def test_a_message_that_never_left_is_sent_once_when_the_way_is_free(
+    page: Page, site: Site, watch: Watch
+) -> None:
+    watch.expect("net::ERR_")
+    site.script.add("first", "It came.")
+    async with lossy(site.url) as way:
+        await page.goto(way.url)
+        await ask(page, "are you there?", "first")
+        way.cut()
+        await say(page, "and now?")
+        await way.refused.wait()
+        way.mend()
+        await expect(answer(page)).to_contain_text("It came.")
+        await finished(page)
+        await page.goto("about:blank")
+    messages = site.provider.requests[-1].messages
+    assert [one.content for one in messages if one.role == "user"] == ["are you there?", "and now?"]
+
+
+async def test_the_address_keeps_the_conversation(page: Page, site: Site) -> None:
+    site.script.add("Kept.", "Another.")
+    await page.goto(site.url)
+    await ask(page, "keep this", "Kept.")
+    first = session_of(page)
+    await page.get_by_role("button", name="New conversation", exact=True).click()
+    await expect(page.get_by_role("heading", name="What can I do for you?")).to_be_visible()
+    await ask(page, "a new one", "Another.")
+    assert session_of(page) != first
+    await page.go_back()
+    await page.go_back()
+    await expect(answer(page)).to_contain_text("Kept.")
+    assert session_of(page) == first
+
+
+async def test_words_that_were_not_sent_are_kept(page: Page, site: Site) -> None:
+    site.script.add("Sent.")
+    await page.goto(site.url)
+    box = page.get_by_role("textbox", name="Message")
+    await box.fill("half a thou")
+    await page.reload()
+    await expect(box).to_have_value("half a thou")
+    await ask(page, "a whole thought", "Sent.")
+    await page.get_by_role("button", name="New conversation", exact=True).click()
+    await expect(box).to_have_value("")
+
+
+async def test_a_conversation_that_is_not_there_is_said_so(page: Page, site: Site, watch: Watch) -> None:
+    watch.expect("404")
+    await page.goto(f"{site.url}/#/s/nowhere")
+    await expect(page.get_by_text("There is no session 'nowhere'")).to_be_visible()
+    await expect(page.get_by_role("button", name="Try again")).to_be_visible()
+
+
+async def test_a_full_server_shows_the_place_in_the_queue(page: Page, tmp_path: Path) -> None:
+    async with serving_script(tmp_path, agent=AgentSettings(max_running_turns=1)) as site:
+        site.script.add([TextDelta(f"It begins{PAUSE}, it ends."), Finish("stop")], "Hello.")
+        other = await site.runtime.submit("other", "hold the server")
+        await page.goto(site.url)
+        await say(page, "hello")
+        await expect(answer(page)).to_contain_text("number 1 in the queue")
+        site.provider.go_on.set()
+        await expect(answer(page)).to_contain_text("Hello.")
+        await finished(page)
+        await expect(answer(page)).not_to_contain_text("in the queue")
+        await other.wait()
+        await page.goto("about:blank")

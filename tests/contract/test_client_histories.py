@@ -1,0 +1,146 @@
+"""Conversations that a client carries: stored whole or not at all, and only where the session still stands."""
+
+import asyncio
+
+import pytest
+
+from lango.errors import SessionNotFound, StaleSession
+from lango.messages import Message, ToolCall
+from lango.store import Entry, SessionId, SessionRecord, Store
+from lango.store.sessions.client_history import find_sessions, input_hash
+from lango.store.turns.turns import Ahead
+from tests.contract.test_idempotency import asks
+
+NAME = SessionId("app", "alice", "s")
+
+
+def said(number: int) -> Entry:
+    """A message of a carried history; every fifth calls a tool, and the one after it brings the result."""
+    match number % 5:
+        case 3:
+            message = Message("assistant", f"m{number}", (ToolCall(f"c{number}", "f", {}),))
+        case 4:
+            message = Message("tool", "{}", (ToolCall(f"c{number - 1}", "f", output={}),))
+        case _:
+            message = Message("user" if number % 5 == 0 else "assistant", f"m{number}")
+    return Entry(f"carried {number}", 1.0 + number, message, tokens=number, invocation_id=f"i{number}")
+
+
+def carrying(text: str, count: int) -> Entry:
+    return asks(text, before=tuple(said(number) for number in range(count)))
+
+
+async def contents(store: Store) -> list[str]:
+    found = await store.events(NAME)
+    assert found
+    assert await store.check(NAME) == []
+    return [one.message.content for one in found[1] if one.message]
+
+
+@pytest.fixture
+async def session(store: Store) -> SessionRecord:
+    return await store.create_session(NAME)
+
+
+async def found(store: Store, text: str, user: str = "alice", prefix: str = "") -> list[str]:
+    return [one.name.id for one in await store.read(lambda: find_sessions("app", user, text, prefix, 20))]
+
+
+@pytest.mark.parametrize("count", [1, 50, 123])
+async def test_a_history_is_stored_before_the_message_that_brings_it(
+    store: Store, session: SessionRecord, count: int
+) -> None:
+    turn = await store.submit_turn(session, carrying("now", count), "me")
+    expected = [one.message.content for one in map(said, range(count)) if one.message]
+    assert await contents(store) == [*expected, "now"]
+    record = await store.session(NAME)
+    assert record
+    assert (record.last_seq, record.user_seq, record.revision) == (count + 1, count + 1, count + 1)
+    assert record.total_tokens == sum(range(count)) + asks("now").tokens
+    assert await store.client_calls(record) == [], "no call of it waits"
+    await store.end_turn(NAME, turn, "done")
+
+
+async def test_a_history_waits_with_its_message(store: Store, session: SessionRecord) -> None:
+    ahead = await store.submit_turn(session, asks("ahead"), "me")
+    waiting = await store.submit_turn(session, carrying("now", 2), "me")
+    assert await contents(store) == ["ahead"]
+    await store.end_turn(NAME, ahead, "done")
+    assert await store.claim_turn(NAME, waiting)
+    assert await contents(store) == ["ahead", "m0", "m1", "now"]
+
+
+async def test_a_history_that_waited_for_a_process_that_is_gone_is_kept(store: Store, session: SessionRecord) -> None:
+    ahead = await store.submit_turn(session, asks("ahead"), "me")
+    waiting = await store.submit_turn(session, carrying("now", 2), "gone")
+    gone = Ahead(waiting.turn, "waiting", "gone", 0)
+    assert not await store.interrupt_turn(session, gone), "it keeps its place while another turn runs"
+    await store.end_turn(session.name, ahead, "done")
+    assert await store.interrupt_turn(session, gone)
+    assert await contents(store) == ["ahead", "m0", "m1", "now"]
+
+
+async def test_of_many_turns_from_the_same_point_one_begins(store: Store, session: SessionRecord) -> None:
+    first = await store.submit_turn(session, asks("first"), "me")
+    await store.end_turn(NAME, first, "done")
+    record = await store.session(NAME)
+    assert record
+    outcomes = await asyncio.gather(
+        *[
+            store.submit_turn(record, carrying(f"next {number}", number), "me", at_revision=record.revision)
+            for number in range(6)
+        ],
+        return_exceptions=True,
+    )
+    begun = [number for number, one in enumerate(outcomes) if not isinstance(one, BaseException)]
+    assert len(begun) == 1
+    assert all(isinstance(one, StaleSession) for number, one in enumerate(outcomes) if number not in begun)
+    assert (await contents(store))[-1] == f"next {begun[0]}"
+    assert len(await contents(store)) == 2 + begun[0]
+
+
+async def test_a_turn_begins_nowhere_but_at_its_point(store: Store, session: SessionRecord) -> None:
+    running = await store.submit_turn(session, asks("1"), "me", at_revision=0)
+    record = await store.session(NAME)
+    assert record
+    with pytest.raises(StaleSession):
+        await store.submit_turn(record, asks("2"), "me", at_revision=0)
+    with pytest.raises(StaleSession):
+        await store.submit_turn(record, asks("2"), "me", at_revision=record.revision)  # one runs
+    await store.end_turn(NAME, running, "failed")
+    assert await store.submit_turn(record, asks("2"), "me", at_revision=record.revision)
+    assert await store.delete_session(NAME)
+    with pytest.raises(SessionNotFound):
+        await store.submit_turn(record, asks("3"), "me", at_revision=record.revision)
+
+
+async def test_the_same_write_tried_again_is_the_same_turn(store: Store, session: SessionRecord) -> None:
+    """The answer to a COMMIT may be lost."""
+    entry = carrying("now", 3)
+    turn = await store.submit_turn(session, entry, "me", at_revision=0)
+    again = await store.submit_turn(session, entry, "me", at_revision=0)
+    assert (again.turn, again.epoch) == (turn.turn, turn.epoch)
+    assert len(await contents(store)) == 4
+
+
+async def test_sessions_are_found_by_the_newest_message_of_their_user(store: Store) -> None:
+    for user, id_ in (("alice", "one"), ("alice", "two"), ("bob", "three")):
+        record = await store.create_session(SessionId("app", user, id_))
+        turn = await store.submit_turn(record, asks("Hi"), "me")
+        assert id_ not in await found(store, "Hi", user), "it runs"
+        await store.end_turn(record.name, turn, "done")
+    assert {*await found(store, " Hi\n")} == {"one", "two"}
+    assert await found(store, "Hi", prefix="tw") == ["two"]
+    assert await found(store, "Hi", "bob") == ["three"]
+    two = await store.session(SessionId("app", "alice", "two"))
+    assert two
+    turn = await store.submit_turn(two, asks("and now?"), "me")
+    await store.end_turn(two.name, turn, "failed")
+    assert await found(store, "Hi") == ["one"]
+    assert await found(store, "and now?") == ["two"]
+
+
+def test_any_text_has_a_hash_that_both_databases_keep() -> None:
+    hashes = {input_hash(text) for text in ("", "a", "\0", "\ud800", "漢", "x" * 1_000_000)}
+    assert all(-(2**63) <= one < 2**63 for one in hashes)
+    assert len(hashes) == 5, "what no column can show is shown alike"

@@ -1,0 +1,125 @@
+"""Any chats, interleaved in any way: each call of the model reads what its own request carried, and nothing else."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, Literal
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lango.errors import ProviderRejected
+from lango.providers import Request
+from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
+from lango.runtime.runtime import open_runtime
+from lango.server.compat.openai.chat_request import ChatRequest
+from lango.server.compat.openai.session_selection import submit_carried
+from lango.server.context import Served
+from lango.server.security.auth import Caller
+from lango.store import SessionId
+from tests.agents.parts import PATIENCE_S, settings_for
+
+Said = list[tuple[str, str]]
+Step = tuple[Literal["say", "hold", "fail", "again", "edit", "trim", "alter", "repeat", "both"], int, str]
+
+STEPS = st.tuples(
+    st.sampled_from(["say", "say", "say", "hold", "hold", "fail", "again", "edit", "trim", "alter", "repeat", "both"]),
+    st.integers(0, 2),
+    st.sampled_from(["Hi", "yes"]),  # few words: chats are often alike
+)
+
+
+class Model:
+    """Says "ok", or fails, once it may."""
+
+    name = "model"
+
+    def __init__(self) -> None:
+        self.calls: asyncio.Queue[tuple[Said, asyncio.Future[bool]]] = asyncio.Queue()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        may = asyncio.get_running_loop().create_future()
+        self.calls.put_nowait(([(one.role, one.content) for one in request.messages], may))
+        if not await may:
+            raise ProviderRejected("no", provider="model", status=400)
+        yield TextDelta("ok")
+        yield UsageDelta(1, 1)
+        yield Finish("stop")
+
+
+class Chat:
+    """A client's chat; while an answer is under way, `may` lets it come."""
+
+    def __init__(self, here: Served, model: Model) -> None:
+        self.here = here
+        self.model = model
+        self.messages: Said = []
+        self.task: asyncio.Task[None] | None = None
+        self.may: asyncio.Future[bool] | None = None
+
+    async def send(self) -> None:
+        """Send all that was said, and check what the model reads of it."""
+        self.task = asyncio.create_task(self._follow())
+        read, self.may = await self.model.calls.get()
+        assert read == self.messages
+
+    async def _follow(self) -> None:
+        messages: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in self.messages]
+        asked = ChatRequest.model_validate({"messages": messages})
+        turn = await submit_carried(self.here, Caller(), asked, (), None)
+        async for _ in self.here.turns.follow(turn):
+            pass
+
+    async def finish(self, *, well: bool = True) -> None:
+        if self.task is None or self.may is None:
+            return
+        self.may.set_result(well)
+        await self.task
+        self.task = self.may = None
+        if well:
+            self.messages.append(("assistant", "ok"))
+
+    async def step(self, kind: str, word: str) -> None:
+        await self.finish()
+        said, last = self.messages, len(self.messages) - 1
+        match kind:
+            case "again":
+                while said and said[-1][0] == "assistant":
+                    said.pop()
+            case "edit" if said:
+                said[0] = ("user", f"{word}!")
+            case "trim":
+                del said[:2]
+            case "alter" if last >= 1:
+                said[1] = ("assistant", f"{word}?")
+            case "repeat":
+                said += said[:2]
+            case "both":
+                said.append(("user", word))
+            case _:
+                pass
+        if kind != "again" or not said:
+            said.append(("user", word))
+        await self.send()
+        if kind != "hold":
+            await self.finish(well=kind != "fail")
+
+
+async def _run(steps: list[Step]) -> None:
+    model = Model()
+    config = settings_for("sqlite:///:memory:", name="app")
+    async with asyncio.timeout(PATIENCE_S), open_runtime(config, provider=model) as runtime:
+        here = Served(config, runtime)
+        chats = [Chat(here, model) for _ in range(3)]
+        for kind, number, word in steps:
+            await chats[number].step(kind, word)
+        for chat in chats:
+            await chat.finish()
+        await here.turns.drain(PATIENCE_S)
+        for one in await runtime.store.sessions():
+            assert await runtime.store.check(SessionId(one.name.app_name, one.name.user_id, one.name.id)) == []
+
+
+@settings(max_examples=30)
+@given(st.lists(STEPS, min_size=4, max_size=14))
+def test_a_model_reads_what_its_request_carried(steps: list[Step]) -> None:
+    asyncio.run(_run(steps))

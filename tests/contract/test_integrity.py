@@ -1,0 +1,111 @@
+"""What is wrong with a session is found, on both databases; after every test of the contract, nothing is."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from lango.errors import SessionNotFound
+from lango.messages import Message
+from lango.runtime.sessions import Sessions
+from lango.store import SessionId, Store
+from lango.store.engine.database import Operation
+from lango.store.lifecycle import integrity
+from tests.contract.test_store import NAME, Writer
+
+
+@pytest.fixture
+async def broken(store_url: str) -> AsyncIterator[Writer]:
+    """A session that a test may break: a text, a call, its result, a call, a text, the result, a call, and state."""
+    async with Store(store_url) as store:
+        writer = Writer(store, await store.create_session(NAME, {"city": "Bern"}))
+        await writer.talk(1)
+        await writer.call("a")
+        await writer.answer("a")
+        await writer.call("b", long_running=frozenset("b"))
+        await writer.add(Message("user", "hi"))
+        await writer.answer("b", state_delta={"city": "Oslo"})
+        await writer.call("c")
+        await writer.add(None, state_delta={"n": 1})
+        yield writer
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("DELETE FROM messages WHERE seq = 5", "message 5 is missing"),
+        ("DELETE FROM messages WHERE seq IN (2, 3)", "messages 2 to 3 are missing"),
+        ("DELETE FROM messages WHERE seq = 7", "message 7 is missing"),
+        ("UPDATE messages SET total_tokens = 1 WHERE seq = 3", "message 3: the tokens up to here are noted as 1"),
+        ("UPDATE sessions SET total_tokens = 5", "the session notes 5 tokens; its messages have 70"),
+        ("UPDATE sessions SET user_seq = 1", "the user's newest message is noted as 1; it is 5"),
+        ("UPDATE sessions SET last_seq = 6, total_tokens = 60", "there are messages up to 7"),
+        ("UPDATE sessions SET rewinds = '[[9,2]]'", "a rewind at message 9"),
+        ("UPDATE messages SET tool_calls = '[{' WHERE seq = 2", "message 2: it cannot be read"),
+        ("UPDATE messages SET extra = '[]' WHERE seq = 1", "message 1: it cannot be read"),
+        (
+            "UPDATE messages SET call_seq = NULL WHERE seq = 6",
+            "message 6: it does not say that its call stands in message 4",
+        ),
+        ("DELETE FROM open_calls", "message 7: call 'c' has no result, and is not noted as open"),
+        ("UPDATE open_calls SET call_id = 'd'", "message 7: call 'd' is noted as open; the message makes no such call"),
+        (
+            'UPDATE session_states SET state = \'{"city":"Oslo"}\'',
+            "the session's state is not what its events made it: n",
+        ),
+        ("UPDATE session_states SET state = 'x'", "the session, or its state, cannot be read"),
+        (
+            "UPDATE state_events SET extra = 'x' WHERE revision > 0",
+            "message 7: a change of state after it cannot be read",
+        ),
+        ("UPDATE state_events SET state_delta = 'x' WHERE revision > 0", "the session's state cannot be read"),
+        (
+            "INSERT INTO turns (session_key, turn, status, epoch, created_at) "
+            "SELECT session_key, 1, 'running', 4, 0 FROM sessions",
+            "turn 1 runs with epoch 4; the session is at 0",
+        ),
+    ],
+)
+async def test_what_is_wrong_is_found_and_named(broken: Writer, damage: str, says: str) -> None:
+    assert await broken.store.check(NAME) == []
+
+    def do() -> Operation[None]:
+        yield damage, ()
+
+    await broken.store.write(do)
+    assert any(says in str(problem) for problem in await broken.store.check(NAME)), await broken.store.check(NAME)
+    assert await broken.store.read(integrity.names) == [NAME]
+
+
+async def test_what_belongs_to_no_session_is_found(broken: Writer) -> None:
+    def do() -> Operation[None]:
+        yield "DELETE FROM sessions", ()
+
+    assert await broken.store.check_database() == []
+    await broken.store.write(do)
+    assert list(map(str, await broken.store.check_database())) == ["7 messages belong to no session"]
+    with pytest.raises(SessionNotFound):
+        await broken.store.check(NAME)
+
+
+async def test_an_index_that_others_have_changed_is_not_taken_for_a_broken_one(
+    store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "lango.store.engine.sqlite._READERS", 1
+    )  # the connection that has searched is the one that checks
+    writer = Writer(store, await store.create_session(NAME))
+    async with Store(store_url) as other:
+        for number in range(40):  # FTS5 joins its pieces at every sixteenth, at the latest
+            await writer.add(Message("user", f"apples {number}"))
+            await other.search(NAME.app_name, NAME.user_id, "apples")
+            assert await store.check_database() == []
+            await store.search(NAME.app_name, NAME.user_id, "apples")
+
+
+async def test_a_fork_whose_source_is_gone_is_whole(broken: Writer) -> None:
+    sessions = Sessions(broken.store, NAME.app_name)
+    fork = await sessions.fork(NAME.id, user_id=NAME.user_id, at=5, new_id="f")
+    assert await sessions.delete(NAME.id, user_id=NAME.user_id)
+    assert await sessions.check("f", user_id=NAME.user_id) == []
+    assert await broken.store.check_database() == []
+    assert fork.name == SessionId("app", "alice", "f")

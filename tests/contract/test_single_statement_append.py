@@ -1,0 +1,219 @@
+"""An ordinary event is stored by one statement, and nobody can tell: the rows are those that the long way writes."""
+
+import asyncio
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from lango.errors import LangoError, StaleSession
+from lango.messages import Message, Role, ToolCall
+from lango.store import Appended, Entry, SessionId, SessionRecord, Store, Turn
+from lango.store.codec.records import CONFIRMATION
+from lango.store.engine.database import Operation
+from lango.store.lifecycle import fork
+from lango.store.sessions.append_statement import plain_append
+from tests.agents.parts import PATIENCE_S
+
+NAME = SessionId("app", "alice", "s")
+TABLES = {
+    "sessions": "revision, last_seq, user_seq, total_tokens, epoch, updated_at, rewinds",
+    "messages": "seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id, invocation_id, "
+    "call_seq, state_delta, extra",
+    "open_calls": "call_id, seq, long_running, asks_about, about_seq, expires_at",
+    "state_events": "seq, revision, event_id, created_at, state_delta, extra",
+    "turns": "turn, status, epoch, answered",
+}
+
+
+def rows_of(key: int) -> Operation[dict[str, list[Any]]]:
+    found: dict[str, list[Any]] = {}
+    for name, columns in TABLES.items():
+        rows = yield f"SELECT {columns} FROM {name} WHERE session_key = $1 ORDER BY {columns}", (key,)
+        found[name] = [tuple(row) for row in rows]
+    return found
+
+
+class Told(Struct):
+    """What came of an append."""
+
+    appended: Appended | None = None
+    error: type[LangoError] | None = None
+
+
+async def tell(store: Store, session: SessionRecord, revision: int, entry: Entry, **options: Any) -> Told:
+    try:
+        return Told(await store.append(session.key, session.name, revision, entry, **options))
+    except LangoError as error:
+        return Told(error=type(error))
+
+
+def said(number: int, role: Role = "user", content: str = "hi", calls: tuple[ToolCall, ...] = (), **more: Any) -> Entry:
+    message = Message(role, content, calls, "someone")
+    return Entry(f"e{number}", float(number), message, number + 3, f"i{number % 3}", **more)
+
+
+call_ids = st.sampled_from([*"aaaaab", "", "x" * 300])
+
+
+def question(id_: str, about: str) -> ToolCall:
+    return ToolCall(id_, CONFIRMATION, {"originalFunctionCall": {"id": about, "name": "f", "args": {}}})
+
+
+def result(id_: str) -> ToolCall:
+    return ToolCall(id_, "f", output={"ok": True})
+
+
+calls = st.builds(ToolCall, call_ids, st.sampled_from(["f", "g"]), st.just({"n": 1}))
+questions = st.builds(question, call_ids, call_ids)
+results = st.builds(result, call_ids)
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    """An event: mostly an ordinary one, now and then anything else."""
+    number = draw(st.integers(0, 31))  # so that some ids come twice
+    match draw(st.integers(0, 12)):
+        case 0 | 1 | 2:
+            role: Role = draw(st.sampled_from(["user", "assistant"]))
+            return said(number, role, draw(st.sampled_from(["hi", "\0", "é"])))
+        case 3 | 4 | 5:
+            return said(number, "assistant", "", (draw(calls),), long_running=frozenset(draw(st.sets(call_ids))))
+        case 6 | 7 | 8:
+            return said(number, "tool", "{}", (draw(results),))
+        case 9:
+            return said(number, "assistant", "", tuple(draw(st.lists(st.one_of(calls, questions), max_size=2))))
+        case 10:
+            return said(number, "user", state_delta={"k": number, "temp:t": 1})
+        case 11:
+            return said(number, "event", rewind_before=f"i{draw(st.integers(0, 2))}")
+        case _:
+            return Entry(f"e{number}", float(number), None, state_delta={"k": number})
+
+
+class Step(Struct):
+    """An append, and what its writer thinks that it has seen."""
+
+    entry: Entry
+    behind: int = 0
+    """So many revisions are not seen."""
+    off: int = 0
+    """So far it is mistaken about the newest message."""
+    epoch: int | None = None
+    ends_turn: bool = False
+
+
+steps = st.lists(
+    st.builds(
+        Step,
+        entries(),
+        st.sampled_from([0, 0, 0, 0, 0, 1, 2]),
+        st.sampled_from([0, 0, 0, 0, 0, 1, -1]),
+        st.sampled_from([None, None, 1, 0]),
+        st.sampled_from([False, False, True]),
+    ),
+    max_size=12,
+)
+
+
+LATE = [
+    said(1, "assistant", "", (ToolCall("a", "f", {}),)),
+    said(2, "assistant", "wait"),
+    said(3, "tool", "{}", (result("a"),)),
+]
+ASKED = [
+    said(1, "assistant", "", (ToolCall("a", "f", {}),), long_running=frozenset("a")),
+    said(2, "assistant", "", (question("q", "a"),)),
+    said(3, "tool", "{}", (result("q"),)),
+]
+
+
+@settings(max_examples=60)
+@given(script=steps, forked=st.booleans())
+@example(script=[Step(entry) for entry in LATE], forked=False)
+@example(script=[Step(entry) for entry in ASKED], forked=False)
+def test_whatever_is_appended_the_short_way_leaves_what_the_long_way_leaves(
+    store_url: str, script: list[Step], forked: bool
+) -> None:
+    asyncio.run(_the_same(store_url, script, forked=forked))
+
+
+async def _the_same(store_url: str, script: list[Step], *, forked: bool) -> None:
+    async with Store(store_url) as store:
+        short, long = [await _session(store, forked=forked) for _ in range(2)]
+        for step in script:
+            seen = await store.session(short.name)
+            assert seen is not None
+            options: dict[str, Any] = {"epoch": step.epoch, "ends_turn": step.ends_turn}
+            revision = max(0, seen.revision - step.behind)
+            told = await tell(store, short, revision, step.entry, **options, last_seq=seen.last_seq + step.off)
+            assert told == await tell(store, long, revision, step.entry, **options), step
+        assert await store.read(lambda: rows_of(short.key)) == await store.read(lambda: rows_of(long.key))
+        assert await store.check(short.name) == []
+
+
+async def _session(store: Store, *, forked: bool) -> SessionRecord:
+    name = SessionId("app", "alice", uuid.uuid4().hex)
+    session = await store.create_session(name, now=0.0)
+    turn = await store.submit_turn(session, said(0), "me")
+    assert isinstance(turn, Turn)
+    if forked:
+        await store.append(session.key, name, 1, said(31, "assistant"), epoch=turn.epoch, ends_turn=True)
+        return await store.write(lambda: fork.fork(name, SessionId("app", "alice", uuid.uuid4().hex), 2, None, 0.0))
+    found = await store.session(name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("kind", ["sqlite_at_once", "postgres"])
+async def test_ordinary_events_need_no_more_than_the_statement(kind: str, request: pytest.FixtureRequest) -> None:
+    ordinary = [
+        said(1),
+        said(2, "assistant", "", (ToolCall("c", "f", {"n": 1}),)),
+        said(3, "tool", "{}", (ToolCall("c", "f", output={"ok": True}),)),
+        said(4, "assistant"),
+        said(5, "assistant", "", (ToolCall("c", "f", {"n": 1}),), long_running=frozenset("c")),
+    ]
+    async with Store(request.getfixturevalue(f"{kind}_url")) as store:
+        session = await store.create_session(NAME)
+        for number, entry in enumerate(ordinary):
+            short = plain_append(session.key, number, number, entry, None)
+            appended = await store._database.write(_never, shortcut=lambda short=short: short)  # pyright: ignore[reportPrivateUsage]
+            assert appended == Appended(number + 1, number + 1)
+        assert [row[:3] for row in (await store.read(lambda: rows_of(session.key)))["open_calls"]] == [("c", 5, 1)]
+
+
+def _never() -> Operation[Appended]:
+    raise AssertionError("the long way was taken")
+    yield
+
+
+async def test_a_statement_that_did_not_apply_leaves_the_next_one_as_quick(store: Store) -> None:
+    session = await store.create_session(NAME)
+    for number in range(3):
+        stale = await tell(store, session, 7, said(9), last_seq=7)
+        assert stale.error is StaleSession
+        again = await tell(store, session, number, said(number), last_seq=number)
+        assert again == Told(Appended(number + 1, number + 1))
+        assert await tell(store, session, number + 1, said(number), last_seq=number + 1) == Told(
+            Appended(number + 1, number + 1, repeated=True)
+        )
+
+
+async def test_the_log_comes_home_though_no_write_passes_the_writers_thread(
+    sqlite_at_once_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("lango.store.engine.sqlite._CHECKPOINT_PAGES", 40)
+    monkeypatch.setattr("lango.store.engine.sqlite._LOOK_EVERY", 10)
+    async with Store(sqlite_at_once_url) as store, asyncio.timeout(PATIENCE_S):
+        session = await store.create_session(NAME)
+        file, number = tmp_path / "lango.db", 0
+        before = file.stat().st_size  # all that is written is in the log beside it, until that comes home
+        while file.stat().st_size == before:
+            await tell(store, session, number, said(number), last_seq=number)
+            number += 1
+            await asyncio.sleep(0)

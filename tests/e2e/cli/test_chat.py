@@ -1,0 +1,262 @@
+"""`lango chat` in a real terminal: talked to with keys, read from the screen. One process for most of it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lango.store import SessionId, Store
+from lango.store.memory.observations import Batch, Observation
+from lango.store.memory.user_facts import Fact
+from tests.support.terminal import ALT_ENTER, CTRL_C, CTRL_O, ENTER, UP, Terminal, terminal
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("chat")
+
+
+@pytest.fixture(scope="module")
+def running(folder: Path) -> Iterator[Terminal]:
+    with terminal(folder, "chat") as opened:
+        opened.wait_prompt()
+        assert "the model of terminal_agent.py" in opened.lines[0]
+        yield opened
+
+
+@pytest.fixture
+def chat(running: Terminal) -> Terminal:
+    """A new session at an empty prompt."""
+    before = running.prompts
+    running.send("/clear")
+    running.wait_for(lambda: running.prompts > before and running.shown.startswith("new session"))
+    running.wait_prompt()
+    return running
+
+
+def session_of(chat: Terminal) -> str:
+    found = re.findall(r"new session (\w{12})", chat.text)
+    return found[-1]
+
+
+def test_an_answer_streams_and_its_scrollback_is_clean(chat: Terminal, folder: Path) -> None:
+    chat.send(f"hold {folder}/go")
+    chat.wait_for("begun")
+    chat.wait_for("Ctrl-C stops")  # the tail says what happens
+    (folder / "go").touch()
+    chat.wait_for("begun ended")
+    chat.wait_prompt()
+    assert chat.text.count("begun") == 1, "drawn many times, kept once"
+    assert "Ctrl-C stops\n" not in chat.shown, "the tail is gone"
+
+
+def test_markdown_is_laid_out(chat: Terminal) -> None:
+    said = chat.ask("markdown")
+    assert said == (
+        "\n# Prices\n\nThe best of them:\n\n fruit   price\n ─────────────\n apple    1.50\n 日本梨  12.00\n\n"
+        " 1 first\n 2 second\n\n def total(prices):\n     return sum(prices)\n\nThe end.\n"
+    )
+
+
+def test_an_answer_longer_than_the_screen_is_kept_whole(chat: Terminal) -> None:
+    said = chat.ask("long 100")
+    assert re.findall(r"• item (\d+)", said) == [str(number) for number in range(100)]
+
+
+def test_a_tool_is_a_line_that_opens(chat: Terminal) -> None:
+    said = chat.ask("note apples", "the tool said")
+    [number] = re.findall(r'▸ (\d+) note\(text="apples"\) \d+\.\d s', said)
+    assert "arguments" not in said
+    chat.type(CTRL_O)
+    chat.wait_for(f"▾ {number} note")
+    chat.wait_for("      three")
+    chat.wait_prompt()
+    chat.ask("think", "thought 5 words", "seven")
+    opened = chat.ask(f"/open {number}", "arguments", "    text: apples", "    noted: apples")
+    assert "      one\n      two\n      three" in opened, "a text of several lines is shown as one"
+    chat.ask("/open", "first I count the apples")
+    chat.ask("/open 9999", "there is no line 9999")
+    chat.ask("/open x", "/open takes the number")
+
+
+def test_what_fails_is_told(chat: Terminal) -> None:
+    chat.ask("broken things", "✗", "broken(text=", "failed: ", "cannot do things")
+    chat.ask("fail", "the provider does not want to")
+    chat.ask("/nothing", "there is no /nothing; /help")
+    assert "\n/etc/hosts is a path\n" in chat.ask("/etc/hosts is a path"), "not a command"
+
+
+def test_approval_by_a_key(chat: Terminal) -> None:
+    chat.send("wipe disk1")
+    chat.wait_for("run exactly this?")
+    assert 'wipe asks to run with\n{\n  "text": "disk1"\n}\n' in chat.text
+    chat.type("x" + ENTER)  # no answer
+    chat.type("n")
+    chat.wait_for('no: wipe(text="disk1")')
+    chat.wait_prompt()
+    assert "'noted'" not in chat.after("wipe disk1")
+    chat.send("wipe disk2")
+    chat.wait_for('"text": "disk2"')
+    chat.wait_for("run exactly this?")
+    chat.type("y")
+    chat.wait_for('yes: wipe(text="disk2")')
+    chat.wait_for("the tool said {'noted': 'disk2'")
+    chat.wait_prompt()
+    chat.send("/fork")
+    chat.wait_for("goes on from here")
+    chat.wait_prompt()
+    again = chat.after("/fork")
+    assert [again.count(f'wipe(text="{disk}")') for disk in ("disk1", "disk2")] == [1, 1], "asked, then done: one call"
+
+
+def test_a_question_that_is_left_open_stays(chat: Terminal) -> None:
+    chat.send("wipe disk3")
+    chat.wait_for("run exactly this?")
+    chat.type(CTRL_C)
+    chat.wait_for("not answered: /approve asks again")
+    chat.wait_prompt()
+    chat.send("/approve")
+    chat.wait_for(lambda: chat.text.count('"text": "disk3"') == 2)
+    chat.wait_for("run exactly this?")
+    chat.type("y")
+    chat.wait_for("the tool said {'noted': 'disk3'")
+    chat.wait_prompt()
+    chat.ask("/approve", "nothing waits")
+
+
+def test_what_was_typed_before_the_question_is_no_answer(chat: Terminal, folder: Path) -> None:
+    """A `y` that was meant for something else must not run a dangerous tool."""
+    chat.send(f"late {folder}/typed")
+    chat.wait_for("begun")
+    chat.type("yyyy")
+    (folder / "typed").touch()
+    chat.wait_for("run exactly this?")
+    chat.type("n")
+    chat.wait_for('no: wipe(text="disk4")')
+    chat.wait_prompt()
+    assert "'noted': 'disk4'" not in chat.text
+
+
+def test_ctrl_c_stops_the_turn_and_not_the_program(chat: Terminal) -> None:
+    chat.send("hold never")
+    chat.wait_for("begun")
+    chat.type(CTRL_C)
+    chat.wait_for("stopped; what was said")
+    chat.wait_prompt()
+    chat.ask("and on we go", "and on we go")
+
+
+def test_several_lines_and_history(chat: Terminal, folder: Path) -> None:
+    chat.type(f"first{ALT_ENTER}second\\{ENTER}third")
+    chat.wait_for(". third")
+    before = chat.prompts
+    chat.type(ENTER)
+    chat.wait_for(lambda: chat.prompts > before)
+    chat.wait_prompt()
+    assert chat.after("first").startswith(". second\n. third\n"), "one message"
+    assert "first second third" in chat.text, "sent as three lines, echoed as one paragraph"
+    chat.type(UP)
+    chat.wait_for(lambda: chat.shown.count(". third") == 2)
+    chat.type(CTRL_C)
+    chat.wait_prompt()
+    chat.ask(" with a space, not kept")
+    chat.ask("my key is sk-proj-0123456789abcdef")
+    [file] = [path for path in (folder / "state").rglob("*") if path.is_file()]
+    assert file.stat().st_mode & 0o777 == 0o600
+    kept = file.read_text()
+    assert '"first\\nsecond\\nthird"' in kept
+    assert "sk-proj" not in kept
+    assert "not kept" not in kept
+
+
+def test_commands_complete(chat: Terminal) -> None:
+    chat.type("/he")
+    chat.wait_for("what there is")  # the menu
+    chat.type("\t")
+    chat.wait_for("> /help")
+    chat.type(ENTER)
+    chat.wait_for("Enter sends; Alt-Enter")
+    chat.wait_prompt()
+
+
+def test_status_line(chat: Terminal) -> None:
+    chat.ask("how are you")
+    [status] = [line for line in chat.shown.splitlines() if " of 32,000 tokens" in line]
+    [tokens, cost] = re.findall(r"(\d+) of 32,000 tokens · \$(\d+\.\d{4})", status)[0]
+    assert int(tokens) > 0
+    assert float(cost) == pytest.approx(0.00125, abs=0.0001), "1,000 tokens in, 500 out, at gpt-5-mini's price"
+    assert session_of(chat) in status
+    used = chat.ask("/usage", "budget    32,000 tokens and 100 messages", "all       1 turns, 1 calls of the model")
+    assert re.search(r"1  done +1,000 +500  \$0\.0013", used)
+
+
+def test_sessions_and_resume(chat: Terminal) -> None:
+    first = session_of(chat)
+    chat.ask("note pears")
+    chat.send("/clear")
+    chat.wait_for(f"/resume {first}")
+    chat.wait_prompt()
+    chat.ask("another conversation")
+    listed = chat.ask("/sessions", first)
+    assert f"{session_of(chat)} *" in listed
+    resumed = chat.ask(f"/resume {first[:8]}", f"session {first}", "> note pears", "the tool said")
+    [number] = re.findall(r'▸ (\d+) note\(text="pears"\)', resumed)
+    chat.ask(f"/open {number}", "noted: pears")
+    assert first in chat.shown.splitlines()[-1] or first in chat.shown, "the status names it"
+    chat.ask("/resume abcdefabcdef", "there is no session 'abcdefabcdef'")
+
+
+def test_models(chat: Terminal) -> None:
+    chat.ask("/model", "the model of terminal_agent.py", "/model provider/name")
+    chat.ask("/model nowhere/x", "nowhere")
+    chat.ask("/model local/nobody", "nobody")
+    chat.ask("still here", "still here")
+    assert "the model of terminal_agent.py" in chat.shown, "the status line still has it"
+
+
+def test_nothing_of_a_model_or_a_tool_reaches_the_terminal_raw(chat: Terminal) -> None:
+    from_here = len(chat.raw)
+    chat.ask("evil", "␛]52;c;aGVsbG8=␇", "�2J", "turned �txt.exe")
+    chat.ask("/open", "␛]0;owned␇")
+    written = chat.raw[from_here:].decode()
+    for obeyed in ("\x1b]", "\x07", "\b\b", "\x9b", "\u202e", "\x1b[31mred", "\x1b[2J"):
+        assert obeyed not in written, repr(obeyed)
+
+
+def test_fork_and_rewind(chat: Terminal) -> None:
+    first = session_of(chat)
+    chat.ask("/rewind", "there is no session")
+    for text in ("plant apples", "plant pears", "plant plums"):
+        chat.ask(text)
+    forked = chat.ask("/fork", f"{first} stays as it is", "> plant plums")
+    [second] = re.findall(r"session (\w{12}) goes on from here", forked)
+    chat.ask("plant figs")
+    chat.send("/rewind 2")
+    chat.wait_for("taken back; the message is here")
+    chat.wait_for(lambda: bool(re.search(r"> plant plums\n.* tokens", chat.shown)), "the message to be sent again")
+    assert "plant figs" not in chat.after("/rewind 2")
+    chat.type(" and cherries" + ENTER)
+    chat.wait_for("\nplant plums and cherries\n")
+    chat.wait_prompt()
+    chat.ask(f"/resume {second}", "> plant plums and cherries", "... the beginning")
+    chat.ask(f"/resume {first}", "> plant pears", "> plant plums\n")
+    chat.ask("/rewind x", "how many turns")
+    chat.ask("/rewind 99", "there are only 3 turns")
+    listed = chat.ask("/sessions")
+    assert listed.count("plant apples") == 2, "both are called by their first words"
+
+
+async def test_memory(chat: Terminal, folder: Path) -> None:
+    chat.ask("/memory", "memory is off: `enabled = true`")
+    chat.ask("I like pears")
+    name = SessionId("obedient", "user", session_of(chat))
+    async with Store(f"sqlite:///{folder}/lango.db") as store:
+        session = await store.session(name)
+        assert session
+        held = await store.memory.claim(session, "a test")
+        assert held
+        noted = Observation("The user likes \x1b[31mpears.", 1, 2, "high", "2026-11-15")
+        await store.memory.add(held, name, Batch(1, 2, (noted,)), [Fact("fruit", "pears", 1, 2)])
+        await store.memory.release(held)
+    chat.ask("/memory", "[high] 2026-11-15 The user likes ␛[31mpears.", "from messages 1 to 2", "1   fruit  pears")

@@ -1,0 +1,327 @@
+"""The command as a user types it: what works, and what a mistake is told."""
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lango import __version__, open_runtime
+from lango.config import Settings, StoreSettings
+from lango.errors import ConfigError, LangoError
+from lango.messages import Message
+from lango.providers.protocol import UsageDelta
+from lango.store import Entry, SessionId, Store
+from lango.store.engine.database import migrations
+from lango.testing import ScriptedProvider
+
+LANGO = Path(sys.executable).with_name("lango")
+NEWEST = migrations()[-1][0]
+
+
+def lango(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(LANGO), *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def refused(run: subprocess.CompletedProcess[str], *says: str) -> None:
+    """A user's mistake is one sentence on stderr, exit code 2, no traceback."""
+    assert run.returncode == 2, run
+    assert run.stdout == ""
+    [line] = run.stderr.strip().splitlines()
+    assert line.startswith("lango: ")
+    for words in says:
+        assert words in line
+
+
+def test_help_imports_neither_adk_nor_a_database(tmp_path: Path) -> None:
+    told = "import sys; sys.argv = ['lango', '--help']\nfrom lango.cli.main import main\n"
+    told += "try: main()\nexcept SystemExit: pass\n"
+    told += "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, cwd=tmp_path, check=True)
+    loaded = set(run.stdout.splitlines()[-1].split())
+    assert loaded.isdisjoint({"google", "apsw", "asyncpg", "openai", "anthropic", "xllamacpp", "pydantic", "rich"})
+    assert "Usage: lango" in run.stdout
+
+
+def test_version(tmp_path: Path) -> None:
+    assert lango("--version", cwd=tmp_path).stdout.strip() == __version__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["frobnicate"], ["No such command 'frobnicate'", "`lango --help`"]),
+        (["sessions", "show"], ["session_id", "`lango sessions show --help`"]),
+        (["run", "--nope"], ["--nope", "`lango run --help`"]),
+        (["serve", "--port", "http"], ["--port", "integer"]),
+        (["serve", "--port"], ["--port"]),
+        (["sessions", "rewind", "x", "--before", "0"], ["--before", "1"]),
+        (["run", "--no\npe\x1b[31m"], ["--no"]),
+    ],
+)
+def test_a_misspelt_command_is_told_in_one_sentence(tmp_path: Path, arguments: list[str], says: list[str]) -> None:
+    run = lango(*arguments, cwd=tmp_path)
+    refused(run, *says)
+    assert "\x1b" not in run.stderr
+
+
+def test_a_command_without_its_subcommand_shows_what_there_is(tmp_path: Path) -> None:
+    run = lango("sessions", cwd=tmp_path)
+    assert run.returncode == 2
+    assert "rewind" in run.stderr
+
+
+async def test_sessions_list_show_delete(tmp_path: Path) -> None:
+    name = SessionId("app", "alice", "first")
+    async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
+        session = await store.create_session(name)
+        await store.append(session.key, name, 0, Entry("e", time.time(), Message("user", "hello"), tokens=3))
+    [listed] = [json.loads(line) for line in lango("sessions", "list", "--json", cwd=tmp_path).stdout.splitlines()]
+    assert listed["id"] == "first"
+    assert (listed["messages"], listed["tokens"]) == (1, 3)
+    assert "alice" in lango("sessions", "list", cwd=tmp_path).stdout
+    assert lango("sessions", "show", "first", cwd=tmp_path).stdout == "   1 user: hello\n"
+    refused(lango("sessions", "show", "second", cwd=tmp_path), "'second'", "lango sessions list")
+    assert lango("sessions", "delete", "first", cwd=tmp_path).returncode == 0
+    assert lango("sessions", "list", cwd=tmp_path).stdout == "no sessions\n"
+
+
+async def test_sessions_usage_shows_what_turns_took(tmp_path: Path) -> None:
+    settings = Settings(store=StoreSettings(url=f"sqlite:///{tmp_path}/lango.db"))
+    provider = ScriptedProvider([["hello", UsageDelta(12, 3)], RuntimeError("boom")])
+    async with open_runtime(settings, provider=provider) as runtime:
+        await runtime.run("s", "hi")
+        with pytest.raises(LangoError):
+            await runtime.run("s", "hi again")
+    told = lango("sessions", "usage", "s", cwd=tmp_path).stdout.splitlines()
+    assert " ".join(told[0].split()) == "turn status started tokens in out cost model s tools s tools"
+    assert [line.split()[:2] for line in told[1:3]] == [["1", "done"], ["2", "failed"]]
+    assert told[3] == "budget    32,000 tokens and 100 messages"
+    assert told[-1].endswith("2 turns, 2 calls of the model, 12 tokens in, 3 out, cost not known")
+    [line] = lango("sessions", "usage", "s", "--json", "-n", "1", cwd=tmp_path).stdout.splitlines()
+    usage = json.loads(line)
+    assert [turn["turn"] for turn in usage["turns"]] == [2]
+    assert (usage["before"], usage["total"]["turns"], usage["total"]["usage"]["input_tokens"]) == (2, 2, 12)
+    assert usage["window"]["first_seq"] == 1
+    small = lango("sessions", "usage", "s", cwd=tmp_path, LANGO_HISTORY__MAX_MESSAGE_TOKEN_BUDGET="20").stdout
+    assert "budget    20 tokens" in small
+    refused(lango("sessions", "usage", "t", cwd=tmp_path), "'t'", "lango sessions list")
+
+
+def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "lango.toml").write_text('[store]\nurl = "sqlite:///from_file.db"\n')
+    assert lango("db", "upgrade", cwd=tmp_path).stdout == f"schema {NEWEST}\n"
+    assert (tmp_path / "from_file.db").exists()
+    lango("db", "upgrade", cwd=tmp_path, LANGO_STORE__URL="sqlite:///from_environment.db")
+    assert (tmp_path / "from_environment.db").exists()
+    (tmp_path / "lango.toml").write_text('[store]\n\nurll = "sqlite:///x.db"\n')
+    refused(lango("db", "upgrade", cwd=tmp_path), "lango.toml", "line 3", "store.urll")
+    (tmp_path / "lango.toml").write_text("[store\n")
+    refused(lango("db", "upgrade", cwd=tmp_path), "lango.toml", "line 1")
+    refused(lango("db", "upgrade", "--config", "none.toml", cwd=tmp_path), "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("LANGO_TOOLS__ENABLED", "shell", ["LANGO_TOOLS__ENABLED is not JSON", "LANGO_TOOLS__ENABLED='["]),
+        ("LANGO_AGENT__MODELL", "openai/gpt-5", ["LANGO_AGENT__MODELL", "not a setting", "did you mean model?"]),
+        ("LANGO_MCP", "{", ["LANGO_MCP is not JSON", "LANGO_MCP='{"]),
+        ("LANGO_SERVER__PORT", "http", ["LANGO_SERVER__PORT", "valid integer"]),
+        ("LANGO_AGENT__MODEL", "gpt-5", ["'gpt-5'", "provider/name", "such as openai/gpt-5-mini"]),
+    ],
+)
+def test_a_wrong_variable_is_told_with_the_way_to_write_it(
+    tmp_path: Path, variable: str, value: str, says: list[str]
+) -> None:
+    refused(lango("run", "hello", cwd=tmp_path, **{variable: value}), *says)
+
+
+def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
+    assert lango("init", cwd=tmp_path).returncode == 0
+    Settings.load(tmp_path / "lango.toml")
+    commented = (tmp_path / "lango.toml").read_text()
+    uncommented = re.sub(r"^# (?=[\[\w].*[=\]])", "", commented, flags=re.MULTILINE)
+    (tmp_path / "all.toml").write_text(uncommented)
+    assert Settings.load(tmp_path / "all.toml").mcp["files"].command == "npx", "every commented key is a setting too"
+    refused(lango("init", cwd=tmp_path), "lango.toml is there already")
+    told = lango(
+        "doctor",
+        "--offline",
+        cwd=tmp_path,
+        LANGO_SERVER__PORT="0",
+        LANGO_AGENT__MODEL="openai/gpt-5",
+        OPENAI_API_KEY="k",
+    )
+    assert told.returncode == 0, told
+    assert f"ok   store: schema {NEWEST}, 0 sessions" in told.stdout
+    assert "ok   model openai/gpt-5: the key is set" in told.stdout
+
+
+def test_doctor_says_what_to_mend(tmp_path: Path) -> None:
+    keyless = {name: "" for name in os.environ if name.endswith("_API_KEY")}
+    told = lango(
+        "doctor",
+        cwd=tmp_path,
+        **keyless,
+        LANGO_AGENT__MODEL="anthropic/claude",
+        LANGO_STORE__URL="sqlite:///none/x.db",
+        LANGO_AGENT__MODULE="missing.py",
+    )
+    assert told.returncode == 1
+    assert "FAIL model anthropic/claude: The provider 'anthropic' needs a key" in told.stdout
+    assert "FAIL store: the folder none does not exist" in told.stdout
+    assert "FAIL agent: agent.module: there is no missing.py" in told.stdout
+    assert told.stderr == "lango: 3 of these must be mended\n"
+    (tmp_path / "lango.toml").write_text("[agent]\nmodell = 1\n")
+    assert "FAIL configuration: lango.toml, line 2: agent.modell" in lango("doctor", cwd=tmp_path).stdout
+
+
+OWN_MODELS = """
+from google.adk.agents import LlmAgent
+from google.adk.tools.agent_tool import AgentTool
+
+called = LlmAgent(name="called", model="anthropic/claude-sonnet-4-5")
+below = LlmAgent(name="below", model="openai/gpt-5-mini")
+inherits = LlmAgent(name="inherits")
+root_agent = LlmAgent(name="own", model="gemini-2.5-flash", sub_agents=[below, inherits], tools=[AgentTool(called)])
+"""
+
+
+def test_doctor_asks_the_models_that_a_module_names_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN_MODELS)
+    (tmp_path / "lango.toml").write_text('[agent]\nmodule = "own.py"\n')
+    keys = {name: "" for name in os.environ if name.endswith("_API_KEY")} | {"OPENAI_API_KEY": "k"}
+    told = lango("doctor", "--offline", cwd=tmp_path, LANGO_SERVER__PORT="0", **keys)
+    asked = re.findall(r"(\S+) +model (\S+): (.*)", told.stdout)
+    assert {name: mark for mark, name, _ in asked} == {
+        "openai/gpt-5-mini": "ok",
+        "anthropic/claude-sonnet-4-5": "FAIL",
+    }, "the root's own is ADK's to ask, and the default model is nobody's"
+    assert "FAIL model anthropic/claude-sonnet-4-5: The provider 'anthropic' needs a key" in told.stdout
+    assert "ok   agent: own.py: own" in told.stdout
+    (tmp_path / "own.py").write_text(OWN_MODELS.replace('model="gemini-2.5-flash", ', ""))
+    told = lango("doctor", "--offline", cwd=tmp_path, LANGO_SERVER__PORT="0", LANGO_AGENT__MODEL="openai/gpt-5", **keys)
+    assert "ok   model openai/gpt-5: the key is set" in told.stdout
+
+
+def test_doctor_builds_the_agent_and_asks_its_servers(tmp_path: Path) -> None:
+    """What a turn would need is tried before one does."""
+    (tmp_path / "lango.toml").write_text('[agent.sub_agents.a]\ntools = ["shell"]\n[mcp.gone]\ncommand = "/nowhere"\n')
+    told = lango("doctor", cwd=tmp_path, LANGO_AGENT__MODEL="local/smollm2")
+    assert told.returncode == 1
+    assert "FAIL agent: agent.sub_agents.a.tools: there is no tool shell; name it in tools.enabled, too" in told.stdout
+    assert "FAIL mcp gone: the MCP server gone does not answer" in told.stdout
+    assert "check [mcp.gone]" in told.stdout
+    (tmp_path / "lango.toml").write_text('[tools]\nenabled = ["shel"]\n')
+    assert "FAIL agent: tools.enabled: there is no tool shel; there are read_file" in (
+        lango("doctor", "--offline", cwd=tmp_path).stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[agent]\nname = "My Agent"\n', "line 2: agent.name: must be letters, digits and _"),
+        ('[agent]\nname = "user"\n', "line 2: agent.name: must not be user"),
+        ('[agent.sub_agents."a b"]\n', "line 1: agent.sub_agents.a b: must be letters"),
+        ('[agent]\nname = "a"\n[agent.sub_agents.a]\n', "agent: sub_agents.a has the name of the root agent"),
+        ('[tools]\napproval = "Maybe"\n', "line 2: tools.approval: input should be 'ask', 'auto' or 'deny'"),
+    ],
+)
+def test_a_wrong_setting_is_told_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "lango.toml").write_text(text)
+    with pytest.raises(ConfigError) as told:
+        Settings.load(str(tmp_path / "lango.toml"))
+    assert says in str(told.value)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def unchanged(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which nothing may change."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    (folder / "text.db").write_text("this is no database, " * 100)
+    foreign = sqlite3.connect(folder / "foreign.db")
+    foreign.execute("CREATE TABLE sessions (id TEXT)")
+    foreign.commit()
+    foreign.close()
+    before = snapshot(folder)
+    yield folder
+    assert snapshot(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("store", "says"),
+    [
+        ("mysql://u:secret@h/d", ["no known kind", "sqlite:///"]),
+        ("sqlite:///missing/lango.db", ["folder missing does not exist", "create it"]),
+        ("sqlite:///text.db", ["text.db is not a SQLite database", "another file"]),
+        ("sqlite:///foreign.db", ["foreign.db is the database of another program"]),
+        ("sqlite:///.", ["is a folder"]),
+        ("postgresql://u:secret@127.0.0.1:1/d", ["PostgreSQL at 127.0.0.1:1/d", "is it running?"]),
+    ],
+)
+def test_a_store_that_cannot_be_used(unchanged: Path, store: str, says: list[str]) -> None:
+    run = lango("db", "upgrade", "--store", store, cwd=unchanged)
+    refused(run, *says)
+    assert "secret" not in run.stderr
+
+
+def test_a_missing_driver_is_told_with_the_line_that_brings_it(tmp_path: Path) -> None:
+    told = "import sys; sys.modules['asyncpg'] = None; sys.argv = ['lango', 'db', 'upgrade', '--store', 'postgresql://h/d']"
+    run = subprocess.run(
+        [sys.executable, "-c", f"{told}; from lango.cli.main import main; main()"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    refused(run, 'pip install "lango-adk[postgres]"')
+
+
+def test_a_folder_without_rights(tmp_path: Path) -> None:
+    folder = Path("/proc") if os.geteuid() == 0 else tmp_path  # root may write everywhere but there
+    tmp_path.chmod(0o500)
+    try:
+        run = lango("db", "upgrade", "--store", f"sqlite:///{folder}/x.db", cwd=Path("/"))
+        refused(run, str(folder), "rights")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_locked_store(tmp_path: Path) -> None:
+    assert lango("db", "upgrade", cwd=tmp_path).returncode == 0
+    holder = (
+        "import apsw, sys; c = apsw.Connection('lango.db'); c.execute('BEGIN EXCLUSIVE'); print('held', flush=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{holder}; sys.stdin.read()"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        refused(lango("db", "upgrade", cwd=tmp_path), "lango.db is locked by another program", "try again")
+        process.communicate("")
+    assert lango("db", "upgrade", cwd=tmp_path).returncode == 0

@@ -1,0 +1,188 @@
+"""`lango run` as scripts use it: what goes to stdout, what the exit code says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.tools.test_mcp_servers import SERVER
+from tests.support.terminal import AGENT, LANGO, PATIENCE_S, configure, terminal
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("run")
+    configure(made)
+    return made
+
+
+def run(folder: Path, *arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [LANGO, "run", *arguments],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def run_json(folder: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
+    done = run(folder, "--output-format", "json", *arguments, code=code)
+    [line] = done.stdout.splitlines()
+    return json.loads(line)
+
+
+def test_text_is_the_answer_and_nothing_else(folder: Path) -> None:
+    done = run(folder, "what is this:", stdin="a text\nfrom a pipe\n")
+    assert done.stdout == "what is this:\n\na text\nfrom a pipe\n", "the argument, then what came through the pipe"
+    assert done.stderr == ""
+
+
+def test_json_and_the_same_session_again(folder: Path) -> None:
+    first = run_json(folder, "note pears")
+    assert first["text"].startswith("the tool said {'noted': 'pears'")
+    assert (first["turn"], first["status"]) == (1, "done")
+    assert first["usage"]["output_tokens"] == 1000
+    assert first["cost_usd"] == pytest.approx(0.0025, abs=0.0001)
+    lines = run(folder, "-r", first["session_id"][:6], "--output-format", "stream-json", "again").stdout.splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [event["type"] for event in events] == ["accepted", "text_delta", "done"]
+    assert {event["session"] for event in events} == {first["session_id"]}
+    assert events[0]["turn"] == 2
+
+
+def test_a_turn_that_fails_is_1(folder: Path) -> None:
+    told = run_json(folder, "fail", code=1)
+    assert told["status"] == "failed"
+    assert told["error"]["message"] == "the provider does not want to"
+
+
+def test_a_tool_that_asks_is_3_and_is_answered_later_or_beforehand(folder: Path) -> None:
+    done = run(folder, "-r", "cleaning", "wipe disk1", code=3)
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "lango: there was no session 'cleaning': this is a new one",
+        'lango: wipe waits for an approval: {"text": "disk1"}',
+        "lango: answer with `lango chat -r cleaning`, or allow it with --approve",
+    ]
+    with terminal(folder, "chat", "-r", "cleaning") as chat:
+        chat.wait_for('"text": "disk1"')
+        chat.wait_for("run exactly this?")
+        chat.type("y")
+        chat.wait_for("the tool said {'noted': 'disk1'")
+    told = run_json(folder, "--approve", "note,wipe", "wipe disk2")
+    assert told["text"].startswith("the tool said {'noted': 'disk2'")
+    assert told["usage"]["model_calls"] == 2, "what both halves of the turn took"
+    waiting = run_json(folder, "--approve", "note", "wipe disk3", code=3)
+    assert waiting["waiting"] == [{"call_id": "call_disk3", "name": "wipe", "arguments": {"text": "disk3"}}]
+
+
+def test_a_name_that_no_tool_has_is_refused_before_the_turn(folder: Path) -> None:
+    done = run(folder, "-r", "typo", "--approve", "wipe,whipe, notes", "wipe disk5", code=2)
+    assert done.stderr == "lango: --approve: there is no tool notes, whipe; the agent's tools: broken, note, wipe\n"
+    assert done.stdout == ""
+    assert "whipe" in run(folder, "--approve", "all,whipe", "wipe disk5", code=2).stderr
+    sessions = subprocess.run([LANGO, "sessions", "list"], cwd=folder, capture_output=True, text=True, check=True)
+    assert "typo" not in sessions.stdout, "nothing was asked"
+
+
+TOOLSET = f"""
+import runpy
+from google.adk.tools.base_toolset import BaseToolset
+
+whole = runpy.run_path({str(AGENT)!r})["root_agent"]
+
+class Later(BaseToolset):
+    async def get_tools(self, readonly_context=None):
+        return [whole.tools[1]] if readonly_context.user_id else []  # only a turn has a user
+
+    async def close(self):
+        pass
+
+root_agent = whole.clone(update={{"tools": [whole.tools[0], Later()]}})
+"""
+
+
+def test_where_a_turn_may_bring_the_tool_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(TOOLSET)
+    (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(str(tmp_path / 'agent.py'))}\n")
+    done = run(tmp_path, "--approve", "wipe", "wipe disk1")
+    assert done.stdout.startswith("the tool said {'noted': 'disk1'")
+    assert done.stderr == "lango: --approve: there is no tool wipe yet, the turn may bring it; known before it: note\n"
+    assert run(tmp_path, "--approve", "note", "note pears").stderr == "", "what is known needs no word"
+
+
+def test_mcp_servers_are_asked_for_the_names_of_their_tools(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    files = f"command = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(tmp_path / 'server.py'))}]"
+    (tmp_path / "lango.toml").write_text(f'[agent]\nmodel = "openai/x"\n[mcp.sums]\n{files}\n')
+    env = os.environ | {"OPENAI_API_KEY": "none"}
+    done = subprocess.run(
+        [LANGO, "run", "--approve", "ad", "2 + 3?"],
+        cwd=tmp_path,
+        env=env,
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 2, done
+    assert "there is no tool ad; the agent's tools: add, fails, " in done.stderr.splitlines()[-1]
+
+
+def started(folder: Path, prompt: str) -> "subprocess.Popen[bytes]":
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    return subprocess.Popen([LANGO, "run", prompt], cwd=folder, stdout=pipe, stderr=pipe, stdin=nothing)
+
+
+def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
+    with started(folder, "hold never") as process:
+        assert process.stdout
+        assert process.stderr
+        assert os.read(process.stdout.fileno(), 100) == b"begun "
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130
+        assert process.stderr.read() == b"lango: stopped\n"
+    with started(folder, "long 50000") as process:
+        assert process.stdout
+        assert process.stderr
+        os.read(process.stdout.fileno(), 10)
+        process.stdout.close()
+        assert process.wait(PATIENCE_S) == 141
+        assert process.stderr.read() == b""
+
+
+def test_closed_streams(folder: Path) -> None:
+    """The shell's `<&-` and `>&-`: nothing of ours takes the place of what is closed."""
+    done = subprocess.run(
+        ["sh", "-c", f"{LANGO} run -r closed hello <&- >&- 2>&-"], cwd=folder, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0
+    shown = subprocess.run(
+        [LANGO, "sessions", "show", "closed"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == "   1 user: hello\n   2 obedient: hello\n"
+
+
+def test_a_mistake_is_2(folder: Path) -> None:
+    assert "nothing to ask" in run(folder, code=2).stderr
+    assert "use one of them" in run(folder, "-c", "-r", "x", "hi", code=2).stderr
+
+
+def test_files_go_along(folder: Path) -> None:
+    (folder / "shopping list").write_text("three pears")
+    done = run_json(folder, "what is in it?", "--attach", str(folder / "shopping list"))
+    assert "three pears" in done["text"], "the model of the tests says what it was sent"
+    gone = run(folder, "what?", "--attach", str(folder / "not there"), code=2)
+    assert "not there: No such file" in gone.stderr

@@ -1,0 +1,162 @@
+"""`lango chat` in other terminals than the usual one, in none at all, and after a crash."""
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.terminal import CTRL_C, CTRL_D, LANGO, PATIENCE_S, configure, terminal
+
+if TYPE_CHECKING:
+    from llmock.pytest_plugin import LLMock
+
+
+def test_narrow_and_without_colour(tmp_path: Path) -> None:
+    with terminal(tmp_path, "chat", columns=40, rows=20, NO_COLOR="1") as chat:
+        chat.wait_prompt()
+        chat.ask("markdown", " apple    1.50", " 日本梨  12.00")
+        words = " ".join(f"word{number}" for number in range(30))
+        said = chat.ask(words)
+        assert re.findall(r"word\d+", said)[-30:] == words.split()
+        chat.ask("x" * 200)
+        assert chat.text.replace("\n", "").count("x" * 200) == 1, "the answer; the message itself has a prompt in it"
+        colours = re.findall(rb"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)?m", chat.raw)
+        assert not colours
+        chat.send(f"hold {tmp_path}/go")
+        chat.wait_for("begun")
+        chat.resize(25, 20)  # in mid-answer
+        (tmp_path / "go").touch()
+        chat.wait_for("begun ended")
+        chat.wait_prompt()
+        assert chat.text.count("begun") == 1
+        assert chat.text.count("word29") == 2, "what stood above is still there"
+        chat.ask("long 5", "item 4")
+        # Ctrl-C at the prompt: a draft is given up; without one, the second leaves
+        chat.type("a draft")
+        chat.wait_for("> a draft")
+        chat.type(CTRL_C)
+        chat.wait_prompt()
+        chat.type(CTRL_C)
+        chat.wait_for("Ctrl-C once more")
+        chat.wait_prompt()
+        chat.ask("not yet", "not yet")
+        chat.type(CTRL_C)
+        chat.wait_for(lambda: chat.text.count("Ctrl-C once more") == 2)
+        chat.wait_prompt()
+        chat.type(CTRL_C)
+        assert chat.wait_end() == 0
+        assert "Traceback" not in chat.text
+
+
+def test_a_dumb_terminal(tmp_path: Path) -> None:
+    with terminal(tmp_path, "chat", TERM="dumb") as chat:
+        chat.wait_for("\n>")
+        chat.send("first line\\")
+        chat.wait_for("\n.")
+        chat.send("second line")
+        chat.wait_for("\nfirst line\nsecond line\n>")
+        chat.send("wipe disk")
+        chat.wait_for("Ctrl-C: decide later")
+        chat.send("maybe")
+        chat.wait_for(lambda: chat.text.count("Ctrl-C: decide later") == 2)
+        chat.send("y")
+        chat.wait_for("the tool said {'noted': 'disk'")
+        chat.send("hold never")
+        chat.wait_for("begun")
+        chat.type(CTRL_C)
+        chat.wait_for("stopped; what was said")
+        chat.send("/help")
+        chat.wait_for("/quit")
+        chat.send("/open 1")
+        chat.wait_for("noted: disk")
+        chat.send("evil")
+        chat.wait_for("␛]52;")
+        chat.wait_for(lambda: chat.text.rstrip().endswith("\n>"))
+        chat.type(CTRL_C)
+        chat.wait_for("Ctrl-C once more leaves")
+        chat.type(CTRL_D)
+        assert chat.wait_end() == 0
+        assert b"\x1b" not in chat.raw, "nothing that moves the cursor"
+        assert "Traceback" not in chat.text
+
+
+def test_kill_in_mid_turn_and_come_back(tmp_path: Path) -> None:
+    with terminal(tmp_path, "chat") as chat:
+        chat.wait_prompt()
+        chat.ask("remember the pears")
+        chat.send("hold never")
+        chat.wait_for("begun")
+        os.kill(chat.process.pid, signal.SIGKILL)
+        assert chat.wait_end() == -signal.SIGKILL
+    with terminal(tmp_path, "chat", "-c") as chat:
+        chat.wait_for("the last turn was cut off: the process that ran it is gone")
+        chat.wait_prompt()
+        assert "> remember the pears\n\nremember the pears\n\n> hold never\nthe last turn was cut off" in chat.text
+        chat.send("wipe again")
+        chat.wait_for('"text": "again"')
+        chat.wait_for("run exactly this?")
+        os.kill(chat.process.pid, signal.SIGKILL)
+        chat.wait_end()
+    with terminal(tmp_path, "chat", "-c") as chat:
+        chat.wait_for('"text": "again"')  # what it asked, it still asks
+        chat.wait_for("run exactly this?")
+        chat.type("y")
+        chat.wait_for("the tool said {'noted': 'again'")
+        chat.wait_prompt()
+        chat.send("/quit")
+        assert chat.wait_end() == 0
+
+
+def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") -> None:
+    """A server that nobody here wrote: it is asked before the model is taken."""
+    configure(tmp_path, f'[providers.lab]\ntype = "openai"\nbase_url = "{llmock.base_url("openai")}"')
+    with terminal(tmp_path, "chat") as chat:
+        chat.wait_prompt()
+        chat.ask("note pears", "the tool said")
+        llmock.fail(404, message="The model `nobody` does not exist", code="model_not_found")
+        chat.ask("/model lab/nobody", "nobody")
+        assert "the model of terminal_agent.py" in chat.shown
+        llmock.reply("pong").reply("I am the other one.")
+        chat.ask("/model lab/somebody", "from now on: lab/somebody")
+        chat.ask("who are you?", "I am the other one.")
+        assert " lab/somebody · " in chat.shown, "the status line"
+        assert "the tool said" in str(llmock.last_request.body), "the same conversation"
+        llmock.outage()
+        chat.ask("/model lab/third", "from now on: lab/third", "it did not answer a first question")
+
+
+def test_through_pipes(tmp_path: Path) -> None:
+    """Lines in, text out: no prompts, no escape sequences, the same commands, an answer only where one is given."""
+    configure(tmp_path)
+    lines = [
+        "hello",
+        "markdown",
+        "two\\",
+        "lines",
+        "wipe disk1",
+        "y",
+        "wipe disk2",
+        "next message",
+        "/sessions",
+        "evil",
+    ]
+    run = subprocess.run(
+        [LANGO, "chat"],
+        cwd=tmp_path,
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert "\x1b" not in run.stdout
+    assert "| apple | 1.50 |" in run.stdout, "markdown stays what it is"
+    assert "two lines\n" in run.stdout, "one message"
+    assert "the tool said {'noted': 'disk1'" in run.stdout
+    assert "the tool said {'noted': 'disk2'" not in run.stdout, "another message is no approval"
+    assert "\nnext message\n" in run.stdout
+    assert "messages" in run.stdout

@@ -1,0 +1,236 @@
+"""The real local models: they were scripted by nobody here, need no key and no network once their weights are there.
+
+The weights are brought into the folder that `lango models pull` uses; workers that run side by side wait for one pull.
+"""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from lango.errors import ConfigError, ProviderRejected
+from lango.messages import Message, ToolCall
+from lango.providers.local import QWEN, SMOLLM2, LocalProvider, model_engine, pull
+from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec, UsageDelta
+
+CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"]}
+WEATHER = ToolSpec("get_weather", "Current weather of a city", CITY)
+NOTES = ToolSpec("read_note", "Read one of the user's notes", {"type": "object", "properties": {}})
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> LocalProvider:
+    pull(SMOLLM2)
+    return LocalProvider()
+
+
+@pytest.fixture(scope="module")
+def qwen() -> LocalProvider:
+    try:
+        pull(QWEN)
+    except ConfigError as error:
+        pytest.skip(f"Qwen's weights cannot be had here: {error}")
+    return LocalProvider()
+
+
+def ask(text: str, **fields: Any) -> Request:
+    return Request(SMOLLM2.name, (Message("user", text),), **fields)
+
+
+async def deltas_of(provider: LocalProvider, request: Request) -> list[Delta]:
+    return [delta async for delta in provider.stream(request)]
+
+
+def text_of(deltas: list[Delta]) -> str:
+    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+
+
+def usage_of(deltas: list[Delta]) -> UsageDelta:
+    return [delta for delta in deltas if isinstance(delta, UsageDelta)][-1]
+
+
+def call_of(deltas: list[Delta]) -> ToolCall:
+    calls = [delta for delta in deltas if isinstance(delta, CallDelta)]
+    arguments = "".join(call.arguments for call in calls)
+    return ToolCall(calls[0].id, calls[0].name, json.loads(arguments))
+
+
+async def test_m9_smollm2_chats_and_streams(smollm2: LocalProvider) -> None:
+    deltas = await deltas_of(smollm2, ask("Hello! Who are you?", max_tokens=40, temperature=0.0))
+    *early, usage, finish = deltas
+    assert isinstance(deltas[0], UsageDelta), "how long the prompt is"
+    pieces = [delta for delta in early if isinstance(delta, TextDelta)]
+    assert len(pieces) > 1, "told as it comes"
+    assert all(isinstance(delta, TextDelta | UsageDelta) for delta in early)
+    assert re.search(r"[a-z]{2,} [a-z]{2,}", text_of(deltas)), "in words"
+    assert isinstance(usage, UsageDelta)
+    assert usage.input_tokens
+    assert usage.input_tokens > 5
+    assert usage.output_tokens
+    assert len(pieces) <= usage.output_tokens <= 40
+    assert isinstance(finish, Finish)
+    assert finish.reason in ("stop", "length")
+    assert finish.model == "smollm2"
+
+
+async def test_m9_a_later_turn_reuses_the_prompt_of_the_earlier(smollm2: LocalProvider) -> None:
+    first = ask("My name is Ada. Please remember it well.", max_tokens=10, temperature=0.0)
+    said = text_of(await deltas_of(smollm2, first))
+    later = Request("smollm2", (*first.messages, Message("assistant", said), Message("user", "Hi")), max_tokens=5)
+    usage = usage_of(await deltas_of(smollm2, later))
+    assert usage.input_tokens
+    assert usage.cached_tokens
+    assert usage.cached_tokens > 0.5 * usage.input_tokens
+
+
+async def test_m9_the_loop_runs_on_while_the_model_speaks(smollm2: LocalProvider) -> None:
+    await smollm2.load("smollm2")
+    rounds = 0
+
+    async def watch() -> None:
+        nonlocal rounds
+        while True:
+            await asyncio.sleep(0)
+            rounds += 1
+
+    watching = asyncio.create_task(watch())
+    deltas = await deltas_of(smollm2, ask("Tell me a story", max_tokens=60))
+    watching.cancel()
+    assert rounds > 10 * len(deltas)  # a token takes as long as a thousand rounds: nothing waited for the model
+
+
+@pytest.fixture
+def too_late(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the model said to readers who had gone by then."""
+    job: Any = model_engine._Job  # pyright: ignore[reportPrivateUsage]
+    put, heard = job.put, list[Any]()
+
+    def noted(self: Any, item: Any) -> bool:
+        heard.extend([item] if self.stopped.is_set() else [])
+        return put(self, item)
+
+    monkeypatch.setattr(job, "put", noted)
+    return heard
+
+
+async def test_m9_closing_the_stream_stops_the_model(smollm2: LocalProvider, too_late: list[Any]) -> None:
+    async with aclosing(smollm2.stream(ask("Write a very long story", max_tokens=4000))) as deltas:
+        async for delta in deltas:
+            if isinstance(delta, TextDelta):
+                break
+    await deltas_of(smollm2, ask("Hi", max_tokens=2))
+    assert len(too_late) < 5, "of 4,000 tokens"
+
+
+async def test_m9_closing_stops_it_while_it_reads_the_prompt_too(smollm2: LocalProvider, too_late: list[Any]) -> None:
+    async with aclosing(smollm2.stream(ask("word " * 7000, max_tokens=2))) as deltas:
+        assert isinstance(await anext(deltas), UsageDelta), "it has begun to read"
+    await deltas_of(smollm2, ask("Hi", max_tokens=2))
+    assert len(too_late) < 5, "of more than a hundred batches"
+
+
+async def test_m9_two_requests_at_once_are_both_answered(smollm2: LocalProvider) -> None:
+    both = await asyncio.gather(
+        *(deltas_of(smollm2, ask(text, max_tokens=12, temperature=0.0)) for text in ("Hello!", "Count to five."))
+    )
+    for deltas in both:
+        assert text_of(deltas)
+        assert isinstance(deltas[-1], Finish)
+
+
+async def test_m9_a_request_larger_than_the_context_is_rejected_with_both_numbers(smollm2: LocalProvider) -> None:
+    with pytest.raises(ProviderRejected, match=r"The request has 9\d\d\d tokens; .* context holds 8192"):
+        await deltas_of(smollm2, ask("word " * 9000))
+
+
+async def test_m9_structured_output_follows_its_schema(smollm2: LocalProvider) -> None:
+    mood = {"type": "object", "properties": {"mood": {"enum": ["happy", "sad"]}}, "required": ["mood"]}
+    deltas = await deltas_of(
+        smollm2, ask("I won a prize! How do I feel?", response_schema=mood, max_tokens=60, temperature=0.0)
+    )
+    assert json.loads(text_of(deltas))["mood"] in ("happy", "sad")
+
+
+async def test_m9_smollm2_calls_a_tool_and_speaks_about_its_result(smollm2: LocalProvider) -> None:
+    asked = ask("What is the weather in Paris?", tools=(WEATHER, NOTES), temperature=0.0)
+    deltas = await deltas_of(smollm2, asked)
+    call = call_of(deltas)
+    assert (call.name, call.input) == ("get_weather", {"city": "Paris"})
+    assert call.id
+    assert isinstance(deltas[-1], Finish)
+    assert deltas[-1].reason == "tool_calls"
+    result = ToolCall(call.id, call.name, output={"sky": "clear", "temp_c": 31})
+    history = (*asked.messages, Message("assistant", tool_calls=(call,)), Message("tool", tool_calls=(result,)))
+    deltas = await deltas_of(
+        smollm2, Request("smollm2", history, tools=(WEATHER, NOTES), max_tokens=40, temperature=0.0)
+    )
+    assert text_of(deltas)
+    assert not [delta for delta in deltas if isinstance(delta, CallDelta)]
+
+
+async def test_m9_a_message_cannot_speak_for_somebody_else(smollm2: LocalProvider) -> None:
+    def tokens(deltas: list[Delta]) -> int:
+        return usage_of(deltas).input_tokens or 0
+
+    honest = tokens(await deltas_of(smollm2, ask("", max_tokens=1)))
+    forged = tokens(await deltas_of(smollm2, ask("<|im_end|>" * 5, max_tokens=1)))
+    assert forged - honest > 5 * 3  # as text the mark takes several tokens; as the control token it would take one
+
+
+EXITS = """
+import asyncio, os, signal, sys
+from lango.messages import Message
+from lango.providers.local import LocalProvider
+from lango.providers.protocol import Request, TextDelta
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started without it
+
+async def main():
+    request = Request("smollm2", (Message("user", "Tell a long story"),), max_tokens=4000, temperature=0.0)
+    async for delta in LocalProvider().stream(request):
+        if not isinstance(delta, TextDelta):
+            continue
+        print("speaks", flush=True)
+        if sys.argv[1] == "interrupt":
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            return
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("how", ["leave", "interrupt"])
+def test_m9_a_process_ends_at_once_in_mid_answer(how: str, smollm2: LocalProvider) -> None:
+    done = subprocess.run([sys.executable, "-c", EXITS, how], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("speaks")
+    assert ("interrupted" in done.stdout) == (how == "interrupt")
+
+
+@pytest.mark.long
+async def test_m9_qwen_calls_a_tool_and_uses_its_result(qwen: LocalProvider) -> None:
+    question = Message("user", "What is the weather in Cairo?")
+    deltas = await deltas_of(qwen, Request(QWEN.name, (question,), tools=(WEATHER,)))
+    call = call_of(deltas)
+    assert (call.name, call.input) == ("get_weather", {"city": "Cairo"})
+    assert isinstance(deltas[-1], Finish)
+    assert deltas[-1].reason == "tool_calls"
+    result = ToolCall(call.id, call.name, output={"temp_c": 31, "sky": "clear"})
+    history = (question, Message("assistant", tool_calls=(call,)), Message("tool", tool_calls=(result,)))
+    deltas = await deltas_of(qwen, Request(QWEN.name, history, tools=(WEATHER,)))
+    assert "31" in text_of(deltas)
+    assert not [delta for delta in deltas if isinstance(delta, CallDelta)]
+    usage = usage_of(deltas)
+    assert usage.cached_tokens
+    assert usage.cached_tokens > 100  # the tools and the question were not read again
+    deltas = await deltas_of(qwen, Request(QWEN.name, (Message("user", "Hello!"),), tools=(WEATHER,)))
+    assert text_of(deltas)

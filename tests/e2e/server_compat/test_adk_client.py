@@ -1,0 +1,294 @@
+"""ADK's own client against a real server: only the address is another."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from google.adk.cli.adk_web_server import RunAgentRequest
+from google.adk.cli.api_server import ListAppsResponse
+from google.adk.cli.conformance.adk_web_server_client import AdkWebServerClient
+from google.adk.events import Event
+from google.adk.sessions import Session
+from google.genai import types
+
+from lango.store import Store
+from tests.support.servers.served import PATIENCE_S, Server, serving
+from tests.support.servers.served_agent import seen
+
+APP = "obedient"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("adk")
+    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.2") as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[AdkWebServerClient]:
+    async with AdkWebServerClient(server.url, timeout=PATIENCE_S) as made:
+        yield made
+
+
+@pytest.fixture
+def user() -> str:
+    return f"u-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+async def session(client: AdkWebServerClient, user: str) -> Session:
+    return await client.create_session(app_name=APP, user_id=user, state={"city": "Bern"})
+
+
+def asking(session: Session, *parts: types.Part, streaming: bool = False) -> RunAgentRequest:
+    return RunAgentRequest(
+        app_name=APP,
+        user_id=session.user_id,
+        session_id=session.id,
+        new_message=types.Content(role="user", parts=list(parts)),
+        streaming=streaming,
+    )
+
+
+def text(said: str) -> types.Part:
+    return types.Part(text=said)
+
+
+async def run(client: AdkWebServerClient, request: RunAgentRequest) -> list[Event]:
+    return [event async for event in client.run_agent(request)]
+
+
+def texts(events: list[Event]) -> list[str]:
+    return ["".join(part.text or "" for part in (event.content and event.content.parts) or []) for event in events]
+
+
+async def run_whole(server: Server, request: RunAgentRequest, **headers: str) -> httpx.Response:
+    """`POST /run`, which the client has no method for."""
+    async with server.client(**headers) as client:
+        return await client.post("/run", json=request.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+async def test_sessions_from_making_to_deleting(server: Server, client: AdkWebServerClient, user: str) -> None:
+    made = await client.create_session(app_name=APP, user_id=user, state={"a": 1, "user:b": 2})
+    assert (made.app_name, made.user_id, made.state) == (APP, user, {"a": 1, "user:b": 2})
+    names: dict[str, Any] = {"app_name": APP, "user_id": user, "session_id": made.id}
+    changed = await client.update_session(**names, state_delta={"a": 3})
+    assert changed.state == {"a": 3, "user:b": 2}
+    assert (await client.get_session(**names)).state == changed.state
+    async with server.client() as http:
+        assert (await http.get("/list-apps")).json() == [APP]
+        base = f"/apps/{APP}/users/{user}/sessions"
+        assert (await http.post(f"{base}/mine", json={"c": 4})).json()["state"] == {"c": 4, "user:b": 2}
+        assert (await http.post(f"{base}/mine")).status_code == 409
+        assert (await http.post(base)).status_code == 200, "no body is needed"
+        assert {made.id, "mine"} < {Session.model_validate(one).id for one in (await http.get(base)).json()}
+        event = {"author": APP, "content": {"role": "model", "parts": [{"text": "made up"}]}}
+        assert (await http.post(base, json={"events": [event]})).status_code == 400
+        assert (await http.post(base, json={"state": {"app:x": 1}})).status_code == 400
+        assert (await http.post(f"{base}/other", json={"app:x": 1})).status_code == 400
+        assert (await http.get(f"/apps/nothing/users/{user}/sessions")).status_code == 404
+    assert (await client.get_version_data())["language"] == "python"
+    await client.delete_session(**names)
+    with pytest.raises(httpx.HTTPStatusError, match="404"):
+        await client.get_session(**names)
+
+
+async def test_a_run_tells_the_events_that_it_stored(client: AdkWebServerClient, session: Session) -> None:
+    events = await run(client, asking(session, text("note")))
+    assert [[call.name for call in event.get_function_calls()] for event in events] == [["note"], [], []]
+    assert events[1].get_function_responses()[0].response == {"noted": "this"}
+    assert texts(events)[2] == "the tool said {'noted': 'this'}"
+    assert {event.author for event in events} == {APP}
+    assert len({event.invocation_id for event in events}) == 1
+    stored = await client.get_session(app_name=APP, user_id=session.user_id, session_id=session.id)
+    assert stored.state == {"city": "Bern"}
+    assert stored.events[0].author == "user"
+    assert stored.events[1:] == events
+
+
+async def test_a_stream_tells_pieces_and_then_the_whole(client: AdkWebServerClient, session: Session) -> None:
+    events = await run(client, asking(session, text("words 4 0.3"), streaming=True))
+    assert [event.partial for event in events[:-1]] == [True] * (len(events) - 1)
+    assert len(events) > 2
+    assert not events[-1].partial
+    assert "".join(texts(events[:-1])) == texts(events)[-1] == "w0 w1 w2 w3 "
+    assert len({event.invocation_id for event in events}) == 1
+
+
+async def test_turns_run_one_at_a_time_whole_or_streamed(
+    server: Server, client: AdkWebServerClient, session: Session
+) -> None:
+    streamed, whole = await asyncio.gather(
+        run(client, asking(session, text("words 2 0.2"))), run_whole(server, asking(session, text("hello")))
+    )
+    assert whole.status_code == 200
+    assert texts([Event.model_validate(one) for one in whole.json()]) == ["hello"]
+    assert texts(streamed) == ["w0 w1 "]
+    stored = await client.get_session(app_name=APP, user_id=session.user_id, session_id=session.id)
+    assert [event.author for event in stored.events].count("user") == 2
+    again = [await run_whole(server, asking(session, text("x")), **{"Idempotency-Key": "k"}) for _ in range(2)]
+    assert again[0].json() == again[1].json()
+
+
+async def test_a_tool_that_asks_is_answered_as_in_adk(client: AdkWebServerClient, session: Session) -> None:
+    events = await run(client, asking(session, text("ask")))
+    [question] = [
+        call for event in events for call in event.get_function_calls() if call.name == "adk_request_confirmation"
+    ]
+    response = types.FunctionResponse(id=question.id, name=question.name, response={"confirmed": True})
+    request = asking(session, types.Part(function_response=response))
+    answered = await run(client, request)
+    assert not {event.id for event in events} & {event.id for event in answered}, "only what is new"
+    assert "{'noted': 'this'}" in texts(answered)[-1]
+    with pytest.raises(httpx.HTTPStatusError, match="409"):
+        await run(client, request)
+
+
+async def test_a_failure_is_told(server: Server, client: AdkWebServerClient, session: Session) -> None:
+    with pytest.raises(RuntimeError, match=r"ProviderRejected: .*the provider does not want to"):
+        await run(client, asking(session, text("fail")))
+    whole = await run_whole(server, asking(session, text("fail")))
+    assert (whole.status_code, whole.json()["error"]["type"]) == (500, "ProviderRejected")
+
+
+async def test_state_is_changed_between_turns_only(
+    client: AdkWebServerClient, session: Session, tmp_path: Path
+) -> None:
+    names: dict[str, Any] = {"app_name": APP, "user_id": session.user_id, "session_id": session.id}
+    async with asyncio.timeout(PATIENCE_S):
+        running = asyncio.create_task(run(client, asking(session, text(f"hold {tmp_path / 'go'}"))))
+        while not (await client.get_session(**names)).events:
+            await asyncio.sleep(0.05)
+        with pytest.raises(httpx.HTTPStatusError, match="409"):
+            await client.update_session(**names, state_delta={"city": "Basel"})
+        (tmp_path / "go").touch()
+        assert texts(await running) == ["begun ended"]
+    assert (await client.update_session(**names, state_delta={"city": "Basel"})).state == {"city": "Basel"}
+
+
+async def test_state_comes_with_a_message_when_its_turn_comes(
+    server: Server, client: AdkWebServerClient, session: Session, tmp_path: Path
+) -> None:
+    names: dict[str, Any] = {"app_name": APP, "user_id": session.user_id, "session_id": session.id}
+    await run(client, asking(session, text("hi")).model_copy(update={"state_delta": {"city": "Basel", "user:n": 1}}))
+    found = await client.get_session(**names)
+    assert found.state == {"city": "Basel", "user:n": 1}
+    assert found.events[0].actions.state_delta == {"city": "Basel", "user:n": 1}, "in the event of the message"
+    async with asyncio.timeout(PATIENCE_S):
+        first = asyncio.create_task(run(client, asking(session, text(f"hold {tmp_path / 'go'}"))))
+        while len((await client.get_session(**names)).events) < 3:
+            await asyncio.sleep(0.05)
+        late = asking(session, text("late")).model_copy(update={"state_delta": {"city": "Chur"}})
+        second = asyncio.create_task(run(client, late))
+        async with server.client() as scraping:
+            while "lango_queue 1" not in (await scraping.get("/metrics")).text:
+                await asyncio.sleep(0.05)
+        assert (await client.get_session(**names)).state["city"] == "Basel", "it waits with its message"
+        (tmp_path / "go").touch()
+        await first
+        assert texts(await second) == ["late"]
+    assert (await client.get_session(**names)).state["city"] == "Chur"
+
+
+async def test_pictures_come_with_a_message(server: Server, client: AdkWebServerClient, session: Session) -> None:
+    large = bytes(range(256)) * 8000  # more than a request without files may have
+    picture = types.Part(inline_data=types.Blob(data=large, mime_type="image/PNG", display_name="a.png"))
+    nameless = types.Part(inline_data=types.Blob(data=b"x", mime_type="text/plain", display_name="../x"))
+    answered = (await run_whole(server, asking(session, text("look"), picture, nameless))).json()
+    assert answered[-1]["content"]["parts"] == [{"text": "look"}]
+    alone = (await run_whole(server, asking(session, nameless))).json()
+    sent = [seen("a.png", "image/png", large), seen("file 2", "text/plain", b"x"), seen("file 1", "text/plain", b"x")]
+    assert alone[-1]["content"]["parts"] == [{"text": f"seen: {', '.join(sent)}"}], "they came to the model"
+    found = await client.get_session(app_name=APP, user_id=session.user_id, session_id=session.id)
+    parts = (found.events[0].content and found.events[0].content.parts) or []
+    files = [part.inline_data for part in parts if part.inline_data]
+    assert [(one.display_name, one.mime_type, one.data) for one in files] == [
+        ("a.png", "image/png", large),
+        ("file 2", "text/plain", b"x"),
+    ]
+    empty = types.Part(inline_data=types.Blob(data=b"", mime_type="image/png"))
+    refused = await run_whole(server, asking(session, text("look"), empty))
+    assert (refused.status_code, refused.json()["error"]["type"]) == (413, "AttachmentRefused")
+
+
+async def test_the_app_is_described_as_adk_does(server: Server) -> None:
+    async with server.client() as client:
+        assert (await client.get("/health")).json() == {"status": "ok"}
+        assert (await client.get("/list-apps")).json() == [APP]
+        described = ListAppsResponse.model_validate((await client.get("/list-apps?detailed=true")).json())
+    assert [(one.name, one.root_agent_name) for one in described.apps] == [(APP, APP)]
+
+
+async def test_what_is_not_here_says_so(server: Server, session: Session) -> None:
+    base = f"/apps/{APP}/users/{session.user_id}"
+    async with server.client() as client:
+        assert (await client.get(f"{base}/sessions/{session.id}/artifacts")).json() == []
+        for method, path, status in (
+            ("GET", f"{base}/sessions/{session.id}/artifacts/picture.png", 404),
+            ("GET", f"{base}/sessions/{session.id}/artifacts/picture.png/versions", 404),
+            ("DELETE", f"{base}/sessions/{session.id}/artifacts/picture.png", 404),
+            ("POST", f"{base}/sessions/{session.id}/artifacts", 501),
+            ("GET", f"{base}/sessions/nobodys/artifacts", 404),
+            ("PATCH", f"{base}/memory", 501),
+            ("GET", f"/apps/{APP}/eval-sets", 501),
+            ("POST", f"/apps/{APP}/eval_sets/one/run_eval", 501),
+        ):
+            answer = await client.request(method, path, json={} if method in ("POST", "PATCH") else None)
+            assert answer.status_code == status, path
+            assert set(answer.json()["error"]) == {"type", "message"}
+            assert answer.json()["detail"] == answer.json()["error"]["message"], "where ADK's clients look"
+
+
+WRONG: list[dict[str, Any]] = [
+    {"newMessage": None},
+    {"newMessage": {"role": "user", "parts": []}},
+    {"newMessage": {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "?"}}]}},
+    {"newMessage": {"role": "user", "parts": [{"text": "see"}, {"fileData": {"fileUri": "file:///etc/passwd"}}]}},
+    {"newMessage": {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "note", "response": {}}}]}},
+    {"newMessage": {"parts": "x"}},
+    {"stateDelta": {"app:a": 1}},
+    {"sessionId": "a/b"},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_what_is_wrong_is_refused(server: Server, session: Session, wrong: dict[str, Any]) -> None:
+    body = asking(session, text("hi")).model_dump(mode="json", by_alias=True, exclude_none=True) | wrong
+    async with server.client() as client:
+        for path in ("/run", "/run_sse"):
+            response = await client.post(path, json=body)
+            assert (response.status_code, response.json()["error"]["type"]) == (400, "BadRequest")
+
+
+async def test_with_keys_only_ones_own_user_is_there(tmp_path: Path, sqlite_url: str) -> None:
+    async with Store(sqlite_url) as store:
+        alice, bob = [(await store.keys.add(name))[1] for name in ("alice", "bob")]
+    with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
+        base = f"/apps/{APP}/users/alice/sessions"
+        async with server.client(Authorization=f"Bearer {alice}") as client:
+            assert (await client.post(base, json={"sessionId": "s"})).status_code == 200
+        one = asking(Session(id="s", app_name=APP, user_id="alice"), text("hi"))
+        body = one.model_dump(mode="json", by_alias=True, exclude_none=True)
+        calls: list[tuple[str, str, Any]] = [
+            ("GET", base, None),
+            ("POST", base, {}),
+            ("GET", f"{base}/s", None),
+            ("POST", f"{base}/t", None),
+            ("PATCH", f"{base}/s", {"stateDelta": {"a": 1}}),
+            ("DELETE", f"{base}/s", None),
+            ("POST", "/run", body),
+            ("POST", "/run_sse", body),
+        ]
+        async with server.client(Authorization=f"Bearer {bob}") as client, server.client() as nobody:
+            for method, path, sent in calls:
+                theirs = await client.request(method, path, json=sent)
+                assert (theirs.status_code, theirs.json()["error"]["type"]) == (404, "NotFound"), path
+                unknown = await nobody.request(method, path, json=sent)
+                assert (unknown.status_code, "valid API key" in unknown.json()["detail"]) == (401, True)
+            assert (await client.post("/run", json=body | {"userId": "bob"})).status_code == 404
+        assert (await run_whole(server, one, Authorization=f"Bearer {alice}")).status_code == 200

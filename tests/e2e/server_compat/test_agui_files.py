@@ -1,0 +1,192 @@
+"""Files that AG-UI's clients send: every part that carries its bytes reaches the model and is stored."""
+
+import base64
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from ag_ui.core import (
+    AudioPart,
+    BinaryInputContent,
+    ContentPart,
+    DataSource,
+    DocumentPart,
+    ImagePart,
+    RunAgentInput,
+    TextMessageContentEvent,
+    TextPart,
+    UrlSource,
+    UserMessage,
+    VideoPart,
+)
+from pydantic import BaseModel, TypeAdapter
+
+from tests.e2e.server_compat.test_agui import EVENT, asking, run
+from tests.integration.runtime.test_attachments import PNG
+from tests.support.servers.agui_client import run_script
+from tests.support.servers.served import Server, serving
+from tests.support.servers.served_agent import seen
+
+SCRIPT = Path(__file__).parents[2] / "support" / "servers" / "agui_client.mjs"
+LIMITS = """max_body_bytes = 1000
+max_conversation_bytes = 1000000
+max_attachment_bytes = 300000
+max_attachments = 4"""
+ENCODED = base64.b64encode(PNG).decode()
+SOURCE = DataSource(value=ENCODED, mime_type="image/png")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("agui-files")
+    with serving(folder, f"sqlite:///{folder}/lango.db", server=LIMITS) as running:
+        yield running
+
+
+@pytest.fixture
+def thread() -> str:
+    return f"t-{uuid.uuid4().hex[:8]}"
+
+
+def source(data: bytes, mime_type: str) -> DataSource:
+    return DataSource(value=base64.b64encode(data).decode(), mime_type=mime_type)
+
+
+def saying(thread: str, *parts: ContentPart) -> RunAgentInput:
+    message = UserMessage(id=uuid.uuid4().hex, content=list(parts))
+    return RunAgentInput(thread_id=thread, run_id=uuid.uuid4().hex, messages=[message])
+
+
+async def answer(client: httpx.AsyncClient, asked: RunAgentInput) -> str:
+    texts = [event for event in await run(client, asked) if isinstance(event, TextMessageContentEvent)]
+    return "".join(event.delta for event in texts)
+
+
+def older(thread: str, *parts: BaseModel | dict[str, Any]) -> dict[str, Any]:
+    """Say what a client of before 1.0 sends; the protocol's own type refuses those parts now."""
+    content = [part if isinstance(part, dict) else part.model_dump(by_alias=True, mode="json") for part in parts]
+    body = asking(thread, "see").model_dump(by_alias=True, mode="json")
+    body["messages"][0]["content"] = [{"type": "text", "text": "see"}, *content]
+    return body
+
+
+async def messages_of(client: httpx.AsyncClient, thread: str) -> list[dict[str, Any]]:
+    return (await client.get(f"/v1/sessions/{thread}/messages")).json()["messages"]
+
+
+async def test_every_media_part_that_carries_its_bytes_reaches_the_model(server: Server, thread: str) -> None:
+    asked = saying(
+        thread,
+        TextPart(text="see "),
+        ImagePart(source=SOURCE, metadata={"filename": "cat \u2603.png"}),
+        AudioPart(source=source(b"sound", "audio/wav"), metadata="loud"),
+        TextPart(text="all"),
+        VideoPart(source=source(b"film", "Video/MP4"), metadata={"filename": "../up.mp4"}),
+        DocumentPart(source=UrlSource(value="data:text/plain;charset=utf-8;base64,aGVsbG8=")),
+    )
+    files = [
+        ("cat \u2603.png", "image/png", PNG),
+        ("file 2", "audio/wav", b"sound"),
+        ("file 3", "video/mp4", b"film"),
+        ("file 4", "text/plain", b"hello"),
+    ]
+    async with server.client() as client:
+        told = await answer(client, asked)
+        assert told == f"seen: {', '.join(seen(*file) for file in files)}"
+        assert await answer(client, asked) == told, "sent again, it is told again"
+        [message, _] = await messages_of(client, thread)
+        assert message["content"] == "see all"
+        assert [(one["name"], one["mime_type"]) for one in message["attachments"]] == [file[:2] for file in files]
+        place = f"/v1/sessions/{thread}/messages/{message['seq']}/attachments"
+        assert [(await client.get(f"{place}/{index}")).content for index in range(4)] == [file[2] for file in files]
+
+
+async def test_a_conversation_with_a_picture_goes_on(server: Server, thread: str) -> None:
+    first, second = saying(thread, ImagePart(source=SOURCE)), asking(thread, "see")
+    async with server.client() as client:
+        told = await answer(client, first)
+        assert told == f"seen: {seen('file 1', 'image/png', PNG)}", "a picture needs no text"
+        second.messages = [*first.messages, *second.messages]
+        assert await answer(client, second) == told, "what is resent further up is in the session, once"
+        other = first.model_copy(deep=True)
+        other.messages = saying(thread, ImagePart(source=source(PNG + b"other", "image/png"))).messages
+        other.messages[0].id = first.messages[0].id
+        assert await answer(client, other) != told
+        assert len(await messages_of(client, thread)) == 6, "a run that brings another picture is another turn"
+
+
+async def test_the_binary_parts_of_older_clients_are_read(server: Server, thread: str) -> None:
+    parts = [
+        BinaryInputContent(mime_type="image/png", data=ENCODED, filename="cat.png"),
+        BinaryInputContent(mime_type="application/pdf", data="aGVsbG8=", url="https://example.com/a.pdf"),
+        BinaryInputContent(mime_type="image/png", url=f"data:image/png;base64,{ENCODED}"),
+    ]
+    files = [("cat.png", "image/png", PNG), ("file 2", "application/pdf", b"hello"), ("file 3", "image/png", PNG)]
+    body = older(thread, *parts)
+    gone = [{"type": "binary", "mimeType": "image/png", name: "x"} for name in ("id", "url")]
+    body["messages"].insert(0, {"id": "m0", "role": "user", "content": gone})
+    async with server.client() as client:
+        told = await client.post("/agui", json=body)
+        assert told.status_code == 200, "further up, they are not read"
+        events = [EVENT.validate_json(line[6:]) for line in told.text.splitlines() if line.startswith("data: ")]
+        texts = [event.delta for event in events if isinstance(event, TextMessageContentEvent)]
+        assert "".join(texts) == f"seen: {', '.join(seen(*file) for file in files)}"
+        [above, message, _] = await messages_of(client, thread)
+        assert above["attachments"] == []
+        assert [one["name"] for one in message["attachments"]] == [file[0] for file in files]
+
+
+def test_agui_s_own_client_sends_a_picture(server: Server, thread: str) -> None:
+    parts = TypeAdapter(list[ContentPart]).dump_python(
+        [TextPart(text="see"), ImagePart(source=SOURCE, metadata={"filename": "cat.png"})],
+        by_alias=True,
+        mode="json",
+        exclude_none=True,
+    )
+    told = run_script(SCRIPT, url=server.url, thread=thread, says=[parts, "see"])
+    answers = [one["content"] for one in told["messages"] if one["role"] == "assistant"]
+    assert answers == [f"seen: {seen('cat.png', 'image/png', PNG)}"] * 2
+
+
+def media(kind: str, value: str, mime_type: str = "image/png") -> dict[str, Any]:
+    return {"type": "image", "source": {"type": kind, "value": value, "mimeType": mime_type}}
+
+
+def picture(data: bytes) -> dict[str, Any]:
+    return media("data", base64.b64encode(data).decode())
+
+
+@pytest.mark.parametrize(
+    ("parts", "status", "why"),
+    [
+        ([media("url", "https://example.com/cat.png")], 400, "nothing is fetched here; send file 1 as a data: URL"),
+        ([media("url", "file:///etc/passwd")], 400, "nothing is fetched"),
+        ([media("file", "file-123")], 400, "no files are kept here by an id"),
+        ([BinaryInputContent(mime_type="image/png", url="http://example.com/a")], 400, "nothing is fetched"),
+        ([BinaryInputContent(mime_type="image/png", id="a")], 400, "no files are kept here by an id"),
+        ([{"type": "binary", "mimeType": "image/png"}], 400, "this is not AG-UI's RunAgentInput"),
+        ([{"type": "binary", "data": ENCODED}], 400, "this is not AG-UI's RunAgentInput"),
+        ([{"type": "binary", "mimeType": "image/png", "data": 7}], 400, "this is not AG-UI's RunAgentInput"),
+        ([7], 400, "this is not AG-UI's RunAgentInput"),
+        ([media("data", ENCODED), media("data", "not base64!")], 400, "file 2 is not base64"),
+        ([media("data", ENCODED, "picture")], 413, "its type 'picture' is none"),
+        ([media("data", "")], 413, "is empty"),
+        ([media("data", ENCODED)] * 5, 413, "server.max_attachments"),
+        ([picture(bytes(300_001))], 413, "server.max_attachment_bytes"),
+        ([picture(bytes(150_001))] * 2, 413, "server.max_attachment_bytes"),
+        ([picture(bytes(200_000))] * 4, 413, "server.max_conversation_bytes"),
+    ],
+)
+async def test_what_may_not_come_is_refused_and_nothing_is_stored(
+    server: Server, thread: str, parts: Sequence[Any], status: int, why: str
+) -> None:
+    body = older(thread)
+    body["messages"][0]["content"] += [part.model_dump() if isinstance(part, BaseModel) else part for part in parts]
+    async with server.client() as client:
+        refused = await client.post("/agui", json=body)
+        assert refused.status_code == status
+        assert why in refused.json()["error"]["message"]
+        assert (await client.get(f"/v1/sessions/{thread}")).status_code == 404

@@ -1,0 +1,220 @@
+"""Pictures and files that the `openai` SDK sends: they reach the model, are stored, and are found again."""
+
+import base64
+import json
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionMessageParam
+
+from tests.e2e.server_compat.test_openai import ask, assistant, user
+from tests.integration.runtime.test_attachments import PNG
+from tests.support.servers.served import PATIENCE_S, Server, serving
+from tests.support.servers.served_agent import seen
+
+OTHER = PNG + b"other"
+PDF = b"%PDF-1.7 and more"
+LIMITS = """max_body_bytes = 1000
+max_conversation_bytes = 1000000
+max_attachment_bytes = 300000
+max_attachments = 3"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("openai-files")
+    with serving(folder, f"sqlite:///{folder}/lango.db", server=LIMITS) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE_S) as made:
+        yield made
+
+
+def url_of(data: bytes, mime_type: str = "image/png") -> str:
+    return f"data:{mime_type};base64,{base64.b64encode(data).decode()}"
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def picture(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+
+
+def file(**about: str) -> dict[str, Any]:
+    return {"type": "file", "file": about}
+
+
+def says(*parts: dict[str, Any]) -> ChatCompletionMessageParam:
+    return {"role": "user", "content": list(parts)}  # pyright: ignore[reportReturnType] - wrong ones, too
+
+
+def fresh() -> str:
+    return f"see {uuid.uuid4().hex}"
+
+
+async def stored(server: Server, session: str) -> list[dict[str, Any]]:
+    async with server.client() as http:
+        return (await http.get(f"/v1/sessions/{session}/messages")).json()["messages"]
+
+
+async def count(server: Server) -> int:
+    async with server.client() as http:
+        return len((await http.get("/v1/sessions", params={"limit": 200})).json()["sessions"])
+
+
+async def test_a_picture_and_a_file_reach_the_model_and_are_stored(client: AsyncOpenAI, server: Server) -> None:
+    pdf = file(filename="paper \u2603.pdf", file_data=url_of(PDF, "Application/PDF"))
+    answer, session = await ask(client, says(text("see "), picture(url_of(PNG)), text("both"), pdf))
+    shown = [seen("file 1", "image/png", PNG), seen("paper \u2603.pdf", "application/pdf", PDF)]
+    assert answer == f"seen: {', '.join(shown)}"
+    asked = (await stored(server, session))[0]
+    assert asked["content"] == "see both"
+    assert [(one["name"], one["mime_type"]) for one in asked["attachments"]] == [
+        ("file 1", "image/png"),
+        ("paper \u2603.pdf", "application/pdf"),
+    ]
+    async with server.client() as http:
+        place = f"/v1/sessions/{session}/messages/{asked['seq']}/attachments"
+        assert [(await http.get(f"{place}/{index}")).content for index in (0, 1)] == [PNG, PDF]
+
+
+async def test_a_file_needs_no_text_and_streams_as_well(client: AsyncOpenAI, server: Server) -> None:
+    named = file(filename="../up.txt", file_data=url_of(b"hello", "text/plain;charset=utf-8"))
+    stream = await client.chat.completions.create(model="obedient", messages=[says(named)], stream=True)
+    told = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+    assert told == f"seen: {seen('file 1', 'text/plain', b'hello')}", "under no name that is none"
+    session = f"s-{uuid.uuid4().hex[:8]}"
+    assert (await ask(client, says(picture(url_of(PNG))), X_Session_Id=session))[1] == session
+    answer, _ = await ask(client, user("see"), X_Session_Id=session)
+    assert answer == f"seen: {seen('file 1', 'image/png', PNG)}", "kept with the history"
+
+
+async def test_a_conversation_with_pictures_is_found_by_what_is_resent(client: AsyncOpenAI, server: Server) -> None:
+    said = fresh()
+    start = says(text(said), picture(url_of(PNG)))
+    first, session = await ask(client, start)
+    talk = [
+        start,
+        assistant(first),
+        says(text("see"), file(filename="a.pdf", file_data=url_of(PDF, "application/pdf"))),
+    ]
+    second, found = await ask(client, *talk)
+    assert found == session
+    assert second.endswith(seen("a.pdf", "application/pdf", PDF))
+    third, found = await ask(client, *talk, assistant(second), user("and now?"))
+    assert found == session, "with files in two messages"
+
+    same = file(filename="the same.png", file_data=url_of(PNG))
+    talk[0] = says(same, text(said[:7]), text(said[7:] + "\n"))
+    _, found = await ask(client, *talk, assistant(second), user("and now?"), assistant(third), user("so?"))
+    assert found == session, "a file is its type and its bytes, in whichever part it comes"
+    assert [len(one["attachments"]) for one in await stored(server, session) if one["role"] == "user"] == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [picture(url_of(OTHER))],
+        [picture(url_of(PNG, "image/jpeg"))],
+        [picture(url_of(PNG)), picture(url_of(PNG))],
+        [picture(url_of(OTHER)), picture(url_of(PNG))],
+        [picture("https://example.com/cat.png")],
+        [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}],
+    ],
+)
+@pytest.mark.parametrize("place", [0, 2])
+async def test_another_picture_is_another_conversation(
+    client: AsyncOpenAI, parts: list[dict[str, Any]], place: int
+) -> None:
+    pictured = [says(text(fresh()), picture(url_of(PNG))), says(text("then"), picture(url_of(PNG)))]
+    first, session = await ask(client, pictured[0])
+    second, found = await ask(client, pictured[0], assistant(first), pictured[1])
+    assert found == session
+    talk = [pictured[0], assistant(first), pictured[1], assistant(second), user("and now?")]
+    content: Any = talk[place].get("content")
+    talk[place] = says(content[0], *parts)
+    answer, other = await ask(client, *talk)
+    assert other != session
+    _, found = await ask(client, *talk, assistant(answer), user("so?"))
+    assert found == other, "what cannot be read further up is told apart as well"
+
+
+async def test_a_refused_picture_does_not_spoil_its_conversation(client: AsyncOpenAI) -> None:
+    start = says(text(fresh()), picture(url_of(PNG)))
+    first, session = await ask(client, start)
+    wrong = says(text("see"), picture("https://example.com/cat.png"))
+    with pytest.raises(openai.BadRequestError):
+        await ask(client, start, assistant(first), wrong)
+    assert (await ask(client, start, assistant(first), wrong, user("better")))[1] == session
+
+
+async def test_a_long_conversation_is_found_whole(client: AsyncOpenAI, server: Server) -> None:
+    start = says(text(fresh()), picture(url_of(PNG)))
+    first, session = await ask(client, start)
+    talk = [start, assistant(first)]
+    for number in range(101):
+        answer, _ = await ask(client, user(str(number)), X_Session_Id=session)
+        talk += [user(str(number)), assistant(answer)]
+    assert (await ask(client, *talk, user("and now?")))[1] == session, "more than is read at once"
+    assert (await ask(client, *talk[:2], user("and now?")))[1] != session
+
+
+async def test_a_name_that_no_store_can_say_is_mended(server: Server) -> None:
+    half = {"messages": [says(file(filename="\ud800.pdf", file_data=url_of(PDF, "application/pdf")))]}
+    async with server.client(**{"Content-Type": "application/json"}) as http:
+        answer = await http.post("/v1/chat/completions", content=json.dumps(half))
+    assert answer.json()["choices"][0]["message"]["content"] == f"seen: {seen('?.pdf', 'application/pdf', PDF)}"
+
+
+@pytest.mark.parametrize(
+    ("parts", "why", "code"),
+    [
+        ([picture("https://example.com/cat.png")], "nothing is fetched here; send file 1 as a data: URL", "BadRequest"),
+        ([picture("http://127.0.0.1/cat.png")], "nothing is fetched", "BadRequest"),
+        ([picture("file:///etc/passwd")], "nothing is fetched", "BadRequest"),
+        ([picture("data:image/svg+xml,<svg/>")], "as a data: URL (data:image/png;base64,...)", "BadRequest"),
+        ([picture("")], "as a data: URL", "BadRequest"),
+        ([picture(url_of(PNG)), picture("data:image/png;base64,a\u00e9b=")], "file 2 is not base64", "BadRequest"),
+        ([picture("data:image/png;base64,not base64!")], "file 1 is not base64", "BadRequest"),
+        ([file(filename="a.pdf", file_data=base64.b64encode(PDF).decode())], "as a data: URL", "BadRequest"),
+        ([file(filename="a.pdf", file_data="https://example.com/a.pdf")], "as a data: URL", "BadRequest"),
+        ([file(file_id="file-123")], "no files are kept here by a file_id", "BadRequest"),
+        ([file(filename="a.pdf")], "send file_data", "BadRequest"),
+        ([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}], "only text", "BadRequest"),
+        ([{"type": "image_url"}], "only text, image_url and file", "BadRequest"),
+        ([{"type": "image_url", "image_url": "https://example.com/cat.png"}], "image_url", "BadRequest"),
+        ([picture(url_of(PNG, ""))], "its type '' is none", "AttachmentRefused"),
+        ([picture(url_of(PNG, "picture"))], "its type 'picture' is none", "AttachmentRefused"),
+        ([picture(url_of(PNG, "image/png\r\nX-Evil: 1"))], "is none", "AttachmentRefused"),
+        ([picture(url_of(b""))], "is empty", "AttachmentRefused"),
+        ([picture(url_of(PNG))] * 4, "server.max_attachments", "AttachmentRefused"),
+        ([picture(url_of(bytes(300_001)))], "server.max_attachment_bytes", "AttachmentRefused"),
+        ([picture(url_of(bytes(150_001)))] * 2, "server.max_attachment_bytes", "AttachmentRefused"),
+    ],
+)
+async def test_what_may_not_come_is_refused_and_nothing_is_stored(
+    client: AsyncOpenAI, server: Server, parts: list[dict[str, Any]], why: str, code: str
+) -> None:
+    before = await count(server)
+    with pytest.raises(openai.BadRequestError) as raised:
+        await ask(client, says(text("see"), *parts))
+    assert (raised.value.type, raised.value.code) == ("invalid_request_error", code)
+    assert why in raised.value.message
+    assert await count(server) == before
+
+
+async def test_a_conversation_of_pictures_has_a_limit(client: AsyncOpenAI) -> None:
+    with pytest.raises(openai.APIStatusError) as raised:
+        await ask(client, *[says(picture(url_of(bytes(200_000))))] * 4, user("see"))
+    assert raised.value.status_code == 413
+    assert "server.max_conversation_bytes" in raised.value.message

@@ -1,0 +1,503 @@
+"""What the model of an OpenAI client reads where no session is named: what the request carries, and nothing else."""
+
+import asyncio
+import hashlib
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from lango.store import SessionId, Store
+from lango.store.codec.records import CARRIED
+from lango.store.turns.client_calls import NO_RESULT
+from tests.e2e.server_compat.test_openai_files import PNG, picture, text, url_of
+from tests.support.servers.served import PATIENCE_S, Server, serving
+
+Messages = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def store_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('store')}/lango.db"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, store_url: str) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("carried"), store_url) as running:
+        yield running
+
+
+@pytest.fixture
+async def sdk(server: Server) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE_S, max_retries=0) as made:
+        yield made
+
+
+def said(role: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **more}
+
+
+def fresh(word: str = "hello") -> str:
+    return f"{word} {uuid.uuid4().hex}"
+
+
+class Chat:
+    """A chat as front ends keep it: all of it is sent with every message."""
+
+    def __init__(self, sdk: AsyncOpenAI, *messages: dict[str, Any], **headers: str) -> None:
+        self.sdk = sdk
+        self.messages: Messages = [*messages]
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.session = ""
+
+    async def say(self, words: Any, **more: Any) -> str:
+        self.messages.append(said("user", words))
+        return await self.send(**more)
+
+    async def send(self, **more: Any) -> str:
+        raw = await self.sdk.chat.completions.with_raw_response.create(
+            model="obedient", messages=cast("Any", self.messages), extra_headers=self.headers, extra_body=more
+        )
+        message = raw.parse().choices[0].message
+        self.session = raw.headers["x-session-id"]
+        self.messages.append(message.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True))
+        return message.content or ""
+
+    async def recite(self, **more: Any) -> Any:
+        """Return all that the model reads."""
+        return json.loads(await self.say("recite", **more))
+
+    def copy(self) -> "Chat":
+        made = Chat(self.sdk, *self.messages)
+        made.headers = self.headers
+        return made
+
+
+def read(messages: Messages) -> list[Any]:
+    """Return what the model is to read: what is carried, but for the instruction, which is the agent's."""
+    return [[one["role"], [one["content"]]] for one in messages if one["role"] != "system"]
+
+
+async def stored(server: Server, session: str) -> list[tuple[str, str]]:
+    async with server.client() as http:
+        page = (await http.get(f"/v1/sessions/{session}/messages")).json()
+    return [(one["role"], one["content"]) for one in page["messages"]]
+
+
+async def sound(url: str, session: str, user: str = "user") -> list[tuple[str, bool]]:
+    """Check that a session is whole, and return of each message whose it is, and whether it was carried there."""
+    name = SessionId("obedient", user, session)
+    async with Store(url) as store:
+        assert await store.check(name) == []
+        found = await store.events(name)
+    assert found
+    metadata: list[dict[str, Any]] = [(one.extra or {}).get("custom_metadata") or {} for one in found[1]]
+    roles = [one.message.role for one in found[1] if one.message]
+    return list(zip(roles, [bool(one.get(CARRIED)) for one in metadata], strict=True))
+
+
+# -- chats do not mix ----------------------------------------------------------------------------------------------
+
+
+async def test_a_chat_never_reads_what_another_says_while_its_answer_takes_a_while(
+    sdk: AsyncOpenAI, tmp_path: Path
+) -> None:
+    start, secret = fresh("Hi"), tmp_path / "secret"
+    one, other = Chat(sdk), Chat(sdk)
+    assert [await one.say(start), await other.say(start)] == [start, start]
+    assert one.session != other.session, "the same first words begin two conversations"
+    one.messages.append(said("user", f"hold {secret}"))
+    stream = await sdk.chat.completions.create(model="obedient", messages=cast("Any", one.messages), stream=True)
+    chunks = aiter(stream)
+    while not (await anext(chunks)).choices[0].delta.content:
+        pass  # the secret is stored, and its answer takes a while
+    assert await other.recite() == read(other.messages[:-1])
+    assert await other.recite() == read(other.messages[:-1])
+    secret.touch()
+    async for _ in chunks:
+        pass
+    one.messages.append(said("assistant", "begun ended"))
+    assert await one.recite() == read(one.messages[:-1])
+    assert one.session != other.session
+
+
+async def test_of_many_requests_with_the_same_history_one_goes_on_in_its_session(
+    sdk: AsyncOpenAI, store_url: str
+) -> None:
+    first = Chat(sdk)
+    await first.say(fresh())
+    begun, chats = first.session, [first.copy() for _ in range(8)]
+    answers = await asyncio.gather(*[chat.say(f"recite {number}") for number, chat in enumerate(chats)])
+    for answer, chat in zip(answers, chats, strict=True):
+        assert json.loads(answer) == read(chat.messages[:-1])
+    sessions = [chat.session for chat in chats]
+    assert len({*sessions}) == 8
+    assert sessions.count(begun) == 1
+    for chat in chats:
+        carried = chat.session != begun
+        assert await sound(store_url, chat.session) == [
+            *[("user", carried), ("assistant", carried)],
+            *[("user", False), ("assistant", False)],
+        ]
+
+
+async def test_a_session_with_a_running_and_a_queued_turn_is_never_joined(
+    sdk: AsyncOpenAI, server: Server, tmp_path: Path
+) -> None:
+    chat, gate = Chat(sdk), tmp_path / "gate"
+    await chat.say(fresh())
+    async with server.client() as http:
+        place = f"/v1/sessions/{chat.session}/messages"
+        for words in (f"hold {gate}", "queued"):
+            async with http.stream("POST", place, json={"text": words}) as response:
+                await anext(response.aiter_lines())  # accepted
+    begun, unaware = chat.session, chat.copy()
+    assert await unaware.recite() == read(unaware.messages[:-1])
+    assert unaware.session != begun
+    knowing = chat.copy()
+    knowing.messages.append(said("user", f"hold {gate}"))
+    assert await knowing.recite() == read(knowing.messages[:-1])
+    assert knowing.session != begun
+    gate.touch()
+
+
+async def test_what_an_agents_tool_returned_in_another_chat_is_not_read(sdk: AsyncOpenAI) -> None:
+    start = fresh()
+    one, other = Chat(sdk), Chat(sdk)
+    for chat in (one, other):
+        await chat.say(start)
+        await chat.say("note")
+    for chat in (one, other):  # nobody can say which of the two sessions is whose
+        before = chat.session
+        assert await chat.recite() == read(chat.messages[:-1])
+        assert chat.session != before
+    alone = Chat(sdk)
+    await alone.say(fresh())
+    await alone.say("note")
+    before = alone.session
+    assert [role for role, _ in await alone.recite()][-4:] == ["assistant", "tool", "assistant", "user"]
+    assert alone.session == before, "its own tools' results are read where there is no doubt"
+
+
+async def test_another_callers_key_reads_nothing_and_goes_on_nowhere(tmp_path: Path, sqlite_url: str) -> None:
+    async with Store(sqlite_url) as store:
+        keys = [(await store.keys.add(name))[1] for name in ("alice", "bob")]
+    named = {"X_OpenWebUI_Chat_Id": "c1", "X_OpenWebUI_User_Id": "u1"}
+    with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
+        alice, bob = [AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, timeout=PATIENCE_S) for key in keys]
+        async with alice, bob:
+            for headers in ({}, named):
+                one = Chat(alice, **headers)
+                await one.say("hello")
+                other = Chat(bob, *one.messages, **headers)
+                assert await other.recite() == read(other.messages[:-1])
+                before = one.session
+                assert await one.recite() == read(one.messages[:-1])
+                assert one.session == before != other.session
+            metadata: dict[str, Any] = {"user": "u1", "metadata": {"conversation_id": "c1"}}
+            await Chat(alice).say("a secret", **metadata)
+            assert await Chat(bob).recite(**metadata) == [["user", ["recite"]]]
+            assert await Chat(alice).recite(**metadata) == read(
+                [said("user", "a secret"), said("assistant", "a secret"), said("user", "recite")]
+            )
+
+
+# -- nothing is forgotten ------------------------------------------------------------------------------------------
+
+
+def regenerated(messages: Messages) -> None:
+    del messages[3:]
+
+
+def edited(messages: Messages) -> None:
+    messages[2] = said("user", "another question")
+
+
+def first_edited(messages: Messages) -> None:
+    messages[0] = said("user", fresh())
+
+
+def trimmed(messages: Messages) -> None:
+    del messages[:2]
+
+
+def altered(messages: Messages) -> None:
+    messages[1] = said("assistant", "not said here")
+
+
+def begun_by_the_assistant(messages: Messages) -> None:
+    messages.insert(0, said("assistant", "Welcome!"))
+
+
+def doubled(messages: Messages) -> None:
+    messages[2:2] = messages[:2]
+
+
+@pytest.mark.parametrize(
+    "change", [regenerated, edited, first_edited, trimmed, altered, begun_by_the_assistant, doubled]
+)
+async def test_another_history_begins_a_session_with_exactly_that(
+    sdk: AsyncOpenAI, store_url: str, change: Callable[[Messages], None]
+) -> None:
+    chat = Chat(sdk)
+    await chat.say(fresh())
+    await chat.say("two")
+    known = chat.session
+    change(chat.messages)
+    assert await chat.recite() == read(chat.messages[:-1])
+    assert chat.session != known
+    carried = [(one["role"], True) for one in chat.messages[:-2]]
+    assert await sound(store_url, chat.session) == [*carried, ("user", False), ("assistant", False)]
+    known = chat.session
+    assert await chat.recite() == read(chat.messages[:-1])
+    assert chat.session == known, "from then on it is a stored session as any other"
+
+
+async def test_a_message_that_is_sent_again_for_another_answer_begins_anew(sdk: AsyncOpenAI) -> None:
+    chat = Chat(sdk)
+    await chat.say(fresh())
+    assert await chat.recite() == read(chat.messages[:-1])
+    known = chat.session
+    del chat.messages[-2:]
+    assert await chat.recite() == read(chat.messages[:-1])
+    assert chat.session != known
+
+
+async def test_the_time_in_a_system_prompt_changes_nothing(sdk: AsyncOpenAI, server: Server) -> None:
+    chat = Chat(sdk, said("system", "It is 10:00."))
+    await chat.say(fresh())
+    known = chat.session
+    for time in ("It is 10:01.", "It is 10:02."):
+        chat.messages[0] = said("system", time)
+        assert await chat.recite() == read(chat.messages[:-1])
+    chat.messages[0]["role"] = "developer"
+    assert await chat.recite() == read([one for one in chat.messages[:-1] if one["role"] != "developer"])
+    del chat.messages[0]
+    assert await chat.recite() == read(chat.messages[:-1])
+    assert chat.session == known
+    assert not any("It is" in content for role, content in await stored(server, known) if role != "assistant")
+
+
+async def test_a_failed_turn_is_a_part_of_its_session(sdk: AsyncOpenAI, server: Server) -> None:
+    chat = Chat(sdk)
+    await chat.say(fresh())
+    known = chat.session
+    with pytest.raises(openai.InternalServerError):
+        await chat.say("fail")
+    again = chat.copy()
+    again.messages.pop()
+    assert await again.recite() == read(again.messages[:-1])
+    assert again.session != known, "that one holds a message that this chat does not"
+    assert await chat.recite() == read(chat.messages[:-1])
+    assert chat.session == known
+    assert [content for role, content in await stored(server, known) if role == "user"][1:] == ["fail", "recite"]
+
+
+async def test_two_messages_at_the_end_are_both_read(sdk: AsyncOpenAI, server: Server) -> None:
+    chat = Chat(sdk)
+    await chat.say(fresh())
+    known = chat.session
+    chat.messages += [said("user", "one"), said("user", "two")]
+    assert await chat.recite() == read(chat.messages[:-1])
+    assert chat.session == known
+    unknown = Chat(sdk, said("user", fresh()), said("user", "one"))
+    assert await unknown.recite() == read(unknown.messages[:-1])
+
+
+async def test_of_a_named_session_the_messages_that_are_new_are_read(sdk: AsyncOpenAI, tmp_path: Path) -> None:
+    session = f"s-{uuid.uuid4().hex}"
+    chat = Chat(sdk, X_Session_Id=session)
+    await chat.say(fresh())
+    chat.messages += [said("user", "one"), said("user", "two")]
+    assert await chat.recite() == read(chat.messages[:-1]), "two more than the last"
+    with pytest.raises(openai.InternalServerError):
+        await chat.say("fail")
+    assert await chat.recite() == read(chat.messages[:-1]), "what failed is stored, and read once"
+    lost = chat.copy()
+    await lost.say("lost")
+    chat.messages.append(said("user", "lost"))  # its answer never came
+    assert (await chat.recite())[-3:] == read([said("user", "lost"), said("assistant", "lost"), said("user", "recite")])
+    alone = Chat(sdk, said("user", "one"), said("user", "two"), X_Session_Id=session)
+    assert (await alone.recite())[-3:] == read([*alone.messages[:-1]]), "without the history before them"
+    same = Chat(sdk, said("user", "yes"), X_Session_Id=f"s-{uuid.uuid4().hex}")
+    await same.send()
+    same.messages.append(said("user", "yes"))
+    assert await same.recite() == read(same.messages[:-1]), "the same word twice is two messages"
+
+
+async def test_messages_that_come_together_wait_together(sdk: AsyncOpenAI, server: Server, tmp_path: Path) -> None:
+    gate, session = tmp_path / "gate", f"s-{uuid.uuid4().hex}"
+    async with server.client() as http:
+        place = f"/v1/sessions/{session}/messages"
+        async with http.stream("POST", place, json={"text": f"hold {gate}"}) as response:
+            await anext(response.aiter_lines())  # accepted
+        chat = Chat(sdk, said("user", f"hold {gate}"), said("user", "one"), X_Session_Id=session)
+        reading = asyncio.create_task(chat.recite())
+        while not (await http.get(f"/v1/sessions/{session}/waiting")).json()["waiting"]:
+            assert not reading.done()
+            await asyncio.sleep(0.02)
+        gate.touch()
+        expected = [said("user", f"hold {gate}"), said("assistant", "begun ended"), *chat.messages[1:3]]
+        assert await reading == read(expected)
+
+
+async def test_a_restarted_server_knows_every_session(tmp_path: Path, sqlite_url: str) -> None:
+    messages: Messages = []
+    sessions: list[str] = []
+    for number in range(3):
+        with serving(tmp_path / str(number), sqlite_url) as server:
+            base = f"{server.url}/v1"
+            async with AsyncOpenAI(base_url=base, api_key="none", timeout=PATIENCE_S, max_retries=0) as sdk:
+                chat = Chat(sdk, *messages)
+                assert await chat.recite() == read(chat.messages[:-1])
+                messages, sessions = chat.messages, [*sessions, chat.session]
+    assert len({*sessions}) == 1
+
+
+# -- calls, results, files -----------------------------------------------------------------------------------------
+
+
+def call(id_: str, name: str = "pick", arguments: str = '{"text": "this"}') -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"role": "assistant", "tool_calls": [{"id": id_, "type": "function", "function": function}]}
+
+
+def result(id_: str, content: str) -> dict[str, Any]:
+    return said("tool", content, tool_call_id=id_)
+
+
+async def test_calls_and_results_are_read_as_they_are_carried(sdk: AsyncOpenAI, store_url: str) -> None:
+    chat = Chat(
+        sdk, said("user", fresh()), call("c1"), result("c1", '{"color": "red"}'), said("assistant", "red it is")
+    )
+    start = chat.messages[0]["content"]
+    expected = [
+        ["user", [start]],
+        ["assistant", ["", {"c1": ["pick", {"text": "this"}]}]],
+        ["tool", {"c1": {"color": "red"}}],
+        ["assistant", ["red it is"]],
+        ["user", ["recite"]],
+    ]
+    assert await chat.recite() == expected
+    known = chat.session
+    assert [role for role, _ in await sound(store_url, known)][:3] == ["user", "assistant", "tool"]
+    assert (await chat.recite())[:5] == expected
+    assert chat.session == known
+    chat.messages[2] = result("c1", '{"color": "blue"}')
+    assert (await chat.recite())[2] == ["tool", {"c1": {"color": "blue"}}]
+    assert chat.session != known, "another result is another history"
+
+
+async def test_results_at_the_end_of_an_unknown_history_are_read(sdk: AsyncOpenAI, store_url: str) -> None:
+    chat = Chat(sdk, said("user", fresh()), call("c1"), result("c1", "red"))
+    assert await chat.send() == "the tool said {'result': 'red'}"
+    known = chat.session
+    assert [role for role, _ in await sound(store_url, known)] == ["user", "assistant", "tool", "assistant"]
+    assert (await chat.recite())[2] == ["tool", {"c1": {"result": "red"}}]
+    assert chat.session == known
+
+
+async def test_calls_that_nobody_answered_are_closed_and_wait_for_nobody(
+    sdk: AsyncOpenAI, server: Server, store_url: str
+) -> None:
+    chat = Chat(sdk, said("user", fresh()), call("c1"), said("user", "never mind"), call("c2", "wipe"))
+    assert [one for role, one in await chat.recite() if role == "tool"] == [{"c1": NO_RESULT}, {"c2": NO_RESULT}]
+    known = chat.session
+    await sound(store_url, known)
+    async with server.client() as http:
+        shown = (await http.get(f"/v1/sessions/{known}/messages")).json()["messages"]
+        assert not any(one.get("approval") for message in shown for one in message["tool_calls"])
+        denied = await http.post(f"/v1/sessions/{known}/approvals/c2", json={"approved": True})
+        assert denied.status_code in (404, 409, 410), "a carried call is no question"
+    await chat.recite()
+    assert chat.session == known
+
+
+async def test_a_result_without_its_call_is_quoted(sdk: AsyncOpenAI) -> None:
+    chat = Chat(sdk, result("c1", "red"), said("assistant", "red it is"))
+    [[role, [quoted]], *rest] = await chat.recite()
+    assert role == "user"
+    assert '{"result": "red"}' in quoted
+    assert rest == read([said("assistant", "red it is"), said("user", "recite")])
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        ([said("user", "hi"), call("c", "adk_request_confirmation"), said("user", "go")], "adk_request_confirmation"),
+        ([said("user", "hi"), call("c", "adk_request_credential"), result("c", "{}")], "adk_request_credential"),
+        ([said("user", "hi"), call("c", "transfer_to_agent"), result("c", "{}"), said("user", "go")], "transfer_to"),
+        ([said("user", "hi"), result("c", "{}")], "these tool messages answer no call"),
+        (
+            [said("user", "hi"), call("c"), call("d"), result("d", "{}"), said("assistant", "x"), result("c", "")],
+            "call",
+        ),
+        ([said("user", "hi"), said("assistant", "", tool_calls=[{"id": "c"}]), result("c", "{}")], "name of its"),
+    ],
+)
+async def test_what_no_client_may_carry_is_refused_and_leaves_nothing(
+    sdk: AsyncOpenAI, server: Server, messages: Messages, says: str
+) -> None:
+    async with server.client() as http:
+        before = (await http.get("/v1/sessions")).json()
+        with pytest.raises(openai.BadRequestError, match=says):
+            await Chat(sdk, *messages).send()
+        assert (await http.get("/v1/sessions")).json() == before
+
+
+async def test_files_of_an_unknown_history_are_read(sdk: AsyncOpenAI, server: Server) -> None:
+    mark = hashlib.sha256(PNG).hexdigest()[:12]
+    gone = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}
+    chat = Chat(sdk)
+    chat.messages = [
+        said("user", [text(fresh()), picture(url_of(PNG))]),
+        said("assistant", "a picture"),
+        said("user", [text("and this?"), gone]),
+        said("assistant", "nothing"),
+    ]
+    answer = await chat.recite()
+    assert answer[0][1][1] == mark
+    assert answer[2][1] == ["and this?[a file stood here that could not be read]"]
+    known = chat.session
+    assert await chat.recite()
+    assert chat.session == known
+
+
+# -- conversations that front ends name ----------------------------------------------------------------------------
+
+
+async def test_a_front_ends_chat_is_its_users_and_its_other_requests_are_no_part_of_it(sdk: AsyncOpenAI) -> None:
+    start, chat_id = fresh("Hi"), uuid.uuid4().hex
+    named = {"X_OpenWebUI_Chat_Id": chat_id, "X_OpenWebUI_User_Id": "ada"}
+    chat = Chat(sdk, **named)
+    await chat.say(start)
+    title = Chat(sdk, **named)
+    assert await title.recite() == [["user", ["recite"]]], "for a title, it carries no history"
+    others = [
+        Chat(sdk, *chat.messages),
+        Chat(sdk, *chat.messages, **named | {"X_OpenWebUI_User_Id": "bob"}),
+        Chat(sdk, *chat.messages, **named | {"X_OpenWebUI_Chat_Id": "another"}),
+    ]
+    for other in others:
+        assert await other.recite() == read(other.messages[:-1])
+    known = chat.session
+    assert await chat.recite() == read(chat.messages[:-1])
+    assert chat.session == known
+    assert len({known, title.session, *(other.session for other in others)}) == 5
+
+
+async def test_an_applications_conversation_is_one_session_of_its_user(sdk: AsyncOpenAI) -> None:
+    more: dict[str, Any] = {"user": uuid.uuid4().hex, "metadata": {"thread_id": "1"}}
+    first = Chat(sdk)
+    await first.say("one", **more)
+    alone = Chat(sdk)
+    assert await alone.recite(**more) == read([said("user", "one"), said("assistant", "one"), said("user", "recite")])
+    assert alone.session == first.session
+    assert await Chat(sdk).recite(**more | {"user": "another"}) == [["user", ["recite"]]]
+    for less in ({"metadata": {"thread_id": "1"}}, {"user": more["user"]}):
+        assert await Chat(sdk).recite(**cast("Any", less)) == [["user", ["recite"]]], "an id alone may be anybody's"

@@ -1,0 +1,280 @@
+"""Attack 20: a PostgreSQL store, by hostile ids, schemas, roles, notifications, locks and clients."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+
+from lango.errors import StoreError, StoreUnavailable, StoreUrlError, Unstorable
+from lango.messages import Message
+from lango.store import Entry, SessionId, Store
+from lango.store.engine.postgres_notify import channel_of
+from lango.store.engine.urls import open_database
+from tests.support.servers.served import PATIENCE_S, lango, send, serving
+
+pytestmark = pytest.mark.postgres
+
+SECRET = "hunter2secret"
+HOSTILE = [
+    "alice",
+    "alice'; DROP TABLE sessions; --",
+    "%",
+    "a%",
+    "a_ice",
+    "\\",
+    '"',
+    "$1",
+    "Alice",
+    "al\u0456ce",  # Cyrillic
+    "alice\u200b",
+    "\uff41lice",  # full width
+    "ALICE",
+    "alic\u00e9",
+    "alice\u0301",
+    "x" * 512,
+    "x" * 511 + "y",
+]
+
+
+@pytest.fixture
+async def admin(postgres_server: str) -> AsyncIterator[Any]:
+    """A connection past Lango, as another application of the same database has."""
+    connect: Any = cast("Any", asyncpg).connect
+    connection = await connect(postgres_server)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+def schema_of(url: str) -> str:
+    return url.rpartition("schema=")[2]
+
+
+async def tell(store: Store, name: SessionId, text: str) -> None:
+    session = await store.create_session(name)
+    entry = Entry(f"e-{name.user_id[:40]}", 1.0, message=Message("user", text))
+    await store.append(session.key, name, session.revision, entry)
+
+
+async def test_20_users_with_hostile_ids_see_their_own_alone(postgres_url: str) -> None:
+    async with Store(postgres_url) as store:
+        for number, user in enumerate(HOSTILE):
+            await tell(store, SessionId("app", user, "s"), f"the canary of number{number}x")
+        for number, user in enumerate(HOSTILE):
+            assert [one.name.user_id for one in await store.sessions("app", user)] == [user]
+            [hit] = await store.search("app", user, "canary")
+            assert f"number{number}x" in hit.text
+            assert not await store.search("ap", user, "canary")
+        assert await store.delete_session(SessionId("app", "%", "s"))
+        assert len(await store.sessions("app")) == len(HOSTILE) - 1
+
+
+@pytest.mark.parametrize("bad", ["a\0b", "\ud800", "x" * 513, "x" * 1_000_000])
+async def test_20_an_id_that_cannot_be_stored_is_nobodys(postgres_url: str, bad: str) -> None:
+    async with Store(postgres_url) as store:
+        for name in (SessionId("app", "u", bad), SessionId("app", bad, "s"), SessionId(bad, "u", "s")):
+            assert await store.session(name) is None
+            assert await store.events(name) is None
+            assert not await store.delete_session(name)
+            with pytest.raises(Unstorable):
+                await store.create_session(name)
+        assert await store.sessions("app", bad) == []
+        assert await store.search("app", bad, "hello") == []
+        assert await store.memory.facts("app", bad) == []
+        assert not await store.memory.forget("app", bad, 1)
+        assert not await store.memory.forget("app", "u", 2**70)
+        assert not await store.keys.revoke(bad)
+        assert await store.keys.find(bad) is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "') | '@x",
+        "canary & !theirs",
+        "canary | theirs",
+        "canary:*",
+        "'",
+        "\\",
+        "\\'",
+        "canary <-> x",
+        "( ",
+        "%",
+        "_",
+        "\0",
+    ],
+)
+async def test_20_a_search_has_no_syntax(postgres_url: str, asked: str) -> None:
+    async with Store(postgres_url) as store:
+        await tell(store, SessionId("app", "alice", "s"), "canary mine")
+        await tell(store, SessionId("app", "bob", "s"), "canary theirs")
+        assert all("theirs" not in hit.text for hit in await store.search("app", "alice", asked))
+
+
+async def test_20_schemas_whose_names_look_alike_are_apart(postgres_url: str, admin: Any) -> None:
+    plain = postgres_url
+    for url in (plain, plain.replace("test_", "TEST_"), plain.replace("test_", "Test_")):
+        async with Store(url) as store:
+            assert await store.sessions() == []
+            await store.create_session(SessionId("app", "u", schema_of(url)[:5]))
+            assert [one.name.id for one in await store.sessions()] == [schema_of(url)[:5]]
+            tables = await admin.fetchval("SELECT COUNT(*) FROM pg_tables WHERE schemaname = $1", schema_of(url))
+            assert tables > 10, "they are where the URL says"
+
+
+@pytest.mark.parametrize(
+    "schema", ["x" * 64, "pg_temp", "pg_catalog", "information_schema", 'a"b', "a,public", "a b", "é"]
+)
+def test_20_a_schema_that_would_be_another_is_refused(postgres_server: str, schema: str) -> None:
+    with pytest.raises(StoreUrlError):
+        open_database(f"{postgres_server}&schema={schema}")
+
+
+async def test_20_a_hostile_schema_in_the_path_of_a_role_is_not_used(postgres_url: str, admin: Any) -> None:
+    async with Store(postgres_url) as store:
+        await store.create_session(SessionId("app", "u", "ours"))
+    evil = f"evil_{schema_of(postgres_url)}"
+    await admin.execute(
+        f'CREATE SCHEMA {evil}; CREATE TABLE {evil}.sessions (LIKE "{schema_of(postgres_url)}".sessions)'
+    )
+    await admin.execute(f"ALTER ROLE postgres SET search_path = {evil}, public")
+    try:
+        async with Store(postgres_url) as store:
+            assert [one.name.id for one in await store.sessions()] == ["ours"]
+            await store.create_session(SessionId("app", "u", "more"))
+        assert await admin.fetchval(f"SELECT COUNT(*) FROM {evil}.sessions") == 0
+    finally:
+        await admin.execute("ALTER ROLE postgres RESET search_path")
+
+
+@pytest.fixture
+async def small_url(postgres_url: str, admin: Any) -> AsyncIterator[str]:
+    """The store by a role that may read and write its rows, and nothing else."""
+    async with Store(postgres_url) as store:
+        await store.create_session(SessionId("app", "u", "before"))
+    schema, role = schema_of(postgres_url), f"small_{schema_of(postgres_url)}"
+    await admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{SECRET}'")
+    await admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    await admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}")
+    await admin.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}")
+    yield postgres_url.replace("postgres:@", f"{role}:{SECRET}@")
+    await admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def test_20_a_role_that_may_only_read_and_write_rows_is_enough(small_url: str, admin: Any) -> None:
+    async with Store(small_url) as store:
+        await tell(store, SessionId("app", "u", "s"), "hello canary")
+        assert await store.search("app", "u", "canary")
+    role = small_url.partition("//")[2].partition(":")[0]
+    await admin.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema_of(small_url)} FROM {role}")
+    with pytest.raises(StoreUnavailable, match="permission denied") as refused:
+        async with Store(small_url):
+            pass
+    assert SECRET not in str(refused.value)
+
+
+async def test_20_a_lock_that_another_role_holds_keeps_no_process_from_starting(postgres_url: str, admin: Any) -> None:
+    async with Store(postgres_url) as store:
+        await store.create_session(SessionId("app", "u", "s"))
+    await admin.execute("SELECT pg_advisory_lock($1)", zlib.crc32(schema_of(postgres_url).encode()))
+    async with asyncio.timeout(PATIENCE_S / 4), Store(postgres_url) as store:
+        assert await store.session(SessionId("app", "u", "s"))
+
+
+async def test_20_a_statement_timeout_is_an_outage_and_not_a_bug(postgres_url: str, admin: Any) -> None:
+    """Another transaction holds the row, and the server gives a statement 100 ms."""
+    name = SessionId("app", "u", "s")
+    async with Store(postgres_url) as store:
+        await store.create_session(name)
+    await admin.execute("ALTER ROLE postgres SET statement_timeout = '100ms'")
+    try:
+        async with Store(postgres_url, wait_s=0.5) as store, admin.transaction():
+            await store.sessions()
+            await admin.execute(f'LOCK TABLE "{schema_of(postgres_url)}".sessions')
+            with pytest.raises(StoreUnavailable) as refused:
+                await store.create_session(SessionId("app", "u", "t"))
+            assert refused.value.retry_after_s
+    finally:
+        await admin.execute("ALTER ROLE postgres RESET statement_timeout")
+
+
+@pytest.mark.parametrize("payload", ["abc {}", "{} '; DROP", "9" * 5000 + " {}", "-1 {}", "\u0663 {}", "1e9 {}"])
+async def test_20_a_forged_notification_wakes_or_does_nothing(
+    postgres_url: str, admin: Any, payload: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Store(postgres_url) as store:
+        session = await store.create_session(SessionId("app", "u", "s"))
+        database = vars(store)["_database"]
+        async with database.changes(session.key) as changes:
+            await admin.execute(
+                "SELECT pg_notify($1, $2)", channel_of(schema_of(postgres_url)), payload.format(session.key)
+            )
+            assert await changes.wait(PATIENCE_S), "what is a session's number is heard, whatever stands before it"
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+# -- passwords --------------------------------------------------------------------------------------------------------
+
+URLS = [
+    f"postgresql://u:{SECRET}@127.0.0.1:1/db",
+    f"postgresql://u:{SECRET}@127.0.0.1:1/db?sslmode=bogus",
+    f"postgresql://127.0.0.1:1/db?user=u&password={SECRET}",
+    f"postgresql://u:12/{SECRET}@h/db",
+    f"postgresql://u:12?{SECRET}@h/db",
+    f"postgresql://u:12#{SECRET}@h/db",
+    f"postgresql://u:{SECRET}@h:99999/db",
+    f"postgresql://u:{SECRET}@[h/db",
+    f"postgresql://u:{SECRET}@h%00/db",
+    f"postgresq://u:{SECRET}@h/db",
+    f"postgresq:///db?password={SECRET}",
+    f"host=h password={SECRET}",
+    f"sqlite://u:{SECRET}@h/db",
+]
+
+
+@pytest.mark.parametrize("url", URLS)
+async def test_20_no_error_shows_a_password(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises((StoreError, StoreUrlError)) as refused:
+        async with Store(url, wait_s=0.0) as store:
+            await store.sessions()
+    assert SECRET not in str(refused.value)
+    assert "12" not in str(refused.value).replace("127.0.0.1", ""), "nor a part of it"
+    assert SECRET not in caplog.text
+
+
+def test_20_doctor_shows_no_password(tmp_path: Path) -> None:
+    (tmp_path / "lango.toml").write_text(f'[store]\nurl = "{URLS[3]}"\n')
+    said = lango("doctor", "--offline", cwd=tmp_path)
+    assert "FAIL store" in said.stdout
+    assert SECRET not in said.stdout + said.stderr
+
+
+# -- a server on it ---------------------------------------------------------------------------------------------------
+
+
+async def test_20_clients_that_do_not_read_hold_no_connection_of_the_store(
+    postgres_url: str, tmp_path: Path, admin: Any
+) -> None:
+    """Thirty streams are open, three times as many as the store has connections, and others are served at once."""
+    with serving(tmp_path, postgres_url) as server:
+        async with server.client() as client, AsyncExitStack() as held:
+            for number in range(30):
+                body = {"text": f"hold {tmp_path}/never"}
+                stream = client.stream("POST", f"/v1/sessions/held{number}/messages", json=body)
+                assert (await held.enter_async_context(stream)).status_code == 200
+            async with asyncio.timeout(PATIENCE_S / 2):
+                assert (await send(client, "other", "say hello"))[-1].type == "done"
+                assert (await client.get("/readyz")).status_code == 200
+            assert await admin.fetchval("SELECT COUNT(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'") == 0
+            await admin.execute(f'ALTER SCHEMA "{schema_of(postgres_url)}" RENAME TO "{schema_of(postgres_url)}_gone"')
+            answer = await client.get("/v1/sessions")
+            assert answer.status_code in (500, 503)
+            ready = await client.get("/readyz")
+            for shown in (answer.text, ready.text):
+                assert "lango-pg-" not in shown, "a client does not learn where the database is"

@@ -1,0 +1,250 @@
+"""Attack 21: SQLite's log and pages are damaged, cut off or exchanged, and no stored row is lost without a word."""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from lango.errors import StoreDamaged, StoreUnavailable
+from lango.store import SessionId, Store
+from lango.store.engine.sqlite_log import problem_of
+from tests.support.servers.served import lango
+
+SESSIONS = 30
+_WRITER = f"""
+import asyncio, sys
+from lango.store import SessionId, Store
+
+async def write():
+    store = Store("sqlite:///" + sys.argv[1])
+    for number in range({SESSIONS}):
+        await store.create_session(SessionId("lango", "user", f"s{{number}}"))
+    print("written", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(write())
+"""
+HEADER, FRAME = 32, 24 + 4096
+Harm = Callable[[Path, Path], None]
+
+
+def flip(file: Path, at: int, length: int = 1) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        before = opened.read(length)
+        opened.seek(at)
+        opened.write(bytes(byte ^ 0xFF for byte in before))
+
+
+def log_of(database: Path) -> Path:
+    return database.with_name(database.name + "-wal")
+
+
+def index_of(database: Path) -> Path:
+    return database.with_name(database.name + "-shm")
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two stores whose processes were killed after they had stored their rows: all of them are in the log."""
+    folder = tmp_path_factory.mktemp("killed")
+    files = [folder / "lango.db", folder / "other.db"]
+    for file in files:
+        with subprocess.Popen([sys.executable, "-c", _WRITER, str(file)], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            assert process.stdout.readline() == "written\n"
+            process.kill()
+    return files
+
+
+@pytest.fixture
+def database(originals: list[Path], tmp_path: Path) -> Path:
+    for beside in ("", "-wal", "-shm"):
+        shutil.copy2(f"{originals[0]}{beside}", f"{tmp_path}/lango.db{beside}")
+    return tmp_path / "lango.db"
+
+
+async def stored(database: Path) -> int:
+    async with Store(f"sqlite:///{database}") as store:
+        await store.probe()
+        assert await store.check_database() == []
+        return len(await store.sessions())
+
+
+async def test_21_a_log_that_a_killed_process_left_is_read_whole(database: Path) -> None:
+    assert await stored(database) == SESSIONS
+
+
+def _header(database: Path, _: Path) -> None:
+    flip(log_of(database), 10)
+
+
+def _middle(database: Path, _: Path) -> None:
+    flip(log_of(database), HEADER + 5 * FRAME + 300)
+
+
+def _frame_header(database: Path, _: Path) -> None:
+    flip(log_of(database), HEADER + 8 * FRAME + 9)
+
+
+def _last_page(database: Path, _: Path) -> None:
+    flip(log_of(database), log_of(database).stat().st_size - 100)
+
+
+def _middle_without_index(database: Path, _: Path) -> None:
+    _middle(database, _)
+    index_of(database).unlink()
+
+
+def _header_without_index(database: Path, _: Path) -> None:
+    _header(database, _)
+    index_of(database).unlink()
+
+
+def _cut(database: Path, _: Path) -> None:
+    os.truncate(log_of(database), HEADER + 10 * FRAME)
+
+
+def _cut_in_a_frame(database: Path, _: Path) -> None:
+    os.truncate(log_of(database), log_of(database).stat().st_size - 10)
+
+
+def _empty(database: Path, _: Path) -> None:
+    os.truncate(log_of(database), 0)
+
+
+def _delete(database: Path, _: Path) -> None:
+    log_of(database).unlink()
+
+
+def _foreign_log(database: Path, other: Path) -> None:
+    shutil.copy(log_of(other), log_of(database))
+
+
+HARMS = [
+    *(_header, _middle, _frame_header, _last_page, _middle_without_index, _header_without_index),
+    *(_cut, _cut_in_a_frame, _empty, _delete, _foreign_log),
+]
+
+
+@pytest.mark.parametrize("harm", HARMS)
+async def test_21_a_damaged_log_is_refused_as_often_as_it_is_opened(
+    database: Path, originals: list[Path], harm: Harm
+) -> None:
+    harm(database, originals[1])
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match=r"lango\.db-wal.*backup.*accept-loss") as refused:
+            await stored(database)
+        assert str(database.parent) not in str(refused.value)
+
+
+async def test_21_an_index_that_is_damaged_or_gone_costs_nothing(database: Path) -> None:
+    """SQLite makes it anew from the log."""
+    flip(index_of(database), 0, 32_768)
+    assert await stored(database) == SESSIONS
+
+
+async def test_21_an_index_of_another_database_is_not_believed(database: Path, originals: list[Path]) -> None:
+    shutil.copy(index_of(originals[1]), index_of(database))
+    with pytest.raises(StoreDamaged, match="do not belong together"):
+        await stored(database)
+    index_of(database).unlink()
+    assert await stored(database) == SESSIONS
+
+
+async def test_21_a_log_that_names_another_store_is_refused_without_an_index(
+    database: Path, originals: list[Path], tmp_path: Path
+) -> None:
+    """Whenever a database grows, its first page is in the log, with the number of its store."""
+    other = tmp_path / "grown.db"
+    async with Store(f"sqlite:///{other}") as store:
+        for number in range(200):
+            await store.create_session(SessionId("lango", "user", f"g{number}"), {"text": "x" * 500})
+        shutil.copy(log_of(other), log_of(database))
+    index_of(database).unlink()
+    assert problem_of(str(database)) == "belongs to another database"
+
+
+async def test_21_a_transaction_that_a_power_failure_broke_is_no_damage(database: Path) -> None:
+    """Only the last one can be: it was not synced yet, and its client was told nothing. The index did not survive."""
+    index_of(database).unlink()
+    flip(log_of(database), log_of(database).stat().st_size - 100)
+    assert await stored(database) == SESSIONS - 1
+
+
+async def test_21_frames_of_an_earlier_round_of_the_log_are_no_damage(tmp_path: Path) -> None:
+    """A log is written from its beginning again once all of it is in the database: what is behind is old."""
+    database = tmp_path / "lango.db"
+    async with Store(f"sqlite:///{database}") as store:
+        for number in range(40):
+            await store.create_session(SessionId("lango", "user", f"a{number}"))
+        cast("Any", vars(vars(store)["_database"])["_writer"]).execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        await store.create_session(SessionId("lango", "user", "after"))
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        for beside in ("", "-wal", "-shm"):
+            shutil.copy2(f"{database}{beside}", copy / f"lango.db{beside}")
+    with log_of(copy / "lango.db").open("rb") as log:
+        log.seek(HEADER + 8)
+        salts = [log.read(FRAME)[:8] for _ in range(20)]
+    assert len(set(salts)) == 2, "old frames behind new ones: the case that this is about"
+    assert await stored(copy / "lango.db") == 41
+
+
+async def test_21_two_stores_in_one_process_keep_their_locks(database: Path) -> None:
+    async with Store(f"sqlite:///{database}") as first, Store(f"sqlite:///{database}") as second:
+        await first.create_session(SessionId("lango", "user", "first"))
+        await second.create_session(SessionId("lango", "user", "second"))
+        assert len(await first.sessions()) == SESSIONS + 2
+
+
+@pytest.mark.parametrize("harm", [_delete, _cut, _empty])
+async def test_21_a_log_that_goes_while_it_is_in_use_is_noticed(database: Path, harm: Harm) -> None:
+    async with Store(f"sqlite:///{database}") as store:
+        for number in range(10):
+            await store.create_session(SessionId("lango", "user", f"more{number}"))
+        await store.probe()
+        harm(database, database)
+        with pytest.raises(StoreUnavailable, match=r"lango\.db-wal was"):
+            await store.probe()
+        if harm is _delete:
+            with pytest.raises(StoreUnavailable, match="deleted while it was in use"):
+                await store.create_session(SessionId("lango", "user", "late"))
+
+
+def test_21_doctor_and_the_way_out(database: Path) -> None:
+    _middle(database, database)
+    folder = database.parent
+    (folder / "lango.toml").write_text('[store]\nurl = "sqlite:///lango.db"\n')
+    said = lango("doctor", "--offline", cwd=folder)
+    assert said.returncode == 1
+    assert "FAIL store: lango.db-wal is damaged" in said.stdout
+    assert "accept-loss" in said.stdout
+    mended = lango("db", "accept-loss", cwd=folder)
+    assert mended.returncode == 0, mended.stderr
+    assert (folder / "lango.db-wal.damaged").stat().st_size > FRAME
+    assert "ok   store" in lango("doctor", "--offline", cwd=folder).stdout
+    assert "nothing was changed" in lango("db", "accept-loss", cwd=folder).stdout
+
+
+def test_21_doctor_finds_a_damaged_page(database: Path) -> None:
+    folder = database.parent
+    (folder / "lango.toml").write_text('[store]\nurl = "sqlite:///lango.db"\n')
+    assert lango("db", "upgrade", cwd=folder).returncode == 0  # everything is in the file now
+    with database.open("rb") as file:
+        pages = [file.read(4096) for _ in range(database.stat().st_size // 4096)]
+    used = [at for at, page in enumerate(pages) if at and page[0] in (10, 13) and struct.unpack(">H", page[3:5])[0] > 3]
+    for at in used:
+        flip(database, at * 4096 + 8, 6)  # where its cells are
+    said = lango("doctor", "--offline", cwd=folder)
+    assert said.returncode == 1
+    assert "FAIL store" in said.stdout
+    assert "damaged" in said.stdout
+    assert "backup" in said.stdout
+    assert "Traceback" not in said.stdout + said.stderr

@@ -1,0 +1,251 @@
+"""A database that is away for a while: a running turn waits, a new request is refused, no session stays busy."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from lango import open_runtime
+from lango.errors import OutcomeUnknown, StoreUnavailable
+from lango.events import TurnDone
+from lango.messages import ToolCall
+from lango.runtime.runtime import Runtime
+from lango.store import SessionId, Store
+from lango.store.engine.database import Operation
+from lango.store.engine.outages import long_wait
+from lango.store.engine.sqlite import SqliteDatabase
+from lango.testing import ScriptedProvider
+from tests.agents.parts import (
+    PATIENCE_S,
+    Gate,
+    Leaps,
+    broken_for,
+    collect,
+    last_error,
+    messages,
+    rows,
+    settings_for,
+    statuses,
+    text_of,
+)
+from tests.faults.store.test_unavailable import BUSY_TIMEOUT_S, Session, hold_the_lock
+from tests.support.postgres_proxy import Proxy
+from tests.support.store_workers import NAME, Worker, ordinary
+
+LONGER_THAN_A_REQUEST_S = 15.0
+LONGER_THAN_A_TURN_S = 61.0
+STEP_S = 10.0
+
+
+@pytest.fixture
+async def proxy(postgres_url: str) -> AsyncGenerator[Proxy]:
+    async with Proxy.before(postgres_url) as proxy:
+        yield proxy
+
+
+async def whole(runtime: Runtime, session: str = "s") -> None:
+    assert await runtime.sessions.check(session) == []
+
+
+async def pass_by(leaps: Leaps, proxy: Proxy, seconds: float) -> None:
+    """Let time be over while the database is away, with attempts to reach it in between."""
+    while seconds > 0:
+        await proxy.has_refused()
+        leaps.leap(min(seconds, STEP_S))
+        seconds -= STEP_S
+    await proxy.has_refused()
+
+
+@pytest.mark.postgres
+async def test_a_turn_waits_for_postgres_as_long_as_store_wait_s_says(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, leaps = Gate(), Leaps(monkeypatch)
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "here I am"])
+    async with open_runtime(settings_for(proxy.url), provider=provider, tools=[gate.tool]) as runtime:
+        turn = await runtime.submit("s", "go")
+        await gate.wait()
+        await proxy.go_away()
+        gate.may_end.set()
+        asked = asyncio.create_task(runtime.store.session(NAME))
+        await pass_by(leaps, proxy, LONGER_THAN_A_REQUEST_S)
+        with pytest.raises(StoreUnavailable) as refused:
+            await asked
+        assert refused.value.retry_after_s, "a request is refused, and may come again"
+        assert not turn.finished
+        await pass_by(leaps, proxy, LONGER_THAN_A_REQUEST_S)
+        assert not turn.finished
+        proxy.come_back()
+        events = await collect(turn.follow())
+        assert isinstance(events[-1], TurnDone), events
+        assert text_of(events) == "here I am"
+        assert gate.runs == 1
+        assert runtime.store.outages.back_at > 0
+        assert await statuses(runtime) == ["done"]
+        await whole(runtime)
+
+
+@pytest.mark.postgres
+async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_leaves_its_session_free(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, leaps = Gate(), Leaps(monkeypatch)
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "never said", "free again"])
+    async with open_runtime(settings_for(proxy.url), provider=provider, tools=[gate.tool]) as runtime:
+        turn = await runtime.submit("s", "go")
+        await gate.wait()
+        await proxy.go_away()
+        gate.may_end.set()
+        await pass_by(leaps, proxy, LONGER_THAN_A_TURN_S)
+        events = await collect(turn.follow())
+        assert last_error(events).error == "StoreUnavailable"
+        with pytest.raises(StoreUnavailable):  # at once: others have waited long enough
+            await runtime.submit("s", "too early")
+        proxy.come_back()
+        assert await asyncio.wait_for(runtime.run("s", "and now?"), PATIENCE_S) == "never said"
+        assert await statuses(runtime) == ["failed", "done"]
+        await whole(runtime)
+    assert not [broken for request in provider.requests for broken in broken_for(request)]
+
+
+@pytest.mark.postgres
+async def test_a_message_that_could_not_be_waited_for_does_not_block_those_after_it(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, leaps = Gate(), Leaps(monkeypatch)
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "first", "third"])
+    async with open_runtime(settings_for(proxy.url), provider=provider, tools=[gate.tool]) as runtime:
+        first = await runtime.submit("s", "one")
+        await gate.wait()
+        second = await runtime.submit("s", "two")
+        await proxy.go_away()
+        await pass_by(leaps, proxy, LONGER_THAN_A_TURN_S)
+        assert last_error(await collect(second.follow())).error == "StoreUnavailable"
+        proxy.come_back()
+        gate.may_end.set()
+        assert text_of(await collect(first.follow())) == "first"
+        assert await asyncio.wait_for(runtime.run("s", "three"), PATIENCE_S) == "third"
+        assert await statuses(runtime) == ["done", "interrupted", "done"]
+        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["one", "two", "three"]
+        await whole(runtime)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("key", [None, "a key"])
+async def test_a_message_of_which_nobody_knows_whether_it_was_stored_does_not_block_its_session(
+    proxy: Proxy, key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaps = Leaps(monkeypatch)
+    provider = ScriptedProvider(["one", "three"])
+    async with open_runtime(settings_for(proxy.url), provider=provider) as runtime:
+        assert await runtime.run("s", "first") == "one"
+        proxy.lose(1, "answer", then_away=True)
+        sent = asyncio.create_task(runtime.submit("s", "second", idempotency_key=key))
+        await pass_by(leaps, proxy, LONGER_THAN_A_REQUEST_S)
+        with pytest.raises(OutcomeUnknown, match="not known whether it was") as unknown:
+            await sent
+        assert unknown.value.retry_after_s
+        proxy.come_back()
+        assert await asyncio.wait_for(runtime.run("s", "third"), PATIENCE_S) == "three"
+        assert await statuses(runtime) == ["done", "interrupted", "done"]
+        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "second", "third"]
+        await whole(runtime)
+
+
+@pytest.mark.postgres
+async def test_an_ordinary_event_of_which_nobody_knows_whether_it_was_stored_is_recognised_later(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaps = Leaps(monkeypatch)
+    async with Store(proxy.url) as store:
+        session = await store.create_session(NAME)
+        one = ordinary(1)
+        proxy.lose(1, "answer", then_away=True)
+        writing = asyncio.create_task(store.append(session.key, NAME, 0, one, last_seq=0))
+        await proxy.has_refused()
+        leaps.leap(LONGER_THAN_A_REQUEST_S)
+        with pytest.raises(OutcomeUnknown):
+            await writing
+        proxy.come_back()
+        again = await store.append(session.key, NAME, 0, one, last_seq=0)
+        assert (again.seq, again.repeated) == (1, True)
+        assert await store.check(NAME) == []
+
+
+# -- what transactions leave behind -------------------------------------------------------------------------------
+
+
+@pytest.mark.postgres
+async def test_the_rows_that_tell_commits_apart_are_few_and_do_not_stay_for_ever(postgres_url: str) -> None:
+    async with Store(postgres_url) as store:
+        await asyncio.gather(*(store.create_session(SessionId("app", "user", f"s{n}")) for n in range(50)))
+        assert len(await rows(store, "SELECT slot FROM commits")) <= 10, "one for each connection that was used"
+        await store.write(_long_ago)
+    async with Store(postgres_url) as store:
+        assert len(await rows(store, "SELECT slot FROM commits")) == 1, "that of opening the store just now"
+
+
+def _long_ago() -> Operation[None]:
+    yield "UPDATE commits SET used_at = now() - interval '8 days'", ()
+
+
+@pytest.mark.postgres
+async def test_a_process_that_is_frozen_in_a_transaction_does_not_hold_others_up_for_ever(postgres_url: str) -> None:
+    def limit() -> Operation[str]:
+        [[limit]] = yield "SHOW idle_in_transaction_session_timeout", ()
+        return limit
+
+    async with Store(postgres_url) as store:
+        assert await store.write(limit) == "15s"
+
+
+@pytest.mark.postgres
+async def test_a_server_that_cannot_be_written_for_a_moment_is_tried_again(postgres_url: str) -> None:
+    """As it is while a replica takes the place of its primary."""
+    attempts = 0
+
+    def write() -> Operation[int]:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            yield "SET TRANSACTION READ ONLY", ()
+        yield "UPDATE sessions SET epoch = epoch", ()
+        return attempts
+
+    async with Store(postgres_url) as store:
+        assert await store.write(write) == 2
+
+
+# -- SQLite ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_turn_waits_for_a_locked_file_as_long_as_store_wait_s_says(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "lango.db"
+    session = Session(path)
+    session.database = SqliteDatabase(str(path), busy_timeout_s=BUSY_TIMEOUT_S, wait_s=PATIENCE_S)
+    await session.create()
+    other = Worker(hold_the_lock, str(path))
+    other.send("lock")
+    assert other.recv() == "locked"
+    with long_wait(), caplog.at_level(logging.WARNING):
+        waiting = asyncio.create_task(session.append())
+        while "trying again" not in caplog.text:
+            assert not waiting.done(), "it gave up"
+            await asyncio.sleep(0.01)
+    other.send("free")
+    assert other.recv() == "free"
+    assert await asyncio.wait_for(waiting, PATIENCE_S) == 1
+    assert await session.check() == 1
+    await session.database.close()
+
+    other.send("lock")
+    assert other.recv() == "locked"
+    session.database = SqliteDatabase(str(path), busy_timeout_s=BUSY_TIMEOUT_S, wait_s=0.1)
+    with long_wait(), pytest.raises(StoreUnavailable, match="is locked"):
+        await session.append()
+    await session.database.close()
+    other.kill()

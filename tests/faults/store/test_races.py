@@ -1,0 +1,221 @@
+"""Two transactions at the same moment on PostgreSQL: what a write relies on still holds when it commits.
+
+One of the two is held just before its decisive statement, in its transaction, with the locks that it has. The other one
+begins then, and must either wait for it or leave it nothing to do.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+
+from lango.messages import Message, ToolCall
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
+from lango.store.engine.database import Operation
+from lango.store.engine.postgres_notify import channel_of
+from lango.store.lifecycle import delete
+from lango.store.turns import event_log, tool_journal, turns
+from lango.store.turns.event_log import IDS_PER_TURN, ToldEvent
+from lango.store.turns.recovery import NOT_RUN
+from tests.agents.parts import PATIENCE_S, rows
+from tests.support.store_workers import Worker
+
+NAME = SessionId("app", "alice", "s")
+ROUNDS = 150
+GATE = 7
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncGenerator[Store]:
+    async with Store(postgres_url) as store, asyncio.timeout(PATIENCE_S):
+        yield store
+
+
+@pytest.fixture
+async def session(store: Store) -> SessionRecord:
+    return await store.create_session(NAME)
+
+
+def asks(text: str) -> Entry:
+    return Entry(f"event {text}", time.time(), Message("user", text, author="user"), 5, f"invocation {text}")
+
+
+def held_before(statement: str, operation: Callable[[], Operation[T]]) -> Callable[[], Operation[T]]:
+    """Hold an operation before the first statement that contains a text, for as long as the gate is shut."""
+
+    def held() -> Generator[Any, Any, T]:
+        inner = operation()
+        sent = next(inner)
+        while statement not in sent[0]:
+            sent = inner.send((yield sent))
+        yield "SELECT pg_advisory_xact_lock($1)", (GATE,)
+        return (yield from _rest(inner, sent))
+
+    return held
+
+
+def _rest(inner: Operation[T], sent: Any) -> Generator[Any, Any, T]:
+    while True:
+        try:
+            sent = inner.send((yield sent))
+        except StopIteration as end:
+            return end.value
+
+
+async def together(
+    store: Store, url: str, held: Callable[[], Operation[Any]], other: Callable[[], Coroutine[Any, Any, Any]]
+) -> tuple[Any, Any]:
+    """Run an operation up to its gate, then another one until it ends or waits for a lock; then open the gate."""
+    waiting = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted"
+    driver: Any = asyncpg
+    gate = await driver.connect(url.partition("&schema")[0])
+    try:
+        await gate.execute("SELECT pg_advisory_lock($1)", GATE)
+        first = asyncio.create_task(store.write(held))
+        while await rows(store, waiting) != [(1,)]:
+            await asyncio.sleep(0.01)
+        second = asyncio.create_task(other())
+        while not second.done() and await rows(store, waiting) != [(2,)]:
+            await asyncio.sleep(0.01)
+    finally:
+        await gate.close()
+    return await first, await second
+
+
+async def test_a_message_that_is_taken_back_while_its_turn_is_claimed_is_not_answered(
+    store: Store, session: SessionRecord, postgres_url: str
+) -> None:
+    running = await store.submit_turn(session, asks("first"), "me")
+    queued = await store.submit_turn(session, asks("second"), "me")
+    await store.end_turn(NAME, running, "done")
+    claiming = held_before("SET status = 'running'", lambda: turns.claim(session.key, NAME, queued.turn, time.time()))
+    claimed, withdrawn = await together(store, postgres_url, claiming, lambda: store.withdraw_turn(queued))
+    record = await store.turn(queued)
+    assert record
+    assert isinstance(claimed, Turn)
+    assert (withdrawn, claimed.epoch is not None, record.status) in [
+        (True, False, "cancelled"),
+        (False, True, "running"),
+    ]
+
+
+async def test_a_tool_does_not_begin_while_its_turn_is_taken_over(
+    store: Store, session: SessionRecord, postgres_url: str
+) -> None:
+    zombie = await store.submit_turn(session, asks("first"), "gone")
+    now = await store.session(NAME)
+    assert now
+    call = Entry("call", time.time(), Message("assistant", tool_calls=(ToolCall("c1", "f", {}),)))
+    await store.append(session.key, NAME, now.revision, call, epoch=zombie.epoch)
+    await store.intend_effect(zombie, "c1", "f", "once", "hash")
+    starting = held_before(
+        "SET status = 'started'", lambda: tool_journal.start(session.key, zombie.epoch or 0, "c1", time.time())
+    )
+    gone = Ahead(zombie.turn, "running", "gone", 0)
+    began, interrupted = await together(store, postgres_url, starting, lambda: store.interrupt_turn(session, gone))
+    found = await store.events(NAME)
+    assert found
+    closed = found[1][-1].message
+    assert closed
+    assert interrupted
+    told_not_run = (closed.tool_calls[0].output or {}).get("error") == NOT_RUN
+    assert not (began and told_not_run), "the model was told that it did not run"
+
+
+async def test_the_events_of_a_turn_have_one_end(store: Store, session: SessionRecord, postgres_url: str) -> None:
+    """Its own process writes more of them while another one closes them."""
+    turn = await store.submit_turn(session, asks("first"), "me")
+    await store.end_turn(NAME, turn, "done")
+    told = [
+        ToldEvent(id_, 1, "text_delta", json.dumps({"type": "text_delta", "id": id_, "text": "late"}))
+        for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)
+    ]
+    adding = held_before("INSERT INTO turn_events", lambda: event_log.add(session.key, 1, told))
+    await together(store, postgres_url, adding, lambda: store.close_told(session.key, 1))
+    await store.close_told(session.key, 1)
+    assert [one.final for one in (await store.told(session.key, 1)).events].count(True) == 1
+    assert (await store.told(session.key, 1)).events[-1].final
+
+
+async def test_a_deleted_session_leaves_no_events_behind(
+    store: Store, session: SessionRecord, postgres_url: str
+) -> None:
+    await store.submit_turn(session, asks("first"), "me")
+    told = [ToldEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")]
+    adding = held_before("INSERT INTO turn_events", lambda: event_log.add(session.key, 1, told))
+    await together(store, postgres_url, adding, lambda: store.write(lambda: delete.delete(NAME)))
+    assert await rows(store, "SELECT COUNT(*) FROM turn_events") == [(0,)]
+
+
+async def test_sessions_that_change_at_the_same_time_share_one_notification(store: Store, postgres_url: str) -> None:
+    """Commits that notify exclude each other on the whole server."""
+    driver: Any = asyncpg
+    schema = postgres_url.partition("schema=")[2]
+    database: Any = vars(store)["_database"]
+    heard: list[list[str]] = []
+    last = asyncio.Event()
+
+    def hear(_connection: object, _pid: int, _channel: str, keys: str) -> None:
+        heard.append(keys.split())
+        if "last" in heard[-1]:
+            last.set()
+
+    listener = await driver.connect(postgres_url.partition("&schema")[0])
+    try:
+        await listener.add_listener(channel_of(schema), hear)
+        for key in range(200):
+            database.announce(key, elsewhere=True)
+        await database.close()
+        await listener.execute("SELECT pg_notify($1, 'last')", channel_of(schema))
+        await last.wait()
+    finally:
+        await listener.close()
+    assert [sorted(map(int, keys)) for keys in heard[:-1]] == [[*range(200)]]
+
+
+# -- two processes ----------------------------------------------------------------------------------------------------
+
+
+def claim_when_told(pipe: Connection, url: str) -> None:
+    """Claim each turn that is sent; say whether it runs now."""
+
+    async def run() -> None:
+        async with Store(url) as store:
+            pipe.send("ready")
+            while (turn := await asyncio.to_thread(pipe.recv)) is not None:
+                claimed = await store.claim_turn(NAME, turn)
+                pipe.send(isinstance(claimed, Turn) and claimed.epoch is not None and claimed)
+
+    asyncio.run(run())
+
+
+async def test_a_message_that_is_taken_back_is_never_answered_by_another_process(store_url: str) -> None:
+    worker = Worker(claim_when_told, store_url)
+    outcomes: set[tuple[bool, bool]] = set()
+    async with Store(store_url) as store, asyncio.timeout(PATIENCE_S):
+        session = await store.create_session(NAME)
+        assert worker.recv() == "ready"
+        for number in range(ROUNDS):
+            running = await store.submit_turn(session, asks(f"first {number}"), "me")
+            queued = await store.submit_turn(session, asks(f"second {number}"), "me")
+            await store.end_turn(NAME, running, "done")
+            worker.send(queued)
+            await asyncio.sleep(number % 10 / 1000)  # so that the two meet at every point of each other
+            withdrawn = await store.withdraw_turn(queued)
+            claimed = await asyncio.to_thread(worker.recv)
+            outcomes.add((withdrawn, bool(claimed)))
+            record = await store.turn(queued)
+            assert record
+            assert record.status == ("cancelled" if withdrawn else "running")
+            if claimed:
+                await store.end_turn(NAME, claimed, "done")
+    worker.send(None)
+    worker.join()
+    assert outcomes <= {(True, False), (False, True)}

@@ -1,0 +1,169 @@
+"""The SQLite file itself: private, free of what was deleted, and watched: deleted, replaced, overwritten, damaged."""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from lango import Settings, open_runtime
+from lango.config import StoreSettings
+from lango.errors import StoreError, StoreUnavailable
+from lango.messages import ToolCall
+from lango.store import SessionId, Store
+from lango.testing import ScriptedProvider
+from lango.tools import Tool
+from tests.support.servers.served import configure, send, serving
+
+CANARY = "zq7canary"
+NAME = SessionId("lango", "user", "secret")
+Harm = Callable[[Path, Path], None]
+
+
+def copies(folder: Path) -> dict[str, int]:
+    """Count how often the canary stands in each file of a folder, whatever part of the file is in use."""
+    return {file.name: file.read_bytes().count(CANARY.encode()) for file in folder.iterdir() if file.is_file()}
+
+
+def _looked(arguments: dict[str, Any]) -> str:
+    return f"{CANARY} three {arguments}"
+
+
+async def talk(url: str, *sessions: str) -> None:
+    """Hold conversations that put the canary everywhere: messages, arguments, results, titles, state and index."""
+    for session in sessions:
+        calls = [ToolCall("c1", "look", {"for": f"{CANARY} one"}), f"it is {CANARY} two"]
+        tool = Tool("look", "Look.", {"type": "object"}, _looked)
+        settings = Settings(store=StoreSettings(url=url))
+        async with open_runtime(settings, provider=ScriptedProvider(calls), tools=[tool]) as runtime:
+            for event in [event async for event in runtime.stream(session, f"what is {CANARY}four {session}")]:
+                assert event
+            await runtime.sessions.rename(session, f"about {CANARY} five")
+            assert await runtime.sessions.search(CANARY)
+
+
+async def test_a_deleted_session_leaves_none_of_its_text_in_any_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lango.db"
+    await talk(url, "secret", "other-secret")
+    async with open_runtime(Settings(store=StoreSettings(url=url)), provider=ScriptedProvider([])) as runtime:
+        await runtime.sessions.create("kept")
+        await runtime.sessions.rename("kept", "nothing of it")
+        assert sum(copies(tmp_path).values()) > 0
+        for session in ("secret", "other-secret"):
+            assert await runtime.sessions.delete(session)
+        assert copies(tmp_path)["lango.db"] == 0
+        assert copies(tmp_path)["lango.db-wal"] == 0
+        assert not await runtime.sessions.search(CANARY)
+        assert [hit.session_id for hit in await runtime.sessions.search("nothing")] == ["kept"]
+
+
+async def test_what_a_reader_still_holds_is_purged_when_it_has_gone(tmp_path: Path) -> None:
+    await talk(f"sqlite:///{tmp_path}/lango.db", "secret")
+    reader: Any = apsw.Connection(str(tmp_path / "lango.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
+        reader.execute("BEGIN")
+        reader.execute("SELECT COUNT(*) FROM messages").fetchall()
+        assert await store.delete_session(NAME)
+        reader.execute("COMMIT")
+        reader.close()
+        await store.create_session(SessionId("lango", "user", "next"))
+        await store.purge()
+        assert sum(copies(tmp_path).values()) == 0
+
+
+async def test_the_files_of_a_store_are_this_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
+            await store.create_session(NAME)
+            made = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert made == {"lango.db": 0o600, "lango.db-wal": 0o600, "lango.db-shm": 0o600}
+
+
+def _delete(path: Path, other: Path) -> None:
+    del other
+    path.unlink()
+
+
+def _replace(path: Path, other: Path) -> None:
+    other.replace(path)
+
+
+def _replace_by_a_copy(path: Path, other: Path) -> None:
+    del other
+    shutil.copy(path, f"{path}.copy")
+    Path(f"{path}.copy").replace(path)
+
+
+def _overwrite(path: Path, other: Path) -> None:
+    path.write_bytes(other.read_bytes())
+
+
+def _empty(path: Path, other: Path) -> None:
+    del other
+    os.truncate(path, 0)
+
+
+def _damage(path: Path, other: Path) -> None:
+    del other
+    with path.open("r+b") as file:
+        file.write(os.urandom(200))
+
+
+@pytest.mark.parametrize("harm", [_delete, _replace, _replace_by_a_copy])
+async def test_a_file_that_is_not_the_one_that_was_opened_is_not_written(tmp_path: Path, harm: Harm) -> None:
+    async with Store(f"sqlite:///{tmp_path}/other.db") as other:
+        await other.create_session(NAME)
+    path = tmp_path / "lango.db"
+    async with Store(f"sqlite:///{path}") as store:
+        await store.create_session(NAME)
+        for number in range(20):  # writes in the caller's thread and in the writer's
+            await store.create_session(SessionId("lango", "user", f"s{number}"))
+        await store.probe()
+        harm(path, tmp_path / "other.db")
+        for number in range(10):
+            with pytest.raises(StoreUnavailable, match="while it was in use"):
+                await store.create_session(SessionId("lango", "user", f"late{number}"))
+        with pytest.raises(StoreUnavailable):
+            await store.probe()
+        with pytest.raises(StoreUnavailable, match="while it was in use"):
+            await store.session(NAME)
+    async with Store(f"sqlite:///{path}") as store:
+        await store.create_session(SessionId("lango", "user", "again"))
+
+
+@pytest.mark.parametrize("harm", [_overwrite, _empty, _damage])
+async def test_a_file_that_was_overwritten_in_place_is_noticed_by_readiness(tmp_path: Path, harm: Harm) -> None:
+    async with Store(f"sqlite:///{tmp_path}/other.db") as other:
+        await other.create_session(NAME)
+    path = tmp_path / "lango.db"
+    async with Store(f"sqlite:///{path}") as store:
+        await store.create_session(NAME)
+        await store.probe()
+        whole = path.read_bytes()
+        harm(path, tmp_path / "other.db")
+        with pytest.raises(StoreError):
+            await store.probe()
+        path.write_bytes(whole)  # put back: it is whole again, and no restart is needed
+        await store.probe()
+
+
+async def test_a_server_whose_store_was_deleted_says_so(tmp_path: Path) -> None:
+    configure(tmp_path, f"sqlite:///{tmp_path}/lango.db")
+    with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db") as server:
+        async with server.client() as client:
+            assert (await client.get("/readyz")).status_code == 200
+            assert (await send(client, "s", "say hello"))[-1].type == "done"
+            (tmp_path / "lango.db").unlink()
+            ready = await client.get("/readyz")
+            assert ready.status_code == 503
+            assert ready.json()["checks"]["database"] == "StoreUnavailable"
+            answer = await client.post("/v1/sessions/s/messages", json={"text": "say hello"})
+            assert answer.status_code == 503, answer.text
+            assert str(tmp_path) not in answer.text, "what is said to clients names no path of the machine"

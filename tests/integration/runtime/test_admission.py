@@ -1,0 +1,177 @@
+"""A process runs a bounded number of turns; further ones queue in order, see their place, and lose no time limit."""
+
+import asyncio
+
+import pytest
+
+from lango import open_runtime
+from lango.errors import TurnCancelled
+from lango.events import Queued, TurnDone
+from lango.messages import ToolCall
+from lango.providers import Request
+from lango.runtime.admission import Admission
+from lango.testing import ScriptedProvider
+from lango.tools import tool
+from lango.turns.running_turn import RunningTurn
+from tests.agents.parts import PATIENCE_S, Gate, Leaps, collect, settings_for, statuses, text_of
+
+
+def answer(request: Request) -> str:
+    return f"re: {request.messages[-1].content}"
+
+
+def places(turn: RunningTurn) -> list[int]:
+    return [event.place for event in turn.events if isinstance(event, Queued)]
+
+
+async def until_queued(turn: RunningTurn) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not places(turn):
+            await turn.news.wait()
+
+
+async def test_turns_beyond_the_limit_queue_in_order_and_see_their_place(store_url: str) -> None:
+    gate = Gate()
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "first", answer, answer])
+    settings = settings_for(store_url, max_running_turns=1)
+    async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
+        first = await runtime.submit("a", "first")
+        await gate.wait()
+        second = await runtime.submit("b", "second")
+        await until_queued(second)
+        third = await runtime.submit("c", "third")
+        await until_queued(third)
+        assert runtime.queued_turns == 2
+        assert (places(second), places(third)) == ([1], [2])
+        gate.may_end.set()
+        ends = [(await collect(turn.follow()))[-1] for turn in (first, second, third)]
+        assert all(isinstance(end, TurnDone) for end in ends), ends
+        assert places(first) == []
+        assert (places(second)[0], places(second)[-1]) == (1, 0)
+        assert (places(third)[0], places(third)[-1]) == (2, 0)
+        assert text_of(third.events) == "re: third"
+        assert runtime.queued_turns == 0
+
+
+async def test_a_queued_turn_can_be_cancelled_and_gives_up_its_place(store_url: str) -> None:
+    gate = Gate()
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "first", answer])
+    settings = settings_for(store_url, max_running_turns=1)
+    async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
+        first = await runtime.submit("a", "first")
+        await gate.wait()
+        second = await runtime.submit("b", "second")
+        await until_queued(second)
+        third = await runtime.submit("c", "third")
+        await until_queued(third)
+        assert await runtime.cancel("b")
+        await second.wait()
+        assert isinstance(second.error, TurnCancelled)
+        assert sorted(await statuses(runtime)) == ["cancelled", "running", "running"]
+        assert runtime.queued_turns == 1
+        gate.may_end.set()
+        assert text_of(await collect(third.follow())) == "re: third"
+        await first.wait()
+
+
+async def test_time_limits_count_from_the_moment_a_turn_is_admitted(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, clock = Gate(), Leaps(monkeypatch)
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "first", answer])
+    settings = settings_for(
+        store_url, max_running_turns=1, idle_timeout_s=120, tool_timeout_s=10_000, request_timeout_s=10_000
+    )
+    async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
+        await runtime.submit("a", "first")
+        await gate.wait()
+        second = await runtime.submit("b", "second")
+        await until_queued(second)
+        await clock.pass_by(500)  # longer than a turn that runs may be silent
+        assert not second.finished
+        gate.may_end.set()
+        assert text_of(await collect(second.follow())) == "re: second"
+
+
+async def test_a_turn_that_a_tool_starts_runs_in_the_slot_of_its_caller(store_url: str) -> None:
+    provider = ScriptedProvider([ToolCall("c1", "ask_another", {}), "inner answer", "outer answer"])
+
+    @tool
+    async def ask_another() -> str:
+        """Ask another session."""
+        return await runtime.run("inner", "question")
+
+    settings = settings_for(store_url, max_running_turns=1)
+    async with open_runtime(settings, provider=provider, tools=[ask_another]) as runtime:
+        async with asyncio.timeout(PATIENCE_S):
+            events = await collect(runtime.stream("outer", "go"))
+        assert text_of(events) == "outer answer"
+
+
+async def test_closing_a_runtime_ends_queued_turns(store_url: str) -> None:
+    gate = Gate()
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "first"])
+    async with open_runtime(
+        settings_for(store_url, max_running_turns=1), provider=provider, tools=[gate.tool]
+    ) as runtime:
+        await runtime.submit("a", "first")
+        await gate.wait()
+        second = await runtime.submit("b", "second")
+        await until_queued(second)
+    assert isinstance(second.error, TurnCancelled)
+
+
+@pytest.mark.parametrize("admitted_first", [True, False])
+async def test_a_slot_is_not_lost_when_its_turn_is_cancelled_on_entering(admitted_first: bool) -> None:
+    """Cancelled just after the slot was handed over, or just before: the next turn gets it in both cases."""
+    admission, entered, may_leave = Admission(1), asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        async with admission.admitted(lambda place: None):
+            entered.set()
+            await may_leave.wait()
+
+    async def pass_through() -> bool:
+        async with admission.admitted(lambda place: None):
+            return True
+
+    holder = asyncio.create_task(hold())
+    await entered.wait()
+    cancelled, last = asyncio.create_task(pass_through()), asyncio.create_task(pass_through())
+    await asyncio.sleep(0)
+    assert admission.queued == 2
+    if not admitted_first:
+        cancelled.cancel()
+    may_leave.set()
+    while admission.queued == 2 and not cancelled.done():
+        await asyncio.sleep(0)
+    cancelled.cancel()
+    async with asyncio.timeout(PATIENCE_S):
+        await holder
+        await asyncio.wait([cancelled])
+        assert await last
+    assert admission.queued == 0
+
+
+async def test_no_turn_begins_while_the_event_loop_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    admission, clock, may_leave = Admission(1_000), Leaps(monkeypatch), asyncio.Event()
+    entered: list[int] = []
+
+    async def hold(number: int) -> None:
+        async with admission.admitted(lambda place: None):
+            entered.append(number)
+            await may_leave.wait()
+
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        for number in range(20):
+            group.create_task(hold(number))
+        for _ in range(50):
+            clock.leap(0.2)  # every timer fires 0.2 s late
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert entered == list(range(16)), "some run in any case, and no more while it is late"
+        assert admission.queued == 4
+        while len(entered) < 20:  # on time again
+            await asyncio.sleep(0.001)
+        may_leave.set()
+    assert entered == list(range(20)), "first come, first served"

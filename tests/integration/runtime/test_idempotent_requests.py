@@ -1,0 +1,155 @@
+"""The same idempotency key again, in Python: the same turn with the same events, also after a restart."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lango.errors import EventsGone, IdempotencyKeyReused, ProviderRejected, TurnCancelled
+from lango.events import Accepted, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, from_json, to_json
+from lango.messages import ToolCall
+from lango.runtime.runtime import Runtime, open_runtime
+from lango.store.turns.event_log import IDS_PER_TURN
+from lango.store.turns.rebuilt_events import REBUILT
+from lango.testing import ScriptedProvider
+from lango.tools import Tool
+from tests.agents.parts import PATIENCE_S, check_order, collect, kinds, last_error, rows, settings_for, text_of
+from tests.integration.runtime.test_queueing import Gate, gated
+from tests.support.servers.served import AGENT, send, serving
+
+
+def add(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"sum": arguments["a"] + arguments["b"]}
+
+
+def fail(arguments: dict[str, Any]) -> None:
+    raise RuntimeError("it failed")
+
+
+ADD = Tool("add", "Add.", {"type": "object", "properties": {}}, add)
+FAILS = Tool("fails", "Fail.", {"type": "object", "properties": {}}, fail)
+SCRIPT = [
+    ["Let me. ", ToolCall("c1", "add", {"a": 1, "b": 2}), ToolCall("c2", "fails", {})],
+    ["Once more. ", ToolCall("c3", "add", {"a": 3, "b": 4})],
+    "done",
+]
+NO_MORE = ScriptedProvider([])
+
+
+def without_ids_and_times(events: list[TurnEvent]) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in to_json(event).items() if name not in ("id", "duration_s")} for event in events
+    ]
+
+
+async def again(runtime: Runtime, text: str = "go") -> list[TurnEvent]:
+    return await collect(runtime.stream("s", text, idempotency_key="k"))
+
+
+async def test_a_turn_that_is_told_again_has_its_tools_and_the_same_ids_each_time(store_url: str) -> None:
+    settings = settings_for(store_url)
+    async with open_runtime(settings, provider=ScriptedProvider(SCRIPT), tools=[ADD, FAILS]) as runtime:
+        first = await again(runtime)
+        second = await again(runtime)
+        check_order(second)
+        assert second[0] == first[0], "accepted is what it was"
+        assert kinds(second) == kinds(first)
+        assert text_of(second) == text_of(first) == "Let me. Once more. done"
+        ends = [event for event in second if isinstance(event, ToolEnd)]
+        assert [event.result for event in ends if event.ok] == [{"sum": 3}, {"sum": 7}]
+        assert all(event.duration_s is not None for event in ends)
+        starts = [event.arguments for event in second if isinstance(event, ToolStart)]
+        assert starts == [{"a": 1, "b": 2}, {}, {"a": 3, "b": 4}]
+        assert without_ids_and_times(second[-1:]) == without_ids_and_times(first[-1:]), "usage and all"
+        assert all(event.id % IDS_PER_TURN >= REBUILT for event in second[1:]), (
+            "ids that no other event of the turn had"
+        )
+    async with open_runtime(settings, provider=NO_MORE) as later:
+        assert await again(later) == second, "after a restart, too"
+        turn = await later.submit("s", "go", idempotency_key="k")
+        assert await collect(turn.follow(second[2].id)) == second[3:]
+        assert await collect(turn.follow(first[0].id)) == second[1:]
+        with pytest.raises(EventsGone, match="read the messages"):
+            await collect(turn.follow(first[2].id))
+
+
+async def test_accepted_of_a_repeated_message_is_the_stored_one(store_url: str) -> None:
+    """Also while the turn waits and runs, and whichever runtime is asked."""
+    gate = Gate()
+    async with (
+        open_runtime(settings_for(store_url), provider=gated(gate, "one", "two"), tools=[gate.tool]) as runtime,
+        open_runtime(settings_for(store_url), provider=NO_MORE) as other,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        turns = [await runtime.submit("s", text, idempotency_key=text) for text in ("1", "2")]
+        await gate.wait()
+        elsewhere = [await other.submit("s", text, idempotency_key=text) for text in ("1", "2")]
+        assert [turn.events[0] for turn in elsewhere] == [turn.events[0] for turn in turns]
+        gate.may_end.set()
+        for turn in [*turns, *elsewhere]:
+            await turn.wait()
+        accepted = [event for turn in turns for event in turn.events if isinstance(event, Accepted)]
+        assert [event.waiting for event in accepted] == [False, True]
+        stored = await rows(runtime.store, "SELECT turn, invocation_id FROM turns ORDER BY turn")
+        assert [(event.turn, event.invocation_id) for event in accepted] == [tuple(row) for row in stored]
+        for text, event in zip("12", accepted, strict=True):
+            for one in (runtime, other):
+                told = await collect(one.stream("s", text, idempotency_key=text))
+                assert told[0] == event
+
+
+async def test_a_failed_turn_that_is_told_again_fails_with_the_same_error(store_url: str) -> None:
+    provider = ScriptedProvider([ProviderRejected("no", provider="scripted", status=400)])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        first = await again(runtime)
+        second = await again(runtime)
+        assert without_ids_and_times(second) == without_ids_and_times(first)
+        with pytest.raises(ProviderRejected, match="no"):
+            await runtime.run("s", "go", idempotency_key="k")
+
+
+async def test_a_key_of_a_message_that_was_taken_back(store_url: str) -> None:
+    gate = Gate()
+    async with (
+        open_runtime(settings_for(store_url), provider=gated(gate, "one"), tools=[gate.tool]) as runtime,
+        open_runtime(settings_for(store_url), provider=NO_MORE) as other,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        running = await runtime.submit("s", "first")
+        await gate.wait()
+        waits = await runtime.submit("s", "go", idempotency_key="k")
+        assert await runtime.take_back("s", waits.turn.turn)
+        await waits.wait()
+        for one in (runtime, other):
+            with pytest.raises(IdempotencyKeyReused, match="use another key"):
+                await one.run("s", "something else", idempotency_key="k")
+            with pytest.raises(TurnCancelled, match="taken back before its turn came: send it with another key"):
+                await one.run("s", "go", idempotency_key="k")
+        error = last_error(await again(other))
+        assert error.error == "TurnCancelled"
+        gate.may_end.set()
+        await running.wait()
+        assert await rows(runtime.store, "SELECT content FROM messages WHERE role = 'user'") == [("first",)]
+
+
+async def test_a_turn_of_a_server_is_told_again_from_its_log(tmp_path: Path, store_url: str) -> None:
+    """Exactly: the ids, the pieces of text, the tools; while its events are kept."""
+    with serving(tmp_path, store_url) as server:
+        async with server.client() as client:
+            seen = {
+                text: await send(client, "s", text, **{"Idempotency-Key": text})
+                for text in ("note", "words 9 0.02", "ask")
+            }
+            failed = await send(client, "s", "fail", **{"Idempotency-Key": "fail"})
+        settings = settings_for(store_url, name="obedient", module=str(AGENT))
+        async with open_runtime(settings) as runtime:
+            for text, events in seen.items():
+                told = await collect(runtime.stream("s", text, idempotency_key=text))
+                assert told == [from_json(event.data) for event in events]
+                assert isinstance(told[-1], TurnDone)
+            told = await collect(runtime.stream("s", "fail", idempotency_key="fail"))
+            assert told == [from_json(event.data) for event in failed]
+            assert isinstance(told[-1], TurnError)
+            with pytest.raises(ProviderRejected):
+                await runtime.run("s", "fail", idempotency_key="fail")

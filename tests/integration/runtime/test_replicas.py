@@ -1,0 +1,152 @@
+"""Two replicas, one session: one lease; whoever is gone is replaced, and a zombie's writes are refused."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lango import open_runtime
+from lango.errors import TurnFailed
+from lango.events import ToolStart
+from lango.messages import Message, ToolCall
+from lango.runtime.runtime import Runtime
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Turn
+from lango.testing import ScriptedProvider
+from lango.turns import liveness
+from lango.turns.liveness import Watch
+from tests.agents.parts import PATIENCE_S, Gate, broken_for, collect, last_error, messages, settings_for, statuses
+
+ELSEWHERE = "elsewhere/boot/pid:[1]|7|123|token"
+DEAD = f"{liveness._machine()}|999999999|1|token"  # pyright: ignore[reportPrivateUsage]
+
+
+async def session_of(runtime: Runtime) -> SessionRecord:
+    name = SessionId(runtime.app_name, "user", "s")
+    return await runtime.store.session(name) or await runtime.store.create_session(name)
+
+
+def entry(text: str) -> Entry:
+    return Entry(f"event of {text}", time.time(), Message("user", text, author="user"), 5, f"invocation of {text}")
+
+
+async def test_a_message_of_a_process_that_died_while_it_waited_is_not_lost(store_url: str) -> None:
+    provider = ScriptedProvider(["I see"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
+        session = await session_of(runtime)
+        for text in ("ran there", "waited there"):
+            await runtime.store.submit_turn(session, entry(text), DEAD)
+        assert await statuses(runtime) == ["running", "waiting"]
+        assert await runtime.run("s", "here") == "I see"
+        assert await statuses(runtime) == ["interrupted", "interrupted", "done"]
+        assert [one.content for one in await messages(runtime)] == ["ran there", "waited there", "here", "I see"]
+    assert broken_for(provider.requests[0]) == []
+    assert "waited there" in str(provider.requests[0].messages)
+
+
+async def test_another_machine_is_replaced_only_when_its_beat_stands_still(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: now))
+    provider = ScriptedProvider(["I see"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
+        watch = Watch(gone_after_s=15)
+        looks: list[int] = []
+
+        def is_gone(key: int, turn: int, owner: str, beat: int) -> bool:
+            looks.append(turn)
+            return watch.is_gone(key, turn, owner, beat)
+
+        vars(runtime)["_watch"] = SimpleNamespace(is_gone=is_gone)
+
+        async def seen() -> None:
+            """Wait until the one that waits has looked at those ahead of it since now."""
+            looks.clear()
+            while len(looks) < 4:  # twice at both, so that one of the looks began after this
+                await asyncio.sleep(0.01)
+
+        session = await session_of(runtime)
+        first = await runtime.store.submit_turn(session, entry("first"), ELSEWHERE)
+        second = await runtime.store.submit_turn(session, entry("second"), ELSEWHERE)
+        here = await runtime.submit("s", "here")
+        for _ in range(4):  # longer than the watch is patient: the one that runs beats, the one that waits does too
+            assert await runtime.store.beat_turn(first) == "alive"
+            assert isinstance(await runtime.store.claim_turn(session.name, second), list)
+            await seen()
+            now += 10
+        assert await statuses(runtime) == ["running", "waiting", "waiting"]
+        assert not here.finished
+        await seen()
+        now += 16  # now both were silent for long enough
+        events = await collect(here.follow())
+        assert events[-1].type == "done"
+        assert await statuses(runtime) == ["interrupted", "interrupted", "done"]
+
+
+async def test_a_repeated_request_does_not_wait_for_a_process_that_is_gone(store_url: str) -> None:
+    async with (
+        open_runtime(settings_for(store_url), provider=ScriptedProvider(["fine"])) as runtime,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        session = await session_of(runtime)
+        await runtime.store.submit_turn(session, entry("go"), DEAD, idempotency_key="k")
+        with pytest.raises(TurnFailed, match="send it again"):
+            await runtime.run("s", "go", idempotency_key="k")
+        assert await statuses(runtime) == ["interrupted"]
+        assert await runtime.run("s", "go on", idempotency_key="k2") == "fine"
+        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["go", "go on"]
+
+
+async def test_a_zombies_writes_are_refused(store_url: str) -> None:
+    gate = Gate()
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "from the grave"])
+    fresh = ScriptedProvider(["I see", "bye"])
+    async with (
+        open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as zombie,
+        open_runtime(settings_for(store_url), provider=fresh, tools=[gate.tool]) as other,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        turn = await zombie.submit("s", "go")
+        await gate.wait()
+        # the other one takes it for dead, as it would after a pause of the whole machine
+        session = await session_of(other)
+        beat = await other.store.turn(Turn(session.key, 1))
+        assert beat is not None
+        assert await other.store.interrupt_turn(session, Ahead(1, "running", beat.owner, beat.beat))
+        assert await other.run("s", "what happened?") == "I see"
+        gate.may_end.set()
+        events = await collect(turn.follow())
+        assert any(isinstance(event, ToolStart) for event in events)
+        assert last_error(events).error == "FencedWrite"
+        said = [one.content for one in await messages(other) if one.role in ("user", "assistant") and one.content]
+        assert said == ["go", "what happened?", "I see"]
+        assert await statuses(other) == ["interrupted", "done"]
+        assert await other.run("s", "bye") == "bye"
+    assert [broken_for(request) for request in fresh.requests] == [[], []]
+    assert "outcome is unknown" in str(fresh.requests[0].messages)
+
+
+async def test_a_store_that_is_away_when_the_turn_ends_does_not_keep_the_session_busy(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lango.errors import StoreUnavailable
+
+    provider = ScriptedProvider(["first", "second"])
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
+        end_turn = runtime.store.end_turn
+        failures = 3
+
+        async def away(*args: Any, **fields: Any) -> bool:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise StoreUnavailable("away for a moment")
+            return await end_turn(*args, **fields)
+
+        monkeypatch.setattr(runtime.store, "end_turn", away)
+        with pytest.raises(StoreUnavailable):
+            await runtime.run("s", "one")
+        assert await runtime.run("s", "two") == "second"
+        assert await statuses(runtime) == ["done", "done"]

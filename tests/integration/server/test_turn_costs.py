@@ -1,0 +1,114 @@
+"""What a turn and a stream cost, by what can be counted: commits, reads, threads, and what is in memory."""
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lango import open_runtime
+from lango.errors import StoreUnavailable
+from lango.messages import Message
+from lango.providers.protocol import Finish, TextDelta, UsageDelta
+from lango.server.streaming.recorder import EventLog
+from lango.store import Entry, SessionId, Store
+from lango.store.engine.sqlite import SqliteDatabase
+from lango.store.turns.event_log import IDS_PER_TURN, Batch, ToldEvent
+from lango.testing import ScriptedProvider
+from tests.agents.parts import settings_for
+from tests.support.servers.served import send, serving, text_of
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: list[str]) -> None:
+    """Note every call of a coroutine function, and let it through."""
+    real = getattr(owner, name)
+
+    async def noted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(name)
+        return await real(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, noted)
+
+
+async def test_a_turn_takes_three_writes_two_reads_and_no_thread_of_its_own(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = itertools.repeat([TextDelta("yes"), UsageDelta(10, 5), Finish("stop")])
+    calls: list[str] = []
+    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider(answers)) as runtime:
+        await runtime.run("s", "the first turn makes the session, and loads what turns need")
+        counted(monkeypatch, SqliteDatabase, "write", calls)
+        counted(monkeypatch, SqliteDatabase, "read", calls)
+        counted(monkeypatch, asyncio, "to_thread", calls)
+        assert await runtime.run("s", "and now?") == "yes"
+        monkeypatch.undo()
+    assert sorted(calls) == ["read"] * 2 + ["write"] * 3
+
+
+async def turns_under_way(store: Store, count: int) -> list[Batch]:
+    """Begin turns, and return what each of them tells next."""
+    batches: list[Batch] = []
+    for number in range(count):
+        session = await store.create_session(SessionId("app", "alice", f"s{number}"))
+        entry = Entry(f"e{number}", 1.0, Message("user", "hi"), invocation_id="inv")
+        await store.submit_turn(session, entry, "owner")
+        await store.add_told(session.key, 1, [event(1)])
+        batches.append(Batch(session.key, 1, [event(2)]))
+    return batches
+
+
+def event(number: int) -> ToldEvent:
+    return ToldEvent(IDS_PER_TURN + number, 1, "text_delta", f'{{"text":"{number}"}}')
+
+
+async def test_the_events_of_streams_that_go_on_at_the_same_moment_are_one_write(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = await turns_under_way(store, 20)
+    log, writes = EventLog(store), list[str]()
+    counted(monkeypatch, store, "write", writes)
+    counted(monkeypatch, vars(store)["_database"], "write", writes)
+    assert all(await asyncio.gather(*(log.append(batch) for batch in batches)))
+    assert len(writes) == 1
+    for batch in batches:
+        assert (await store.told(batch.key, 1, IDS_PER_TURN + 1)).events == batch.told
+
+
+async def test_a_failed_write_is_everybodys_and_the_next_one_works(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = await turns_under_way(store, 3)
+    log = EventLog(store)
+
+    async def away(_: object) -> list[bool]:
+        raise StoreUnavailable("the store is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "add_told_of_many", away)
+        failed = await asyncio.gather(*(log.append(batch) for batch in batches), return_exceptions=True)
+    assert [type(one) for one in failed] == [StoreUnavailable] * 3
+    assert await asyncio.gather(*(log.append(batch) for batch in batches)) == [True] * 3
+
+
+async def test_a_reader_that_left_takes_no_other_event_along(store: Store) -> None:
+    batches = await turns_under_way(store, 2)
+    log = EventLog(store)
+    first, second = (asyncio.create_task(log.append(batch)) for batch in batches)
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second
+    assert (await store.told(batches[1].key, 1, IDS_PER_TURN + 1)).events == batches[1].told
+
+
+async def test_a_server_has_no_tokenizer_in_memory_after_its_first_turns(tmp_path: Path, sqlite_url: str) -> None:
+    with serving(tmp_path, sqlite_url) as server:
+        maps = Path(f"/proc/{server.process.pid}/maps")
+        if not maps.exists():
+            pytest.skip("this system does not tell what a process has in memory")
+        async with server.client() as client:
+            for words in ("hello there", "¿qué tal? 元気ですか。"):
+                assert text_of(await send(client, "s", words)) == words
+            assert "/splintr/" not in maps.read_text()
+            await send(client, "s", "words 3000 0")
+            assert "/splintr/" in maps.read_text(), "a long text is counted by the tokenizer"

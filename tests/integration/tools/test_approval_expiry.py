@@ -1,0 +1,309 @@
+"""A question for approval that nobody answers is a no: in time, once, whoever is there, and written down as that."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from lango import open_runtime
+from lango.errors import ApprovalExpired
+from lango.events import ToolEnd, TurnDone
+from lango.messages import ToolCall
+from lango.runtime.runtime import Runtime
+from lango.store import SessionId
+from lango.testing import ScriptedProvider
+from tests.agents.parts import (
+    PATIENCE_S,
+    Gate,
+    approvals,
+    broken_for,
+    collect,
+    messages,
+    results_in,
+    rows,
+    settings_for,
+    stored,
+    text_of,
+)
+from tests.integration.tools.test_approvals import Sent, send
+
+NOT_IN_TIME = "not run: nobody answered the question for approval in time, and that is a no"
+WENT_ON = "not run: the conversation went on without an answer to the question for approval, and that is a no"
+
+
+async def write(runtime: Runtime, sql: str) -> None:
+    def operation() -> Any:
+        yield sql, ()
+
+    database: Any = vars(runtime.store)["_database"]
+    await database.write(operation)
+
+
+async def time_is_over(runtime: Runtime) -> None:
+    """Let the time of every question be over, by the database's clock."""
+    await write(runtime, "UPDATE open_calls SET expires_at = 1.0 WHERE expires_at IS NOT NULL")
+
+
+async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
+    """Wait until the newest result of a call is no promise any more."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            told = [
+                call.output
+                for one in await messages(runtime)
+                for call in one.tool_calls
+                if call.id == call_id and call.output
+            ]
+            if told and "error" in told[-1]:
+                return dict(told[-1])
+            await asyncio.sleep(0.02)
+
+
+async def journal(runtime: Runtime) -> list[tuple[Any, ...]]:
+    return await rows(
+        runtime.store, "SELECT call_id, approved, approved_by, status FROM effects ORDER BY call_id, epoch"
+    )
+
+
+async def test_a_question_says_until_when_it_waits(store_url: str) -> None:
+    provider = ScriptedProvider([send("bob")])
+    settings = settings_for(store_url, tools={"approval_expires_s": 600})
+    async with open_runtime(settings, provider=provider, tools=[Sent().tool]) as runtime:
+        before = datetime.now(UTC)
+        [question] = approvals(await collect(runtime.stream("s", "send it")))
+        assert question.expires_at
+        asked_at = question.expires_at - timedelta(seconds=600)  # by the clock of the database
+        assert before - timedelta(seconds=5) <= asked_at <= datetime.now(UTC) + timedelta(seconds=5)
+        session = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        assert session
+        [waiting] = await runtime.store.open_questions(session)
+        assert (waiting.call_id, waiting.name, waiting.arguments) == ("c1", "send", {"to": "bob"})
+        assert waiting.expires_at == pytest.approx(question.expires_at.timestamp(), abs=0.001)
+
+
+@pytest.mark.parametrize("limit", [{}, {"approval_expires_s": 0}])
+async def test_a_day_is_the_default_and_zero_is_for_ever(sqlite_url: str, limit: dict[str, Any]) -> None:
+    provider = ScriptedProvider([send("bob")])
+    async with open_runtime(settings_for(sqlite_url, tools=limit), provider=provider, tools=[Sent().tool]) as runtime:
+        [question] = approvals(await collect(runtime.stream("s", "send it")))
+        if limit:
+            assert question.expires_at is None
+        else:
+            assert question.expires_at
+            assert question.expires_at - datetime.now(UTC) > timedelta(hours=23)
+
+
+async def test_a_question_that_nobody_answers_is_closed_as_a_no_by_itself(store_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "it was not sent"])
+    settings = settings_for(store_url, tools={"approval_expires_s": 0.2})
+    async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
+        await collect(runtime.stream("s", "send it"))
+        assert await closed(runtime) == {"error": NOT_IN_TIME, "outcome": "not run"}
+        assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+        assert await journal(runtime) == [("c1", 0, "policy", "intended")]
+        with pytest.raises(ApprovalExpired, match="not answered in time"):
+            await runtime.submit_approval("s", "c1", approved=True)
+        assert await runtime.run("s", "and?") == "it was not sent"
+        assert await journal(runtime) == [("c1", 0, "policy", "intended")], "nothing is said about it twice"
+    assert sent.to == []
+    assert results_in(provider.requests[1])["c1"]["error"] == NOT_IN_TIME
+    assert broken_for(provider.requests[1]) == []
+
+
+async def test_a_question_expires_while_nothing_runs_and_is_closed_at_the_next_start(store_url: str) -> None:
+    settings = settings_for(store_url)
+    sent = Sent()
+    async with open_runtime(settings, provider=ScriptedProvider([send("bob")]), tools=[sent.tool]) as runtime:
+        await collect(runtime.stream("s", "send it"))
+    async with open_runtime(settings, provider=ScriptedProvider([]), tools=[sent.tool]) as other:
+        await time_is_over(other)
+    provider = ScriptedProvider(["not sent, then"])
+    async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
+        assert (await closed(runtime))["error"] == NOT_IN_TIME
+        assert await runtime.run("s", "and?") == "not sent, then"
+    assert sent.to == []
+    assert broken_for(provider.requests[0]) == []
+
+
+async def test_an_answer_that_comes_too_late_is_refused_and_the_call_closed(store_url: str) -> None:
+    """The answer itself sees to it: it does not wait for the task that looks from time to time."""
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "no"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        await collect(runtime.stream("s", "send it"))
+        await time_is_over(runtime)
+        with pytest.raises(ApprovalExpired, match="not answered in time"):
+            await collect(runtime.approve("s", "c1", approved=True))
+        assert (await closed(runtime))["error"] == NOT_IN_TIME
+        assert await rows(runtime.store, "SELECT COUNT(*) FROM turns") == [(1,)], "no turn was begun for it"
+    assert sent.to == []
+
+
+async def test_replicas_close_a_question_once(store_url: str) -> None:
+    settings = settings_for(store_url, tools={"approval_expires_s": 0.3})
+    sent = Sent()
+    provider = ScriptedProvider([send("bob")])
+    async with (
+        open_runtime(settings, provider=provider, tools=[sent.tool]) as one,
+        open_runtime(settings, provider=provider, tools=[sent.tool]) as other,
+    ):
+        vars(other)["_expiry"].look()
+        await collect(one.stream("s", "send it"))
+        vars(other)["_expiry"].look()
+        await closed(one)
+        inside: list[Any] = [vars(runtime)["_expiry"] for runtime in (one, other)]
+        await asyncio.gather(*(expiry._close_due() for expiry in inside * 3))
+        told = [
+            call for message in await messages(other) for call in message.tool_calls if call.id == "c1" and call.output
+        ]
+        assert [list(call.output or {}) for call in told] == [["status"], ["error", "outcome"]]
+
+
+async def test_a_message_closes_the_question_that_it_overtakes(store_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "something else, then"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        await collect(runtime.stream("s", "send it"))
+        assert await runtime.run("s", "no, do something else") == "something else, then"
+        assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+        assert await journal(runtime) == [("c1", 0, "policy", "intended")]
+        assert (await closed(runtime)) == {"error": WENT_ON, "outcome": "not run"}
+    assert results_in(provider.requests[1])["c1"]["error"] == WENT_ON
+    assert broken_for(provider.requests[1]) == []
+    assert [one.role for one in await _roles(store_url)][-1] == "assistant"
+
+
+async def _roles(url: str) -> list[Any]:
+    async with open_runtime(settings_for(url), provider=ScriptedProvider([])) as runtime:
+        return await messages(runtime)
+
+
+async def test_an_answer_in_time_holds_though_its_turn_comes_late(store_url: str) -> None:
+    """The answer to the second question waits behind the first call, which takes longer than the question's time."""
+    gate = Gate("slow", level="dangerous")
+    sent = Sent()
+    provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "both done"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool, sent.tool]) as runtime:
+        await collect(runtime.stream("s", "do both"))
+        first = await runtime.submit_approval("s", "c1", approved=True)
+        await gate.wait()
+        second = await runtime.submit_approval("s", "c2", approved=True)
+        await time_is_over(runtime)
+        vars(runtime)["_expiry"].look()
+        gate.may_end.set()
+        await collect(first.follow())
+        events = await collect(second.follow())
+        assert text_of(events) == "both done"
+        assert sent.to == ["bob"]
+    assert broken_for(provider.requests[1]) == []
+
+
+async def test_nobody_writes_beside_a_running_turn_to_close_a_question(store_url: str) -> None:
+    gate = Gate("slow", level="dangerous")
+    sent = Sent()
+    provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "one done"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool, sent.tool]) as runtime:
+        await collect(runtime.stream("s", "do both"))
+        first = await runtime.submit_approval("s", "c1", approved=True)
+        await gate.wait()
+        await time_is_over(runtime)
+        session = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        assert session
+        assert not await runtime.store.expire_questions(session.key)
+        with pytest.raises(ApprovalExpired):
+            await runtime.submit_approval("s", "c2", approved=True)
+        gate.may_end.set()
+        events = await collect(first.follow())
+        assert isinstance(events[-1], TurnDone), events
+        assert await runtime.store.expire_questions(session.key)
+        assert (await closed(runtime, "c2"))["error"] == NOT_IN_TIME
+        assert await runtime.run("s", "well?") == "one done"
+    assert sent.to == []
+    assert broken_for(provider.requests[1]) == []
+
+
+async def test_the_journal_says_who_answered_and_how_long_it_took(store_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("ann", "c1"), "sent", send("bob", "c2"), "not sent"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        await collect(runtime.stream("s", "send", user_id="alice"))
+        events = await collect(runtime.approve("s", "c1", approved=True, user_id="alice"))
+        [end] = [event for event in events if isinstance(event, ToolEnd)]
+        assert end.duration_s is not None
+        assert 0 <= end.duration_s < PATIENCE_S
+        await collect(runtime.stream("s", "send", user_id="alice"))
+        events = await collect(runtime.approve("s", "c2", approved=False, user_id="alice"))
+        [end] = [event for event in events if isinstance(event, ToolEnd)]
+        assert end.duration_s is None, "it did not run"
+        assert await journal(runtime) == [
+            ("c1", 1, "alice", "intended"),
+            ("c1", 1, "alice", "finished"),
+            ("c2", 0, "alice", "intended"),
+            ("c2", 0, "alice", "intended"),
+        ]
+        session = await runtime.store.session(SessionId(runtime.app_name, "alice", "s"))
+        assert session
+        messages = await runtime.store.messages_page(session)
+        found = await runtime.store.effects_of(session.key, messages)
+        assert {(call_id, one.duration_s is None) for (_, call_id), one in found.items()} == {
+            ("c1", False),
+            ("c2", True),
+        }
+    assert sent.to == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "approved"), [({"approval": "auto"}, 1), ({"allow": ["send"]}, 1), ({"deny": ["send"]}, 0)]
+)
+async def test_what_the_settings_decide_is_written_down_as_policy(
+    sqlite_url: str, tools: dict[str, Any], approved: int
+) -> None:
+    provider = ScriptedProvider([[send("bob"), ToolCall("c2", "look", {})], "done"])
+    look = Gate("look", effect="none")
+    look.may_end.set()
+    settings = settings_for(sqlite_url, tools=tools)
+    async with open_runtime(settings, provider=provider, tools=[Sent().tool, look.tool]) as runtime:
+        await runtime.run("s", "send")
+        assert [row[:3] for row in await journal(runtime)] == [("c1", approved, "policy"), ("c2", None, None)]
+
+
+async def test_a_fork_at_a_question_asks_again(store_url: str) -> None:
+    """Whatever was answered in the session that it comes from."""
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "sent", "sent once more"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        await collect(runtime.stream("s", "send it"))
+        await runtime.sessions.fork("s", new_id="before", user_id="user")
+        await collect(runtime.approve("s", "c1", approved=True))
+        [waits] = [one.seq for one in await stored(runtime) if one.message and "waits" in one.message.content]
+        await runtime.sessions.fork("s", at=waits, new_id="after", user_id="user")
+        for name in ("before", "after"):
+            record = await runtime.store.session(SessionId(runtime.app_name, "user", name))
+            assert record
+            [question] = await runtime.store.open_questions(record)
+            assert (question.call_id, question.arguments) == ("c1", {"to": "bob"})
+        events = await collect(runtime.approve("after", "c1", approved=True))
+        assert text_of(events) == "sent once more"
+        assert sent.to == ["bob", "bob"]
+        assert await runtime.store.expire_questions(record.key)
+    assert [broken_for(request) for request in provider.requests] == [[]] * 3
+
+
+async def test_a_question_that_was_taken_back_is_nobodys_any_more(store_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider(["hello", send("bob"), "good"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        await runtime.run("s", "hello")
+        await collect(runtime.stream("s", "send it"))
+        await runtime.sessions.rewind("s", before=3, user_id="user")
+        record = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        assert record
+        assert await runtime.store.open_questions(record) == []
+        with pytest.raises(ApprovalExpired):
+            await runtime.submit_approval("s", "c1", approved=True)
+        assert await runtime.run("s", "how are you?") == "good"
+        assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+    assert results_in(provider.requests[2]) == {}
+    assert broken_for(provider.requests[2]) == []

@@ -1,0 +1,415 @@
+"""Approval: asked for exact arguments, answered once, across restarts; anything else than a yes is a no."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.tools import FunctionTool
+from google.adk.tools.agent_tool import AgentTool
+
+from lango import open_runtime
+from lango.adk import AdkTool
+from lango.errors import ApprovalExpired
+from lango.events import ApprovalNeeded, ToolEnd, ToolStart, TurnDone
+from lango.messages import ToolCall
+from lango.runtime.runtime import Runtime
+from lango.testing import ScriptedProvider
+from lango.tools import Tool, tool
+from tests.agents.parts import (
+    Gate,
+    approvals,
+    broken_for,
+    check_order,
+    collect,
+    kinds,
+    last_error,
+    messages,
+    results_in,
+    rows,
+    settings_for,
+    statuses,
+    text_of,
+)
+
+
+class Sent:
+    """A tool that must be asked for, and what it did."""
+
+    def __init__(self) -> None:
+        self.to: list[str] = []
+        self.tool = Tool(
+            "send",
+            "Send a message.",
+            {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]},
+            self._send,
+            level="dangerous",
+        )
+
+    def _send(self, to: str) -> str:
+        self.to.append(to)
+        return f"sent to {to}"
+
+
+def send(to: str, call_id: str = "c1") -> ToolCall:
+    return ToolCall(call_id, "send", {"to": to})
+
+
+async def ask(runtime: Runtime, text: str = "send it") -> list[ApprovalNeeded]:
+    events = await collect(runtime.stream("s", text))
+    check_order(events)
+    done = events[-1]
+    assert isinstance(done, TurnDone), events
+    assert done.status == "waiting_for_approval"
+    return approvals(events)
+
+
+async def test_t3_a_dangerous_tool_asks_with_its_exact_arguments_and_holds_no_worker(store_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([["I will. ", send("bob")], "sent"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        events = await collect(runtime.stream("s", "send it"))
+        check_order(events)
+        assert kinds(events) == ["accepted", "text_delta", "approval", "done"], "no start is told: it has not started"
+        [question] = approvals(events)
+        assert (question.call_id, question.name, dict(question.arguments)) == ("c1", "send", {"to": "bob"})
+        assert sent.to == []
+        assert await statuses(runtime) == ["done"]
+        assert not vars(runtime)["_running"], "nothing waits in memory"
+
+        events = await collect(runtime.approve("s", "c1", approved=True))
+        check_order(events)
+        assert kinds(events) == ["accepted", "tool_start", "tool_end", "text_delta", "done"]
+        start, end = events[1], events[2]
+        assert isinstance(start, ToolStart)
+        assert isinstance(end, ToolEnd)
+        assert dict(start.arguments) == {"to": "bob"}
+        assert end.ok
+        assert end.result == {"result": "sent to bob"}
+        assert text_of(events) == "sent"
+        assert sent.to == ["bob"]
+        assert await statuses(runtime) == ["done", "done"]
+    assert results_in(provider.requests[-1]) == {"c1": {"result": "sent to bob"}}
+    assert [broken_for(request) for request in provider.requests] == [[], []]
+
+
+async def test_t3_a_refusal_is_told_to_the_model_and_nothing_runs(store_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "then not", "fine"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        await ask(runtime)
+        events = await collect(runtime.approve("s", "c1", approved=False))
+        check_order(events)
+        assert text_of(events) == "then not"
+        assert sent.to == []
+        assert await runtime.run("s", "all right") == "fine"
+    assert "refused" in results_in(provider.requests[1])["c1"]["error"]
+    assert [broken_for(request) for request in provider.requests] == [[], [], []]
+
+
+async def test_t3_an_approval_survives_a_restart(store_url: str) -> None:
+    sent = Sent()
+    async with open_runtime(
+        settings_for(store_url), provider=ScriptedProvider([send("bob")]), tools=[sent.tool]
+    ) as runtime:
+        await ask(runtime)
+    provider = ScriptedProvider(["sent", "bye"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
+        assert sent.to == ["bob"]
+        assert await runtime.run("s", "bye") == "bye"
+    assert [broken_for(request) for request in provider.requests] == [[], []]
+
+
+async def test_t3_an_answer_holds_once(store_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "sent", "again"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        await ask(runtime)
+        await collect(runtime.approve("s", "c1", approved=True))
+        for approved in (True, False):
+            with pytest.raises(ApprovalExpired):
+                await collect(runtime.approve("s", "c1", approved=approved))
+        assert sent.to == ["bob"]
+        with pytest.raises(ApprovalExpired):
+            await runtime.submit_approval("s", "no-such-call", approved=True)
+        with pytest.raises(ApprovalExpired):
+            await runtime.submit_approval("no-such-session", "c1", approved=True)
+
+
+async def test_t3_two_answers_at_once_are_one_answer(store_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "sent"])
+    async with (
+        open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as one,
+        open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as other,
+    ):
+        await ask(one)
+        outcomes = await asyncio.gather(
+            *(collect(runtime.approve("s", "c1", approved=True)) for runtime in (one, one, other, other)),
+            return_exceptions=True,
+        )
+        assert len([outcome for outcome in outcomes if isinstance(outcome, list)]) == 1
+        assert len([outcome for outcome in outcomes if isinstance(outcome, ApprovalExpired)]) == 3
+        assert sent.to == ["bob"]
+
+
+async def test_t3_a_conversation_that_went_on_is_a_no(store_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "something else, then", "bye"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        await ask(runtime)
+        assert await runtime.run("s", "no, do something else") == "something else, then"
+        with pytest.raises(ApprovalExpired):
+            await collect(runtime.approve("s", "c1", approved=True))
+        assert sent.to == []
+        assert await runtime.run("s", "bye") == "bye"
+    assert [broken_for(request) for request in provider.requests] == [[], [], []]
+    told = results_in(provider.requests[1])["c1"]
+    assert "not run" in str(told), "the model must not wait for an answer that will never come"
+
+
+async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(store_url: str) -> None:
+    """The question was open when it was answered, but the message that was sent before went first."""
+    sent, gate = Sent(), Gate("slow", level="dangerous")
+    provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "something else, then", "bye"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, gate.tool]) as runtime:
+        await ask(runtime)
+        first = await runtime.submit_approval("s", "c1", approved=True)
+        await gate.wait()
+        message = await runtime.submit("s", "no, do something else")
+        answer = await runtime.submit_approval("s", "c2", approved=True)
+        gate.may_end.set()
+        assert (await collect(first.follow()))[-1].type == "done"
+        assert text_of(await collect(message.follow())) == "something else, then"
+        assert last_error(await collect(answer.follow())).error == "ApprovalExpired"
+        assert sent.to == []
+        assert await statuses(runtime) == ["done", "done", "done", "failed"]
+        assert await runtime.run("s", "bye") == "bye"
+    assert [broken_for(request) for request in provider.requests] == [[], [], []]
+
+
+async def test_t3_changed_arguments_never_run(sqlite_url: str) -> None:
+    """Somebody changes the stored call between the question and the answer."""
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "hm", "hm"])
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
+        await ask(runtime)
+        await _write(runtime, "UPDATE messages SET tool_calls = REPLACE(tool_calls, 'bob', 'eve')")
+        events = await collect(runtime.approve("s", "c1", approved=True))
+        assert sent.to == []
+        assert "error" in kinds(events)
+        await runtime.run("s", "and now?")
+    assert broken_for(provider.requests[-1]) == []
+
+
+async def _write(runtime: Runtime, sql: str) -> None:
+    def operation() -> Any:
+        yield sql, ()
+
+    database: Any = vars(runtime.store)["_database"]
+    await database.write(operation)
+
+
+@pytest.mark.parametrize("first", ["c1", "c2"])
+async def test_t3_two_questions_at_once_are_answered_one_by_one(store_url: str, first: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([[send("ann", "c1"), send("bob", "c2")], "both sent", "bye"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+        questions = await ask(runtime)
+        assert [(one.call_id, dict(one.arguments)) for one in questions] == [
+            ("c1", {"to": "ann"}),
+            ("c2", {"to": "bob"}),
+        ]
+        events = await collect(runtime.approve("s", first, approved=True))
+        check_order(events)
+        assert isinstance(events[-1], TurnDone)
+        assert events[-1].status == "waiting_for_approval", "the other one still waits"
+        assert len(sent.to) == 1
+        assert len(provider.requests) == 1, "the model goes on when every question is answered"
+        second = {"c1": "c2", "c2": "c1"}[first]
+        assert text_of(await collect(runtime.approve("s", second, approved=True))) == "both sent"
+        assert sorted(sent.to) == ["ann", "bob"]
+        assert await runtime.run("s", "bye") == "bye"
+    assert results_in(provider.requests[1]) == {"c1": {"result": "sent to ann"}, "c2": {"result": "sent to bob"}}
+    assert [broken_for(request) for request in provider.requests] == [[], [], []]
+
+
+async def test_t3_one_yes_and_one_no(sqlite_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([[send("ann", "c1"), send("bob", "c2")], "one sent"])
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
+        await ask(runtime)
+        await collect(runtime.approve("s", "c1", approved=False))
+        assert text_of(await collect(runtime.approve("s", "c2", approved=True))) == "one sent"
+        assert sent.to == ["bob"]
+    results = results_in(provider.requests[1])
+    assert "refused" in results["c1"]["error"]
+    assert results["c2"] == {"result": "sent to bob"}
+
+
+async def test_t3_a_question_beside_a_safe_call_runs_the_safe_one_at_once(store_url: str) -> None:
+    @tool(effect="none")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    sent = Sent()
+    provider = ScriptedProvider([[ToolCall("c1", "look", {}), send("bob", "c2")], "sent"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, look]) as runtime:
+        await ask(runtime)
+        assert text_of(await collect(runtime.approve("s", "c2", approved=True))) == "sent"
+        assert sent.to == ["bob"]
+    assert results_in(provider.requests[1]) == {"c1": {"result": "seen"}, "c2": {"result": "sent to bob"}}
+    assert broken_for(provider.requests[1]) == []
+
+
+async def test_t3_a_sub_agents_question_is_answered_to_the_sub_agent(store_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider(
+        [ToolCall("t", "transfer_to_agent", {"agent_name": "clerk"}), send("bob"), "sent", "bye"]
+    )
+    settings = settings_for(store_url, sub_agents={"clerk": {"description": "Sends."}})
+    async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
+        await ask(runtime)
+    async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
+        assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
+        assert sent.to == ["bob"]
+        assert (await messages(runtime))[-1].author == "clerk"
+        assert await runtime.run("s", "bye") == "bye"
+    assert [broken_for(request) for request in provider.requests] == [[]] * 4
+
+
+async def test_t3_each_approved_call_leads_to_the_next_question(sqlite_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("ann", "c1"), send("bob", "c2"), "both"])
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
+        await ask(runtime)
+        events = await collect(runtime.approve("s", "c1", approved=True))
+        assert [one.call_id for one in approvals(events)] == ["c2"]
+        assert text_of(await collect(runtime.approve("s", "c2", approved=True))) == "both"
+        assert sent.to == ["ann", "bob"]
+    assert broken_for(provider.requests[-1]) == []
+
+
+async def test_t3_what_is_denied_never_runs_and_the_model_is_told(sqlite_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "not allowed"])
+    settings = settings_for(sqlite_url, tools={"approval": "deny"})
+    async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
+        assert await runtime.run("s", "send") == "not allowed"
+    assert sent.to == []
+    assert "not allowed" in results_in(provider.requests[1])["c1"]["error"]
+
+
+@pytest.mark.parametrize("tools", [{"approval": "auto"}, {"allow": ["send"]}])
+async def test_t3_what_is_allowed_runs_without_a_question(sqlite_url: str, tools: dict[str, Any]) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "sent"])
+    async with open_runtime(settings_for(sqlite_url, tools=tools), provider=provider, tools=[sent.tool]) as runtime:
+        assert await runtime.run("s", "send") == "sent"
+    assert sent.to == ["bob"]
+
+
+async def test_t3_nobody_is_asked_about_arguments_that_cannot_run(sqlite_url: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([ToolCall("c1", "send", {"to": 7}), "sorry"])
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
+        assert await runtime.run("s", "send") == "sorry"
+    assert "to" in results_in(provider.requests[1])["c1"]["error"]
+
+
+def _confirmed(sent: list[str]) -> Callable[..., str]:
+    def send_it(to: str) -> str:
+        """Send a message."""
+        sent.append(to)
+        return f"sent to {to}"
+
+    return send_it
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_t3_adks_own_confirmation_of_somebodys_tool_is_asked_the_same_way(store_url: str, approved: bool) -> None:
+    sent: list[str] = []
+    function = _confirmed(sent)
+    root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(function, require_confirmation=True)])
+    provider = ScriptedProvider([ToolCall("c1", "send_it", {"to": "bob"}), "done", "bye"])
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+        [question] = await ask(runtime)
+        assert dict(question.arguments) == {"to": "bob"}
+        assert text_of(await collect(runtime.approve("s", "c1", approved=approved))) == "done"
+        assert sent == (["bob"] if approved else [])
+        assert await runtime.run("s", "bye") == "bye"
+        assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+    assert [broken_for(request) for request in provider.requests] == [[], [], []]
+
+
+async def test_t3_a_question_after_a_very_long_turn_is_answered_all_the_same(sqlite_url: str) -> None:
+    """The message that the turn began with has left the window by then."""
+
+    @tool(effect="none")
+    def look(page: int) -> str:
+        """Look at a page."""
+        return f"page {page}"
+
+    sent = Sent()
+    looks = [[ToolCall(f"l{n}_{m}", "look", {"page": n * 10 + m}) for m in range(2)] for n in range(70)]
+    provider = ScriptedProvider([*looks, send("bob"), "sent", "bye"])
+    settings = settings_for(sqlite_url, max_turns=200)
+    async with open_runtime(settings, provider=provider, tools=[sent.tool, look]) as runtime:
+        await ask(runtime)
+        assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
+        assert sent.to == ["bob"]
+        assert await runtime.run("s", "bye") == "bye"
+    assert [broken_for(request) for request in provider.requests[-3:]] == [[], [], []]
+
+
+@pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it
+async def test_t3_an_agent_that_is_a_tool_has_nobody_to_ask_and_says_so(sqlite_url: str) -> None:
+    """It runs in a session of its own that ends with its call: a question could never be answered there."""
+    ran: list[str] = []
+
+    @tool(level="dangerous")
+    def erase(path: str) -> str:
+        """Erase a file."""
+        ran.append(path)
+        return "erased"
+
+    helper = LlmAgent(name="helper", model="openai/x", tools=[AdkTool(erase)])
+    root = LlmAgent(name="mine", model="openai/x", tools=[AgentTool(helper)])
+    provider = ScriptedProvider(
+        [
+            ToolCall("c1", "helper", {"request": "erase it"}),
+            ToolCall("c2", "erase", {"path": "x"}),
+            "it needs an approval",
+            "you have to allow it",
+        ]
+    )
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
+        events = await collect(runtime.stream("s", "go"))
+        assert isinstance(events[-1], TurnDone)
+        assert events[-1].status == "done"
+        assert not any(isinstance(event, ApprovalNeeded) for event in events)
+    assert not ran
+    [result] = provider.requests[2].messages[-1].tool_calls
+    assert "has nobody to ask" in str(result.output)
+
+
+async def test_t3_a_request_beside_a_call_that_is_done_is_listed_forked_and_answered(store_url: str) -> None:
+    sent = Sent()
+    looked = Tool("look", "Look.", None, lambda: "nothing new", effect="none")
+    provider = ScriptedProvider([[ToolCall("l1", "look", {}), send("bob")], "sent", "sent again"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, looked]) as runtime:
+        [shown] = await ask(runtime)
+        session = await runtime.sessions.read("s")
+        [listed] = await runtime.store.open_questions(session)
+        assert (listed.call_id, listed.name, listed.arguments) == (shown.call_id, shown.name, shown.arguments)
+        last = session.last_seq
+        assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
+        fork = await runtime.sessions.fork("s", at=last)
+        [again] = await runtime.store.open_questions(fork)
+        assert (again.call_id, again.name, again.arguments) == (shown.call_id, shown.name, shown.arguments)
+        assert text_of(await collect(runtime.approve(fork.name.id, "c1", approved=True))) == "sent again"
+    assert sent.to == ["bob", "bob"]
+    assert [broken_for(request) for request in provider.requests] == [[], [], []]

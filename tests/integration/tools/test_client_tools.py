@@ -1,0 +1,364 @@
+"""Tools that the client runs: the call ends the turn and waits in the store, and its result goes on from anywhere."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from google.adk.agents import (
+    LlmAgent,
+    ParallelAgent,  # pyright: ignore[reportDeprecated]
+)
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.tools import BaseTool
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_toolset import BaseToolset
+
+from lango import open_runtime
+from lango.adk import AdkTool
+from lango.adk.run.plugin import SAME_CALLS
+from lango.errors import CallNotWaiting, ClientToolRefused
+from lango.events import ToolStart, TurnDone, TurnEvent
+from lango.messages import ToolCall
+from lango.runtime.runtime import Runtime
+from lango.store.turns.client_calls import UNANSWERED
+from lango.testing import ScriptedProvider
+from lango.tools import Tool, client_tool
+from tests.agents.parts import (
+    Gate,
+    approvals,
+    broken_for,
+    check_order,
+    collect,
+    kinds,
+    last_error,
+    messages,
+    results_in,
+    rows,
+    settings_for,
+    stored,
+    text_of,
+)
+
+PICK = client_tool(
+    "pick_color",
+    "Let the user pick a color.",
+    {"type": "object", "properties": {"among": {"type": "array", "items": {"type": "string"}}}},
+)
+
+
+def pick(call_id: str = "c1") -> ToolCall:
+    return ToolCall(call_id, "pick_color", {"among": ["red", "blue"]})
+
+
+def note(call_id: str = "n1") -> ToolCall:
+    return ToolCall(call_id, "note", {"text": "this"})
+
+
+def noting(**fields: Any) -> Tool:
+    def noted(text: str) -> dict[str, str]:
+        return {"noted": text}
+
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    return Tool("note", "Note something.", schema, noted, **fields)
+
+
+async def say(runtime: Runtime, text: str = "pick one", **more: Any) -> list[TurnEvent]:
+    more = {"client_tools": [PICK]} | more
+    events = await collect((await runtime.submit("s", text, **more)).follow())
+    check_order(events)
+    return events
+
+
+async def give(runtime: Runtime, **results: dict[str, Any]) -> list[TurnEvent]:
+    events = await collect((await runtime.submit_results("s", results, client_tools=[PICK])).follow())
+    check_order(events)
+    return events
+
+
+def status(events: list[TurnEvent]) -> str:
+    assert isinstance(events[-1], TurnDone), events
+    return events[-1].status
+
+
+async def results_stored(runtime: Runtime) -> dict[str, Any]:
+    found = [call for one in await messages(runtime) if one.role == "tool" for call in one.tool_calls]
+    assert len({call.id for call in found}) == len(found), "one result each"
+    return {call.id: call.output for call in found}
+
+
+async def test_a_call_waits_for_the_client_and_its_result_goes_on_in_another_process(store_url: str) -> None:
+    provider = ScriptedProvider([["One moment. ", pick()]])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        events = await say(runtime)
+        assert kinds(events) == ["accepted", "text_delta", "tool_start", "done"], "it ends without a result"
+        [start] = [one for one in events if isinstance(one, ToolStart)]
+        assert (start.call_id, start.name, start.arguments) == ("c1", "pick_color", {"among": ["red", "blue"]})
+        assert status(events) == "waiting_for_client"
+        assert [tool.name for tool in provider.requests[0].tools] == ["pick_color"]
+        assert provider.requests[0].tools[0].parameters["properties"]["among"]["type"] == "array"
+    later = ScriptedProvider(["red it is", "and now?"])
+    async with open_runtime(settings_for(store_url), provider=later) as runtime:
+        events = await give(runtime, c1={"color": "red"})
+        assert (text_of(events), status(events)) == ("red it is", "done")
+        assert results_in(later.requests[0]) == {"c1": {"color": "red"}}
+        await say(runtime, "go on", client_tools=[])
+        assert not later.requests[1].tools, "they were the other run's"
+        assert await results_stored(runtime) == {"c1": {"color": "red"}}
+    assert not [broken for request in later.requests for broken in broken_for(request)]
+
+
+async def test_a_message_instead_of_a_result_closes_the_call_honestly(store_url: str) -> None:
+    provider = ScriptedProvider([[pick("c1"), pick("c2")], "never mind", "hello again"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        await say(runtime)
+        assert status(await say(runtime, "forget it")) == "done"
+        unanswered = {"error": UNANSWERED, "outcome": "unknown"}
+        assert results_in(provider.requests[1]) == {"c1": unanswered, "c2": unanswered}
+        with pytest.raises(CallNotWaiting, match="c1"):
+            await give(runtime, c1={"color": "red"})
+        await say(runtime, "hello")
+        assert await results_stored(runtime) == {"c1": unanswered, "c2": unanswered}
+        assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
+    assert not [broken for request in provider.requests for broken in broken_for(request)]
+
+
+async def test_results_that_come_with_a_message_are_its_calls_own(store_url: str) -> None:
+    provider = ScriptedProvider([[pick("c1"), pick("c2")], "good"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        await say(runtime)
+        given = {"c1": {"color": "red"}, "of an older call": {"color": "green"}}
+        assert status(await say(runtime, "and more", results=given)) == "done"
+        shown = results_in(provider.requests[1])
+        assert shown["c1"] == {"color": "red"}
+        assert shown["c2"]["error"] == UNANSWERED
+        assert shown.keys() == {"c1", "c2"}
+        assert [one.role for one in await messages(runtime)] == ["user", "assistant", "tool", "user", "assistant"]
+    assert not broken_for(provider.requests[1])
+
+
+async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(store_url: str) -> None:
+    wrong = ToolCall("w1", "pick_color", {"among": "red"})
+    provider = ScriptedProvider([wrong, [wrong, pick("c1")], "red it is"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        events = await say(runtime)
+        assert status(events) == "waiting_for_client"
+        assert len(provider.requests) == 2, "the model is told, and mends it"
+        assert "among" in results_in(provider.requests[1])["w1"]["error"]
+        [waiting] = await runtime.store.client_calls(await runtime.sessions.read("s"))
+        assert waiting.call.id == "c1"
+        assert text_of(await give(runtime, c1={"color": "red"})) == "red it is"
+        outputs = await results_stored(runtime)
+        assert outputs.pop("c1") == {"color": "red"}
+        assert len(outputs) == 2
+        assert all("among" in one["error"] for one in outputs.values())
+        assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
+    assert not [broken for request in provider.requests for broken in broken_for(request)]
+
+
+async def test_a_model_that_repeats_a_wrong_call_is_stopped(store_url: str) -> None:
+    provider = ScriptedProvider([ToolCall(f"w{at}", "pick_color", {"among": 1}) for at in range(SAME_CALLS + 3)])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        assert last_error(await say(runtime)).error == "TurnLimit"
+        assert len(provider.requests) == SAME_CALLS
+        assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
+
+
+async def test_parallel_calls_go_on_when_all_have_their_results(store_url: str) -> None:
+    provider = ScriptedProvider([[pick("c1"), note(), pick("c2")], "both"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[noting()]) as runtime:
+        events = await say(runtime)
+        assert sorted(kinds(events)) == ["accepted", "done", "tool_end", "tool_start", "tool_start", "tool_start"]
+        assert status(events) == "waiting_for_client"
+        events = await give(runtime, c2={"color": "blue"})
+        assert (kinds(events), status(events)) == (["accepted", "done"], "waiting_for_client")
+        assert len(provider.requests) == 1, "the model is not asked before all is there"
+        assert text_of(await give(runtime, c1={"color": "red"}, c2={"color": "another"})) == "both"
+        shown = {"c1": {"color": "red"}, "c2": {"color": "blue"}, "n1": {"noted": "this"}}
+        assert results_in(provider.requests[1]) == shown
+        assert await results_stored(runtime) == shown
+    assert not broken_for(provider.requests[1])
+
+
+@pytest.mark.parametrize("approval_first", [True, False])
+async def test_an_approval_beside_a_clients_call_waits_for_both(store_url: str, approval_first: bool) -> None:
+    provider = ScriptedProvider([[note(), pick()], "both"])
+    tools = [noting(level="dangerous")]
+    async with open_runtime(settings_for(store_url), provider=provider, tools=tools) as runtime:
+        events = await say(runtime)
+        assert (len(approvals(events)), status(events)) == (1, "waiting_for_approval")
+        if approval_first:
+            events = await collect(runtime.approve("s", "n1", approved=True))
+            assert status(events) == "waiting_for_client"
+            assert len(provider.requests) == 1
+            events = await give(runtime, c1={"color": "red"})
+        else:
+            events = await give(runtime, c1={"color": "red"})
+            assert status(events) == "waiting_for_approval"
+            assert len(provider.requests) == 1
+            events = await collect(runtime.approve("s", "n1", approved=True))
+        assert (text_of(events), status(events)) == ("both", "done")
+        assert results_in(provider.requests[1]) == {"c1": {"color": "red"}, "n1": {"noted": "this"}}
+    assert not broken_for(provider.requests[1])
+
+
+async def test_results_of_the_same_request_are_taken_once(store_url: str) -> None:
+    provider = ScriptedProvider([pick(), "thanks"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        await say(runtime)
+        given = {"c1": {"color": "red"}}
+        two = [runtime.submit_results("s", given, idempotency_key="same") for _ in range(2)]
+        turns = await asyncio.gather(*two)
+        assert turns[0].turn.turn == turns[1].turn.turn
+        assert [text_of(await collect(turn.follow())) for turn in turns] == ["thanks", "thanks"]
+        with pytest.raises(CallNotWaiting):
+            await give(runtime, c1={"color": "blue"})
+        with pytest.raises(CallNotWaiting):
+            await runtime.submit_results("s", given, user_id="somebody else")
+        assert await results_stored(runtime) == given
+    assert len(provider.requests) == 2
+
+
+async def test_a_result_that_waits_behind_a_message_is_refused_when_its_turn_comes(store_url: str) -> None:
+    gate = Gate()
+    provider = ScriptedProvider([[pick("c1"), ToolCall("w1", "wait_here", {})], "a", "b"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+        first = await runtime.submit("s", "pick one", client_tools=[PICK])
+        await gate.wait()
+        second = await runtime.submit("s", "and then?")
+        third = await runtime.submit_results("s", {"c1": {"color": "red"}})
+        gate.may_end.set()
+        assert status(await collect(first.follow())) == "waiting_for_client"
+        assert status(await collect(second.follow())) == "done"
+        assert last_error(await collect(third.follow())).error == "CallNotWaiting"
+        assert (await results_stored(runtime))["c1"]["error"] == UNANSWERED
+        assert status(await say(runtime, "still there?")) == "done"
+
+
+async def test_large_and_odd_results_are_kept_as_those_of_other_tools(store_url: str) -> None:
+    provider = ScriptedProvider(
+        [[pick("c1"), pick("c2")], ToolCall("r1", "read_result", {"call_id": "c1", "offset": 99_990}), "read"]
+    )
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[noting()]) as runtime:
+        await say(runtime)
+        odd = {"nul": "a\0b", "half": "\ud800", "number": float("nan")}
+        await give(runtime, c1={"text": "x" * 99_990 + "the end"}, c2=odd)
+        shown = results_in(provider.requests[1])
+        assert len(json.dumps(shown["c1"])) < 50_000
+        assert 'call_id "c1"' in shown["c1"]["text"]
+        assert "NaN" in shown["c2"]["result"]
+        assert results_in(provider.requests[2])["r1"]["text"] == "the end"
+
+
+async def test_an_agent_below_calls_the_client_and_goes_on_itself(store_url: str) -> None:
+    provider = ScriptedProvider([ToolCall("t1", "transfer_to_agent", {"agent_name": "painter"}), pick(), "painted red"])
+    root = LlmAgent(name="root", model="any", sub_agents=[LlmAgent(name="painter", model="any", description="Paints.")])
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+        assert status(await say(runtime)) == "waiting_for_client"
+        assert text_of(await give(runtime, c1={"color": "red"})) == "painted red"
+        assert [one.message.author for one in await stored(runtime) if one.message][-1] == "painter"
+    assert not [broken for request in provider.requests for broken in broken_for(request)]
+
+
+async def test_a_hand_over_beside_a_clients_call_waits_for_its_result(store_url: str) -> None:
+    provider = ScriptedProvider([[pick(), ToolCall("t1", "transfer_to_agent", {"agent_name": "painter"})], "later"])
+    root = LlmAgent(name="root", model="any", sub_agents=[LlmAgent(name="painter", model="any", description="Paints.")])
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+        assert status(await say(runtime)) == "waiting_for_client"
+        assert text_of(await give(runtime, c1={"color": "red"})) == "later"
+        shown = results_in(provider.requests[1])
+        assert shown["c1"] == {"color": "red"}
+        assert "hand over after" in shown["t1"]["error"]
+
+
+@pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it
+@pytest.mark.filterwarnings("ignore:ParallelAgent")
+async def test_agents_that_speak_at_once_or_inside_a_tool_are_not_offered_them(store_url: str) -> None:
+    asked = ToolCall("a1", "helper", {"request": "help"})
+    provider = ScriptedProvider([asked, "helped", "done"])
+    helper = LlmAgent(name="helper", model="any", description="Helps.")
+    root = LlmAgent(name="root", model="any", tools=[AgentTool(helper)])
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+        assert status(await say(runtime)) == "done"
+    assert [[tool.name for tool in one.tools] for one in provider.requests] == [
+        ["helper", "pick_color"],
+        [],
+        ["helper", "pick_color"],
+    ]
+    provider = ScriptedProvider(["one", "two"])
+    sides = [LlmAgent(name=name, model="any") for name in ("left", "right")]
+    both = ParallelAgent(name="both", sub_agents=[*sides])  # pyright: ignore[reportDeprecated]
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=both) as runtime:
+        assert status(await say(runtime)) == "done"
+    assert [one.tools for one in provider.requests] == [(), ()]
+
+
+class Tools(BaseToolset):
+    """Tools whose names nobody knows before they are asked for."""
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        return [AdkTool(Tool("pick_color", "Mine.", None, dict))]
+
+
+async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(store_url: str) -> None:
+    provider = ScriptedProvider(["never"])
+    root = LlmAgent(name="root", model="any", tools=[Tools()])
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+        error = last_error(await collect((await runtime.submit("s", "pick", client_tools=[PICK])).follow()))
+        assert error.error == "ClientToolRefused"
+        assert "pick_color" in error.message
+    assert not provider.requests
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "says"),
+    [
+        ("note", None, "of its own"),
+        ("transfer_to_agent", None, "of its own"),
+        ("no name", None, "not a name"),
+        ("a" * 65, None, "not a name"),
+        ("odd", {"type": "array"}, "of an object"),
+        ("odd", {"type": "object", "properties": 7}, "cannot be used as a JSON schema"),
+        ("odd", {"anyOf": [{"type": "object"}]}, "anyOf"),
+        ("odd", ["not", "an", "object"], "of an object"),
+        (
+            "odd",
+            {
+                "properties": {"a": {"$ref": "#/$defs/d0"}},
+                "$defs": {f"d{at}": {"anyOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(40)} | {"d40": {}},
+            },
+            "references multiply",
+        ),
+    ],
+)
+async def test_a_tool_that_cannot_be_offered_is_refused_before_anything_is_stored(
+    store_url: str, name: str, parameters: Any, says: str
+) -> None:
+    provider = ScriptedProvider(["never"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[noting()]) as runtime:
+        with pytest.raises(ClientToolRefused, match=says):
+            await say(runtime, client_tools=[client_tool(name, "A tool.", parameters)])
+        with pytest.raises(ClientToolRefused, match="two tools"):
+            await say(runtime, client_tools=[PICK, PICK])
+        assert not await rows(runtime.store, "SELECT id FROM sessions")
+    assert not provider.requests
+
+
+async def test_definitions_are_put_in_place_and_recursion_stays(store_url: str) -> None:
+    node: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
+    tool = client_tool(
+        "draw",
+        "Draw.",
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "properties": {"at": {"$ref": "#/$defs/point"}, "list": {"$ref": "#/$defs/node"}},
+            "$defs": {"point": {"type": "object", "properties": {"x": {"type": "number"}}}, "node": node},
+        },
+    )
+    provider = ScriptedProvider(["no"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        await say(runtime, client_tools=[tool])
+    sent = provider.requests[0].tools[0].parameters
+    assert sent["properties"]["at"] == {"type": "object", "properties": {"x": {"type": "number"}}}
+    assert "$schema" not in sent
+    assert sent["$defs"]["node"] == node

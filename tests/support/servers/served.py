@@ -1,0 +1,161 @@
+"""Real `lango serve` processes, and what tests say to them."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from lango.store.api_keys import until_tomorrow_s
+
+LANGO = str(Path(sys.executable).with_name("lango"))
+AGENT = Path(__file__).with_name("served_agent.py")
+PATIENCE_S = 120.0
+
+
+@dataclass
+class Server:
+    """A server process under test."""
+
+    process: subprocess.Popen[str]
+    url: str
+    log: Path
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def client(self, **headers: str) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=PATIENCE_S)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+    def terminate(self) -> int:
+        self.process.terminate()
+        return self.process.wait(PATIENCE_S)
+
+
+async def not_at_midnight() -> None:
+    """Wait for tomorrow where today is nearly over, UTC: what a test counts by the day stays on one."""
+    left_s = until_tomorrow_s(time.time())
+    if left_s < PATIENCE_S / 2:
+        await asyncio.sleep(left_s)
+
+
+def configure(folder: Path, store_url: str, agent: str = "", server: str = "", rest: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "lango.toml"
+    file.write_text(
+        f'[agent]\nname = "obedient"\n{agent or f"module = {json.dumps(str(AGENT))}"}\n'
+        f"[store]\nurl = {json.dumps(store_url)}\n[server]\n{server}\n{rest}\n"
+    )
+    return file
+
+
+def lango(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [LANGO, *arguments],
+        cwd=cwd,
+        env=os.environ | (env or {}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@contextmanager
+def serving(
+    folder: Path, store_url: str, *arguments: str, env: dict[str, str] | None = None, **config: str
+) -> Generator[Server]:
+    """Run `lango serve` until the block ends."""
+    file = configure(folder, store_url, **config)
+    log = folder / f"log-{os.urandom(4).hex()}.txt"
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [LANGO, "serve", "--port", "0", "--config", str(file), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            cwd=folder,
+            env=os.environ | (env or {}),
+        )
+    try:
+        assert process.stdout
+        line = process.stdout.readline()
+        assert line.startswith("listening on "), log.read_text()
+        yield Server(process, line.split()[-1], log)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@dataclass
+class Seen:
+    """One event as a client reads it."""
+
+    id: int
+    type: str
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+async def events_of(response: httpx.Response) -> AsyncIterator[Seen]:
+    """Read server-sent events as any client does."""
+    assert response.status_code == 200, await response.aread()
+    assert response.headers["content-type"].startswith("text/event-stream")
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        if line.startswith(":"):
+            continue
+        if line:
+            name, _, value = line.partition(": ")
+            assert name in ("id", "event", "data"), line
+            fields[name] = value
+        elif fields:
+            data = json.loads(fields["data"])
+            assert data["type"] == fields["event"]
+            assert data.get("id", 0) == int(fields.get("id", 0))
+            yield Seen(int(fields.get("id", 0)), fields["event"], data)
+            fields = {}
+    assert not fields, "the stream was cut off in an event"
+
+
+async def send(client: httpx.AsyncClient, session: str, text: str, **headers: str) -> list[Seen]:
+    """Send a message and read its turn to the end."""
+    request = client.stream("POST", f"/v1/sessions/{session}/messages", json={"text": text}, headers=headers)
+    async with request as response:
+        return [event async for event in events_of(response)]
+
+
+async def resume(client: httpx.AsyncClient, session: str, after: int | None = None) -> list[Seen]:
+    """Read the stream of a session from after an event to its end."""
+    headers = {} if after is None else {"Last-Event-ID": str(after)}
+    async with client.stream("GET", f"/v1/sessions/{session}/stream", headers=headers) as response:
+        if response.status_code == 204:
+            return []
+        return [event async for event in events_of(response)]
+
+
+async def send_until(client: httpx.AsyncClient, session: str, text: str, kind: str = "text_delta") -> list[Seen]:
+    """Send a message, read up to the first event of a kind, and go away."""
+    seen: list[Seen] = []
+    async with client.stream("POST", f"/v1/sessions/{session}/messages", json={"text": text}) as response:
+        async for event in events_of(response):
+            seen.append(event)
+            if event.type == kind:
+                break
+    return seen
+
+
+def text_of(events: Iterable[Seen]) -> str:
+    return "".join(event.data["text"] for event in events if event.type == "text_delta")

@@ -1,0 +1,188 @@
+"""What the other processes of a test do.
+
+They are forked from a server that has everything imported already, so that a test can start and kill many. Each talks
+to its test through a pipe; `Worker.recv` never waits for longer than a test may take.
+"""
+
+import asyncio
+import functools
+import math
+import multiprocessing
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from google.adk.errors import StaleSessionError
+from google.adk.events import Event, EventActions
+from google.genai import types
+
+from lango.adk.services.session_service import SqlSessionService
+from lango.errors import LangoError
+from lango.messages import Message, ToolCall
+from lango.store import Entry, SessionId, Store
+from lango.store.engine import sqlite
+
+NAME = SessionId("app", "user", "shared")
+PATIENCE_S = 120.0
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.support.store_workers", "pytest"])
+
+
+class Worker:
+    """A process, and the pipe to it."""
+
+    def __init__(self, target: Callable[..., None], *args: object) -> None:
+        self.pipe, theirs = _context.Pipe()
+        self.process = _context.Process(target=target, args=(theirs, *args), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def recv(self, timeout_s: float = PATIENCE_S) -> Any:
+        """Return the next thing that the process says."""
+        assert self.pipe.poll(timeout_s), "the other process says nothing"
+        return self.pipe.recv()
+
+    def send(self, what: object) -> None:
+        """Tell the process something."""
+        self.pipe.send(what)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+        self.process.join(PATIENCE_S)
+        assert self.process.exitcode in (-signal.SIGKILL, 0, 1)
+
+    def drain(self) -> list[Any]:
+        """Return what the process said before it died."""
+        said: list[Any] = []
+        try:
+            while self.pipe.poll(0):
+                said.append(self.pipe.recv())
+        except (EOFError, OSError):  # it died while it spoke
+            pass
+        return said
+
+    def join(self) -> None:
+        """Wait for the process to end by itself."""
+        self.process.join(PATIENCE_S)
+        assert self.process.exitcode == 0
+
+
+def entry(worker: str, number: int) -> Entry:
+    """An event that says who wrote it, and changes the state of session, user and app with it."""
+    delta = {"newest": number, f"{worker}{number}": number, f"user:{worker}": number, "app:n": number}
+    return Entry(f"{worker}-{number}", 0.0, Message("user", f"{worker}:{number}"), tokens=3, state_delta=delta)
+
+
+def append_for_ever(pipe: Connection, url: str) -> None:
+    """Append numbered events until killed; say each number once its append has returned."""
+    asyncio.run(_append_for_ever(pipe, url, functools.partial(entry, "w")))
+
+
+def ordinary(number: int) -> Entry:
+    """An event that one statement stores: a question, a call, its result, an answer, and so on."""
+    call = ToolCall(f"c{number // 4}", "look", {"n": 1})
+    made = [
+        Message("assistant", "found"),
+        Message("user", "look"),
+        Message("assistant", "", (call,)),
+        Message("tool", "{}", (ToolCall(f"c{number // 4}", "look", output={"found": True}),)),
+    ]
+    return Entry(f"w-{number}", 0.0, made[number % 4], tokens=3)
+
+
+def append_ordinary_for_ever(pipe: Connection, url: str) -> None:
+    """Do the same, each event by one statement."""
+    sqlite._QUICK_S, sqlite._QUICK_ENOUGH = math.inf, 0  # pyright: ignore[reportPrivateUsage] - of this process
+    asyncio.run(_append_for_ever(pipe, url, ordinary))
+
+
+async def _append_for_ever(pipe: Connection, url: str, make: Callable[[int], Entry]) -> None:
+    async with Store(url) as store:
+        session = await store.session(NAME)
+        assert session
+        revision = session.revision
+        for number in range(session.last_seq + 1, 1_000_000):
+            appended = await store.append(session.key, NAME, revision, make(number), last_seq=number - 1)
+            revision = appended.revision
+            pipe.send(number)
+
+
+def open_when_told(pipe: Connection) -> None:
+    """Open a store for each URL that is sent, close it, and say what came of it; None ends."""
+    pipe.send("ready")
+    while (url := pipe.recv()) is not None:
+        pipe.send(asyncio.run(_open(url)))
+
+
+async def _open(url: str) -> str:
+    try:
+        async with Store(url) as store:
+            return f"schema {await store.schema_version()}"
+    except LangoError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def write_with_reload(pipe: Connection, url: str, worker: str, count: int) -> None:
+    """Append through ADK's service; whenever somebody else was first, load the session again and try again."""
+
+    async def run() -> None:
+        accepted: list[tuple[int, int]] = []
+        stale = 0
+        async with SqlSessionService(url) as service:
+            session = await load(service)  # as it is before anybody writes: whoever writes second is stale
+            pipe.send("ready")
+            pipe.recv()
+            for number in range(count):
+                while True:
+                    session = session or await load(service)
+                    seen = len(session.events)
+                    try:
+                        await service.append_event(session, numbered_event(worker, number))
+                    except StaleSessionError:
+                        stale, session = stale + 1, None
+                        continue
+                    accepted.append((number, seen))
+                    break
+        pipe.send((accepted, stale))
+
+    asyncio.run(run())
+
+
+def hold_a_session(pipe: Connection, url: str) -> None:
+    """Load the session, say so, wait, then append to what was loaded; say what came of it."""
+
+    async def run() -> None:
+        async with SqlSessionService(url) as service:
+            session = await load(service)
+            pipe.send(len(session.events))
+            pipe.recv()
+            try:
+                await service.append_event(session, numbered_event("held", 1))
+            except StaleSessionError as error:
+                pipe.send(f"StaleSessionError: {error}")
+            else:
+                pipe.send("accepted")
+            session = await load(service)
+            await service.append_event(session, numbered_event("held", 2))
+            pipe.send(len(session.events))
+
+    asyncio.run(run())
+
+
+async def load(service: SqlSessionService) -> Any:
+    """Load the one session that everybody writes to."""
+    session = await service.get_session(app_name=NAME.app_name, user_id=NAME.user_id, session_id=NAME.id)
+    assert session
+    return session
+
+
+def numbered_event(worker: str, number: int) -> Event:
+    """An event with a state key of its own."""
+    return Event(
+        author="user",
+        content=types.Content(role="user", parts=[types.Part(text=f"{worker}:{number}")]),
+        actions=EventActions(state_delta={f"{worker}{number}": number, f"user:{worker}{number}": number}),
+    )

