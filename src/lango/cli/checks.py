@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from lango.store import SessionId, Store
     from lango.store.lifecycle.integrity import Problem
 
-    _Found = tuple[SessionId | None, Problem]
-
 
 def check(
     session_id: Annotated[str | None, typer.Argument(help="The session's id; else every session.")] = None,
@@ -31,7 +29,7 @@ def check(
     Changes nothing. Exits with 1 where something is wrong.
     """
 
-    async def look(opened: "Store") -> "tuple[int, list[_Found]]":
+    async def look(opened: "Store") -> "tuple[int, list[tuple[SessionId | None, Problem]]]":
         from lango.store.lifecycle import integrity
 
         wanted = [
@@ -41,7 +39,7 @@ def check(
         ]
         if session_id is not None and not wanted:
             raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
-        found: list[_Found] = []
+        found: list[tuple[SessionId | None, Problem]] = []
         if session_id is None:
             found += [(None, problem) for problem in await opened.check_database()]
         with progress_bar("checking", "sessions") as tell:

@@ -104,9 +104,9 @@ class Settings(BaseSettings):
         try:
             loaded = FromFile()
         except ValidationError as error:
-            raise ConfigError("; ".join(_told(problem, file) for problem in error.errors())) from error
+            raise ConfigError("; ".join(_told(cls, problem, file) for problem in error.errors())) from error
         except SettingsError as error:
-            raise ConfigError(_unreadable() or str(error)) from error
+            raise ConfigError(_unreadable(cls) or str(error)) from error
         made = cls.model_construct(**{name: getattr(loaded, name) for name in cls.model_fields})
         made._source = file  # noqa: SLF001 - its own class's
         return made
@@ -147,13 +147,13 @@ class _FileSource(PydanticBaseSettingsSource):
         return self._content
 
 
-def _told(problem: Any, file: Path | None) -> str:
+def _told(settings: type[BaseModel], problem: Any, file: Path | None) -> str:
     """Say where a wrong setting stands and what is wrong with it."""
     path = [str(part) for part in problem["loc"] if part != "[key]"]
     key = ".".join(path)
     match problem:
         case {"type": "extra_forbidden"}:
-            message = f"is not a setting{_near(path)}"
+            message = f"is not a setting{_near(settings, path)}"
         case {"type": "value_error", "ctx": {"error": error}}:
             message = str(error)
         case {"type": "string_pattern_mismatch"}:  # of the names of agents
@@ -168,9 +168,9 @@ def _told(problem: Any, file: Path | None) -> str:
     return f"{place}: {key}: {message}"
 
 
-def _kind_of(path: list[str]) -> Any:
+def _kind_of(settings: type[BaseModel], path: list[str]) -> Any:
     """Return the type of a setting or table; None where there is none of that name."""
-    kind: Any = Settings
+    kind: Any = settings
     for part in path:
         if get_origin(kind) is dict:
             kind = get_args(kind)[1]
@@ -182,20 +182,20 @@ def _kind_of(path: list[str]) -> Any:
     return kind
 
 
-def _near(path: list[str]) -> str:
+def _near(settings: type[BaseModel], path: list[str]) -> str:
     """Say which setting was probably meant."""
-    table = _kind_of(path[:-1])
+    table = _kind_of(settings, path[:-1])
     known = list(table.model_fields) if isinstance(table, type) and issubclass(table, BaseModel) else []
     return "".join(f"; did you mean {one}?" for one in difflib.get_close_matches(path[-1], known, 1))
 
 
-def _unreadable() -> str:
+def _unreadable(settings: type[BaseModel]) -> str:
     """Say which variables of the environment hold a list or a table that is not JSON."""
     wrong: list[str] = []
     for name, value in sorted(os.environ.items()):
         if not name.upper().startswith("LANGO_"):
             continue
-        kind = _kind_of(name[len("LANGO_") :].lower().split("__"))
+        kind = _kind_of(settings, name[len("LANGO_") :].lower().split("__"))
         try:
             if get_origin(kind) in (list, dict) or (isinstance(kind, type) and issubclass(kind, BaseModel)):
                 json.loads(value)

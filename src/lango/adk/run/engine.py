@@ -47,7 +47,8 @@ from lango.tools.client_tool_definitions import by_name
 class Asked(Struct):
     """What a turn is about: the user's message as an event, and as the store keeps it."""
 
-    event: Event
+    event: Any
+    """The message as an ADK event; only `lango.adk` reads it."""
     entry: Entry
     approves: str = ""
     """The call that it answers a question about, going on with that invocation."""

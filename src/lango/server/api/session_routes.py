@@ -65,7 +65,7 @@ GONE: dict[int | str, dict[str, Any]] = {
 }
 _NOTHING: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes after that event, and nothing runs."}}
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
+router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
 
 Id = Annotated[str, Path(pattern=SESSION_ID, examples=[EXAMPLE_ID])]
 CallId = Annotated[str, Path(max_length=512, examples=["call_1"])]
@@ -74,7 +74,7 @@ Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_le
 LastId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 
-@router.post("", status_code=201, responses=BUSY, response_model=SessionWithState)
+@router.post("/sessions", status_code=201, responses=BUSY, response_model=SessionWithState)
 async def create_session(
     new: Annotated[NewSession, Body(default_factory=NewSession)], user: User, here: Here
 ) -> Response:
@@ -82,7 +82,7 @@ async def create_session(
     return await session_response(await here.sessions.create(new.id, user_id=user.user_id, state=new.state), 201)
 
 
-@router.get("")
+@router.get("/sessions")
 async def list_sessions(
     user: User, here: Here, cursor: Annotated[str | None, Query(max_length=200)] = None, limit: Limit = 50
 ) -> SessionPage:
@@ -94,13 +94,13 @@ async def list_sessions(
     return SessionPage(sessions=[Session.of(record) for record in page], next_cursor=more)
 
 
-@router.get("/{session_id}", response_model=SessionWithState)
+@router.get("/sessions/{session_id}", response_model=SessionWithState)
 async def read_session(session_id: Id, user: User, here: Here) -> Response:
     """Read a session and its state."""
     return await session_response(await here.sessions.read(session_id, user_id=user.user_id))
 
 
-@router.delete("/{session_id}", status_code=204)
+@router.delete("/sessions/{session_id}", status_code=204)
 async def delete_session(session_id: Id, user: User, here: Here) -> None:
     """Stop what runs in a session, and delete it with everything that belongs to it."""
     session = await here.session(user, session_id)
@@ -110,7 +110,7 @@ async def delete_session(session_id: Id, user: User, here: Here) -> None:
     here.turns.watching.happened(session)
 
 
-@router.get("/{session_id}/messages", response_model=MessagePage)
+@router.get("/sessions/{session_id}/messages", response_model=MessagePage)
 async def read_messages(
     session_id: Id,
     user: User,
@@ -131,7 +131,7 @@ async def read_messages(
     return await large_response(shown)
 
 
-@router.get("/{session_id}/messages/{seq}/attachments/{index}", response_class=Response, responses=_FILE)
+@router.get("/sessions/{session_id}/messages/{seq}/attachments/{index}", response_class=Response, responses=_FILE)
 async def read_attachment(
     session_id: Id,
     seq: Annotated[int, Path(ge=1, le=2**62, examples=[1])],
@@ -147,7 +147,7 @@ async def read_attachment(
     return file_response(files[index])
 
 
-@router.post("/{session_id}/messages", response_class=EventStream, responses=_STREAM | BUSY | _REUSED)
+@router.post("/sessions/{session_id}/messages", response_class=EventStream, responses=_STREAM | BUSY | _REUSED)
 async def send_message(session_id: Id, new: NewMessage, user: User, here: Here, key: Key = None) -> EventStream:
     """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn."""
     await here.may_write(user, session_id)
@@ -155,7 +155,7 @@ async def send_message(session_id: Id, new: NewMessage, user: User, here: Here, 
     return here.stream(here.turns.follow(turn))
 
 
-@router.get("/{session_id}/stream", response_class=EventStream, responses=_STREAM | _NOTHING | GONE)
+@router.get("/sessions/{session_id}/stream", response_class=EventStream, responses=_STREAM | _NOTHING | GONE)
 async def go_on(session_id: Id, user: User, here: Here, last_id: LastId = None) -> Response:
     """Go on after Last-Event-ID until nothing runs any more; without one, tell the newest turn whole.
 
@@ -168,21 +168,21 @@ async def go_on(session_id: Id, user: User, here: Here, last_id: LastId = None) 
     return here.stream(here.turns.follow_session(session, after_id))
 
 
-@router.post("/{session_id}/cancel")
+@router.post("/sessions/{session_id}/cancel")
 async def cancel(session_id: Id, user: User, here: Here) -> Cancelled:
     """Stop the running turn; what is stored stays."""
     await here.session(user, session_id)
     return Cancelled(cancelled=await here.runtime.cancel(session_id, user_id=user.user_id))
 
 
-@router.get("/{session_id}/approvals")
+@router.get("/sessions/{session_id}/approvals")
 async def read_approvals(session_id: Id, user: User, here: Here) -> Questions:
     """Read which tools wait for a yes or a no."""
     found = await here.store.open_questions(await here.current(user, session_id))
     return Questions(approvals=[Question.model_validate(one) for one in found])
 
 
-@router.post("/{session_id}/approvals/{call_id}", response_class=EventStream, responses=_STREAM | BUSY)
+@router.post("/sessions/{session_id}/approvals/{call_id}", response_class=EventStream, responses=_STREAM | BUSY)
 async def approve(session_id: Id, call_id: CallId, answer: Answer, user: User, here: Here) -> EventStream:
     """Answer a tool that asked, and follow what comes of it. The answer holds for the arguments that were shown."""
     await here.door.check_tokens(user)

@@ -17,14 +17,14 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel
 
 from lango.server.api.session_routes import BUSY, ERRORS, GONE, Id, LastId, read_last_id
-from lango.server.context import Here, Served
+from lango.server.context import Here
 from lango.server.errors import Refused
 from lango.server.schemas import SESSION_ID, Attachment, files_of
 from lango.server.security.auth import User
 from lango.server.security.authenticated_route import AuthenticatedRoute
 from lango.server.streaming.session_watch import Watched
 from lango.server.streaming.sse import EventStream
-from lango.server.streaming.turn_streams import TurnOf, cut
+from lango.server.streaming.turn_streams import TurnOf, TurnStreams, cut
 from lango.store import SessionRecord, Turn, waiting
 from lango.store.codec.records import as_datetime
 from lango.store.turns.event_log import ToldEvent, turn_of
@@ -87,7 +87,7 @@ async def live(
     record = None if session is None else await here.session(user, session)
     if record is not None and after_id is not None:
         await here.turns.has_more(record, after_id)  # raises where the events after that id are gone
-    return here.stream(_told(here, user.user_id, record, after_id))
+    return here.stream(_told(here.turns, user.user_id, record, after_id))
 
 
 @router.get("/sessions/{session_id}/waiting")
@@ -124,41 +124,41 @@ class _Place:
         self.silent = False
 
 
-async def _told(here: Served, user_id: str, session: SessionRecord | None, after_id: int | None) -> Told:
-    async with here.turns.watching.over(user_id) as watched:
+async def _told(streams: TurnStreams, user_id: str, session: SessionRecord | None, after_id: int | None) -> Told:
+    async with streams.watching.over(user_id) as watched:
         place = _Place(watched, session)
-        both = _merged(_turns(here, place, after_id), _hints(place))
+        both = _merged(_turns(streams, place, after_id), _hints(place))
         async with aclosing(both) as events:
             async for told in events:
                 yield told
 
 
-async def _turns(here: Served, place: _Place, after_id: int | None) -> Told:
+async def _turns(streams: TurnStreams, place: _Place, after_id: int | None) -> Told:
     """Tell turn after turn; None where nothing came for a while."""
     session, watched, key = place.session, place.watched, place.key
     turn = None
     last = 0 if after_id is None else turn_of(after_id) - 1
     if session is not None and after_id is None:
-        turn = await here.store.read(lambda: waiting.current_turn(session))
+        turn = await streams.store.read(lambda: waiting.current_turn(session))
     while True:
         seen = watched.moves[key]
         if turn is None and session is not None:
-            turn = await here.store.next_turn(session, last)
+            turn = await streams.store.next_turn(session, last)
         if turn is not None and session is not None:
             place.silent = turn_of(after_id or 0) != turn
-            async with aclosing(here.turns.follow(TurnOf(session, turn), after_id or 0)) as events:
+            async with aclosing(streams.follow(TurnOf(session, turn), after_id or 0)) as events:
                 async for told in events:
                     place.silent = place.silent and told is None
                     yield told
             last, turn, place.silent = turn, None, False
             continue
-        if session is not None and await here.store.session(session.name) is None:
+        if session is not None and await streams.store.session(session.name) is None:
             yield cut("SessionNotFound", "the session was deleted")
             return
-        if here.turns.closing:
+        if streams.closing:
             yield cut("Stopping", "the server stops: come back with Last-Event-ID")
             return
-        if watched.moves[key] == seen and not await watched.news.wait(here.settings.server.heartbeat_s):
+        if watched.moves[key] == seen and not await watched.news.wait(streams.heartbeat_s):
             yield None
 
 

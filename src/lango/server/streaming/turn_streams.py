@@ -45,9 +45,9 @@ class TurnStreams:
 
     def __init__(self, runtime: Runtime, metrics: Metrics, heartbeat_s: float) -> None:
         self._runtime = runtime
-        self._store = runtime.store
+        self.store = runtime.store
         self._metrics = metrics
-        self._heartbeat_s = heartbeat_s
+        self.heartbeat_s = heartbeat_s
         self._event_log = EventLog(runtime.store)
         self._recorders: dict[tuple[int, int], Recorder] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -154,10 +154,10 @@ class TurnStreams:
     async def _ended(self, recorder: Recorder, caller: Caller) -> TurnRecord | None:
         """Count what the turn took."""
         try:
-            record = await self._store.turn(recorder.running.turn)
+            record = await self.store.turn(recorder.running.turn)
             self._metrics.ended(recorder, record)
             if caller.allowance and record and (usage := record.extra.get("usage")):
-                await self._store.keys.spend_tokens(caller.allowance.id, usage["input"] + usage["output"])
+                await self.store.keys.spend_tokens(caller.allowance.id, usage["input"] + usage["output"])
         except StoreError as error:
             _log.warning("turn %s could not be counted: %s", recorder.running.turn.turn, error)
             return None
@@ -170,7 +170,7 @@ class TurnStreams:
         recorder = self._recorders.get((turn.session.key, turn.turn))
         with self._metrics.stream():
             if recorder:
-                async with aclosing(recorder.follow(after_id, self._heartbeat_s)) as events:
+                async with aclosing(recorder.follow(after_id, self.heartbeat_s)) as events:
                     async for told in events:
                         yield told
                         after_id = told.id if told else after_id
@@ -189,26 +189,26 @@ class TurnStreams:
             async with aclosing(self.follow(TurnOf(session, turn), after_id or 0)) as events:
                 async for told in events:
                     yield told
-            turn = await self._store.next_turn(session, turn)
+            turn = await self.store.next_turn(session, turn)
 
     async def has_more(self, session: SessionRecord, after_id: int | None) -> bool:
         """Whether a session has something to tell after an id, now or when its turn goes on."""
         turn = await self._first_turn(session, after_id)
         if turn is None:
             return False
-        told = await self._store.told(session.key, turn, after_id or 0)
-        return bool(told.events) or not told.closed or await self._store.next_turn(session, turn) is not None
+        told = await self.store.told(session.key, turn, after_id or 0)
+        return bool(told.events) or not told.closed or await self.store.next_turn(session, turn) is not None
 
     async def _first_turn(self, session: SessionRecord, after_id: int | None) -> int | None:
         if after_id is None:
-            return await self._store.newest_turn(session)
-        return await self._store.next_turn(session, turn_of(after_id) - 1)
+            return await self.store.newest_turn(session)
+        return await self.store.next_turn(session, turn_of(after_id) - 1)
 
     async def _stored(self, turn: TurnOf, after_id: int) -> AsyncGenerator[ToldEvent | None, None]:
         """Read a turn that runs elsewhere, or ran once, from the store."""
         wait_s, told_at, over_at = _POLL_S, time.monotonic(), None
         while True:
-            told = await self._store.told(turn.session.key, turn.turn, after_id)
+            told = await self.store.told(turn.session.key, turn.turn, after_id)
             for one in told.events:
                 yield one
                 after_id, told_at, wait_s = one.id, time.monotonic(), _POLL_S
@@ -221,7 +221,7 @@ class TurnStreams:
                 over_at = over_at or time.monotonic()
             if await self._closed(turn, told, over_at):
                 continue
-            if time.monotonic() - told_at > self._heartbeat_s:
+            if time.monotonic() - told_at > self.heartbeat_s:
                 told_at = time.monotonic()
                 yield None
             if await self._pause(wait_s):
@@ -235,11 +235,11 @@ class TurnStreams:
         assert record
         gone = self._watch.is_gone(turn.session.key, turn.turn, record.owner, record.beat)
         if record.status in ("waiting", "running"):
-            ahead = await self._store.open_turns(turn.session, before=turn.turn + 1) if gone else ()
-            return await interrupt_gone(self._store, turn.session, ahead, self._watch.is_gone) > 0
+            ahead = await self.store.open_turns(turn.session, before=turn.turn + 1) if gone else ()
+            return await interrupt_gone(self.store, turn.session, ahead, self._watch.is_gone) > 0
         late = over_at is not None and time.monotonic() - over_at > _GRACE_S
         if gone or late or record.status == "interrupted":
-            await self._store.close_told(turn.session.key, turn.turn)
+            await self.store.close_told(turn.session.key, turn.turn)
             return True
         return False
 
