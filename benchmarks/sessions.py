@@ -31,7 +31,7 @@ from benchmarks.table import Times, bar, interleaved, quick, say, table
 from lango.adk import SqlSessionService
 from lango.adk.services.events_to_rows import event_to_entry
 from lango.store import Entry, SessionId
-from lango.store.codec.records import to_columns
+from lango.store.codec.rows import to_columns
 from lango.store.sessions.append import append
 
 OURS, RAW, RAW_IN_THREAD = "SqlSessionService", "raw insert + commit", "raw, awaited from a thread"

@@ -6,7 +6,8 @@ if TYPE_CHECKING:
     from lango.config import Settings
     from lango.errors import LangoError
     from lango.messages import Attachment
-    from lango.runtime.runtime import Runtime, open_runtime
+    from lango.runtime.opening import open_runtime
+    from lango.runtime.runtime import Runtime
     from lango.tools import Tool, tool
 
 __version__ = "0.1.0"
@@ -19,7 +20,7 @@ _HOMES = {
     "Runtime": "lango.runtime.runtime",
     "Settings": "lango.config",
     "Tool": "lango.tools",
-    "open_runtime": "lango.runtime.runtime",
+    "open_runtime": "lango.runtime.opening",
     "tool": "lango.tools",
 }
 

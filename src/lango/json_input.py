@@ -7,7 +7,8 @@ bytes, and long numbers are refused.
 
 import json
 import re
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn, cast
 
 import orjson
 
@@ -83,3 +84,21 @@ def _short_int(digits: str) -> int:
 def _paired(found: "re.Match[bytes]") -> bytes:
     """Keep a pair of surrogates; one that is alone, which orjson does not read, becomes U+FFFD."""
     return found[0] if found[1] else b"\\ufffd"
+
+
+def is_deeper_than(value: Any, levels: int) -> bool:
+    """Say whether a value of JSON has more than so many objects and lists inside each other."""
+    level = list(_containers([value]))
+    for _ in range(levels):
+        if not level:
+            return False
+        level = [inner for one in level for inner in _containers(one)]
+    return bool(level)
+
+
+def _containers(items: Iterable[Any]) -> Iterator[Iterable[Any]]:
+    for item in items:
+        if isinstance(item, dict):
+            yield cast("dict[Any, Any]", item).values()
+        elif isinstance(item, list | tuple):
+            yield cast("list[Any]", item)

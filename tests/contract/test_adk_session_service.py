@@ -16,7 +16,7 @@ from google.genai import types
 from hypothesis import given, settings
 
 from lango.adk import SqlSessionService
-from lango.adk.services.session_service import writing_epoch
+from lango.adk.services.request_context import writing_epoch
 from lango.errors import FencedWrite, LangoError, StaleSession
 from lango.store import SessionId
 from lango.store.engine.database import Operation, Row

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lango.errors import ProviderRejected
 from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
-from lango.runtime.runtime import open_runtime
+from lango.runtime.opening import open_runtime
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.session_selection import submit_carried
 from lango.server.context import Served

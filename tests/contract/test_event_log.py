@@ -8,8 +8,9 @@ import pytest
 from lango.errors import EventsGone, FencedWrite
 from lango.messages import Message
 from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
+from lango.store.codec.event_ids import IDS_PER_TURN, turn_of
 from lango.store.engine.database import Database, Operation
-from lango.store.turns.event_log import IDS_PER_TURN, KEPT_TURNS, PAGE, Batch, ToldEvent, add_all, turn_of
+from lango.store.turns.event_log import KEPT_TURNS, PAGE, Batch, ToldEvent, add_all
 
 NAME = SessionId("app", "alice", "s1")
 

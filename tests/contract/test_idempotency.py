@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from lango.errors import IdempotencyKeyReused
 from lango.messages import Message, ToolCall
 from lango.runtime.sessions import Sessions
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn, waiting
+from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.records import ClientResult
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind
+from lango.store.turns import queue
 from lango.store.turns.approvals import Answer
 
 NAME = SessionId("app", "alice", "s")
@@ -47,7 +48,7 @@ async def everything(store: Store) -> list[str]:
 
 
 async def waits(store: Store, session: SessionRecord) -> list[int]:
-    return [one.turn for one in await store.read(lambda: waiting.read(session.key))]
+    return [one.turn for one in await store.read(lambda: queue.read(session.key))]
 
 
 async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: Entry, *others: Entry) -> None:

@@ -19,7 +19,7 @@ from google.genai import types
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import SchemaError
 from lango.store import Store
-from lango.store.engine.database import migrate, migrations
+from lango.store.engine.schema import migrate, migrations
 from tests.frozen.make import APP, FOLDER, SCHEMA, USER, as_json
 from tests.support.store_workers import Worker
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from lango.messages import Message
 from lango.runtime.sessions import Sessions
 from lango.store import Entry, SessionId, SessionRecord, Store
-from lango.store.memory.observations import Batch, Claim, Observation, chain, next_live
+from lango.store.memory.observations import Batch, Observation, chain, next_live
+from lango.store.memory.observer_lease import Claim
 from lango.store.memory.user_facts import Fact
-from lango.store.sessions.window import live_ranges
+from lango.store.sessions.lineage import live_ranges
 
 NAME = SessionId("app", "ann", "s")
 

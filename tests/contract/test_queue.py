@@ -10,9 +10,10 @@ import pytest
 from lango.errors import FencedWrite
 from lango.messages import Message, ToolCall
 from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn
+from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.codec.records import CONFIRMATION
 from lango.store.turns.approvals import Answer
-from lango.store.turns.event_log import IDS_PER_TURN, ToldEvent
+from lango.store.turns.event_log import ToldEvent
 from lango.store.turns.recovery import UNKNOWN
 from tests.agents.parts import PATIENCE_S, rows
 

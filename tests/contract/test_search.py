@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from lango.messages import Message
 from lango.runtime.sessions import Sessions
 from lango.store import SessionId, Store
-from lango.store.search.query import BATCH, INDEXED_CHARACTERS, Hit
+from lango.store.search.index import BATCH, INDEXED_CHARACTERS
+from lango.store.search.query import Hit
 from lango.store.search.terms import terms
 from tests.contract.test_fork_and_rewind import following, rows
 from tests.contract.test_store import Writer

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from lango.adk import SqlSessionService
 from lango.errors import IdempotencyKeyReused, InvalidExport, SessionExists, SessionNotFound
 from lango.messages import Message
-from lango.runtime.sessions import Sessions, import_session
+from lango.runtime.session_transfer import import_session
+from lango.runtime.sessions import Sessions
 from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
 from lango.store.transfer import export_format
 from lango.store.transfer.export import PAGE
-from lango.store.transfer.import_check import add, batches, check, stage
+from lango.store.transfer.import_check import check
+from lango.store.transfer.import_write import add, batches, stage
 from lango.store.turns import recovery
 from lango.turns.liveness import Owner
 from tests.contract.test_fork_and_rewind import events, following, left, rows, window

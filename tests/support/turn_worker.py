@@ -24,8 +24,8 @@ from google.adk.agents import LlmAgent
 from google.adk.workflow import Workflow
 
 from lango import open_runtime
-from lango.adk.agents.app_builder import adk_tool
 from lango.adk.agents.loader import import_adk
+from lango.adk.run.runtime_tools import adk_tool
 from lango.errors import LangoError
 from lango.events import Accepted, TurnDone
 from lango.history import warm_up

@@ -3,16 +3,15 @@
 What a command needs is imported inside it, so that `lango --help` answers at once.
 """
 
-import os
 import sys
 from typing import Annotated, Any
 
 import typer
 
 from lango import __version__
-from lango.cli import checks
 from lango.cli.commands import db, doctor, init, keys, memory, models, run, serve, sessions, sessions_transfer
 from lango.cli.commands.chat import chat
+from lango.cli.process_setup import reopen_closed_streams
 from lango.cli.terminal_text import visible
 from lango.errors import LangoError, StoreError, UsageError
 
@@ -29,7 +28,7 @@ app.command()(chat)
 app.command()(run.run)
 app.command()(init.init)
 app.command()(doctor.doctor)
-sessions.app.command()(checks.check)
+sessions.app.command()(sessions.check)
 sessions.app.command("export")(sessions_transfer.export)
 sessions.app.command("import")(sessions_transfer.import_)
 app.add_typer(sessions.app, name="sessions")
@@ -63,7 +62,7 @@ def exit_code(error: LangoError) -> int:
 
 def main() -> None:
     """Run the command line: what goes wrong is one sentence on stderr, never a traceback."""
-    _open_what_is_closed()
+    reopen_closed_streams()
     try:
         code: Any = app(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -89,10 +88,3 @@ def _how_to(error: Any) -> str:
         return told
     command = error.ctx.command_path if error.ctx else "lango"
     return f"lango: {visible(told).rstrip('.')}; see `{command} --help`"
-
-
-def _open_what_is_closed() -> None:
-    """Somebody started us with `<&-` or `>&-`: the next file that is opened, a database, would be the output."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end

@@ -1,15 +1,28 @@
 """Options that several commands share."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from lango.cli.process_setup import quiet
 
 if TYPE_CHECKING:
     from lango.config import Settings
 
+
 Config = Annotated[str | None, typer.Option("--config", help="The configuration file; ./lango.toml if there is one.")]
 StoreUrl = Annotated[str | None, typer.Option("--store", help="The store's URL; else the setting store.url.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+
+Resume = Annotated[
+    str | None, typer.Option("-r", "--resume", metavar="ID", help="Go on with this session; its first characters do.")
+]
+Continue = Annotated[bool, typer.Option("-c", "--continue", help="Go on with the newest session.")]
+Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name, instead of the setting agent.model.")]
+
+Id = Annotated[str, typer.Argument(help="The session's id.")]
+App = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
+User = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
 
 
 def settings(config: str | None) -> "Settings":
@@ -22,3 +35,15 @@ def settings(config: str | None) -> "Settings":
 def store_url(config: str | None, url: str | None) -> str:
     """Return the store to work on."""
     return url or settings(config).store.url
+
+
+def chosen_settings(config: str | None, store: str | None, model: str | None) -> "Settings":
+    """Read the settings, with what the command line says instead."""
+    quiet()
+    chosen = settings(config)
+    update: dict[str, Any] = {}
+    if model:
+        update["agent"] = chosen.agent.model_copy(update={"model": model})
+    if store:
+        update["store"] = chosen.store.model_copy(update={"url": store})
+    return chosen.model_copy(update=update)

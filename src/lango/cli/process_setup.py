@@ -1,9 +1,11 @@
 """Imports without what is not used."""
 
+import logging
+import os
 import sys
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 
@@ -29,3 +31,19 @@ def only_what_is_used() -> Generator[None]:
         del BaseModel.model_config["defer_build"]
         if modules["httpx._main"] is None:
             del modules["httpx._main"]
+
+
+def reopen_closed_streams() -> None:
+    """Somebody started us with `<&-` or `>&-`: the next file that is opened, a database, would be the output."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end
+
+
+def quiet() -> None:
+    """Leave the terminal to the conversation: what fails is told in a sentence, not in ADK's tracebacks."""
+    logging.basicConfig(level=logging.WARNING, format="lango: %(message)s")
+    logging.getLogger("google_adk").setLevel(logging.CRITICAL)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # a terminal that knows few characters gets question marks, not a traceback
+            stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

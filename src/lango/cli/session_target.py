@@ -1,27 +1,16 @@
 """What `lango chat` and `lango run` share: the settings of the call, the session it goes on with, a turn to follow."""
 
-import logging
 import re
-import sys
 import uuid
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
 from msgspec import Struct
 
-from lango.cli.options import settings
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.config import Settings
     from lango.runtime.runtime import Runtime
 
-Resume = Annotated[
-    str | None, typer.Option("-r", "--resume", metavar="ID", help="Go on with this session; its first characters do.")
-]
-Continue = Annotated[bool, typer.Option("-c", "--continue", help="Go on with the newest session.")]
-Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name, instead of the setting agent.model.")]
 
 USER = "user"
 
@@ -29,27 +18,6 @@ _ID_CHARACTERS = 12
 _PREFIX = re.compile(r"[0-9a-f]{4,}")
 _MINTED = re.compile(r"[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f-]{36}")
 _SHOWN = 5
-
-
-def chosen_settings(config: str | None, store: str | None, model: str | None) -> "Settings":
-    """Read the settings, with what the command line says instead."""
-    quiet()
-    chosen = settings(config)
-    update: dict[str, Any] = {}
-    if model:
-        update["agent"] = chosen.agent.model_copy(update={"model": model})
-    if store:
-        update["store"] = chosen.store.model_copy(update={"url": store})
-    return chosen.model_copy(update=update)
-
-
-def quiet() -> None:
-    """Leave the terminal to the conversation: what fails is told in a sentence, not in ADK's tracebacks."""
-    logging.basicConfig(level=logging.WARNING, format="lango: %(message)s")
-    logging.getLogger("google_adk").setLevel(logging.CRITICAL)
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError):  # a terminal that knows few characters gets question marks, not a traceback
-            stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
 class Place(Struct, frozen=True):

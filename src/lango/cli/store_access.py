@@ -2,9 +2,7 @@
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, TypeVar
 
 from lango.errors import SessionNotFound, UsageError
 
@@ -13,11 +11,8 @@ if TYPE_CHECKING:
 
     from lango.store import SessionRecord, Store
 
-T = TypeVar("T")
 
-Id = Annotated[str, typer.Argument(help="The session's id.")]
-App = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
-User = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
+T = TypeVar("T")
 
 
 def run(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:

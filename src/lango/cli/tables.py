@@ -2,15 +2,15 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lango.cli.terminal_text import one_line
+from lango.cli.terminal_text import cell, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
 
 _AT_ONCE = 1000
 """So many rows are laid out together on a terminal: rich takes long for many, and nobody waits for the first."""
@@ -52,40 +52,6 @@ def _cell(cut: bool, value: Any) -> "Text":
 
     told = one_line(cell(value))
     return Text(told, no_wrap=True, overflow="ellipsis") if cut else Text(told)
-
-
-def cell(value: Any) -> str:
-    """Say a value as a table does."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return f"{value:,}"
-        case float():
-            return f"{value:,.2f}"
-        case datetime():
-            return value.isoformat(sep=" ", timespec="seconds")
-        case _:
-            return str(value)
-
-
-def moment(at: float) -> str:
-    """Say a time, in UTC."""
-    from lango.store.codec.records import as_datetime
-
-    return as_datetime(at).isoformat(timespec="seconds")
-
-
-def ago(at: float, now: float) -> str:
-    """Say how long ago something was, in its largest unit."""
-    seconds = max(0.0, now - at)
-    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        count = int(seconds // length)
-        if count:
-            return f"{count} {unit}{'' if count == 1 else 's'} ago"
-    return "just now"
 
 
 def _print_whole(rows: Sequence[Mapping[str, Any]]) -> None:

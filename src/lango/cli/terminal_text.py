@@ -4,6 +4,9 @@ A control character can move the cursor, rewrite what is on the screen, set the 
 one becomes a visible sign of the same width.
 """
 
+from datetime import datetime
+from typing import Any
+
 _KEPT = "\n\t"
 _SIGNS = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in _KEPT},  # ␛ for escape, ␇ for the bell
@@ -26,3 +29,37 @@ def one_line(text: str, width: int | None = None) -> str:
     """Return text for one line: white space folded, cut with an ellipsis where it is too long."""
     told = visible(" ".join(text.split()))
     return told if width is None or len(told) <= width else told[: max(1, width - 1)] + "…"
+
+
+def cell(value: Any) -> str:
+    """Say a value as a table does."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}"
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds")
+        case _:
+            return str(value)
+
+
+def moment(at: float) -> str:
+    """Say a time, in UTC."""
+    from lango.store.codec.records import as_datetime
+
+    return as_datetime(at).isoformat(timespec="seconds")
+
+
+def ago(at: float, now: float) -> str:
+    """Say how long ago something was, in its largest unit."""
+    seconds = max(0.0, now - at)
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        count = int(seconds // length)
+        if count:
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"

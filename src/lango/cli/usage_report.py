@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from lango.cli.tables import moment, print_table
+from lango.cli.tables import print_table
+from lango.cli.terminal_text import moment
 from lango.config import Settings
 from lango.errors import SessionNotFound
 from lango.events import Usage

@@ -20,7 +20,8 @@ from lango.messages import Message
 from lango.providers.protocol import Finish, Provider, Request, TextDelta, ThoughtDelta, closing
 from lango.providers.reply_assembly import Assembler
 from lango.store import SessionId, SessionRecord, Store
-from lango.store.memory.observations import Batch, Claim, Recalled, Unobserved
+from lango.store.memory.observations import Batch, Recalled, Unobserved
+from lango.store.memory.observer_lease import Claim
 from lango.store.memory.user_facts import Fact
 
 _log = logging.getLogger("lango.memory")

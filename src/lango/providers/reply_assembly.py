@@ -6,9 +6,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lango.errors import ProviderProtocolError
-from lango.json_input import read_json
+from lango.json_input import is_deeper_than, read_json
 from lango.messages import Signature, Thought, ToolCall
-from lango.nesting import is_deeper_than
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 
 _MAX_VALUES, _MAX_CHARACTERS = 10_000, 2_000_000  # of the arguments of one call

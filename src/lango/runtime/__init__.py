@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lango.runtime.runtime import Runtime, open_runtime
-    from lango.runtime.sessions import Sessions, import_session
+    from lango.runtime.opening import open_runtime
+    from lango.runtime.runtime import Runtime
+    from lango.runtime.session_transfer import import_session
+    from lango.runtime.sessions import Sessions
     from lango.turns.running_turn import RunningTurn
 
 __all__ = ["RunningTurn", "Runtime", "Sessions", "import_session", "open_runtime"]
@@ -13,8 +15,8 @@ _HOMES = {
     "RunningTurn": "lango.turns.running_turn",
     "Runtime": "lango.runtime.runtime",
     "Sessions": "lango.runtime.sessions",
-    "import_session": "lango.runtime.sessions",
-    "open_runtime": "lango.runtime.runtime",
+    "import_session": "lango.runtime.session_transfer",
+    "open_runtime": "lango.runtime.opening",
 }
 
 

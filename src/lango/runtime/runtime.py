@@ -4,46 +4,32 @@ import asyncio
 import functools
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from lango.adk.agents.app_builder import read_clipped
-from lango.adk.run.engine import AdkEngine, Asked
+from lango.adk.run.engine import AdkEngine
 from lango.config import Settings
 from lango.errors import ApprovalExpired, OutcomeUnknown, StoreError, TurnCancelled
 from lango.events import Accepted, TurnEvent
 from lango.memory import Memory
 from lango.messages import Attachment, Message
-from lango.protection import protected_files
 from lango.runtime.admission import Admission
 from lango.runtime.expiry import Expiry
-from lango.runtime.sessions import Sessions
-from lango.runtime.turn_runner import Driver
+from lango.runtime.sessions import Sessions, known_session, made_session
+from lango.runtime.turn_recovery import abandon, give_up, replay, until_stored
+from lango.runtime.turn_runner import Driver, traced
 from lango.store import SessionId, SessionRecord, Store, Turn
 from lango.store.engine.outages import long_wait
-from lango.telemetry import traces
-from lango.tools import Tool, builtin_tools
+from lango.tools import Tool
+from lango.turns.lease_holder import claim, uninterrupted
 from lango.turns.liveness import Owner, Watch
-from lango.turns.running_turn import (
-    RunningTurn,
-    abandon,
-    check_attachments,
-    claim,
-    collected,
-    followed,
-    give_up,
-    known_session,
-    made_session,
-    replay,
-    traced,
-    uninterrupted,
-    until_stored,
-)
+from lango.turns.running_turn import RunningTurn, collected, followed
+from lango.turns.turn_input import Asked, check_attachments
 
 if TYPE_CHECKING:
     from lango.adk.agents.tool_names import ToolNames
-    from lango.providers import Provider
+
 
 _log = logging.getLogger("lango.runtime")
 
@@ -388,30 +374,3 @@ class Runtime:
         await self._memory.close()
         self._owner.leave()
         await self._engine.close()
-
-
-@asynccontextmanager
-async def open_runtime(
-    settings: Settings | None = None,
-    *,
-    tools: Sequence[Tool] = (),
-    provider: "Provider | None" = None,
-    root_agent: Any = None,
-) -> AsyncGenerator[Runtime, None]:
-    """Open the store, build the agent, and own everything that is started until the context is left.
-
-    `tools` are added to those of the settings. `provider` answers in place of the one that the settings name.
-    `root_agent` is somebody's own ADK agent or app. Raises `ConfigError` for what is missing, before anything runs.
-    """
-    settings = settings or Settings()
-    protected = protected_files(settings)
-    async with traces.opened(settings.telemetry), Store(settings.store.url, wait_s=settings.store.wait_s) as store:
-        some = tools or settings.tools.enabled or settings.mcp
-        built_in = builtin_tools(settings.tools, protected=protected, read_result=read_clipped if some else None)
-        engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
-        await engine.load()
-        runtime = Runtime(settings, store, engine)
-        try:
-            yield runtime
-        finally:
-            await runtime.close()

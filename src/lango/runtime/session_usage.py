@@ -13,8 +13,7 @@ from lango.memory import quote
 from lango.messages import Message
 from lango.store import SessionId, SessionRecord, Store, Stored
 from lango.store.engine.database import Operation
-from lango.store.memory.memory_store import recalled_window
-from lango.store.memory.observations import Recalled
+from lango.store.memory.observations import Recalled, recalled_window
 from lango.store.sessions.sessions import get
 from lango.store.sessions.window import window
 from lango.store.turns import turn_usage

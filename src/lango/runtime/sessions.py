@@ -3,33 +3,29 @@
 One app's sessions; each belongs to a user, and what is another user's is not there.
 """
 
-import asyncio
 import functools
-import tempfile
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lango.errors import SessionNotFound, TurnRunning, Unstorable
+from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.history import WindowRules
+from lango.runtime.session_transfer import import_session
 from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage, SpentTurns, session_usage
 from lango.store import SessionId, SessionRecord, Store, Stored
 from lango.store.engine.database import Operation
-from lango.store.lifecycle import delete
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind as rewinds
 from lango.store.lifecycle.integrity import Problem
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
 from lango.store.sessions.sessions import get
+from lango.turns.lease_holder import interrupt_gone
 from lango.turns.liveness import Watch
-from lango.turns.running_turn import interrupt_gone
 
 if TYPE_CHECKING:
     from lango.store.transfer.import_check import Lines
-
-_IN_MEMORY = 1_000_000
 
 
 class Sessions:
@@ -197,66 +193,6 @@ class Sessions:
         return SessionId(self._app_name, user_id, (session_id or "").strip() or uuid.uuid4().hex)
 
 
-async def import_session(
-    store: Store,
-    lines: "Lines | AsyncIterable[str | bytes]",
-    app_name: str | None = None,
-    user_id: str | None = None,
-    session_id: str | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> SessionRecord:
-    """Make a session of the lines of an export; where no app, user or id is named, those of the export.
-
-    `progress` is told, from any thread, which share of the work is done: from 0 to 1, once the lines are read.
-    """
-    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
-        if isinstance(lines, AsyncIterable):
-            async for line in lines:
-                file.write(line.encode() if isinstance(line, str) else line)
-        else:
-            file.writelines(line.encode() if isinstance(line, str) else line for line in lines)
-        size = file.tell()
-
-        def again(before: float) -> "Lines":
-            file.seek(0)
-            return file if progress is None else _told(file, progress, before, 0.5 / max(1, size))
-
-        from lango.store.transfer import import_check  # few need it, and it takes long to import
-
-        checked = await asyncio.to_thread(lambda: import_check.check(again(0.0), _must_be_an_event()))
-        told = checked.session
-        assert told
-        name = SessionId(app_name or told.app, user_id or told.user, session_id or told.id)
-        staged = await store.write(lambda: import_check.stage(time.time()), long=True)
-        try:
-            batches = import_check.batches(staged, checked, again(0.5))
-            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-                await store.write(functools.partial(import_check.add, batch), long=True)
-            return await store.write(lambda: import_check.publish(name, staged, checked), long=True)
-        except BaseException:
-            await asyncio.shield(store.write(lambda: delete.delete(staged.name), long=True))
-            raise
-
-
-def _told(lines: Iterable[bytes], tell: Callable[[float], None], done: float, a_byte: float) -> Iterator[bytes]:
-    """Say of each line how much is done with it, once it is."""
-    for line in lines:
-        yield line
-        done += len(line) * a_byte
-        tell(done)
-
-
-def _must_be_an_event() -> Callable[[Stored], None]:
-    """Return what refuses a stored event that ADK could not be given."""
-    from lango.adk.services.events_to_rows import DEFAULT_AGENT_NAME  # takes seconds: only when it is needed
-    from lango.adk.services.rows_to_events import stored_to_events
-
-    def must_be_an_event(stored: Stored) -> None:
-        stored_to_events([stored], DEFAULT_AGENT_NAME)
-
-    return must_be_an_event
-
-
 def _titled(name: SessionId) -> Operation[SessionRecord | None]:
     record = yield from get(name)
     return None if record is None else (yield from titles.with_first_words(record))
@@ -264,3 +200,22 @@ def _titled(name: SessionId) -> Operation[SessionRecord | None]:
 
 def _not_there(session_id: str) -> SessionNotFound:
     return SessionNotFound(f"there is no session {session_id!r}")
+
+
+async def made_session(store: Store, name: SessionId) -> SessionRecord:
+    """Return a session, made now where there was none."""
+    session = await store.session(name)
+    while session is None:
+        try:
+            session = await store.create_session(name)
+        except SessionExists:  # somebody else made it just now
+            session = await store.session(name)
+    return session
+
+
+async def known_session(store: Store, name: SessionId) -> SessionRecord:
+    """Return a session that was read before; raise `StaleSession` where it was deleted since."""
+    session = await store.session(name)
+    if session is None:
+        raise StaleSession(f"session {name.id!r} was deleted since it was read")
+    return session

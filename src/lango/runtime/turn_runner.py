@@ -1,23 +1,30 @@
 """A turn that was claimed, driven through the engine to its honest end."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from lango.adk.model.direct_text import model_progress
-from lango.adk.run.engine import AdkEngine, Asked, TurnRun
+from lango.adk.run.engine import AdkEngine, TurnRun
 from lango.config import AgentSettings
 from lango.errors import AgentFailed, LangoError, StoreError, TurnCancelled, TurnTimeout
-from lango.events import Queued, TurnDone, TurnEvent
+from lango.events import Queued, TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnEvent
 from lango.runtime.admission import Admission
 from lango.runtime.prices import usage_of
+from lango.runtime.turn_recovery import until_stored
 from lango.store import Store
 from lango.store.engine.outages import long_wait
 from lango.store.turns.turns import Outcome
-from lango.turns.running_turn import Patience, RunningTurn, as_error, keep_alive, uninterrupted, until_stored
+from lango.telemetry.traces import in_span
+from lango.turns.lease_holder import keep_alive, uninterrupted
+from lango.turns.running_turn import RunningTurn, as_error
+from lango.turns.turn_input import Asked
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+_TOOL_GRACE_S = 10.0
+_SELDOM_S = 1.0  # pieces of text come often: their timer is set anew this seldom
 
 
 class Driver:
@@ -137,3 +144,63 @@ def _is_cancelled() -> bool:
     """Whether this task itself is cancelled, and not something that it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def traced(running: RunningTurn, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+    """Return the work of a turn, in a span of its own where somebody takes traces."""
+    session_id = running.session.name.id
+    about = {"lango.session.id": session_id, "gen_ai.conversation.id": session_id, "lango.turn": running.turn.turn}
+
+    def ended() -> dict[str, str | int | float | bool]:
+        if running.error is not None:
+            return {"lango.turn.status": "failed", "error.type": type(running.error).__name__}
+        last = running.events[-1]
+        if not isinstance(last, TurnDone):
+            return {}
+        used = last.usage
+        told = {"gen_ai.usage.input_tokens": used.input_tokens, "gen_ai.usage.output_tokens": used.output_tokens}
+        cost = {} if used.cost_usd is None else {"lango.cost_usd": used.cost_usd}
+        return {"lango.turn.status": last.status, "lango.model_calls": used.model_calls, **told, **cost}
+
+    work, running.trace_id = in_span("turn", about, work, ended)
+    return work
+
+
+class Patience:
+    """How long a turn may be silent: a model must give news, a tool has a limit of its own."""
+
+    def __init__(self, idle: asyncio.Timeout, agent: AgentSettings, limits_s: Mapping[str, float | None]) -> None:
+        """`limits_s`: of the calls under way; None is no limit but the turn's own."""
+        self._idle = idle
+        self._agent = agent
+        self._limits_s = limits_s
+        self._busy: set[str] = set()
+        self._renewed_at = 0.0
+        self._seldom_s = min(_SELDOM_S, agent.idle_timeout_s / 10)
+
+    def renew(self, event: TurnEvent) -> None:
+        """Start the limit anew, because an event was emitted."""
+        match event:
+            case TextDelta() | ThoughtDelta():
+                self.note_progress()
+                return
+            case ToolStart():
+                self._busy.add(event.call_id)
+            case ToolEnd():
+                self._busy.discard(event.call_id)
+            case _:
+                pass
+        self._extend(asyncio.get_running_loop().time())
+
+    def note_progress(self) -> None:
+        """Start the limit anew, because a model made progress: it reads a long prompt, or writes a long call."""
+        now = asyncio.get_running_loop().time()
+        if now - self._renewed_at >= self._seldom_s:
+            self._extend(now)
+
+    def _extend(self, now: float) -> None:
+        self._renewed_at = now
+        limits = [self._limits_s.get(call_id, self._agent.tool_timeout_s) for call_id in self._busy]
+        longest = max([limit_s + _TOOL_GRACE_S for limit_s in limits if limit_s is not None], default=0.0)
+        if not self._idle.expired():
+            self._idle.reschedule(None if None in limits else now + (longest or self._agent.idle_timeout_s))

@@ -5,24 +5,33 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typing_extensions import override
 
 from lango import __version__
 from lango.config import Settings
-from lango.runtime.runtime import Runtime, open_runtime
-from lango.server import conversations, errors
-from lango.server.api import health_routes, memory_routes, session_routes, usage_routes, websocket
+from lango.runtime.opening import open_runtime
+from lango.runtime.runtime import Runtime
+from lango.server import errors
+from lango.server.api import (
+    health_routes,
+    memory_routes,
+    message_routes,
+    session_routes,
+    turn_routes,
+    usage_routes,
+    websocket,
+)
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.agui import agui_routes
 from lango.server.compat.openai import openai_routes
 from lango.server.context import Served
 from lango.server.json_body import JsonResponse
 from lango.server.security.middleware import Guards
-from lango.server.streaming import live
-from lango.server.traced import Traced
 from lango.server.web import page_routes
-from lango.telemetry.traces import endpoint, is_on
+from lango.telemetry.traces import end, endpoint, is_on, tracer
 
 _DESCRIPTION = """\
 A durable agent over HTTP. A message is stored before it is answered; its turn goes on whoever listens, and its events
@@ -30,6 +39,9 @@ can be read again from any process on the same store: those of a session's newes
 they were sent. An older turn is rebuilt from its messages, with ids of its own; a point in the middle of it is gone
 (410).
 """
+
+# asked every few seconds by machines
+_UNTOLD = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class _App(FastAPI):
@@ -79,9 +91,9 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
         app.state.served = Served(settings, runtime)
     app.include_router(page_routes.router)
     app.include_router(health_routes.router)
-    app.include_router(conversations.router)
     app.include_router(session_routes.router)
-    app.include_router(live.router)
+    app.include_router(turn_routes.router)
+    app.include_router(message_routes.router)
     app.include_router(usage_routes.router)
     app.include_router(memory_routes.router)
     app.include_router(websocket.router)
@@ -105,3 +117,39 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
         app.add_middleware(Traced)
     app.add_middleware(Guards, settings=settings.server)
     return app
+
+
+class Traced:
+    """ASGI middleware inside the guards. A websocket has no span: its messages are turns, each a trace of its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run a request in its span."""
+        if scope["type"] != "http" or scope["path"] in _UNTOLD:
+            await self._app(scope, receive, send)
+            return
+        from opentelemetry import propagate, trace
+
+        method: str = scope["method"]
+        parent = propagate.extract(dict(Headers(scope=scope)))
+        about = {"http.request.method": method, "url.path": scope["path"], "url.scheme": scope["scheme"]}
+        span = tracer().start_span(method, parent, trace.SpanKind.SERVER, about)
+        found: dict[str, str | int] = {}
+
+        async def heard(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                found["http.response.status_code"] = message["status"]
+            await send(message)
+
+        try:
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+                await self._app(scope, receive, heard)
+        finally:
+            if route := getattr(scope.get("route"), "path", ""):
+                found["http.route"] = route
+                span.update_name(f"{method} {route}")
+            if int(found.get("http.response.status_code", 500)) >= 500:
+                found["error.type"] = str(found.get("http.response.status_code", "cut off"))
+            end(span, found)

@@ -9,13 +9,17 @@ import base64
 import contextlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import orjson
-from starlette.responses import JSONResponse
+from fastapi import HTTPException, Request
+from fastapi.routing import APIRoute
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
+
+from lango.json_input import TooManyValues, read_counted
 
 _LEVELS = 6
 _SENT_AT_ONCE = 1_000_000
@@ -90,3 +94,31 @@ def without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [without_nan(one) for one in cast("list[Any]", value)]
     return value
+
+
+class JsonRequest(Request):
+    """A request whose JSON is read with the bounds of `lango.json_input`."""
+
+    @override
+    async def json(self) -> Any:
+        try:
+            return read_counted(await self.body())
+        except TooManyValues as error:
+            raise HTTPException(413, str(error)) from error
+        except json.JSONDecodeError:  # orjson's errors are such ones, too
+            raise
+        except (ValueError, RecursionError) as error:  # half a character in UTF-8, too many levels
+            raise json.JSONDecodeError("not JSON", "", 0) from error
+
+
+class JsonRoute(APIRoute):
+    """A route that reads its body so."""
+
+    @override
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_json(request: Request) -> Response:
+            return await handle(JsonRequest(request.scope, request.receive))
+
+        return handle_json

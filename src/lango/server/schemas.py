@@ -5,20 +5,23 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
+from fastapi import Header
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from lango import messages
-from lango.adk.services.message_parts import stored_attachments
-from lango.adk.thoughts import stored_thoughts
+from lango.adk.services.message_parts import stored_attachments, stored_thoughts
 from lango.messages import ToolCall
 from lango.store import SessionRecord, Stored
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import plain_json
-from lango.store.codec.records import as_datetime, client_calls
+from lango.store.codec.records import as_datetime
+from lango.store.codec.rows import client_calls
 from lango.store.turns.tool_journal import EffectRecord, Journal
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
+
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
 
 
 class Body(BaseModel):

@@ -12,7 +12,7 @@ from typing import Any, cast
 import uvicorn
 
 from lango.config import Settings
-from lango.runtime.runtime import open_runtime
+from lango.runtime.opening import open_runtime
 from lango.server.app import create_app
 from lango.server.context import Served
 from lango.server.security.connections import ConnectionLimits, LimitedProtocol

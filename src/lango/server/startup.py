@@ -1,12 +1,20 @@
 """What is checked before a server starts, and before anything large is imported: the place, and who could come in."""
 
 import errno
+import json
+import logging
 import socket
+import sys
+from datetime import UTC, datetime
+from typing import Any
 
 from lango.config import ServerSettings, Settings
 from lango.errors import ConfigError
 from lango.server.security.hosts import is_loopback
 from lango.store import Store
+from lango.telemetry.traces import ids
+
+_EXTRA = ("session", "turn", "status", "trace_id")
 
 
 async def opened(settings: Settings) -> socket.socket:
@@ -58,3 +66,31 @@ async def check_open_to(settings: ServerSettings, store: Store) -> None:
         )
     if not any(key.revoked_at is None for key in await store.keys.list()):
         raise ConfigError(f"there is no key yet to let anybody in at {settings.host}: make one with `lango keys add`")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as JSON."""
+        told: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        told |= ids()
+        told |= {name: getattr(record, name) for name in _EXTRA if hasattr(record, name)}
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told)
+
+
+def configure(log_format: str) -> None:
+    """Write to standard error. ADK's own log repeats whole requests and answers: it stays silent."""
+    handler = logging.StreamHandler(sys.stderr)
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if log_format == "json" else plain)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("lango").setLevel(logging.INFO)
+    logging.getLogger("google_adk").setLevel(logging.CRITICAL)

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal, Self, TypeVar
 
 from lango.errors import StoreUnavailable, Unstorable
-from lango.store import pages
 from lango.store.api_keys import KeyStore
 from lango.store.codec.records import Appended, Entry, SessionId, SessionRecord, Stored
 from lango.store.engine.database import Operation
@@ -15,11 +14,11 @@ from lango.store.engine.outages import WAIT_S, Outages
 from lango.store.engine.urls import open_database
 from lango.store.lifecycle import delete, integrity
 from lango.store.memory.memory_store import MemoryStore
-from lango.store.search import query
-from lango.store.sessions import sessions, window
+from lango.store.search import index, query
+from lango.store.sessions import sessions, state, window
 from lango.store.sessions.append import append
 from lango.store.sessions.append_statement import plain_append
-from lango.store.turns import approvals, client_calls, event_log, tool_journal, turns
+from lango.store.turns import approvals, client_calls, event_log, lease, queue, submit, tool_journal, turns
 
 T = TypeVar("T")
 
@@ -109,7 +108,7 @@ class Store:
 
     async def purge(self) -> None:
         """Remove the remains of deleted text: from the search index, and from the log beside a SQLite file."""
-        await query.purge(self._database)
+        await index.purge(self._database)
         await self._database.purge()
 
     async def probe(self) -> None:
@@ -117,7 +116,7 @@ class Store:
         await self._database.probe()
 
     async def search(
-        self, app_name: str, user_id: str, asked: str, *, limit: int = 20, indexing: query.Indexing | None = None
+        self, app_name: str, user_id: str, asked: str, *, limit: int = 20, indexing: index.Indexing | None = None
     ) -> list[query.Hit]:
         """Find messages and titles of a user's sessions that hold every word; see `lango.store.search.query`.
 
@@ -126,7 +125,7 @@ class Store:
         if not _storable(SessionId(app_name, user_id, "")):
             return []
         try:
-            await query.update_index(self._database, app_name, user_id, indexing)
+            await index.update_index(self._database, app_name, user_id, indexing)
         except StoreUnavailable as error:  # a file that cannot be written: what is in the index is found all the same
             _log.warning("the index of the search is not up to date: %s", error)
         dialect = self._database.dialect
@@ -145,15 +144,15 @@ class Store:
         """Read the state of a user, without prefixes."""
         if not _storable(SessionId(app_name, user_id, "")):
             return {}
-        return await self._database.read(lambda: sessions.user_state(app_name, user_id))
+        return await self._database.read(lambda: state.user_state(app_name, user_id))
 
     async def state_at(self, key: int, seq: int) -> dict[str, Any]:
         """Return the session's own state as it was when message `seq` was the newest."""
-        return await self._database.read(lambda: sessions.state_at(key, seq))
+        return await self._database.read(lambda: state.state_at(key, seq))
 
     async def state_before(self, key: int, invocation_id: str) -> dict[str, Any]:
         """Return the session's own state as it was before an invocation."""
-        return await self._database.read(lambda: sessions.state_before(key, invocation_id))
+        return await self._database.read(lambda: state.state_before(key, invocation_id))
 
     def append(
         self,
@@ -212,17 +211,17 @@ class Store:
         """
         what = (session.key, session.name, entry, owner, time.time(), idempotency_key)
         return await self._database.write(
-            lambda: turns.submit(*what, wait=wait, answer=answer, at_revision=at_revision), long=bool(entry.before)
+            lambda: submit.submit(*what, wait=wait, answer=answer, at_revision=at_revision), long=bool(entry.before)
         )
 
     async def claim_turn(self, name: SessionId, turn: turns.Turn) -> turns.Turn | list[turns.Ahead]:
         """Run a queued turn, if nothing is ahead of it any more; else return what is."""
         now = time.time()
-        return await self._database.write(lambda: turns.claim(turn.session_key, name, turn.turn, now))
+        return await self._database.write(lambda: lease.claim(turn.session_key, name, turn.turn, now))
 
     async def open_turns(self, session: SessionRecord, *, before: int) -> list[turns.Ahead]:
         """Read the turns before one that run or are queued, in order."""
-        return await self._database.read(lambda: turns.open_turns(session.key, before))
+        return await self._database.read(lambda: queue.open_turns(session.key, before))
 
     @asynccontextmanager
     async def queue(self, turn: turns.Turn) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
@@ -232,7 +231,7 @@ class Store:
             async def comes_up(timeout_s: float) -> None:
                 deadline = time.monotonic() + timeout_s
                 while (left_s := deadline - time.monotonic()) > 0 and await changes.wait(left_s):
-                    if await self._database.read(lambda: turns.is_next(turn.session_key, turn.turn)):
+                    if await self._database.read(lambda: queue.is_next(turn.session_key, turn.turn)):
                         return
 
             yield comes_up
@@ -240,13 +239,13 @@ class Store:
     async def interrupt_turn(self, session: SessionRecord, gone: turns.Ahead) -> bool:
         """End the first open turn of a session, whose process is gone; False: it is not the first, or it moved on."""
         now = time.time()
-        interrupted = await self._database.write(lambda: turns.interrupt(session.key, session.name, gone, now))
+        interrupted = await self._database.write(lambda: lease.interrupt(session.key, session.name, gone, now))
         self._database.announce(session.key, elsewhere=interrupted)
         return interrupted
 
     async def beat_turn(self, turn: turns.Turn) -> Literal["alive", "cancelled", "lost"]:
         """Say that the turn's process lives; hear whether the turn was cancelled or lost."""
-        return await self._database.write(lambda: turns.beat(turn))
+        return await self._database.write(lambda: lease.beat(turn))
 
     async def end_turn(
         self, name: SessionId, turn: turns.Turn, outcome: turns.Outcome, extra: Mapping[str, Any] | None = None
@@ -260,7 +259,7 @@ class Store:
     async def withdraw_turn(self, turn: turns.Turn) -> bool:
         """Take back a turn that still waits; False: it runs already."""
         now = time.time()
-        withdrawn = await self._database.write(lambda: turns.withdraw(turn, now))
+        withdrawn = await self._database.write(lambda: queue.withdraw(turn, now))
         self._database.announce(turn.session_key, elsewhere=withdrawn)
         return withdrawn
 
@@ -316,7 +315,7 @@ class Store:
     async def check_lease(self, turn: turns.Turn) -> None:
         """Raise `FencedWrite` where another process took a running turn over."""
         epoch = turn.epoch or 0
-        await self._database.write(lambda: tool_journal.fence(turn.session_key, epoch))
+        await self._database.write(lambda: sessions.fence(turn.session_key, epoch))
 
     async def finish_effect(
         self,
@@ -352,17 +351,17 @@ class Store:
         self, app_name: str, user_id: str, *, after: tuple[float, int] | None = None, limit: int = 50
     ) -> Sequence[SessionRecord]:
         """Read some sessions of a user without their state, the newest first, after one's (updated_at, key)."""
-        return await self._database.read(lambda: pages.sessions(app_name, user_id, after, limit))
+        return await self._database.read(lambda: sessions.sessions(app_name, user_id, after, limit))
 
     async def messages_page(
         self, session: SessionRecord, *, before: int | None = None, limit: int = 50
     ) -> list[Stored]:
         """Read the newest messages before a sequence number, in order."""
-        return await self._database.read(lambda: pages.messages(session, before, limit))
+        return await self._database.read(lambda: window.messages(session, before, limit))
 
     async def message(self, session: SessionRecord, seq: int) -> Stored | None:
         """Read one message; None: there is none of that number, or a rewind took it back."""
-        return await self._database.read(lambda: pages.message(session, seq))
+        return await self._database.read(lambda: window.message(session, seq))
 
     async def add_told(self, key: int, turn: int, told: Sequence[event_log.ToldEvent]) -> bool:
         """Store what clients are told of a turn; False: somebody else closed it, or the session is gone."""
@@ -382,11 +381,11 @@ class Store:
 
     async def newest_turn(self, session: SessionRecord) -> int | None:
         """Return the newest turn of a session that no rewind took back."""
-        return await self._database.read(lambda: event_log.newest_turn(session))
+        return await self._database.read(lambda: queue.newest_turn(session))
 
     async def next_turn(self, session: SessionRecord, turn: int) -> int | None:
         """Return the turn after one, of those that no rewind took back."""
-        return await self._database.read(lambda: event_log.next_turn(session, turn))
+        return await self._database.read(lambda: queue.next_turn(session, turn))
 
 
 def _version() -> Operation[int]:

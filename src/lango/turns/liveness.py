@@ -18,6 +18,9 @@ _MOST_SEEN = 1_000
 
 _here: set[str] = set()
 
+IsGone = Callable[[int, int, str, int], bool]
+"""Whether the process of a turn is gone: the session's key, the turn, its owner, its beat."""
+
 
 class Owner:
     """One runtime of one process."""

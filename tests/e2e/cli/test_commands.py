@@ -18,7 +18,7 @@ from lango.errors import ConfigError, LangoError
 from lango.messages import Message
 from lango.providers.protocol import UsageDelta
 from lango.store import Entry, SessionId, Store
-from lango.store.engine.database import migrations
+from lango.store.engine.schema import migrations
 from lango.testing import ScriptedProvider
 
 LANGO = Path(sys.executable).with_name("lango")

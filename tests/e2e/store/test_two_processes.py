@@ -7,7 +7,7 @@ import pytest
 
 from lango.adk.services.session_service import SqlSessionService
 from lango.store import Store
-from lango.store.engine.database import migrations
+from lango.store.engine.schema import migrations
 from tests.support.store_workers import (
     NAME,
     Worker,

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from lango.store import Store
-from lango.store.engine.database import migrations
+from lango.store.engine.schema import migrations
 from tests.support.store_workers import NAME, Worker, append_for_ever, append_ordinary_for_ever, open_when_told
 
 ROUNDS = 25
@@ -129,7 +129,7 @@ async def test_kill_inside_a_migration_leaves_what_was_before(statement: int, tm
 
 
 def _migrate_halfway(pipe: Any, path: str, statements: int) -> None:
-    from lango.store.engine.database import migrate
+    from lango.store.engine.schema import migrate
 
     connection: Any = apsw.Connection(path)
     connection.execute("PRAGMA journal_mode = WAL")

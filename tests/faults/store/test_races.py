@@ -16,11 +16,12 @@ import pytest
 
 from lango.messages import Message, ToolCall
 from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
+from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.engine.database import Operation
 from lango.store.engine.postgres_notify import channel_of
 from lango.store.lifecycle import delete
-from lango.store.turns import event_log, tool_journal, turns
-from lango.store.turns.event_log import IDS_PER_TURN, ToldEvent
+from lango.store.turns import event_log, lease, tool_journal
+from lango.store.turns.event_log import ToldEvent
 from lango.store.turns.recovery import NOT_RUN
 from tests.agents.parts import PATIENCE_S, rows
 from tests.support.store_workers import Worker
@@ -95,7 +96,7 @@ async def test_a_message_that_is_taken_back_while_its_turn_is_claimed_is_not_ans
     running = await store.submit_turn(session, asks("first"), "me")
     queued = await store.submit_turn(session, asks("second"), "me")
     await store.end_turn(NAME, running, "done")
-    claiming = held_before("SET status = 'running'", lambda: turns.claim(session.key, NAME, queued.turn, time.time()))
+    claiming = held_before("SET status = 'running'", lambda: lease.claim(session.key, NAME, queued.turn, time.time()))
     claimed, withdrawn = await together(store, postgres_url, claiming, lambda: store.withdraw_turn(queued))
     record = await store.turn(queued)
     assert record

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from lango.errors import LangoError, StoreError, StoreUnavailable
 from lango.messages import Message
 from lango.store import Appended, Entry, SessionId, SessionRecord
-from lango.store.engine.database import Operation, Shortcut, migrations
+from lango.store.engine.database import Operation, Shortcut
+from lango.store.engine.schema import migrations
 from lango.store.engine.sqlite import SqliteDatabase
 from lango.store.lifecycle import integrity
 from lango.store.sessions import sessions, window

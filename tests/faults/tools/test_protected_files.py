@@ -12,7 +12,7 @@ from lango import Settings, open_runtime
 from lango.config import AgentSettings, StoreSettings, ToolSettings
 from lango.errors import ConfigError
 from lango.messages import ToolCall
-from lango.protection import protected_files
+from lango.runtime.opening import protected_files
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolOutcome, builtin_tools, run_tool
 from tests.agents.parts import results_in

@@ -15,15 +15,15 @@ from typing import Any
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from lango.adk.run import plugin
+from lango.adk.run import journal_recorder
 from lango.errors import TurnFailed
 from lango.messages import Message
 from lango.runtime.runtime import Runtime
-from lango.store import Entry, SessionId, Store, sqlite_changes
-from lango.store.engine import postgres, postgres_notify
+from lango.store import Entry, SessionId, Store
+from lango.store.engine import changes, postgres, postgres_notify
 from lango.store.engine.database import Operation
 from lango.testing import ScriptedProvider
-from lango.turns import liveness, running_turn
+from lango.turns import lease_holder, liveness
 from lango.turns.liveness import Watch
 from tests.agents.parts import PATIENCE_S, collect, messages, rows, statuses
 from tests.support.store_workers import Worker
@@ -176,7 +176,7 @@ async def test_two_deaths_are_closed_in_the_order_of_the_queue(store_url: str, t
 
 def run_a_turn_and_notice(pipe: Connection, *args: Any) -> None:
     """Run a turn that notices a stop of a moment: in life it is one of many seconds that costs it the turn."""
-    plugin._STOOD_STILL_S = 0.05  # pyright: ignore[reportPrivateUsage] - of this process
+    journal_recorder._STOOD_STILL_S = 0.05  # pyright: ignore[reportPrivateUsage] - of this process
     run_a_turn(pipe, *args)
 
 
@@ -282,7 +282,7 @@ async def test_a_process_that_is_stopped_in_a_transaction_gives_its_locks_back(p
 
 def run_many_turns_without_polling(pipe: Connection, *args: Any) -> None:
     """Run turn after turn, each woken by the end of the one before it: by nothing else."""
-    running_turn.POLL_S = NEVER_S
+    lease_holder.POLL_S = NEVER_S
     postgres_notify._LISTEN_TIMEOUT_S = PATIENCE_S  # pyright: ignore[reportPrivateUsage] - of this process
     run_many_turns(pipe, *args)
 
@@ -290,7 +290,7 @@ def run_many_turns_without_polling(pipe: Connection, *args: Any) -> None:
 def run_many_turns_unheard(pipe: Connection, *args: Any) -> None:
     """Run turn after turn where no wake-up of another process comes through."""
     postgres_notify.Notifications.send = lambda _, key: None  # pyright: ignore[reportAttributeAccessIssue]
-    sqlite_changes.FileChanges.version = lambda _: 0  # pyright: ignore[reportAttributeAccessIssue]
+    changes.FileChanges.version = lambda _: 0  # pyright: ignore[reportAttributeAccessIssue]
     run_many_turns(pipe, *args)
 
 
@@ -313,7 +313,7 @@ async def test_a_turn_of_another_process_is_handed_over(
 async def test_a_turn_of_this_process_is_handed_over_at_once(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_turn, "POLL_S", NEVER_S)
+    monkeypatch.setattr(lease_holder, "POLL_S", NEVER_S)
     async with here(store_url, tmp_path) as (runtime, _), asyncio.timeout(PATIENCE_S):
 
         async def writes(name: str) -> list[str]:

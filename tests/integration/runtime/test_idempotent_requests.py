@@ -9,9 +9,9 @@ import pytest
 from lango.errors import EventsGone, IdempotencyKeyReused, ProviderRejected, TurnCancelled
 from lango.events import Accepted, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, from_json, to_json
 from lango.messages import ToolCall
-from lango.runtime.runtime import Runtime, open_runtime
-from lango.store.turns.event_log import IDS_PER_TURN
-from lango.store.turns.rebuilt_events import REBUILT
+from lango.runtime.opening import open_runtime
+from lango.runtime.runtime import Runtime
+from lango.store.codec.event_ids import IDS_PER_TURN, REBUILT
 from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from tests.agents.parts import PATIENCE_S, check_order, collect, kinds, last_error, rows, settings_for, text_of

@@ -13,8 +13,9 @@ from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
 from lango.server.streaming.recorder import EventLog
 from lango.store import Entry, SessionId, Store
+from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.engine.sqlite import SqliteDatabase
-from lango.store.turns.event_log import IDS_PER_TURN, Batch, ToldEvent
+from lango.store.turns.event_log import Batch, ToldEvent
 from lango.testing import ScriptedProvider
 from tests.agents.parts import settings_for
 from tests.support.servers.served import send, serving, text_of

@@ -16,7 +16,7 @@ from google.adk.tools.base_toolset import BaseToolset
 
 from lango import open_runtime
 from lango.adk import AdkTool
-from lango.adk.run.plugin import SAME_CALLS
+from lango.adk.run.turn_limits import SAME_CALLS
 from lango.errors import CallNotWaiting, ClientToolRefused
 from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import ToolCall

@@ -5,14 +5,8 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.adk.model.content import (
-    bytes_to_signature,
-    content_to_messages,
-    contents_to_messages,
-    reply_to_content,
-    signature_to_bytes,
-    usage_to_metadata,
-)
+from lango.adk.model.content import bytes_to_signature, content_to_messages, contents_to_messages, signature_to_bytes
+from lango.adk.model.responses import reply_to_content, usage_to_metadata
 from lango.history import CONTEXT_AUTHOR
 from lango.messages import Media, Message, Signature, Thought, ToolCall
 from lango.providers.protocol import Finish, UsageDelta

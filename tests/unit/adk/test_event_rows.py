@@ -12,7 +12,7 @@ from lango.adk.services.events_to_rows import complete_event, event_to_entry
 from lango.adk.services.rows_to_events import stored_to_events
 from lango.messages import Message, ToolCall
 from lango.store import Entry, Stored
-from lango.store.codec.records import (
+from lango.store.codec.rows import (
     STATE_COLUMNS,
     calls_from_json,
     calls_to_json,

@@ -10,7 +10,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.workflow import Workflow
 from google.genai import types
 
-from lango.adk.endings import is_answer, sure_speaker
+from lango.adk.agents.tree import is_answer, sure_speaker
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.testing import ScriptedProvider
 

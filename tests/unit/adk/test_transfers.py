@@ -11,8 +11,8 @@ from google.adk.agents import LlmAgent
 from google.adk.flows.llm_flows.core import _function_call_postprocessor as postprocessor
 from google.adk.flows.llm_flows.extensions import _agent_transfer as offered
 
-from lango.adk.agents.app_builder import transfer_targets, tree
-from lango.adk.agents.transfers import correction, missing_agent
+from lango.adk.agents.transfers import correction, missing_agent, transfer_targets
+from lango.adk.agents.tree import tree
 
 ADK = Path(google.adk.__path__[0])
 

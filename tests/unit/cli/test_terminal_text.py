@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from lango.cli.chat.collapsed_sections import call_title, readable
 from lango.cli.chat.markdown_blocks import Blocks, split
 from lango.cli.chat.terminal.input_history import Past
-from lango.cli.tables import ago, cell
-from lango.cli.terminal_text import one_line, visible
+from lango.cli.terminal_text import ago, cell, one_line, visible
 
 
 @given(st.text(st.characters()))

@@ -11,10 +11,9 @@ import pytest
 from lango.errors import ProviderProtocolError, ProviderRejected, ProviderUnavailable
 from lango.messages import Media, Message, Thought, ToolCall
 from lango.providers.local import LocalProvider, local_provider, tool_choice
-from lango.providers.local.decode import Spent, decode, failure
 from lango.providers.local.known_models import QWEN, SMOLLM2, LocalModel
 from lango.providers.local.model_engine import Chunk, Engine
-from lango.providers.local.wire_format import encode, encode_messages, encode_tool
+from lango.providers.local.wire_format import Spent, decode, encode, encode_messages, encode_tool, failure
 from lango.providers.protocol import (
     CallDelta,
     Delta,

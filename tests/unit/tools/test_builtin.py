@@ -7,7 +7,7 @@ import pytest
 from lango.config import Settings, ToolSettings
 from lango.errors import ConfigError
 from lango.tools import BUILTIN_NAMES, builtin_tools, decide, read_result_tool, run_tool
-from lango.tools.clock import current_time
+from lango.tools.builtin.enabled_tools import current_time
 
 
 def test_t3_every_builtin_has_a_level_and_an_effect(tmp_path: Path) -> None:

@@ -8,12 +8,16 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
+from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext as AdkToolContext
 from google.genai import types
+from msgspec import Struct
 from typing_extensions import override
 
+from lango.config import ToolSettings
 from lango.tools import DEFAULT_TIMEOUT_S, Effect, InvalidArguments, Level, Tool, ToolContext, ToolError, ToolOutcome
+from lango.tools.approval_policy import Decision, decide
 from lango.tools.execution import run_tool
 from lango.tools.results import error_text
 
@@ -160,3 +164,31 @@ def _error_text(result: dict[str, Any]) -> str:
         return str(result["error"])
     blocks = cast("list[dict[str, Any]]", result.get("content") or [])
     return "\n".join(str(block["text"]) for block in blocks if block.get("text")) or "the tool reported an error"
+
+
+def decision_for(tool: BaseTool, settings: ToolSettings) -> Decision:
+    """Say whether a tool may run. Somebody's own ADK tool has no level: they put it there, so it counts as safe."""
+    known = tool.tool if isinstance(tool, AdkTool) else None
+    return decide(_Named(tool.name, known.level if known else "safe"), settings)
+
+
+def effect_of(tool: BaseTool) -> Effect:
+    """Return what a second run of a tool would do; of somebody's own nothing is known."""
+    return tool.tool.effect if isinstance(tool, AdkTool) else "once"
+
+
+class _Named(Struct, frozen=True):
+    name: str
+    level: Level
+
+
+def needs_approval(tool: BaseTool) -> bool:
+    """Whether a tool does more than look."""
+    return isinstance(tool, AdkTool) and tool.tool.level != "safe"
+
+
+def limit_s(tool: BaseTool, default_s: float) -> float | None:
+    """Return how long a tool may take; None: an agent that is a tool takes as long as the turn may."""
+    if isinstance(tool, AdkTool):
+        return tool.tool.timeout_s or default_s
+    return None if isinstance(tool, AgentTool) else default_s

@@ -18,7 +18,7 @@ from google.genai import types
 from typing_extensions import override
 
 from lango.adk.agents.transfers import TRANSFER_TOOL
-from lango.adk.reserved_names import is_reserved
+from lango.adk.model.call_checks import is_reserved
 from lango.errors import ClientToolRefused, NotJson
 from lango.messages import ToolCall
 from lango.store.codec.records import CLIENT_CALLS, ClientResult

@@ -1,7 +1,6 @@
 """What the tools of an app are called, as far as that is known before a turn."""
 
 import logging
-from collections.abc import Iterable
 from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
@@ -9,7 +8,7 @@ from google.adk.apps import App
 from google.adk.tools.base_toolset import BaseToolset
 from msgspec import Struct
 
-from lango.adk.agents.app_builder import with_called
+from lango.adk.agents.tree import names_of, with_called
 from lango.errors import LangoError
 
 _log = logging.getLogger("lango.runtime")
@@ -34,7 +33,7 @@ async def tool_names(app: App, *, ask_toolsets: bool) -> ToolNames:
     agents = [*with_called(root)]
     tools = [tool for agent in agents for tool in vars(agent).get("tools", ())]
     toolsets = [tool for tool in tools if isinstance(tool, BaseToolset)]
-    names = {*_named(tool for tool in tools if not isinstance(tool, BaseToolset))}
+    names = {*names_of(tool for tool in tools if not isinstance(tool, BaseToolset))}
     complete = isinstance(root, BaseAgent) and len(app.plugins) == 1 and all(map(_is_plain, agents))
     for toolset in toolsets:
         found = await _asked(toolset) if ask_toolsets else None
@@ -50,14 +49,10 @@ def _is_plain(agent: BaseAgent) -> bool:
     return type(agent).__name__ in _IN_ORDER and type(agent).__module__.startswith("google.adk.")
 
 
-def _named(tools: Iterable[Any]) -> set[str]:
-    return {getattr(tool, "name", "") or getattr(tool, "__name__", "") for tool in tools}
-
-
 async def _asked(toolset: BaseToolset) -> set[str] | None:
     """Return the names of a toolset's tools; None where it does not tell them outside a turn."""
     try:
-        return _named(await toolset.get_tools_with_prefix())
+        return names_of(await toolset.get_tools_with_prefix())
     except LangoError:
         raise
     except Exception as error:  # noqa: BLE001 - it is somebody's own, and may need what only a turn has

@@ -2,6 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
+
+from google.adk.agents import BaseAgent, LlmAgent
+
+from lango.adk.agents.tree import tree
 
 TRANSFER_TOOL = "transfer_to_agent"
 
@@ -30,3 +35,21 @@ def correction(name: str, valid: Sequence[str]) -> str:
         f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
         "Please retry using one of the valid agent names listed above.]"
     )
+
+
+def transfer_targets(root: Any, name: str) -> list[str]:
+    """Return the agents that an agent can hand over to, as ADK offers them: its own, its parent, its siblings."""
+    for agent in tree(root):
+        if agent.name == name and isinstance(agent, LlmAgent):
+            near = [*agent.sub_agents]
+            parent = agent.parent_agent
+            if isinstance(parent, LlmAgent):
+                near += [] if agent.disallow_transfer_to_parent else [parent]
+                near += [] if agent.disallow_transfer_to_peers else parent.sub_agents
+            return [one.name for one in near if one.name != name and (one is parent or not _is_called(one))]
+    return []
+
+
+def _is_called(agent: BaseAgent) -> bool:
+    """Whether an agent is called like a tool, and never handed over to."""
+    return getattr(agent, "mode", None) in ("task", "single_turn")

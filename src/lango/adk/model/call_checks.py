@@ -4,15 +4,19 @@ import re
 import uuid
 from collections.abc import Iterable
 
+from google.adk.models.llm_response import LlmResponse
 from google.adk.sessions import Session
 from google.genai import types
 
-from lango.adk.services.session_service import loaded
+from lango.adk.services.request_context import loaded
+from lango.tools import RESERVED_PREFIX
 
 ADK_PREFIX = "adk-"
 """ADK hides ids that begin with it from custom models."""
 _RANDOM = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{8,}$")
 """The end of an id that its maker drew: eight letters and digits or more, mixed."""
+
+REFUSED_PREFIX = "refused_"
 
 
 def unique_call_id(call_id: str, taken: set[str], *, all_seen: bool) -> str:
@@ -45,3 +49,20 @@ def make_unique(calls: Iterable[types.FunctionCall], made: set[str], session: Se
 
 def _is_random(call_id: str) -> bool:
     return _RANDOM.search(call_id) is not None
+
+
+def is_reserved(name: str | None) -> bool:
+    """Whether a name is ADK's own."""
+    return (name or "").startswith(RESERVED_PREFIX)
+
+
+def allowed_name(name: str) -> str:
+    """Return the name under which a model's call is made: its own, unless that is reserved."""
+    return f"{REFUSED_PREFIX}{name}" if is_reserved(name) else name
+
+
+def rename_reserved_calls(response: LlmResponse) -> None:
+    """Give every call of a response that has a reserved name another one."""
+    for part in (response.content and response.content.parts) or []:
+        if part.function_call is not None and is_reserved(part.function_call.name):
+            part.function_call.name = allowed_name(part.function_call.name or "")

@@ -9,14 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from google.genai import types
 
-from lango.adk.reserved_names import allowed_name
 from lango.adk.services.unpaired_results import UnpairedContent
 from lango.history import CONTEXT_AUTHOR
 from lango.history.pairing import with_ids
 from lango.messages import Media, Message, Signature, Thought, ToolCall
 from lango.providers.gemini import STAND_IN, takes_stand_in
-from lango.providers.protocol import UsageDelta
-from lango.providers.reply_assembly import Reply
 
 _ENVELOPE = b"lango-signature"
 _OTHER_AGENT = "For context: below is a transcript of what another agent did"
@@ -158,39 +155,3 @@ def _one_media(
     if file and file.file_uri:
         return Media(file.mime_type or "application/octet-stream", uri=file.file_uri, name=file.display_name)
     return None
-
-
-# Answers: a reply to content.
-
-
-def reply_to_content(reply: Reply) -> types.Content:
-    """Return a whole reply as ADK stores it: thoughts, text, calls."""
-    parts = [
-        types.Part(text=thought.text, thought=True, thought_signature=_bytes(thought.signature))
-        for thought in reply.thoughts
-    ]
-    signature = reply.finish.signature
-    if reply.text or signature:
-        parts.append(types.Part(text=reply.text, thought_signature=_bytes(signature)))
-    for call in reply.calls:
-        function_call = types.FunctionCall(id=call.id, name=allowed_name(call.name), args=dict(call.input or {}))
-        parts.append(types.Part(function_call=function_call, thought_signature=_bytes(call.signature)))
-    return types.Content(role="model", parts=parts)
-
-
-def _bytes(signature: Signature | None) -> bytes | None:
-    return None if signature is None else signature_to_bytes(signature)
-
-
-def usage_to_metadata(usage: UsageDelta) -> types.GenerateContentResponseUsageMetadata | None:
-    """Return the usage as ADK counts it, with thoughts apart from the answer; None where the provider said nothing."""
-    if usage == UsageDelta():
-        return None
-    output = None if usage.output_tokens is None else usage.output_tokens - (usage.thought_tokens or 0)
-    return types.GenerateContentResponseUsageMetadata(
-        prompt_token_count=usage.input_tokens,
-        candidates_token_count=output,
-        thoughts_token_count=usage.thought_tokens,
-        cached_content_token_count=usage.cached_tokens,
-        total_token_count=(usage.input_tokens or 0) + (usage.output_tokens or 0),
-    )

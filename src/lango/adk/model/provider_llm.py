@@ -6,19 +6,17 @@ response. Whatever the history, the request that goes out is valid and fits the 
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from itertools import takewhile
 from typing import Any
 
 from google.adk.models import BaseLlm, LlmCapabilities
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
-from google.genai import types
 from msgspec.structs import replace
 from pydantic import PrivateAttr
 
-from lango.adk.model.call_checks import unique_call_id
-from lango.adk.model.content import contents_to_messages, reply_to_content, usage_to_metadata
+from lango.adk.model.content import contents_to_messages
 from lango.adk.model.direct_text import Say, model_progress, speaker_of
 from lango.adk.model.quoted_memory import MemoryContent
 from lango.adk.model.request_config import (
@@ -29,7 +27,15 @@ from lango.adk.model.request_config import (
     tool_choice,
     tool_specs,
 )
-from lango.adk.services.session_service import loaded
+from lango.adk.model.responses import (
+    final_response,
+    join_replies,
+    malformed_call_problem,
+    partial_response,
+    request_after_malformed_calls,
+    with_unique_call_ids,
+)
+from lango.adk.services.request_context import loaded
 from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (
     DEFAULT_BUDGET_TOKENS,
@@ -43,25 +49,21 @@ from lango.history import (
 )
 from lango.history.history_repair import CONTEXT_AUTHOR, CONTINUE
 from lango.memory import quote
-from lango.messages import Message, Thought, ToolCall
+from lango.messages import Message
 from lango.providers.protocol import (
-    Delta,
-    FinishReason,
     Provider,
     Request,
     TextDelta,
     ThoughtDelta,
-    UsageDelta,
     closing,
 )
-from lango.providers.reply_assembly import Assembler, MalformedCall, Reply
+from lango.providers.reply_assembly import Assembler, Reply
 from lango.store.memory.observations import Recalled
 
 _log = logging.getLogger("lango.history")
 
 MAX_REASKS = 2
 """How often a model is told that its call was malformed, before it is given up."""
-_MAX_QUOTED_CHARACTERS = 2_000  # of malformed arguments, when the model is told of them
 
 
 class ProviderLlm(BaseLlm):
@@ -145,16 +147,16 @@ class ProviderLlm(BaseLlm):
                     async for delta in deltas:
                         note_progress()
                         assembler.add(delta)
-                        if stream and (partial := _partial(delta)):
+                        if stream and (partial := partial_response(delta)):
                             yield partial
-            reply = _with_live_ids(assembler.reply(), taken)
+            reply = with_unique_call_ids(assembler.reply(), taken)
             self._learn(request, reply)
-            said = reply if said is None else _joined(said, reply)
-            problem = _problem(reply)
+            said = reply if said is None else join_replies(said, reply)
+            problem = malformed_call_problem(reply)
             if not problem:
-                yield _final(said, request.model)
+                yield final_response(said, request.model)
                 return
-            request = _told(request, reply, problem)
+            request = request_after_malformed_calls(request, reply, problem)
         raise ProviderProtocolError(
             f"{request.model} made malformed calls {MAX_REASKS + 1} times in a row, at last: {problem}",
             provider=self._provider.name,
@@ -249,101 +251,3 @@ async def _in_task(work: Coroutine[Any, Any, None]) -> None:
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
-
-
-# The answer.
-
-
-def _partial(delta: Delta) -> LlmResponse | None:
-    """Return what ADK shows of a delta while the answer is under way. Calls are shown when they are whole."""
-    match delta:
-        case TextDelta(text) if text:
-            part = types.Part(text=text)
-        case ThoughtDelta(text) if text:
-            part = types.Part(text=text, thought=True)
-        case _:
-            return None
-    return LlmResponse(content=types.Content(role="model", parts=[part]), partial=True)
-
-
-def _with_live_ids(reply: Reply, taken: set[str]) -> Reply:
-    """Give a fresh id to every call that has none, one that may have been used before, or one that ADK would hide."""
-    seen = loaded.get().all_seen
-    calls = tuple(replace(call, id=unique_call_id(call.id, taken, all_seen=seen)) for call in reply.calls)
-    malformed = tuple(replace(call, id=unique_call_id(call.id, taken, all_seen=seen)) for call in reply.malformed)
-    return replace(reply, calls=calls, malformed=malformed)
-
-
-def _problem(reply: Reply) -> str:
-    """Return what is wrong with the calls of a reply; empty where they may run."""
-    if reply.malformed:
-        return reply.malformed[0].problem
-    if not reply.calls and reply.finish.detail.startswith("MALFORMED_FUNCTION_CALL"):
-        return reply.finish.detail  # Gemini keeps the call to itself
-    return ""
-
-
-def _told(request: Request, reply: Reply, problem: str) -> Request:
-    """Return the request that tells the model that nothing was run, and why."""
-    calls = (*reply.calls, *(ToolCall(call.id, call.name or "unknown", {}) for call in reply.malformed))
-    answer = Message("assistant", reply.text, calls, thoughts=reply.thoughts, signature=reply.finish.signature)
-    if calls:
-        not_run = {"error": "not run, because another call of the same turn was malformed: call it again if needed"}
-        results = (
-            *(ToolCall(call.id, call.name, output=not_run) for call in reply.calls),
-            *(_refusal(call) for call in reply.malformed),
-        )
-        told = Message("tool", tool_calls=results)
-    else:
-        told = Message("user", f"[Your call was malformed and was not run: {problem}]", author=CONTEXT_AUTHOR)
-    return replace(request, messages=tuple(repair([*request.messages, answer, told])))
-
-
-def _refusal(call: MalformedCall) -> ToolCall:
-    error = (
-        f"not run: {call.problem}. Call again, with arguments that are one JSON object and follow the tool's schema."
-    )
-    output = {"error": error, "arguments": call.arguments[:_MAX_QUOTED_CHARACTERS]}
-    return ToolCall(call.id, call.name or "unknown", output=output)
-
-
-def _joined(before: Reply, after: Reply) -> Reply:
-    """Return what was said in both tries: a client that streams has seen both."""
-    unsigned = tuple(Thought(thought.text) for thought in before.thoughts if thought.text)
-    return replace(
-        after,
-        text=before.text + after.text,
-        thoughts=(*unsigned, *after.thoughts),
-        usage=UsageDelta(
-            *(_sum(getattr(before.usage, name), getattr(after.usage, name)) for name in UsageDelta.__struct_fields__)
-        ),
-    )
-
-
-def _sum(before: int | None, after: int | None) -> int | None:
-    return None if before is None and after is None else (before or 0) + (after or 0)
-
-
-def _final(reply: Reply, model: str) -> LlmResponse:
-    content = reply_to_content(reply)
-    failed = reply.finish.reason == "error" or (reply.finish.reason == "safety" and not content.parts)
-    reason = _FINISH_REASONS[reply.finish.reason]
-    return LlmResponse(
-        content=content,
-        partial=False,
-        turn_complete=True,
-        finish_reason=reason,
-        error_code=reason.name if failed else None,
-        error_message=(reply.finish.detail or "the provider gave no reason") if failed else None,
-        usage_metadata=usage_to_metadata(reply.usage),
-        model_version=reply.finish.model or model,
-    )
-
-
-_FINISH_REASONS: Mapping[FinishReason, types.FinishReason] = {
-    "stop": types.FinishReason.STOP,
-    "tool_calls": types.FinishReason.STOP,
-    "length": types.FinishReason.MAX_TOKENS,
-    "safety": types.FinishReason.SAFETY,
-    "error": types.FinishReason.OTHER,
-}

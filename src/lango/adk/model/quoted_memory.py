@@ -7,7 +7,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 from pydantic import PrivateAttr
 
-from lango.adk.services.session_service import StoredSession
+from lango.adk.services.stored_session import StoredSession
 from lango.memory import quote
 from lango.store.memory.observations import Recalled
 

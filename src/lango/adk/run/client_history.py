@@ -13,7 +13,7 @@ from google.genai import types
 from msgspec.structs import replace
 
 from lango.adk.agents.client_tools import RESERVED_NAMES, answering, kept
-from lango.adk.reserved_names import is_reserved
+from lango.adk.model.call_checks import is_reserved
 from lango.adk.services.events_to_rows import complete_event, event_to_entry
 from lango.adk.services.message_parts import attachments_to_parts
 from lango.errors import ClientToolRefused

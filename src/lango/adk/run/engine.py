@@ -9,24 +9,27 @@ from typing import Any
 from google.adk.events import Event, EventActions
 from google.adk.runners import Runner
 from google.genai import types
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.adk.agents.app_builder import Models, build_app, decision_for, effect_of, transfer_targets, tree
+from lango.adk.agents.adk_tool import decision_for, effect_of
+from lango.adk.agents.app_builder import build_app
 from lango.adk.agents.client_tools import answering, check_names, kept, unanswered_results
 from lango.adk.agents.loader import import_adk
+from lango.adk.agents.model_registry import Models
 from lango.adk.agents.tool_names import ToolNames, tool_names
-from lango.adk.agents.transfers import correction, missing_agent
-from lango.adk.endings import is_answer, sure_speaker
+from lango.adk.agents.transfers import correction, missing_agent, transfer_targets
+from lango.adk.agents.tree import is_answer, sure_speaker, tree
 from lango.adk.model.direct_text import Say, plain_speakers
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.run.client_history import carried_entries
 from lango.adk.run.plugin import RuntimePlugin
-from lango.adk.run.runner import NextId, Told, run_adk
+from lango.adk.run.runner import run_adk
 from lango.adk.run.turn_state import TurnState, current_turn
 from lango.adk.services.events_to_rows import complete_event, event_to_entry
 from lango.adk.services.message_parts import attachments_to_parts
-from lango.adk.services.session_service import SqlSessionService, stored_message, writing_epoch
+from lango.adk.services.request_context import stored_message, writing_epoch
+from lango.adk.services.session_service import SqlSessionService
 from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, CallNotWaiting, EmptyAnswer, LangoError
 from lango.events import TurnEvent
@@ -35,35 +38,16 @@ from lango.memory import IsGone, Memory, Observer, limits_for
 from lango.messages import Attachment, Message, ToolCall
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
-from lango.store import Entry, SessionId, Store, Turn
-from lango.store.codec.records import CONFIRMATION, ClientResult, asked_about
+from lango.store import SessionId, Store, Turn
+from lango.store.codec.records import CONFIRMATION, ClientResult
+from lango.store.codec.rows import asked_about
 from lango.store.turns.approvals import Answer, Question
 from lango.store.turns.client_calls import ClientCall
 from lango.store.turns.tool_journal import POLICY
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import by_name
-
-
-class Asked(Struct):
-    """What a turn is about: the user's message as an event, and as the store keeps it."""
-
-    event: Any
-    """The message as an ADK event; only `lango.adk` reads it."""
-    entry: Entry
-    approves: str = ""
-    """The call that it answers a question about, going on with that invocation."""
-    answer: Answer | None = None
-    """What was said to that question, and by whom."""
-    client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
-    """What the client runs itself in this turn."""
-
-    again: bool = False
-    """The results that it is about are stored, and the turn that brought them failed before it was answered."""
-
-    @property
-    def answers_client(self) -> bool:
-        """It brings what the client's tools returned, and nothing else."""
-        return bool(self.entry.results) and self.entry.message is not None and self.entry.message.role == "tool"
+from lango.turns.turn_input import Asked
+from lango.turns.turn_progress import NextId, Told
 
 
 class TurnRun(Struct):

@@ -1,18 +1,13 @@
 """What the callbacks of a turn share, and how a tool of the user's own runs in a turn: bounded in time, contained."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Any
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.tools import BaseTool, ToolContext
-from google.adk.tools.agent_tool import AgentTool
 from msgspec import Struct, field
 
-from lango.adk.agents.adk_tool import AdkTool
-from lango.adk.agents.callback_guard import is_adks
 from lango.adk.model.direct_text import Say
 from lango.adk.run.model_call_stats import ModelCall
 from lango.errors import LangoError
@@ -21,9 +16,6 @@ from lango.store import Store, Turn
 from lango.store.turns.tool_journal import Effect
 from lango.tools import Tool
 from lango.tools.approval_policy import Decision
-from lango.tools.execution import CANCELLED_INSIDE, contained
-
-_GRACE_S = 2.0
 
 
 class TurnState(Struct):
@@ -75,36 +67,3 @@ class TurnState(Struct):
 
 
 current_turn: ContextVar[TurnState | None] = ContextVar("lango_turn", default=None)
-
-
-def limit_s(tool: BaseTool, default_s: float) -> float | None:
-    """Return how long a tool may take; None: an agent that is a tool takes as long as the turn may."""
-    if isinstance(tool, AdkTool):
-        return tool.tool.timeout_s or default_s
-    return None if isinstance(tool, AgentTool) else default_s
-
-
-def contain(tool: BaseTool) -> None:
-    """Bound a tool of the user's own in time, and keep what it raises inside, in turns of the runtime alone."""
-    if isinstance(tool, AdkTool) or "run_async" in vars(tool):
-        return
-    run = tool.run_async
-
-    async def bounded(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        state = current_turn.get()
-        if state is None:
-            return await run(args=args, tool_context=tool_context)
-        task = asyncio.ensure_future(contained(run(args=args, tool_context=tool_context), is_adks))
-        most_s = limit_s(tool, state.tool_timeout_s)
-        ended = False
-        try:
-            ended = bool((await asyncio.wait({task}, timeout=most_s))[0])
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=most_s and _GRACE_S)  # one that will not stop is left alone
-        if task.done() and not task.cancelled():
-            return task.result()
-        return {"error": CANCELLED_INSIDE if ended else f"timed out after {most_s:g} s, and its outcome is unknown"}
-
-    vars(tool)["run_async"] = bounded

@@ -1,9 +1,11 @@
 """What ADK's own server sends and is sent, as JSON: sessions, events, messages."""
 
+import importlib.util
 import time
 import uuid
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, cast
 
 from google.adk.auth.auth_credential import AuthCredentialTypes
@@ -14,13 +16,13 @@ from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from lango.adk.run.runner import CONFIRMATION
 from lango.adk.services.message_parts import file_of
 from lango.adk.services.rows_to_events import stored_to_events
 from lango.errors import UsageError
 from lango.messages import Attachment
 from lango.store import SessionRecord, Stored
 from lango.store.codec.json_text import plain_json
+from lango.store.codec.records import CONFIRMATION
 
 ADK_VERSION = version("google-adk")
 
@@ -119,3 +121,13 @@ def _public(value: Any) -> Any:
     if isinstance(value, list):
         return [_public(inner) for inner in cast("list[Any]", value)]
     return value
+
+
+def dev_ui_folder() -> Path | None:
+    """Return the folder of the built UI; None: this ADK comes without one."""
+    spec = importlib.util.find_spec("google.adk")
+    for place in (spec and spec.submodule_search_locations) or ():
+        folder = Path(place) / "cli" / "browser"
+        if (folder / "index.html").is_file():
+            return folder
+    return None

@@ -33,3 +33,10 @@ def stored_attachments(stored: Stored) -> list[Attachment]:
         Attachment(blob.get("display_name") or "", blob.get("mime_type") or "", blob.get("data") or b"")
         for blob in blobs
     ]
+
+
+def stored_thoughts(stored: Stored) -> str:
+    """Return what the model thought before a stored message; nothing where its provider does not tell."""
+    layout: Any = (stored.extra or {}).get("parts") or ()
+    parts = [cast("dict[str, Any]", item) for item in layout if isinstance(item, dict)]
+    return "".join(part["text"] for part in parts if part.get("thought") is True and isinstance(part.get("text"), str))

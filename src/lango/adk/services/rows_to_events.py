@@ -15,7 +15,7 @@ from lango.adk.services.fast_models import blank, like
 from lango.history.pairing import with_ids
 from lango.messages import Message, ToolCall
 from lango.store import Stored
-from lango.store.codec.records import known_role
+from lango.store.codec.rows import known_role
 
 
 def stored_to_events(stored: Iterable[Stored], root_agent_name: str | None) -> list[Event]:

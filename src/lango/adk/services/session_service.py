@@ -1,14 +1,11 @@
 """ADK's session service on Lango's store."""
 
 import asyncio
-import logging
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from contextvars import ContextVar
-from functools import cache
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -16,45 +13,27 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
-from pydantic import PrivateAttr
 from typing_extensions import override
 
 from lango.adk.services.events_to_rows import DEFAULT_AGENT_NAME, complete_event, event_to_entry
-from lango.adk.services.fast_models import like
+from lango.adk.services.request_context import Loaded, loaded, stored_message, warn_of_cut, writing_epoch
 from lango.adk.services.rows_to_events import stored_to_events
-from lango.adk.services.unpaired_results import as_sent
+from lango.adk.services.stored_session import (
+    Seen,
+    known_version,
+    prepare_for_requests,
+    session_from_record,
+    set_version,
+    show_event,
+    version_of_record,
+)
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.store import SessionId, SessionRecord, Store, Stored
-from lango.store.codec.records import TEMP_PREFIX, without_temp
-from lango.store.engine.database import no_collection
+from lango.store.codec.records import without_temp
+from lango.store.codec.rows import no_collection
 from lango.store.memory.observations import Recalled
-from lango.store.sessions.sessions import delta_back_to, split_scopes
-from lango.store.sessions.window import live_ranges
-
-writing_epoch: ContextVar[int | None] = ContextVar("lango_epoch", default=None)
-"""The epoch of the turn that writes, where a turn does: a turn that lost its claim can write no more."""
-stored_message: ContextVar[Event | None] = ContextVar("lango_message", default=None)
-"""The user's message that the turn was stored with: ADK appends it once more, and it is there already."""
-
-
-class Loaded(NamedTuple):
-    """What a load of a session left in the store."""
-
-    left_out: int = 0
-    """How many messages that a request would show the budget left out."""
-    logged: bool = True
-    """The load itself logged that; else the model does, with what it leaves out of the request."""
-    all_seen: bool = True
-    """Every call that the session ever had is among what was loaded."""
-    clipped_tokens: int = 0
-    """How much of large results was left out: the model's warning counts it, too."""
-
-
-_EVERYTHING = Loaded()
-loaded: ContextVar[Loaded] = ContextVar("lango_loaded", default=_EVERYTHING)
-"""How the session of the current request was loaded."""
-
-_log = logging.getLogger("lango.history")
+from lango.store.sessions.lineage import live_ranges
+from lango.store.sessions.state import delta_back_to, split_scopes
 
 
 class StaleStoredSession(StaleSession, StaleSessionError):
@@ -67,38 +46,6 @@ class StoredSessionNotFound(SessionNotFound, SessionNotFoundError):
 
 class StoredSessionExists(SessionExists, AlreadyExistsError):
     """A session of that id is there: as ADK knows it and as Lango knows it."""
-
-
-class Seen(NamedTuple):
-    """What an object shows of the store: a session by its key and its name, its revision, its newest message."""
-
-    key: int
-    name: SessionId
-    revision: int
-    last_seq: int
-
-
-class StoredSession(Session):
-    """A session that remembers what it has seen of the store."""
-
-    _seen: Seen | None = PrivateAttr(default=None)
-    _is_loaded: bool = PrivateAttr(default=False)
-    """It shows what was loaded, as it is stored; until a run begins with it."""
-    _recalled: Recalled = PrivateAttr(default_factory=Recalled)
-
-    @property
-    def recalled(self) -> Recalled:
-        """What is remembered of the messages before those that this object shows."""
-        return self._recalled
-
-    def remember(self, recalled: Recalled) -> None:
-        """Note what is remembered."""
-        self._recalled = recalled
-
-
-@cache
-def _template() -> StoredSession:
-    return StoredSession(id="", app_name="", user_id="")
 
 
 class SqlSessionService(BaseSessionService):
@@ -172,7 +119,7 @@ class SqlSessionService(BaseSessionService):
         """Make a session; ids are taken without surrounding spaces."""
         name = SessionId(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
         try:
-            return _session(await self._store.create_session(name, state, now=time.time()), [])
+            return session_from_record(await self._store.create_session(name, state, now=time.time()), [])
         except (StaleSession, SessionNotFound, SessionExists) as error:
             raise _as_adk_knows_it(error) from error
 
@@ -207,7 +154,7 @@ class SqlSessionService(BaseSessionService):
             stored = _filtered(stored, newest, since)
         all_seen = not record.rewinds and len([one for one in stored if one.message]) == record.last_seq
         loaded.set(Loaded(left_out, self._warn, all_seen, sum(one.clipped_tokens for one in stored)))
-        session = _session(record, stored_to_events(stored, self._root_agent_name))
+        session = session_from_record(record, stored_to_events(stored, self._root_agent_name))
         session.remember(recalled)
         return session
 
@@ -228,7 +175,9 @@ class SqlSessionService(BaseSessionService):
         """List sessions with their state and without their events, oldest update first."""
         records = await self._store.sessions(app_name, user_id)
         with no_collection():
-            return ListSessionsResponse.model_construct(sessions=[_session(record, []) for record in records])
+            return ListSessionsResponse.model_construct(
+                sessions=[session_from_record(record, []) for record in records]
+            )
 
     @override
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -244,7 +193,7 @@ class SqlSessionService(BaseSessionService):
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store an event, then show it in the session. What raises has stored nothing and shown nothing."""
         if event.author == "user":
-            _begin_run(session)
+            prepare_for_requests(session)
         if event.partial or _is_stored_already(session, event):
             return event
         # tasks that share a session object append one after the other, not against each other
@@ -255,7 +204,7 @@ class SqlSessionService(BaseSessionService):
             self._busy[place] = None
         try:
             complete_event(event, self._root_agent_name, session.events)
-            seen = _seen_by(session) or await self._found(session)
+            seen = known_version(session) or await self._found(session)
             if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
                 await self._complete_rewind(seen.key, session, event)
             entry = event_to_entry(event, self._approval_expires_s)
@@ -264,9 +213,11 @@ class SqlSessionService(BaseSessionService):
             appended = await self._store.append(
                 key, name, revision, entry, epoch=writing_epoch.get(), ends_turn=ends_turn, last_seq=last_seq
             )
-            _see(session, Seen(key, name, appended.revision, appended.seq))
+            set_version(session, Seen(key, name, appended.revision, appended.seq))
             shown = appended.repeated and any(shown.id == event.id for shown in session.events)
-            _show(session, event, as_event=not shown and (entry.message is not None or self._budget_tokens is None))
+            show_event(
+                session, event, as_event=not shown and (entry.message is not None or self._budget_tokens is None)
+            )
         except (StaleSession, SessionNotFound, SessionExists) as error:
             raise _as_adk_knows_it(error) from error
         finally:
@@ -312,35 +263,7 @@ class SqlSessionService(BaseSessionService):
             raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there")
         if record.updated_at > session.last_update_time:
             raise StaleSession(f"session {name.id!r} was written since this object was made: load it again")
-        return _seen_of(record)
-
-
-def warn_of_cut(left_out: int, in_all: int) -> None:
-    """Log that messages were left out."""
-    _log.warning("the history is larger than its budget: left out %d of %d messages", left_out, in_all)
-
-
-def _seen_of(record: SessionRecord) -> Seen:
-    return Seen(record.key, record.name, record.revision, record.last_seq)
-
-
-def _seen_by(session: Session) -> Seen | None:
-    """Return what the object shows, if it is of our kind, past pydantic's search for attributes: that takes longer."""
-    private = session.__pydantic_private__
-    return private.get("_seen") if private else None
-
-
-def _see(session: Session, seen: Seen) -> None:
-    """Note what the object shows now, if it is of our kind."""
-    if (private := session.__pydantic_private__) and "_seen" in private:
-        private["_seen"] = seen
-
-
-def _begin_run(session: Session) -> None:
-    """Let a session that was loaded show its events as ADK keeps them all in its requests, once."""
-    if (private := session.__pydantic_private__) and private.get("_is_loaded"):
-        private["_is_loaded"] = False
-        session.events[:] = as_sent(session.events)
+        return version_of_record(record)
 
 
 def _is_stored_already(session: Session, event: Event) -> bool:
@@ -351,37 +274,6 @@ def _is_stored_already(session: Session, event: Event) -> bool:
         and event.content == stored.content
         and any(shown.id == stored.id for shown in session.events)
     )
-
-
-def _show(session: Session, event: Event, *, as_event: bool) -> None:
-    """Let the object in memory show what is stored now; `temp:` state lives only there."""
-    delta = event.actions.state_delta
-    if delta:
-        session.state.update(delta)
-        if any(key.startswith(TEMP_PREFIX) for key in delta):
-            event.actions.state_delta = without_temp(delta)
-    vars(session)["last_update_time"] = event.timestamp  # its validation would take as long as all the rest
-    if as_event:
-        session.events.append(event)
-
-
-def _session(record: SessionRecord, events: list[Event]) -> StoredSession:
-    # a copy of a template: what comes from the store needs no validation, and a list may have 50,000 of them
-    session = like(
-        _template(),
-        {
-            "app_name": record.name.app_name,
-            "user_id": record.name.user_id,
-            "id": record.name.id,
-            "state": dict(record.state),
-            "events": events,
-            "last_update_time": record.updated_at,
-        },
-    )
-    _see(session, _seen_of(record))
-    if events and (private := session.__pydantic_private__):
-        private["_is_loaded"] = True
-    return session
 
 
 def _filtered(stored: list[Stored], newest: int | None, since: float | None) -> list[Stored]:

@@ -1,11 +1,9 @@
 """The loop of a conversation: a message, its turn, the questions of its tools."""
 
 import asyncio
-import logging
-import signal
 import sys
-from collections.abc import Coroutine, Generator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from typing import Any, Self, TypeVar
 
 from lango import __version__
@@ -16,34 +14,19 @@ from lango.cli.chat.terminal.message_reader import Entry, Interrupted, Lines
 from lango.cli.chat.terminal.screen import Screen
 from lango.cli.chat.turn_view import TurnView, show_opened
 from lango.cli.model_check import model_label
-from lango.cli.session_target import USER, Place, find_place
-from lango.cli.tables import cell
+from lango.cli.session_target import USER, Place
+from lango.cli.terminal_text import cell
 from lango.config import Settings
 from lango.errors import LangoError, TurnCancelled
 from lango.events import ApprovalNeeded
-from lango.runtime.runtime import Runtime, open_runtime
+from lango.runtime.opening import open_runtime
+from lango.runtime.runtime import Runtime
 from lango.store import SessionId
 from lango.turns.running_turn import RunningTurn
 
 T = TypeVar("T")
 
 _QUESTION = "run exactly this? y: yes, n: no, Ctrl-C: decide later"
-
-
-async def talk(settings: Settings, resume: str | None, go_on: bool) -> None:
-    """Talk until the end of the input, /quit, or Ctrl-C twice at an empty prompt."""
-    screen = Screen()
-    _log_to(screen)
-    if screen.live:
-        screen.draw([], ["starting ..."])
-    try:
-        async with Chat(settings, screen) as chat:
-            chat.place = await find_place(chat.runtime, resume, go_on)
-            screen.draw([], [])
-            with _interrupts(chat):
-                await chat.talk()
-    finally:
-        screen.draw([], [])
 
 
 class Chat:
@@ -249,39 +232,3 @@ class Chat:
             status=lambda width: self.spending.status(self, width),
             open_fold=self.open_fold,
         )
-
-
-@contextmanager
-def _interrupts(chat: Chat) -> Generator[None]:
-    """Take Ctrl-C for the conversation, for as long as it lasts."""
-    loop = asyncio.get_running_loop()
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        loop.add_signal_handler(signal.SIGINT, chat.interrupt)
-    except NotImplementedError:  # Windows
-        signal.signal(signal.SIGINT, lambda _number, _frame: loop.call_soon_threadsafe(chat.interrupt))
-    try:
-        yield
-    finally:
-        try:
-            loop.remove_signal_handler(signal.SIGINT)
-        except NotImplementedError:
-            signal.signal(signal.SIGINT, before)
-
-
-class _ScreenLog(logging.Handler):
-    """Writes warnings as lines of the screen: anywhere else they would break what is drawn there."""
-
-    def __init__(self, screen: Screen) -> None:
-        super().__init__(logging.WARNING)
-        self._screen = screen
-        self._loop = asyncio.get_running_loop()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a warning, from whatever thread."""
-        self._loop.call_soon_threadsafe(self._screen.say, f"lango: {record.getMessage()}", "dim yellow")
-
-
-def _log_to(screen: Screen) -> None:
-    if screen.live:
-        logging.getLogger().handlers = [_ScreenLog(screen)]

@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lango.cli import model_check
-from lango.cli.chat import recall, resumed_session
+from lango.cli.chat import resumed_session
+from lango.cli.model_check import check_model, model_label, model_name
 from lango.cli.session_target import USER, Place, find_session, new_place
-from lango.cli.tables import ago, make_table
+from lango.cli.tables import make_table
+from lango.cli.terminal_text import ago
 from lango.cli.usage_report import usage_lines, usage_row
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
     from lango.cli.chat.chat_session import Chat
+    from lango.config import Settings
+
 
 Work = Callable[["Chat", str], Awaitable[None]]
 
 _LISTED = 20
 _PAGE = 100
+
+_OFF = "memory is off: `enabled = true` under [memory] in lango.toml turns it on"
 
 
 class Leave(Exception):
@@ -60,7 +65,7 @@ def complete(chat: "Chat", text: str) -> Iterable[tuple[str, str]]:
     if not space:
         return [(one, command.does) for one, command in COMMANDS.items() if one.startswith(name)]
     if name == "/model":
-        return [(model, "") for model in model_check.known(chat.settings) if model.startswith(rest)]
+        return [(model, "") for model in known(chat.settings) if model.startswith(rest)]
     if name == "/resume":
         return [(id_, title) for id_, title in chat.listed if id_.startswith(rest)]
     return []
@@ -199,17 +204,64 @@ async def _quit(chat: "Chat", rest: str) -> None:
     raise Leave
 
 
+async def change(chat: "Chat", rest: str) -> None:
+    """Say the model, or change it: it is asked first, so that a wrong name does not cost a message."""
+    if not rest:
+        chat.screen.say(model_label(chat.settings))
+        chat.screen.say("/model provider/name changes it, such as /model openai/gpt-5-mini", "dim")
+        return
+    if chat.settings.store.url in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
+        raise UsageError("the conversation is kept in memory only, and would be lost: choose the model with -m")
+    agent = chat.settings.agent.model_copy(update={"model": rest})
+    settings = chat.settings.model_copy(update={"agent": agent})
+    doubt = await chat.interruptible(check_model(settings, rest))
+    if doubt is None:
+        chat.screen.say(f"stopped; the model is still {model_name(chat.settings)}", "yellow")
+        return
+    await chat.reopen(settings)
+    chat.screen.say(f"from now on: {model_label(settings)}")
+    if doubt:
+        chat.screen.say(f"it did not answer a first question: {doubt}", "yellow")
+
+
+async def show(chat: "Chat", rest: str) -> None:
+    """Show the notes with the messages that they came from, and the facts."""
+    del rest
+    memory = chat.runtime.memory
+    notes = [] if chat.place.new else (await memory.show(chat.place.session_id, user_id=USER)).as_json()
+    for note in notes:
+        chat.screen.say(f"[{note['priority']}] {note['day']} {note['text']}")
+        chat.screen.say(f"    from messages {note['first_seq']} to {note['last_seq']}", "dim")
+    facts = await memory.facts(user_id=USER)
+    if facts:
+        chat.screen.say("known of you in every conversation (`lango memory forget ID` deletes one):", "bold")
+        chat.screen.show(make_table([{"id": str(one.id), "what": one.name, "is": one.text} for one in facts]))
+    if not notes and not facts:
+        chat.screen.say("nothing is remembered yet" if chat.settings.memory.enabled else _OFF)
+
+
 COMMANDS = {
     "/help": Command("", "what there is", _help),
-    "/model": Command("[NAME]", "say, or change, the model of the next turns", model_check.change),
+    "/model": Command("[NAME]", "say, or change, the model of the next turns", change),
     "/sessions": Command("", "list the conversations", _sessions),
     "/resume": Command("ID", "go on with another conversation", _resume),
     "/fork": Command("[N]", "go on in a copy of this conversation, without its last N turns", _fork),
     "/rewind": Command("[N]", "take back the last turn, or the last N", _rewind),
     "/usage": Command("", "what each turn took, and what the next request would keep", _usage),
-    "/memory": Command("", "what is remembered of this conversation, and of you", recall.show),
+    "/memory": Command("", "what is remembered of this conversation, and of you", show),
     "/clear": Command("", "an empty screen and a new conversation; this one is kept", _clear),
     "/open": Command("[N]", "show what a folded line holds: the newest, or that number", _open),
     "/approve": Command("", "answer a question that was left open", _approve),
     "/quit": Command("", "end; the conversation is kept", _quit),
 }
+
+
+def known(settings: "Settings") -> Iterable[str]:
+    """Return names to complete: the models that the settings name, and those of this process."""
+    from lango.providers.local.known_models import MODELS
+
+    agent = settings.agent
+    named = [settings.model, agent.fallback_model, settings.memory.model]
+    named += [sub.model for sub in agent.sub_agents.values()]
+    named += [f"local/{model.name}" for model in MODELS]
+    return list(dict.fromkeys(name for name in named if name))

@@ -9,9 +9,8 @@ import os
 
 import typer
 
-from lango.cli.options import Config, StoreUrl
+from lango.cli.options import Config, Continue, Model, Resume, StoreUrl, chosen_settings
 from lango.cli.process_setup import only_what_is_used
-from lango.cli.session_target import Continue, Model, Resume, chosen_settings
 
 
 def chat(
@@ -20,7 +19,7 @@ def chat(
     """Talk with the agent. Ctrl-C stops an answer, Ctrl-D ends, /help says what else there is."""
     chosen = chosen_settings(config, store, model)
     with only_what_is_used():
-        from lango.cli.chat.chat_session import talk
+        from lango.cli.chat.loop import talk
 
     try:
         asyncio.run(talk(chosen, resume, go_on))

@@ -36,8 +36,8 @@ def accept_loss(config: Config = None, store: StoreUrl = None) -> None:
     Stop every process that uses the store first. The damaged log is kept beside it, with `.damaged` after its name.
     """
     from lango.store.engine import sqlite_log
+    from lango.store.engine.sqlite_connection import translated
     from lango.store.engine.urls import store_files
-    from lango.store.sqlite_errors import translated
 
     files = store_files(store_url(config, store))
     if not files or not files[0].exists():

@@ -43,7 +43,7 @@ class Finding(Struct, frozen=True):
 
 def doctor(config: Config = None, offline: Offline = False) -> None:
     """Check configuration, store, models, agent, MCP servers, sandbox and port; say how to mend what is wrong."""
-    from lango.cli.session_target import quiet
+    from lango.cli.process_setup import quiet
 
     quiet()
     bad = 0
@@ -116,7 +116,7 @@ def _models(chosen: "Settings") -> list[str]:
 
 async def _model(chosen: "Settings", model: str, offline: bool) -> str:
     """Say whether the key is there and, unless offline, whether the provider knows the model."""
-    from lango.adk.agents.app_builder import Models
+    from lango.adk.agents.model_registry import Models
     from lango.messages import Message
     from lango.providers import Request
 
@@ -142,9 +142,10 @@ async def _model(chosen: "Settings", model: str, offline: bool) -> str:
 
 def _agent(chosen: "Settings", models: list[str]) -> str:
     """Build the agent as a turn would, with its tools; its models are asked apart: add those that a module names."""
-    from lango.adk.agents.app_builder import Models, build_app, wanted_models
+    from lango.adk.agents.app_builder import build_app
+    from lango.adk.agents.model_registry import Models, wanted_models
     from lango.adk.run.plugin import RuntimePlugin
-    from lango.protection import protected_files
+    from lango.runtime.opening import protected_files
     from lango.testing import ScriptedProvider
     from lango.tools import builtin_tools
 

@@ -7,7 +7,8 @@ import typer
 
 from lango.cli.options import Config, Json, StoreUrl, store_url
 from lango.cli.store_access import run
-from lango.cli.tables import moment, print_table
+from lango.cli.tables import print_table
+from lango.cli.terminal_text import moment
 from lango.errors import UsageError
 
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Config, Json, StoreUrl, settings, store_url
-from lango.cli.store_access import App, Id, User, one_session, run
-from lango.cli.tables import moment
-from lango.cli.terminal_text import visible
+from lango.cli.options import App, Config, Id, Json, StoreUrl, User, settings, store_url
+from lango.cli.store_access import one_session, run
+from lango.cli.terminal_text import moment, visible
 from lango.errors import UsageError
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from msgspec import Struct, field
 
-from lango.cli.options import Config, StoreUrl
+from lango.cli.options import Config, Continue, Model, Resume, StoreUrl, chosen_settings
 from lango.cli.process_setup import only_what_is_used
-from lango.cli.session_target import USER, Continue, Model, Place, Resume, chosen_settings, find_place
+from lango.cli.session_target import USER, Place, find_place
 from lango.cli.terminal_text import visible
 from lango.errors import LangoError, TurnCancelled, UsageError
 
@@ -202,7 +202,7 @@ class _Printer(Struct):
 
 async def _run(chosen: "Settings", question: _Question, resume: str | None, go_on: bool, printer: _Printer) -> int:
     with only_what_is_used():
-        from lango.runtime.runtime import open_runtime
+        from lango.runtime.opening import open_runtime
 
     async with open_runtime(chosen) as runtime:
         await _check_names(runtime, {*question.approved} - {"all"})

@@ -34,7 +34,7 @@ def serve(
     from lango.server.startup import opened
 
     place = asyncio.run(opened(chosen))
-    from lango.server.logs import configure
+    from lango.server.startup import configure
 
     with only_what_is_used():
         from lango.server.serve import serve as run

@@ -12,9 +12,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from lango.cli.commands.sessions import summary
-from lango.cli.options import Config, Json, StoreUrl, store_url
+from lango.cli.options import App, Config, Json, StoreUrl, User, store_url
 from lango.cli.progress import Progress, progress_bar
-from lango.cli.store_access import App, User, matching, one_session, run
+from lango.cli.store_access import matching, one_session, run
 from lango.cli.terminal_text import visible
 from lango.errors import UsageError
 
@@ -84,7 +84,7 @@ def import_(
     """Make sessions of a file that was exported: each whole, or not at all."""
 
     async def read(opened: "Store", parts: _Parts) -> None:
-        from lango.runtime.sessions import import_session
+        from lango.runtime.session_transfer import import_session
 
         while parts.more:
             made = await import_session(opened, parts.part(), app, user, new_id, parts.tell_share)

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from lango.errors import ProviderProtocolError
 from lango.providers.local import tool_choice
-from lango.providers.local.decode import Spent, decode
 from lango.providers.local.known_models import PROVIDER, LocalModel, model_file, named
 from lango.providers.local.model_engine import Engine, engine_for, ensure_installed
-from lango.providers.local.wire_format import encode, encode_tool, json_format
+from lango.providers.local.wire_format import Spent, decode, encode, encode_tool, json_format
 from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec
 
 _PICK_TOKENS = 64

@@ -11,7 +11,7 @@ from lango.server.json_body import JsonResponse
 from lango.server.security.auth import User
 from lango.server.security.authenticated_route import AuthenticatedRoute
 from lango.server.streaming.metrics import CONTENT_TYPE
-from lango.store.turns.turns import Leases, leases
+from lango.store.turns.lease import Leases, leases
 
 router = APIRouter(tags=["operating"], route_class=AuthenticatedRoute)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict
 
-from lango.server.api.session_routes import Id
+from lango.server.api.parameters import Id
 from lango.server.context import Here
 from lango.server.json_body import large_response
 from lango.server.schemas import Error, Shown

@@ -1,77 +1,58 @@
 """`/v1/sessions`: make, list, read, delete; send a message and follow its turn."""
 
+import asyncio
 import base64
 import json
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import APIRouter, Body, Header, Path, Query, Response
+from fastapi import APIRouter, Body, Query, Request, Response
+from starlette.responses import StreamingResponse
 
-from lango.adk.services.message_parts import stored_attachments
-from lango.server.compat.inline_files import file_response
+from lango.server.api.parameters import BUSY, ERRORS, Id, Limit
 from lango.server.context import Here
 from lango.server.errors import Refused, no_session
 from lango.server.json_body import large_response
 from lango.server.schemas import (
-    EXAMPLE_ID,
+    EXPORT_EXAMPLE,
     SESSION_ID,
-    STREAM_EXAMPLE,
-    Answer,
-    Cancelled,
-    Error,
-    Message,
-    MessagePage,
-    NewMessage,
+    Hit,
+    Hits,
+    NewFork,
     NewSession,
-    Question,
-    Questions,
+    NewTitle,
+    Rewind,
     Session,
     SessionPage,
     SessionWithState,
 )
 from lango.server.security.auth import User
 from lango.server.security.authenticated_route import AuthenticatedRoute
-from lango.server.streaming.sse import EventStream
+from lango.server.security.middleware import most_bytes
 from lango.store import SessionRecord
-
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Error, "description": why}
-    for status, why in {
-        400: "The request is wrong; the message says how.",
-        401: "A valid key is missing.",
-        404: "There is no such session.",
-        429: "The key's limit is reached; see Retry-After.",
-        503: "Not now; see Retry-After.",
-    }.items()
-}
-BUSY: dict[int | str, dict[str, Any]] = {409: {"model": Error, "description": "Somebody was faster."}}
-_REUSED: dict[int | str, dict[str, Any]] = {
-    422: {"model": Error, "description": "The Idempotency-Key came before, with another message: use another one."}
-}
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Server-sent events: accepted, queued, text_delta, thought_delta, tool_start, tool_end, "
-        "approval, error, done. The last is done, or an error that is fatal. A lost stream goes on at GET .../stream.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": STREAM_EXAMPLE}},
-    }
-}
-_FILE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
-}
-GONE: dict[int | str, dict[str, Any]] = {
-    410: {
-        "model": Error,
-        "description": "The events after that id are not kept any more: read the messages, then go on without it.",
-    }
-}
-_NOTHING: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes after that event, and nothing runs."}}
 
 router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
 
-Id = Annotated[str, Path(pattern=SESSION_ID, examples=[EXAMPLE_ID])]
-CallId = Annotated[str, Path(max_length=512, examples=["call_1"])]
-Limit = Annotated[int, Query(ge=1, le=200)]
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
-LastId = Annotated[str | None, Header(alias="Last-Event-ID")]
+_LINES = "application/x-ndjson"
+_SENT_AT_ONCE = 20_000
+_LINE_IN_BODIES = 2
+"""A line of an import may be so many times as long as a message that brings files."""
+_EXPORT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The session as lines of JSON; the last line says that nothing is missing.",
+        "content": {_LINES: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
+    }
+}
+_IMPORT: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {_LINES: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
+    }
+}
+
+NewId = Annotated[str | None, Query(pattern=SESSION_ID)]
+Words = Annotated[str, Query(max_length=1000, examples=["hello"])]
 
 
 @router.post("/sessions", status_code=201, responses=BUSY, response_model=SessionWithState)
@@ -110,97 +91,9 @@ async def delete_session(session_id: Id, user: User, here: Here) -> None:
     here.turns.watching.happened(session)
 
 
-@router.get("/sessions/{session_id}/messages", response_model=MessagePage)
-async def read_messages(
-    session_id: Id,
-    user: User,
-    here: Here,
-    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
-    limit: Limit = 50,
-) -> Response:
-    """Read messages in order: the newest, or those before a sequence number."""
-    session = await here.current(user, session_id)
-    found = await here.store.messages_page(session, before=before, limit=limit + 1)
-    page = found[-limit:]
-    journal = await here.store.effects_of(session.key, page)
-
-    def shown() -> dict[str, Any]:
-        messages = [Message.of(stored, journal).model_dump(mode="json") for stored in page]
-        return {"messages": messages, "before": page[0].seq if len(found) > limit else None}
-
-    return await large_response(shown)
-
-
-@router.get("/sessions/{session_id}/messages/{seq}/attachments/{index}", response_class=Response, responses=_FILE)
-async def read_attachment(
-    session_id: Id,
-    seq: Annotated[int, Path(ge=1, le=2**62, examples=[1])],
-    index: Annotated[int, Path(ge=0, le=1000, examples=[0])],
-    user: User,
-    here: Here,
-) -> Response:
-    """Read a file of a message: a picture to be shown, anything else to be saved."""
-    stored = await here.store.message(await here.session(user, session_id), seq)
-    files = stored_attachments(stored) if stored else []
-    if index >= len(files):
-        raise Refused(404, "AttachmentNotFound", f"message {seq} of session {session_id!r} has no such file")
-    return file_response(files[index])
-
-
-@router.post("/sessions/{session_id}/messages", response_class=EventStream, responses=_STREAM | BUSY | _REUSED)
-async def send_message(session_id: Id, new: NewMessage, user: User, here: Here, key: Key = None) -> EventStream:
-    """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn."""
-    await here.may_write(user, session_id)
-    turn = await here.turns.submit(user, session_id, new.text, key, new.files)
-    return here.stream(here.turns.follow(turn))
-
-
-@router.get("/sessions/{session_id}/stream", response_class=EventStream, responses=_STREAM | _NOTHING | GONE)
-async def go_on(session_id: Id, user: User, here: Here, last_id: LastId = None) -> Response:
-    """Go on after Last-Event-ID until nothing runs any more; without one, tell the newest turn whole.
-
-    Where the events after that id are not kept any more, answer 410: read the messages, then go on without it.
-    """
-    after_id = read_last_id(last_id)
-    session = await here.session(user, session_id)
-    if not await here.turns.has_more(session, after_id):
-        return Response(status_code=204)
-    return here.stream(here.turns.follow_session(session, after_id))
-
-
-@router.post("/sessions/{session_id}/cancel")
-async def cancel(session_id: Id, user: User, here: Here) -> Cancelled:
-    """Stop the running turn; what is stored stays."""
-    await here.session(user, session_id)
-    return Cancelled(cancelled=await here.runtime.cancel(session_id, user_id=user.user_id))
-
-
-@router.get("/sessions/{session_id}/approvals")
-async def read_approvals(session_id: Id, user: User, here: Here) -> Questions:
-    """Read which tools wait for a yes or a no."""
-    found = await here.store.open_questions(await here.current(user, session_id))
-    return Questions(approvals=[Question.model_validate(one) for one in found])
-
-
-@router.post("/sessions/{session_id}/approvals/{call_id}", response_class=EventStream, responses=_STREAM | BUSY)
-async def approve(session_id: Id, call_id: CallId, answer: Answer, user: User, here: Here) -> EventStream:
-    """Answer a tool that asked, and follow what comes of it. The answer holds for the arguments that were shown."""
-    await here.door.check_tokens(user)
-    await here.session(user, session_id)
-    turn = await here.turns.approve(user, session_id, call_id, approved=answer.approved)
-    return here.stream(here.turns.follow(turn))
-
-
 async def session_response(record: SessionRecord, status: int = 200) -> Response:
     """Show a session with its state, which may be large."""
     return await large_response(lambda: SessionWithState.of(record).model_dump(mode="json"), status)
-
-
-def read_last_id(last_id: str | None) -> int | None:
-    """Read the header Last-Event-ID; None: it was not sent."""
-    if last_id is not None and not (last_id.isascii() and last_id.isdigit() and len(last_id) < 19):
-        raise Refused(400, "BadRequest", "Last-Event-ID: send the id of the last event that was read")
-    return int(last_id) if last_id else None
 
 
 def _cursor(updated_at: float, key: int) -> str:
@@ -213,3 +106,76 @@ def _read_cursor(cursor: str) -> tuple[float, int]:
         return float(updated_at), min(max(int(key), 0), 2**62)
     except (ValueError, TypeError, OverflowError) as error:
         raise Refused(400, "BadRequest", "cursor: send the next_cursor of the page before") from error
+
+
+@router.get("/search")
+async def search(user: User, here: Here, q: Words, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> Hits:
+    """Find messages and titles that hold every word; the last word may be the beginning of one."""
+    found = await here.sessions.search(q, user_id=user.user_id, limit=limit)
+    return Hits(hits=[Hit.model_validate(one) for one in found])
+
+
+@router.patch("/sessions/{session_id}")
+async def rename_session(session_id: Id, new: NewTitle, user: User, here: Here) -> Session:
+    """Name a session."""
+    return Session.of(await here.sessions.rename(session_id, new.title, user_id=user.user_id))
+
+
+@router.post("/sessions/{session_id}/fork", status_code=201, responses=BUSY, response_model=SessionWithState)
+async def fork_session(
+    session_id: Id, new: Annotated[NewFork, Body(default_factory=NewFork)], user: User, here: Here
+) -> Response:
+    """Make a session with the same past, up to a message, and the state as it was then; without a body, with all."""
+    made = await here.sessions.fork(session_id, user_id=user.user_id, at=new.at, new_id=new.id, title=new.title)
+    return await session_response(made, 201)
+
+
+@router.post("/sessions/{session_id}/rewind", responses=BUSY, response_model=SessionWithState)
+async def rewind_session(session_id: Id, what: Rewind, user: User, here: Here) -> Response:
+    """Take back the turn that holds a message, and all after it; the state is as it was before. Nothing is deleted."""
+    return await session_response(await here.sessions.rewind(session_id, before=what.before, user_id=user.user_id))
+
+
+@router.get("/sessions/{session_id}/export", response_class=StreamingResponse, responses=_EXPORT)
+async def export_session(session_id: Id, user: User, here: Here) -> StreamingResponse:
+    """Read a session with all that belongs to it, to be kept or imported elsewhere."""
+    lines = here.sessions.export_lines(session_id, user_id=user.user_id)
+    first = await anext(lines)  # what is not there is told before anything is sent
+
+    async def every_line() -> AsyncIterator[str]:
+        together, size = [first], len(first)
+        async for line in lines:
+            together.append(line)
+            size += len(line)
+            if size > _SENT_AT_ONCE:
+                yield "".join(together)
+                together, size = [], 0
+                await asyncio.sleep(0)  # a client that reads as fast as this writes would let nothing else run
+        yield "".join(together)
+
+    name = f"{session_id}.jsonl"
+    shown = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in name)
+    saved_as = f"attachment; filename=\"{shown}\"; filename*=UTF-8''{quote(name, safe='')}"
+    return StreamingResponse(every_line(), media_type=_LINES, headers={"Content-Disposition": saved_as})
+
+
+@router.post(
+    "/sessions/import", status_code=201, responses=BUSY, openapi_extra=_IMPORT, response_model=SessionWithState
+)
+async def import_session(request: Request, user: User, here: Here, id: NewId = None) -> Response:
+    """Make a session of an export, of the same id or another one: all of it, or nothing."""
+    pieces = _with_bounded_lines(request.stream(), _LINE_IN_BODIES * most_bytes(here.settings.server))
+    made = await here.sessions.import_lines(pieces, user_id=user.user_id, session_id=id)
+    return await session_response(made, 201)
+
+
+async def _with_bounded_lines(pieces: AsyncIterable[bytes], longest: int) -> AsyncIterator[bytes]:
+    """Pass on the pieces of an export; refuse one with a line that would take too long to be parsed."""
+    length = 0
+    async for piece in pieces:
+        first, *later = piece.split(b"\n")
+        length += len(first)
+        if max(length, *map(len, later)) > longest if later else length > longest:
+            raise Refused(413, "TooLarge", f"a line of the export has more than {longest} bytes")
+        length = len(later[-1]) if later else length
+        yield piece

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage
-from lango.server.api.session_routes import ERRORS, Id
+from lango.server.api.parameters import ERRORS, Id
 from lango.server.context import Here
 from lango.server.schemas import Shown
 from lango.server.security.auth import User

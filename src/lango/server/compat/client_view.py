@@ -11,13 +11,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.adk.services.message_parts import stored_attachments
-from lango.adk.thoughts import stored_thoughts
+from lango.adk.services.message_parts import stored_attachments, stored_thoughts
 from lango.messages import Message, ToolCall
 from lango.server.compat.inline_files import files_of, mark_of
 from lango.store import Stored
 from lango.store.codec.json_text import readable
-from lango.store.codec.records import client_calls
+from lango.store.codec.rows import client_calls
 from lango.store.turns.client_calls import NO_RESULT
 
 ASKING = "\n\n[This needs approval: "

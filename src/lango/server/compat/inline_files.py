@@ -2,10 +2,8 @@
 
 import hashlib
 import re
-from urllib.parse import quote
 
 import msgspec
-from fastapi import Response
 
 from lango.adk.services.message_parts import file_of
 from lango.messages import Attachment, Message
@@ -15,21 +13,6 @@ _BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _LONGEST_HEAD = 1000
 NOT_READ = "[a file stood here that could not be read]"
 """Read by the model in the place of a file that is not the last message's."""
-
-_SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What a browser may show in its place: pictures that hold no script. Anything else is only to be saved."""
-
-
-def file_response(file: Attachment) -> Response:
-    """Answer with a file."""
-    shown = file.mime_type in _SHOWN
-    headers = {
-        "Content-Disposition": f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{quote(file.name, safe='')}",
-        "X-Content-Type-Options": "nosniff",
-        "Content-Security-Policy": "default-src 'none'; sandbox",
-        "Cache-Control": "private, max-age=3600",
-    }
-    return Response(file.data, media_type=file.mime_type if shown else "application/octet-stream", headers=headers)
 
 
 def file_of_base64(number: int, name: str | None, mime_type: str | None, text: str) -> Attachment:

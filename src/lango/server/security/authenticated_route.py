@@ -12,9 +12,8 @@ from fastapi import Request
 from starlette.responses import Response
 from typing_extensions import override
 
-from lango.server.bodies import JsonRoute
 from lango.server.errors import Refused, log_if_ours, told
-from lango.server.json_body import JsonResponse
+from lango.server.json_body import JsonResponse, JsonRoute
 from lango.server.security.auth import authenticate, authorization_of, current_caller
 from lango.server.streaming.sse import Stream
 

@@ -10,108 +10,20 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from datetime import datetime
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Literal, TypeVar
 
-from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel
-
-from lango.server.api.session_routes import BUSY, ERRORS, GONE, Id, LastId, read_last_id
-from lango.server.context import Here
-from lango.server.errors import Refused
-from lango.server.schemas import SESSION_ID, Attachment, files_of
-from lango.server.security.auth import User
-from lango.server.security.authenticated_route import AuthenticatedRoute
 from lango.server.streaming.session_watch import Watched
-from lango.server.streaming.sse import EventStream
 from lango.server.streaming.turn_streams import TurnOf, TurnStreams, cut
-from lango.store import SessionRecord, Turn, waiting
-from lango.store.codec.records import as_datetime
-from lango.store.turns.event_log import ToldEvent, turn_of
-
-router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
-
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Server-sent events of the session's turns, one turn after the other, and `changed` with "
-        '`{"what": "sessions"}`, `"waiting"`, `"rewound"` or `"messages"`. It ends only with the server, or with the '
-        "session.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
-}
+from lango.store import SessionRecord
+from lango.store.codec.event_ids import turn_of
+from lango.store.turns import queue
+from lango.store.turns.event_log import ToldEvent
 
 _SILENT_S = 0.5
 """A turn of which nothing is told for so long may be one that nobody tells before its end."""
 
 T = TypeVar("T")
 Told = AsyncGenerator[ToldEvent | None, None]
-
-
-class WaitingMessage(BaseModel):
-    """A message that waits for its turn: another one of the session is not over."""
-
-    turn: int
-    content: str
-    attachments: list[Attachment] = []
-    created_at: datetime
-    invocation_id: str
-    is_answer: bool
-    """It is no message but the answer to a question for approval."""
-
-    @classmethod
-    def of(cls, one: waiting.Waiting) -> Self:
-        """Show a message that waits."""
-        message = one.stored.message
-        return cls(
-            turn=one.turn,
-            content=message.content if message else "",
-            attachments=files_of(one.stored),
-            created_at=as_datetime(one.stored.created_at),
-            invocation_id=one.stored.invocation_id,
-            is_answer=message is None or message.role != "user",
-        )
-
-
-class WaitingMessages(BaseModel):
-    """The messages of a session that wait, in order."""
-
-    waiting: list[WaitingMessage]
-
-
-@router.get("/live", response_class=EventStream, responses=_STREAM | GONE)
-async def live(
-    user: User, here: Here, session: Annotated[str | None, Query(pattern=SESSION_ID)] = None, last_id: LastId = None
-) -> Response:
-    """Stay and be told what happens: in the session after Last-Event-ID, or from its current turn on; and around it."""
-    after_id = read_last_id(last_id)
-    record = None if session is None else await here.session(user, session)
-    if record is not None and after_id is not None:
-        await here.turns.has_more(record, after_id)  # raises where the events after that id are gone
-    return here.stream(_told(here.turns, user.user_id, record, after_id))
-
-
-@router.get("/sessions/{session_id}/waiting")
-async def read_waiting(session_id: Id, user: User, here: Here) -> WaitingMessages:
-    """Read the messages that wait for their turn, in order."""
-    session = await here.session(user, session_id)
-    found = await here.store.read(lambda: waiting.read(session.key))
-    return WaitingMessages(waiting=[WaitingMessage.of(one) for one in found])
-
-
-@router.delete("/sessions/{session_id}/waiting/{turn}", status_code=204, responses=BUSY)
-async def take_back(
-    session_id: Id, turn: Annotated[int, Path(ge=1, le=2**40, examples=[2])], user: User, here: Here
-) -> None:
-    """Take back a message that waits. One whose turn has begun is not taken back (409): stop it."""
-    session = await here.session(user, session_id)
-    if await here.runtime.take_back(session_id, turn, user_id=user.user_id):
-        here.turns.watching.happened(session, queued=True)
-        return
-    record = await here.store.turn(Turn(session.key, turn))
-    if record is None:
-        raise Refused(404, "TurnNotFound", f"session {session_id!r} has no turn {turn}")
-    if record.status != "cancelled":
-        raise Refused(409, "TurnRunning", f"turn {turn} has begun already: stop it, or let it finish")
 
 
 class _Place:
@@ -124,7 +36,8 @@ class _Place:
         self.silent = False
 
 
-async def _told(streams: TurnStreams, user_id: str, session: SessionRecord | None, after_id: int | None) -> Told:
+async def live_events(streams: TurnStreams, user_id: str, session: SessionRecord | None, after_id: int | None) -> Told:
+    """Yield the events of a session's turns and hints about changes, until the session or the server ends."""
     async with streams.watching.over(user_id) as watched:
         place = _Place(watched, session)
         both = _merged(_turns(streams, place, after_id), _hints(place))
@@ -139,7 +52,7 @@ async def _turns(streams: TurnStreams, place: _Place, after_id: int | None) -> T
     turn = None
     last = 0 if after_id is None else turn_of(after_id) - 1
     if session is not None and after_id is None:
-        turn = await streams.store.read(lambda: waiting.current_turn(session))
+        turn = await streams.store.read(lambda: queue.current_turn(session))
     while True:
         seen = watched.moves[key]
         if turn is None and session is not None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from lango.events import ToolEnd, TurnDone
 from lango.server.streaming.recorder import Recorder
-from lango.store.turns.turns import Leases, TurnRecord
+from lango.store.turns.lease import Leases
+from lango.store.turns.turns import TurnRecord
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

@@ -2,11 +2,12 @@
 
 import asyncio
 import functools
+import json
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -27,6 +28,15 @@ CHECK_AGAIN_S = 4.0
 _HEARTBEAT = b": still here\n\n"
 # many clients cut lines where Unicode does; JSON may hold these as they are
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
+
+_STATUS = {
+    "BudgetTooSmall": 400,  # a message that is too long: no failure of the server's, and no use to send again
+    "StoreUnavailable": 503,
+    "OutcomeUnknown": 503,
+    "ProviderUnavailable": 503,
+    "TurnTimeout": 504,
+    "TurnCancelled": 409,
+}
 
 
 class Stream(Response, ABC, Generic[T]):
@@ -131,3 +141,41 @@ def one_line(json_text: str) -> str:
 async def _left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def status_of(error: str) -> int:
+    """Return the status for an error that a turn ended with, by its name."""
+    return _STATUS.get(error, 500)
+
+
+class FrameStream(Stream[str]):
+    """Frames as another protocol's client reads them.
+
+    `failed` says in the protocol's words that the stream ends here, though its turn may not.
+    """
+
+    def __init__(
+        self,
+        frames: AsyncGenerator[str | None, None],
+        write_timeout_s: float,
+        failed: Callable[[str, str], str],
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(frames, write_timeout_s)
+        self.headers.update(headers or {})
+        self._failed = failed
+
+    @override
+    def _frame(self, event: str) -> bytes:
+        return one_line(event).encode()
+
+    @override
+    def _cut(self, error: LangoError | Refused) -> bytes:
+        return self._failed(name_of(error), str(error)).encode()
+
+
+async def read(events: AsyncGenerator[ToldEvent | None, None]) -> AsyncGenerator[dict[str, Any] | None, None]:
+    """Read events as their fields; None where nothing came for a while."""
+    async with aclosing(events):
+        async for told in events:
+            yield None if told is None else json.loads(told.data)

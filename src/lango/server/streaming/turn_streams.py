@@ -19,11 +19,13 @@ from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.recorder import EventLog, Recorder
 from lango.server.streaming.session_watch import Watching
 from lango.store import SessionRecord
-from lango.store.turns.event_log import Told, ToldEvent, turn_of
+from lango.store.codec.event_ids import turn_of
+from lango.store.turns.event_log import Told, ToldEvent
 from lango.store.turns.turns import TurnRecord
 from lango.tools import Tool
+from lango.turns.lease_holder import interrupt_gone
 from lango.turns.liveness import Watch
-from lango.turns.running_turn import RunningTurn, interrupt_gone
+from lango.turns.running_turn import RunningTurn
 
 _log = logging.getLogger("lango.server")
 

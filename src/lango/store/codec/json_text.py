@@ -23,7 +23,7 @@ import orjson
 from pydantic_core import to_jsonable_python
 
 from lango.errors import Unstorable
-from lango.nesting import is_deeper_than
+from lango.json_input import is_deeper_than
 
 _TAG = "$lango:"
 _BYTES = _TAG + "bytes"

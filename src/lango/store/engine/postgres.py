@@ -11,10 +11,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
 from lango.store.engine.changes import Changes, Wakeups
-from lango.store.engine.database import Dialect, Operation, Shortcut, Undo, migrate, newest_version
+from lango.store.engine.database import Dialect, Operation, Shortcut, Undo
 from lango.store.engine.outages import WAIT_S, Outages
 from lango.store.engine.postgres_notify import Notifications, channel_of
 from lango.store.engine.postgres_writes import FORGET_OLD_SLOTS, ExactlyOnce, Slots, run, unbounded
+from lango.store.engine.schema import migrate, newest_version
 
 T = TypeVar("T")
 

@@ -21,19 +21,25 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from lango.errors import StoreUnavailable
-from lango.store.engine.changes import Changes
-from lango.store.engine.database import AtOnce, Dialect, Operation, Shortcut, Undo, migrate, run_sync
+from lango.store.engine.changes import Changes, FileChanges
+from lango.store.engine.database import AtOnce, Dialect, Operation, Shortcut, Undo, run_sync
 from lango.store.engine.outages import WAIT_S, Outages
+from lango.store.engine.schema import migrate
 from lango.store.engine.sqlite_connection import (
     Connection,
     Cursor,
+    Job,
     connect_to_unwritable,
+    deliver,
     execute_on,
     read_snapshot,
     refuse_foreign,
     run_alone,
     run_each,
     store_number,
+    translate,
+    translated,
+    waiting,
 )
 from lango.store.engine.sqlite_file import (
     OpenedFiles,
@@ -44,9 +50,6 @@ from lango.store.engine.sqlite_file import (
     only_readable,
 )
 from lango.store.engine.sqlite_log import checked_log, leave_log
-from lango.store.sqlite_changes import FileChanges
-from lango.store.sqlite_errors import translate, translated
-from lango.store.sqlite_jobs import Job, deliver, waiting
 
 T = TypeVar("T")
 

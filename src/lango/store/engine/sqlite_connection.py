@@ -1,16 +1,19 @@
 """Statements on one connection of SQLite: an operation alone, one of a group, or one that only reads."""
 
+import asyncio
+import contextlib
 import functools
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 import apsw
+from msgspec import Struct, field
 
-from lango.errors import SchemaError
-from lango.store.engine.database import Lock, Operation, Row, Write, run_sync
-from lango.store.sqlite_jobs import Job
+from lango.errors import LangoError, SchemaError, StoreDamaged, StoreError, StoreUnavailable
+from lango.store.engine.database import Lock, Operation, Row, Undo, Write, run_sync
 
 T = TypeVar("T")
 
@@ -119,6 +122,42 @@ def _write(connection: Connection, write: Write, values: tuple[Any, ...]) -> lis
     return connection.execute(write.read, values[write.where]).fetchall() if write.read else [(1,)]
 
 
+class Job(Struct, eq=False):
+    """One operation on its way through the writer."""
+
+    make: Callable[[], Operation[Any]]
+    loop: asyncio.AbstractEventLoop | None = None
+    future: "asyncio.Future[Any] | None" = None
+    result: Any = None
+    error: BaseException | None = field(default=None)
+
+    def run(self, execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> bool:
+        """Run the operation; False: what it wrote must be taken back."""
+        try:
+            self.result = run_sync(self.make(), execute)
+        except Undo as undo:
+            self.result = undo.result
+            return False
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever asked
+            self.error = error
+            return False
+        return True
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody still waits for it."""
+        return self.future is None or not self.future.cancelled()
+
+    def deliver(self) -> None:
+        """Hand the outcome to whoever waits, in their event loop."""
+        if self.future is None or self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
 def run_each(
     connection: Connection, jobs: list[Job], execute: Callable[[str, tuple[Any, ...]], list[Row]]
 ) -> Literal[True]:
@@ -138,3 +177,71 @@ def refuse_foreign(connection: Connection, path: str) -> None:
     tables = {name for [name] in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "lango_schema" not in tables:
         raise SchemaError(f"{path} is the database of another program: name another file for the store")
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Generator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except LangoError:
+        raise
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
+def translate(error: apsw.Error, path: str) -> StoreError:
+    """Say what SQLite's error means and what to do. Clients read it, too: it names the file, and not its folder."""
+    file = Path(path).name
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            translated_error: StoreError = StoreUnavailable(
+                f"{file} is locked by another program: close it, or try again", retry_after_s=1.0
+            )
+        case apsw.NotADBError():
+            translated_error = SchemaError(f"{file} is not a SQLite database: name another file for the store")
+        case apsw.CorruptError():
+            translated_error = StoreDamaged(f"{file} is damaged ({error}): restore it from a backup")
+        case apsw.FullError():
+            translated_error = StoreUnavailable(f"the disk that holds {file} is full: make room; nothing was written")
+        case apsw.ReadOnlyError():
+            translated_error = StoreUnavailable(f"{file} cannot be written: change its rights; reading goes on")
+        case apsw.CantOpenError() | apsw.IOError() | apsw.PermissionsError():
+            translated_error = StoreUnavailable(
+                f"{file} cannot be read or written ({error}): look at its disk and its rights"
+            )
+        case apsw.TooBigError():
+            translated_error = StoreUnavailable(f"a value is larger than SQLite can store ({error}): store less")
+        case _:
+            translated_error = StoreError(f"{file}: {type(error).__name__}: {error}")
+    translated_error.__cause__ = error
+    return translated_error
+
+
+def waiting(queue: "SimpleQueue[Job | None]", most: int) -> Iterator[Job]:
+    """What else waits by now, so many at most; the order of arrival is kept."""
+    for _ in range(most):
+        try:
+            job = queue.get_nowait()
+        except Empty:
+            return
+        if job is None:
+            queue.put(None)  # the end comes after this group
+            return
+        yield job
+
+
+def deliver(jobs: list[Job]) -> None:
+    """Wake each event loop once for all of its jobs."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in jobs:
+        if job.loop is not None:
+            by_loop.setdefault(job.loop, []).append(job)
+    for loop, done in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_deliver_all, done)
+
+
+def _deliver_all(jobs: list[Job]) -> None:
+    for job in jobs:
+        job.deliver()

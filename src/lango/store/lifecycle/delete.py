@@ -1,9 +1,10 @@
 """Deleting a session: at once for everyone, while rows that a fork shares stay until the last fork is gone."""
 
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import SessionId, calls_from_json
+from lango.store.codec.records import SessionId
+from lango.store.codec.rows import calls_from_json
 from lango.store.engine.database import Operation
-from lango.store.search.query import LOCK
+from lango.store.search.index import LOCK
 from lango.store.sessions import lineage
 
 _DELETE = "DELETE FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key, forked_from"

@@ -14,12 +14,14 @@ from msgspec.structs import replace
 from lango.errors import MessageNotFound, SessionNotFound
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import Past, SessionId, SessionRecord, asked_about, calls_from_json, long_running
+from lango.store.codec.records import Past, SessionId, SessionRecord
+from lango.store.codec.rows import asked_about, calls_from_json, long_running
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import observations
 from lango.store.sessions import sessions
-from lango.store.sessions.append import place_of_call
+from lango.store.sessions import state as session_state
 from lango.store.sessions.lineage import key_of, places
+from lango.store.sessions.open_calls import place_of_call
 from lango.store.sessions.titles import MAX_TITLE, cleaned, with_first_words
 from lango.store.turns.recovery import close_calls
 
@@ -124,7 +126,7 @@ def _take_state(key: int, session: SessionRecord, point: int) -> Operation[None]
     if point == session.last_seq:
         yield _SAME_STATE, (key, session.key)
         return
-    state = yield from sessions.state_at(session.key, point)
+    state = yield from session_state.state_at(session.key, point)
     if state:
         yield _STATE, (key, dumps(state))
 

@@ -10,16 +10,10 @@ from msgspec import Struct, field
 from lango.errors import SessionNotFound
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import (
-    RESULT_ROLES,
-    SessionId,
-    SessionRecord,
-    calls_from_json,
-    from_message_row,
-    from_state_row,
-)
+from lango.store.codec.records import SessionId, SessionRecord
+from lango.store.codec.rows import RESULT_ROLES, calls_from_json, from_message_row, from_state_row
 from lango.store.engine.database import Dialect, Operation, Row
-from lango.store.sessions import sessions
+from lango.store.sessions import sessions, state
 from lango.store.sessions.window import rows_of
 
 _PAGE = 200
@@ -181,7 +175,7 @@ def _check_state(seen: _Seen, session: SessionRecord) -> Operation[None]:
         told: dict[str, Any] = {}
         for [text] in (yield _STATE, (session.key,)):
             told = loads(text)
-        journaled = yield from sessions.state_at(session.key, session.last_seq)
+        journaled = yield from state.state_at(session.key, session.last_seq)
     except Exception as error:  # noqa: BLE001 - whatever stands there
         seen.add(f"the session's state cannot be read ({type(error).__name__})")
         return

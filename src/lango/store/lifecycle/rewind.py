@@ -13,10 +13,9 @@ from lango.store.codec.records import Entry, SessionId, SessionRecord
 from lango.store.engine.database import Operation
 from lango.store.sessions import sessions
 from lango.store.sessions.append import append
-from lango.store.sessions.lineage import key_of
-from lango.store.sessions.sessions import delta_back_to, split_scopes, state_before
+from lango.store.sessions.lineage import is_live, key_of, live_ranges
+from lango.store.sessions.state import delta_back_to, split_scopes, state_before
 from lango.store.sessions.titles import with_first_words
-from lango.store.sessions.window import is_live, live_ranges
 from lango.store.turns.turns import Ahead
 
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"

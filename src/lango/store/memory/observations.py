@@ -11,11 +11,14 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.store.codec.json_text import dumps, loads, readable
-from lango.store.codec.records import MESSAGE_COLUMNS, SessionRecord, Stored, from_message_row, rewinds_from_json
+from lango.history import count_tokens
+from lango.store.codec.json_text import loads
+from lango.store.codec.records import SessionId, SessionRecord, Stored
+from lango.store.codec.rows import MESSAGE_COLUMNS, from_message_row, rewinds_from_json
 from lango.store.engine.database import Operation, Row
-from lango.store.sessions.lineage import all_places, key_of
-from lango.store.sessions.window import Range, live_ranges
+from lango.store.memory import user_facts
+from lango.store.sessions import sessions, window
+from lango.store.sessions.lineage import Range, all_places, key_of, live_ranges
 
 Priority = Literal["high", "medium", "low"]
 Standing = Literal["current", "condensed", "taken_back"]
@@ -23,11 +26,11 @@ Standing = Literal["current", "condensed", "taken_back"]
 MAX_BATCH_MESSAGES = 400
 _RECENT_ROWS = 200
 
-_BATCH_COLUMNS = (
+BATCH_COLUMNS = (
     "batch, generation, first_seq, last_seq, floor_seq, rewinds, sources, model, input_tokens, output_tokens, tokens, "
     "created_at"
 )
-_BATCHES = f"SELECT {_BATCH_COLUMNS} FROM observation_batches WHERE session_key = $1 ORDER BY batch"  # noqa: S608 - constants
+_BATCHES = f"SELECT {BATCH_COLUMNS} FROM observation_batches WHERE session_key = $1 ORDER BY batch"  # noqa: S608 - constants
 _NOTES = """
 SELECT batch, number, first_seq, last_seq, priority, day, text FROM observations
 WHERE session_key = $1 AND batch >= $2 AND batch <= $3 ORDER BY batch, number
@@ -43,21 +46,9 @@ SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND 
 _BEFORE = """
 SELECT seq, role, tokens FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 ORDER BY seq DESC LIMIT $4
 """
-_INSERT_BATCH = f"""
-INSERT INTO observation_batches (session_key, {_BATCH_COLUMNS})
-SELECT $1, COALESCE(MAX(batch), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT),
-    CAST($6 AS BIGINT), CAST($7 AS TEXT), CAST($8 AS TEXT), CAST($9 AS BIGINT), CAST($10 AS BIGINT),
-    CAST($11 AS BIGINT), CAST($12 AS DOUBLE PRECISION)
-FROM observation_batches WHERE session_key = $1
-RETURNING batch
-"""  # noqa: S608
-_INSERT_NOTE = """
-INSERT INTO observations (session_key, batch, number, first_seq, last_seq, priority, day, text)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-"""
 _FORK_BATCHES = f"""
-INSERT INTO observation_batches (session_key, {_BATCH_COLUMNS})
-SELECT CAST($1 AS BIGINT), {_BATCH_COLUMNS} FROM observation_batches WHERE session_key = $2 AND last_seq <= $3
+INSERT INTO observation_batches (session_key, {BATCH_COLUMNS})
+SELECT CAST($1 AS BIGINT), {BATCH_COLUMNS} FROM observation_batches WHERE session_key = $2 AND last_seq <= $3
 """  # noqa: S608
 _FORK_NOTES = """
 INSERT INTO observations (session_key, batch, number, first_seq, last_seq, priority, day, text)
@@ -65,21 +56,10 @@ SELECT CAST($1 AS BIGINT), o.batch, o.number, o.first_seq, o.last_seq, o.priorit
 FROM observations o JOIN observation_batches b ON b.session_key = o.session_key AND b.batch = o.batch
 WHERE o.session_key = $2 AND b.last_seq <= $3
 """
-# takes the session's row: none is there once the session is deleted
-_LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING session_key"
 _REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
-_CLAIM = """
-INSERT INTO observers (session_key, owner, claim, beat) VALUES ($1, $2, 1, 1)
-ON CONFLICT (session_key) DO UPDATE SET owner = excluded.owner, claim = observers.claim + 1, beat = observers.beat + 1
-WHERE observers.owner IS NULL OR observers.owner = excluded.owner RETURNING claim
-"""
-_HELD = "SELECT owner, claim, beat FROM observers WHERE session_key = $1"
-_TAKE_OVER = """
-UPDATE observers SET owner = $1, claim = claim + 1, beat = beat + 1
-WHERE session_key = $2 AND claim = $3 AND beat = $4 RETURNING claim
-"""
-_BEAT = "UPDATE observers SET beat = beat + 1 WHERE session_key = $1 AND claim = $2 RETURNING claim"
-_RELEASE = "UPDATE observers SET owner = NULL, beat = beat + 1 WHERE session_key = $1 AND claim = $2"
+
+QUOTE_TOKENS = 150
+"""What a request pays for the words around observations and facts."""
 
 
 class Observation(Struct, frozen=True):
@@ -158,6 +138,9 @@ class Recalled(Struct, frozen=True):
         ]
 
 
+RecalledWindow = tuple[SessionRecord, list[Stored], Recalled]
+
+
 class Unobserved(Struct, frozen=True):
     """What was not observed yet: its tokens, and the next messages of it in order."""
 
@@ -165,17 +148,6 @@ class Unobserved(Struct, frozen=True):
     rewinds: int
     tokens: int = 0
     messages: tuple[Stored, ...] = ()
-
-
-class Claim(Struct, frozen=True):
-    """The right to observe a session; `beat` where somebody else has it."""
-
-    session_key: int
-    claim: int
-    owner: str
-    beat: int = 0
-    held: bool = True
-    """False: somebody else has it."""
 
 
 # -- what holds -------------------------------------------------------------------------------------------------------
@@ -321,67 +293,23 @@ def _clipped(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
     return [one for one in clipped if one[0] <= one[1]]
 
 
-# -- who observes -----------------------------------------------------------------------------------------------------
-
-
-def claim(key: int, owner: str) -> Operation[Claim | None]:
-    """Take the right to observe a session, or say who has it; None: the session is gone.
-
-    An owner observes a session once at a time: a right that it still has is one that it could not give back.
-    """
-    if not (yield _LOCK, (key,)):
+def recalled_window(name: SessionId, budget_tokens: int, *, with_facts: bool) -> Operation[RecalledWindow | None]:
+    """Read a session, what was observed of it, and the messages after that which fit beside it."""
+    session = yield from sessions.get(name)
+    if session is None:
         return None
-    for [number] in (yield _CLAIM, (key, owner)):
-        return Claim(key, number, owner)
-    [[held_by, number, beat]] = yield _HELD, (key,)
-    return Claim(key, number, held_by or "", beat, held=False)
+    recalled = yield from recall(session)
+    if with_facts:
+        known = (yield from user_facts.of_user(name.app_name, name.user_id))[-user_facts.MOST_FACTS :]
+        recalled = replace(recalled, facts=tuple(f"{fact.name}: {fact.text}" for fact in known))
+    spent = recalled.tokens + sum(count_tokens(fact) + 4 for fact in recalled.facts)
+    if spent:
+        spent = min(spent + QUOTE_TOKENS, budget_tokens // 2)
+    stored = yield from window.window(session, budget_tokens - spent, first_seq=recalled.floor_seq)
+    return session, stored, recalled
 
 
-def take_over(gone: Claim, owner: str) -> Operation[Claim | None]:
-    """Take the right from somebody who is gone; None: they moved on."""
-    for [number] in (yield _TAKE_OVER, (owner, gone.session_key, gone.claim, gone.beat)):
-        return Claim(gone.session_key, number, owner)
-    return None
-
-
-def beat(held: Claim) -> Operation[bool]:
-    """Say that the observer lives; False: it lost its claim."""
-    return bool((yield _BEAT, (held.session_key, held.claim)))
-
-
-def release(held: Claim) -> Operation[None]:
-    """Give the right back."""
-    yield _RELEASE, (held.session_key, held.claim)
-
-
-def add_batch(held: Claim, batch: Batch) -> Operation[int | None]:
-    """Store a batch whole, under a claim; return its number. None: the claim was lost, or the session is gone."""
-    key = held.session_key
-    if not (yield _LOCK, (key,)) or not (yield _BEAT, (key, held.claim)):
-        return None
-    return (yield from insert_batch(key, batch))
-
-
-def insert_batch(key: int, batch: Batch) -> Operation[int]:
-    """Write the rows of a batch."""
-    [[number]] = yield (
-        _INSERT_BATCH,
-        (
-            key,
-            batch.generation,
-            batch.first_seq,
-            batch.last_seq,
-            batch.floor_seq,
-            batch.rewinds,
-            dumps(list(batch.sources)) if batch.sources else None,
-            readable(batch.model),
-            batch.input_tokens,
-            batch.output_tokens,
-            batch.tokens,
-            batch.created_at,
-        ),
-    )
-    for at, note in enumerate(batch.observations, 1):
-        values = (key, number, at, note.first_seq, note.last_seq, note.priority, note.day, readable(note.text))
-        yield _INSERT_NOTE, values
-    return number
+def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionRecord, Unobserved] | None]:
+    """Read a session and what was not observed of it yet; None: there is no such session."""
+    session = yield from sessions.get(name)
+    return None if session is None else (session, (yield from unobserved(session)))

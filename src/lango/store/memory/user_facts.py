@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from lango.store.codec.json_text import readable
 from lango.store.engine.database import Operation, Row
-from lango.store.sessions.sessions import LOCK_USER_STATE
+from lango.store.sessions.state import LOCK_USER_STATE
 
 _log = logging.getLogger("lango.store")
 

@@ -1,22 +1,13 @@
 """The one operation that writes an event: checked, in order, once, together with its state."""
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
-from lango.messages import Message
-from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import (
-    Appended,
-    Columns,
-    Entry,
-    SessionId,
-    asked_about,
-    calls_from_json,
-    to_columns,
-    without_temp,
-)
+from lango.store.codec.records import Appended, Entry, SessionId, without_temp
+from lango.store.codec.rows import Columns, to_columns
 from lango.store.engine.database import Operation, Undo, Write
 from lango.store.memory import user_facts
-from lango.store.sessions.sessions import apply_delta, first_of_invocation
+from lango.store.sessions.open_calls import track_calls
+from lango.store.sessions.state import apply_delta, first_of_invocation
 
 
 def _advance(other_events: str) -> Write:
@@ -57,28 +48,6 @@ INSERT INTO state_events (session_key, seq, revision, event_id, created_at, stat
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (session_key, event_id) DO NOTHING RETURNING seq
 """
-
-_OPEN_CALL = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
-ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
-"""
-_OPEN_QUESTION = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running, asks_about, about_seq, expires_at)
-VALUES ($1, $2, $3, 1, $4, $5, (SELECT now FROM database_clock) + $6)
-ON CONFLICT (session_key, call_id) DO NOTHING
-"""
-_OPEN_AT = "SELECT seq FROM open_calls WHERE session_key = $1 AND call_id = $2"
-_MADE_BEFORE = """
-SELECT seq, tool_calls FROM history
-WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND tool_calls IS NOT NULL ORDER BY seq DESC
-"""
-_CALL_IS_AMONG = 50  # messages: an approval is requested right after its call, beside those of parallel agents
-_CLOSE_CALL = Write(
-    "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2",
-    returning="seq, asks_about, about_seq",
-    read="FROM open_calls WHERE session_key = $1 AND call_id = $2",
-)
-
 _SAME_ID = """
 SELECT seq, role, author, content, tool_calls, invocation_id, state_delta, extra
 FROM history WHERE session_key = $1 AND event_id = $2
@@ -131,7 +100,7 @@ def append(
             (key, seq, revision + 1, row.event_id, row.created_at, row.state_delta or "{}", _with_invocation(row)),
         )
     else:
-        call_seq = (yield from _track_calls(key, seq, message, entry)) if message.tool_calls else None
+        call_seq = (yield from track_calls(key, seq, message, entry)) if message.tool_calls else None
         written = yield (_INSERT_MESSAGE, message_values(key, seq, total_tokens, call_seq, row))
     if not written:
         seq = yield from _seq_of_same(key, name, row, message is None)
@@ -170,41 +139,6 @@ def _with_invocation(row: Columns) -> str | None:
     if not row.invocation_id:
         return row.extra
     return dumps({"invocation_id": row.invocation_id} | (loads(row.extra) if row.extra else {}))
-
-
-def _track_calls(key: int, seq: int, message: Message, entry: Entry) -> Operation[int | None]:
-    """Note calls that wait for a result, and strike those that got one; return where a result's call stands.
-
-    A call that was answered by "it waits for approval" is open again once its question is answered.
-    """
-    farthest: int | None = None
-    for call in message.tool_calls:
-        if call.output is not None or message.role == "tool":
-            rows = yield _CLOSE_CALL, (key, call_key(call.id))
-            for made_at, about, about_seq in rows:
-                farthest = made_at if farthest is None else min(farthest, made_at)
-                if about is not None and about_seq is not None:
-                    yield _OPEN_CALL, (key, about, about_seq, 0)
-        elif question := asked_about(call):
-            about = call_key(question["id"])
-            about_seq = yield from place_of_call(key, about, seq)
-            yield _OPEN_QUESTION, (key, call_key(call.id), seq, about, about_seq, entry.expires_s)
-        else:
-            yield _OPEN_CALL, (key, call_key(call.id), seq, 1 if call.id in entry.long_running else 0)
-    return farthest if farthest != seq - 1 else None
-
-
-def place_of_call(key: int, call: str, before: int) -> Operation[int | None]:
-    """Return which message made the call that an approval request is about, shortly before a message.
-
-    It is still open, unless another call beside it was done at once: then ADK stores both results before the request.
-    """
-    for [seq] in (yield _OPEN_AT, (key, call)):
-        return seq
-    for seq, calls in (yield _MADE_BEFORE, (key, before - _CALL_IS_AMONG, before)):
-        if any(call_key(one.id) == call for one in calls_from_json(calls)):
-            return seq
-    return None
 
 
 def _repeated_or_late(

@@ -5,7 +5,8 @@ not ordinary it leaves alone, and `lango.store.sessions.append` does it all, and
 """
 
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import Appended, Entry, asked_about, to_columns
+from lango.store.codec.records import Appended, Entry
+from lango.store.codec.rows import asked_about, to_columns
 from lango.store.engine.database import AtOnce, Shortcut
 
 _MESSAGE = {

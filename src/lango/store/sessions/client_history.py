@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Sequence
 
 from lango.store.codec.json_text import readable
-from lango.store.codec.records import Entry, SessionRecord, to_columns
+from lango.store.codec.records import Entry, SessionRecord
+from lango.store.codec.rows import to_columns
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import MESSAGE_INSERT, MESSAGE_WIDTH, message_values
 from lango.store.sessions.sessions import SESSION_COLUMNS, from_session_row, with_pasts

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from lango.store.codec.records import Past, SessionRecord
+from lango.store.codec.rows import rewinds_from_json
 from lango.store.engine.database import Operation, Row
 
 Place = tuple[int, int, int]
@@ -16,6 +17,10 @@ _OF_ALL = """
 SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_pasts
 ORDER BY session_key, piece
 """
+
+_RANGES = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
+TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
+Range = tuple[int, int]
 
 
 def of_session(key: int) -> Operation[tuple[Past, ...]]:
@@ -57,3 +62,31 @@ def all_places(session: SessionRecord, ranges: Iterable[tuple[int, int]]) -> lis
 def key_of(session: SessionRecord, seq: int) -> int:
     """Return the key under which a message stands."""
     return next((past.source_key for past in session.pasts if past.first_seq <= seq <= past.last_seq), session.key)
+
+
+def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
+    """Return the ranges of messages that no rewind took back, newest first.
+
+    As ADK reads it: from the end backwards, a rewind jumps to where the invocation it names began, and rewinds that
+    lie in between are no longer seen.
+    """
+    end = last_seq
+    for at, first in reversed(rewinds):
+        if at > end:
+            continue
+        if at < end:
+            yield at + 1, end
+        end = first - 1
+    if end >= 1:
+        yield 1, end
+
+
+def live_of(key: int) -> Operation[list[Range]]:
+    """Read the ranges of a session's messages that no rewind took back, newest first."""
+    [[last_seq, rewinds]] = yield _RANGES, (key,)
+    return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
+
+
+def is_live(seq: int, ranges: Iterable[Range]) -> bool:
+    """Whether a message lies in one of some ranges."""
+    return any(first <= seq <= last for first, last in ranges)

@@ -1,23 +1,22 @@
 """Operations on sessions and on the state of sessions, users and apps."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from lango.errors import SessionExists, Unstorable
-from lango.store.codec.ids import shorten
+from lango.errors import FencedWrite, SessionExists, Unstorable
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionId, SessionRecord, origin_from_json, rewinds_from_json, without_temp
-from lango.store.engine.database import Operation, Row, new_session_keys, no_collection
+from lango.store.codec.records import SessionId, SessionRecord, without_temp
+from lango.store.codec.rows import no_collection, origin_from_json, rewinds_from_json
+from lango.store.engine.database import Lock, Operation, Row
 from lango.store.sessions import lineage
+from lango.store.sessions.state import APP_PREFIX, USER_PREFIX, apply_delta
+from lango.store.sessions.titles import FIRST_WORDS, shown, with_first_words
 
 _log = logging.getLogger("lango.store")
-
-USER_PREFIX = "user:"
-APP_PREFIX = "app:"
-
 _INSERT = """
 INSERT INTO sessions (session_key, app_name, user_id, id, created_at, updated_at)
 SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS DOUBLE PRECISION),
@@ -48,31 +47,20 @@ _LIST_OF_USER = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2"
 _LIST_OF_ID = f"SELECT {_COLUMNS} WHERE s.id = $1"
 _OWNERS = "SELECT DISTINCT app_name, user_id FROM sessions"
 
-_SESSION_STATE = "SELECT state FROM session_states WHERE session_key = $1"
-_SET_SESSION_STATE = """
-INSERT INTO session_states (session_key, state) VALUES ($1, $2)
-ON CONFLICT (session_key) DO UPDATE SET state = excluded.state
-"""
+_random = random.SystemRandom()
 
-# The upserts take the row's lock and read it in one step, so that no other writer can come between reading and setting.
-LOCK_USER_STATE = """
-INSERT INTO user_states (app_name, user_id, state) VALUES ($1, $2, '{}')
-ON CONFLICT (app_name, user_id) DO UPDATE SET state = user_states.state RETURNING state
-"""
-_SET_USER_STATE = "UPDATE user_states SET state = $1 WHERE app_name = $2 AND user_id = $3"
-_LOCK_APP_STATE = """
-INSERT INTO app_states (app_name, state) VALUES ($1, '{}')
-ON CONFLICT (app_name) DO UPDATE SET state = app_states.state RETURNING state
-"""
-_SET_APP_STATE = "UPDATE app_states SET state = $1 WHERE app_name = $2"
-_USER_STATE = "SELECT state FROM user_states WHERE app_name = $1 AND user_id = $2"
+_SESSIONS = f"""
+SELECT {SESSION_COLUMNS}, {FIRST_WORDS}
+FROM sessions s WHERE app_name = $1 AND user_id = $2 AND (updated_at < $3 OR (updated_at = $3 AND session_key < $4))
+ORDER BY updated_at DESC, session_key DESC LIMIT $5
+"""  # noqa: S608 - constants
+_FIRST = (float("inf"), 0)
 
-_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM history WHERE session_key = $1 AND invocation_id = $2"
-_DELTAS_UP_TO = """
-SELECT state_delta, seq, 0, 0 FROM history WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
-UNION ALL SELECT state_delta, seq, 1, revision FROM history_states WHERE session_key = $1 AND seq <= $2
-ORDER BY 2, 3, 4
-"""
+# shared: tools of one turn begin at the same time, and none of them while another turn takes the session over
+_EPOCH = Lock("SELECT epoch FROM sessions WHERE session_key = $1", "SHARE")
+
+# takes the session's row, so that turns of one session are handled one after the other
+LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision"
 
 
 def create(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[SessionRecord]:
@@ -151,71 +139,6 @@ def with_pasts(records: list[SessionRecord]) -> Operation[list[SessionRecord]]:
     return [replace(record, pasts=found.get(record.key, ())) for record in records]
 
 
-def user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
-    """Read the state of a user, without prefixes."""
-    rows = yield _USER_STATE, (app_name, user_id)
-    return loads(rows[0][0]) if rows else {}
-
-
-def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operation[None]:
-    """Change session, user and app state. Always in this order, so that two writers cannot wait for each other."""
-    own, of_user, of_app = split_scopes(delta)
-    if own:
-        rows = yield _SESSION_STATE, (key,)
-        state: dict[str, Any] = loads(rows[0][0]) if rows else {}
-        yield _SET_SESSION_STATE, (key, dumps(state | own))
-    if of_user:
-        [[text]] = yield LOCK_USER_STATE, (name.app_name, name.user_id)
-        yield _SET_USER_STATE, (dumps(loads(text) | of_user), name.app_name, name.user_id)
-    if of_app:
-        [[text]] = yield _LOCK_APP_STATE, (name.app_name,)
-        yield _SET_APP_STATE, (dumps(loads(text) | of_app), name.app_name)
-
-
-def state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
-    """Return the session's own state as it was when message `seq` was the newest, by replaying what was journaled."""
-    rows = yield _DELTAS_UP_TO, (key, seq)
-    state: dict[str, Any] = {}
-    for text, *_ in rows:
-        state |= split_scopes(loads(text))[0]
-    return state
-
-
-def first_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:
-    """Return where an invocation begins."""
-    [[first]] = yield _FIRST_OF_INVOCATION, (key, shorten(invocation_id))
-    return first
-
-
-def state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
-    """Return the session's own state as it was before an invocation."""
-    first = yield from first_of_invocation(key, invocation_id)
-    return (yield from state_at(key, (first or 1) - 1))
-
-
-def delta_back_to(own: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the delta that makes a session's own state what it was, as ADK's rewind works it out."""
-    kept = {name: value for name, value in target.items() if value is not None}
-    return {name: value for name, value in kept.items() if name not in own or own[name] != value} | {
-        name: None for name in own if name not in kept
-    }
-
-
-def split_scopes(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Part a delta into what belongs to the session, to the user and to the app, without their prefixes."""
-    own: dict[str, Any] = {}
-    of_user: dict[str, Any] = {}
-    of_app: dict[str, Any] = {}
-    for name, value in delta.items():
-        if name.startswith(APP_PREFIX):
-            of_app[name.removeprefix(APP_PREFIX)] = value
-        elif name.startswith(USER_PREFIX):
-            of_user[name.removeprefix(USER_PREFIX)] = value
-        else:
-            own[name] = value
-    return own, of_user, of_app
-
-
 def readable_rows(rows: Iterable[Row], read: Callable[[Row], SessionRecord]) -> list[SessionRecord]:
     """Decode the rows of a list; one that cannot be decoded is left out and logged, and does not break the list."""
     records: list[SessionRecord] = []
@@ -266,3 +189,35 @@ def _shared(text: str, parsed: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if text not in parsed:
         parsed[text] = loads(text)
     return parsed[text]
+
+
+def new_session_keys() -> Iterator[int]:
+    """Return keys to try for a new session: random, so that no two replicas need to agree on a counter.
+
+    The first is short, because it stands in every row and index of the session; where that one is taken, long ones.
+    """
+    yield _random.getrandbits(31)
+    while True:
+        yield _random.getrandbits(62)
+
+
+def sessions(
+    app_name: str, user_id: str, after: tuple[float, int] | None, limit: int
+) -> Operation[Sequence[SessionRecord]]:
+    """Read sessions without their state, the newest update first, after one's (updated_at, key)."""
+    updated_at, key = after or _FIRST
+    rows = yield _SESSIONS, (app_name, user_id, updated_at, key, limit)
+    records = yield from with_pasts(
+        readable_rows(rows, lambda row: from_session_row(row[:-1], first_words=shown(row[-1])))
+    )
+    for place, record in enumerate(records):
+        if record.forked_from or record.rewinds:
+            records[place] = yield from with_first_words(record)
+    return records
+
+
+def fence(key: int, epoch: int) -> Operation[None]:
+    """Raise `FencedWrite` for a turn that lost its lease: it must not begin anything any more."""
+    rows = yield _EPOCH, (key,)
+    if not rows or rows[0][0] != epoch:
+        raise FencedWrite("this turn was taken over by another process: it must not run tools any more")

@@ -6,8 +6,7 @@ from lango.errors import SessionNotFound, Unstorable
 from lango.store.codec.json_text import readable
 from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.engine.database import Operation
-from lango.store.sessions.lineage import all_places
-from lango.store.sessions.window import live_ranges
+from lango.store.sessions.lineage import all_places, live_ranges
 
 MAX_TITLE = 200
 SHOWN_WORDS = 80

@@ -5,7 +5,7 @@ into live ranges; a session that was never rewound has one. A fork cuts it, too,
 results: where not everything fits, each takes its share of the budget at most, so a window holds only a few of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 from msgspec.structs import replace
@@ -13,18 +13,16 @@ from msgspec.structs import replace
 from lango.history import count_tokens
 from lango.history.budget_window import RESULT_SHARE, first_whole
 from lango.history.token_clipping import clip_results, clip_to_tokens
-from lango.store.codec.records import (
+from lango.store.codec.records import SessionRecord, Stored
+from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
     STATE_COLUMNS,
-    SessionRecord,
-    Stored,
     from_message_row,
     from_state_row,
-    rewinds_from_json,
 )
 from lango.store.engine.database import Operation, Row
-from lango.store.sessions.lineage import Place, all_places, key_of, places
+from lango.store.sessions.lineage import TOTAL_AT, Place, Range, all_places, is_live, key_of, live_ranges, places
 
 _RECENT = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND created_at >= $4
@@ -52,8 +50,6 @@ _ONE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq =
 _RANGE = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 ORDER BY seq
 """  # noqa: S608
-_RANGES = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
-_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 _WAITING = """
 SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
 """
@@ -61,7 +57,10 @@ SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq >
 _EVERYTHING = 2**62
 _SEQ, _ROLE, _CALLS, _TOKENS, _TOTAL, _CALL_SEQ = 0, 1, 4, 5, 6, 12
 
-Range = tuple[int, int]
+_MESSAGES = f"""
+SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role <> 'event'
+ORDER BY seq DESC LIMIT $4
+"""  # noqa: S608 - constants
 
 
 def events(session: SessionRecord, newest: int | None = None, since: float | None = None) -> Operation[list[Stored]]:
@@ -137,34 +136,6 @@ def _clipped(stored: Stored, max_tokens: int) -> Stored:
     return replace(stored, message=message, tokens=tokens, clipped_tokens=max(0, stored.tokens - tokens))
 
 
-def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
-    """Return the ranges of messages that no rewind took back, newest first.
-
-    As ADK reads it: from the end backwards, a rewind jumps to where the invocation it names began, and rewinds that
-    lie in between are no longer seen.
-    """
-    end = last_seq
-    for at, first in reversed(rewinds):
-        if at > end:
-            continue
-        if at < end:
-            yield at + 1, end
-        end = first - 1
-    if end >= 1:
-        yield 1, end
-
-
-def live_of(key: int) -> Operation[list[Range]]:
-    """Read the ranges of a session's messages that no rewind took back, newest first."""
-    [[last_seq, rewinds]] = yield _RANGES, (key,)
-    return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
-
-
-def is_live(seq: int, ranges: Iterable[Range]) -> bool:
-    """Whether a message lies in one of some ranges."""
-    return any(first <= seq <= last for first, last in ranges)
-
-
 def _tail_of_range(session: SessionRecord, place: Place, budget: int, share: int) -> Operation[tuple[list[Row], int]]:
     """Read the end of one live range that fits the budget, and say how many tokens are left of that.
 
@@ -180,7 +151,7 @@ def _tail_of_range(session: SessionRecord, place: Place, budget: int, share: int
         elif last == session.last_seq:
             total = session.total_tokens
         else:
-            [[total]] = yield _TOTAL_AT, (key, last)
+            [[total]] = yield TOTAL_AT, (key, last)
         bound = total - budget
         # >= and not >: an event without tokens stands on the bound itself
         found = yield _WINDOW, (first, end, max(bound, 0), key)
@@ -241,3 +212,20 @@ def _with_needed(session: SessionRecord, ranges: Sequence[Range], rows: list[Row
         if is_live(seq, ranges):
             earlier += yield _ONE, (key_of(session, seq), seq)
     return sorted([*earlier, *rows], key=lambda row: row[_SEQ]) if earlier else rows
+
+
+def message(session: SessionRecord, seq: int) -> Operation[Stored | None]:
+    """Read one message, unless a rewind took it back."""
+    live = is_live(seq, live_ranges(session.last_seq, session.rewinds))
+    rows = (yield _MESSAGES, (key_of(session, seq), seq, seq, 1)) if live else []
+    return from_message_row(rows[0]) if rows else None
+
+
+def messages(session: SessionRecord, before: int | None, limit: int) -> Operation[list[Stored]]:
+    """Read the newest messages before a sequence number, in order; what a rewind took back is left out."""
+    end = session.last_seq if before is None else min(before - 1, session.last_seq)
+    rows: list[Row] = []
+    for key, first, last in all_places(session, live_ranges(session.last_seq, session.rewinds)):
+        if len(rows) < limit and first <= end:
+            rows += yield _MESSAGES, (key, first, min(last, end), limit - len(rows))
+    return [from_message_row(row) for row in reversed(rows)]

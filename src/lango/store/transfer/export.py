@@ -6,7 +6,8 @@ from msgspec import Struct, field
 
 from lango.errors import SessionNotFound
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import MESSAGE_COLUMNS, RESULT_ROLES, SessionId, SessionRecord, calls_from_json
+from lango.store.codec.records import SessionId, SessionRecord
+from lango.store.codec.rows import MESSAGE_COLUMNS, RESULT_ROLES, calls_from_json
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions import sessions
 from lango.store.sessions.window import rows_of

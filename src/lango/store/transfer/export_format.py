@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from lango.store.codec.ids import lengthen
 from lango.store.codec.json_text import plain_dumps, plain_loads, readable
-from lango.store.codec.records import calls_from_json
+from lango.store.codec.rows import calls_from_json
 from lango.store.engine.database import Row
 
 FORMAT = "lango-session"

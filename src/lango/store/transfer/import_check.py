@@ -4,8 +4,6 @@ Then the rows are written in short transactions, so that others write in between
 last transaction gives it its name. So an import is there whole or not at all.
 """
 
-import itertools
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, assert_never, cast
 
@@ -13,30 +11,24 @@ from msgspec import Struct, field
 from pydantic import ValidationError
 
 from lango.errors import InvalidExport, Unstorable
-from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter
+from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, is_deeper_than
 from lango.messages import ToolCall
-from lango.nesting import is_deeper_than
 from lango.store.codec.ids import call_key, shorten
 from lango.store.codec.json_text import dumps, plain_loads
-from lango.store.codec.records import (
+from lango.store.codec.records import SessionId, Stored, without_temp
+from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
     STATE_COLUMNS,
-    SessionId,
-    SessionRecord,
-    Stored,
     asked_about,
     calls_from_json,
     from_message_row,
     from_state_row,
     long_running,
-    without_temp,
 )
-from lango.store.engine.database import Operation, Row
-from lango.store.lifecycle.delete import delete
-from lango.store.sessions import sessions
-from lango.store.sessions.titles import cleaned, with_first_words
-from lango.store.transfer.export import BATCH_COLUMNS, EFFECT_COLUMNS, OBSERVATION_COLUMNS, TURN_COLUMNS
+from lango.store.engine.database import Row
+from lango.store.sessions import state
+from lango.store.sessions.titles import cleaned
 from lango.store.transfer.export_format import (
     FORMAT,
     KINDS,
@@ -54,34 +46,9 @@ from lango.store.transfer.export_format import (
 )
 
 Lines = Iterable[str | bytes]
-
-_SET = """
-UPDATE sessions SET updated_at = $1, revision = $2, last_seq = $3, user_seq = $4, total_tokens = $5, epoch = $6,
-    rewinds = $7, title = $8, forked_from = $9, created_at = $10, app_name = $11, user_id = $12, id = $13
-WHERE session_key = $14
-"""
-_FREE_NAME = "DELETE FROM sessions WHERE session_key = $1"
-_ABANDONED = "SELECT user_id, id FROM sessions WHERE app_name = $1 AND created_at < $2"
-_STATE = "INSERT INTO session_states (session_key, state) VALUES ($1, $2)"
-_OPEN_CALL = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
-"""
-_TABLES = {
-    "message": ("messages", MESSAGE_COLUMNS),
-    "state": ("state_events", f"{STATE_COLUMNS}, revision"),
-    "turn": ("turns", TURN_COLUMNS),
-    "effect": ("effects", EFFECT_COLUMNS),
-    "observation_batch": ("observation_batches", BATCH_COLUMNS),
-    "observation": ("observations", OBSERVATION_COLUMNS),
-}
 _MOST_VALUES = 2 * MAX_VALUES
 """Of one line: more than any door lets into one event."""
 _DEEPEST = 260
-_ROWS_AT_ONCE = 50
-_BATCH_ROWS = 500
-_BATCH_CHARACTERS = 500_000
-_STAGING_APP = "lango:import"
-_ABANDONED_AFTER_S = 86_400.0
 _ORDER: list[tuple[type[Line], ...]] = [
     (Header,),
     (SessionLine,),
@@ -115,17 +82,6 @@ class Checked(Struct):
     open_calls: dict[str, _Open] = field(default_factory=dict[str, _Open])
     seen: set[tuple[str, Any]] = field(default_factory=set[tuple[str, Any]])
     turns: list[Row] = field(default_factory=list[Row])
-
-
-class Staged(Struct, frozen=True):
-    """A session that is being imported: no user sees it under this name."""
-
-    name: SessionId
-    key: int
-
-
-Batch = list[tuple[str, Row]]
-"""Rows by their kind."""
 
 
 def parsed(lines: Lines) -> Iterator[tuple[int, Line]]:
@@ -210,16 +166,19 @@ def _check(checked: Checked, line: Line, also: Callable[[Stored], None] | None) 
             _check_session(checked, line)
         case MessageLine():
             _check_message(checked, line)
-            _read_back(from_message_row(_row(line, MESSAGE_COLUMNS, checked.total_tokens)), checked, also)
+            _read_back(from_message_row(row_values(line, MESSAGE_COLUMNS, checked.total_tokens)), checked, also)
         case StateLine():
             _must(line.seq == checked.last_seq, "seq: it stands after the newest message")
-            _must(checked.revision < line.revision <= _of(checked).revision, "revision: they grow, up to the session's")
+            _must(
+                checked.revision < line.revision <= session_line(checked).revision,
+                "revision: they grow, up to the session's",
+            )
             _once(checked, "event", line.event_id)
             checked.revision = line.revision
-            _read_back(from_state_row(_row(line, STATE_COLUMNS, 0)), checked, also)
+            _read_back(from_state_row(row_values(line, STATE_COLUMNS, 0)), checked, also)
         case EndLine():
             _must(line.lines == checked.lines, f"it speaks of {line.lines} lines before it; there are {checked.lines}")
-            _must(all(at <= checked.last_seq for at, _ in _of(checked).rewinds), "a rewind names no message")
+            _must(all(at <= checked.last_seq for at, _ in session_line(checked).rewinds), "a rewind names no message")
             checked.ended = True
         case _:
             _check_beside(checked, line)
@@ -229,13 +188,13 @@ def _check_beside(checked: Checked, line: TurnLine | EffectLine | BatchLine | Ob
     match line:
         case TurnLine():
             _must(line.turn > checked.turn, "turn: they grow")
-            _must((line.epoch or 0) <= _of(checked).epoch, "epoch: at most the session's")
+            _must((line.epoch or 0) <= session_line(checked).epoch, "epoch: at most the session's")
             if line.idempotency_key is not None:
                 _once(checked, "idempotency_key", line.idempotency_key)
             checked.turn = line.turn
             line.column("extra")
         case EffectLine():
-            _must(line.epoch <= _of(checked).epoch, "epoch: at most the session's")
+            _must(line.epoch <= session_line(checked).epoch, "epoch: at most the session's")
             _once(checked, "effect", (line.call_id, line.epoch))
             line.column("result")
         case BatchLine():
@@ -292,13 +251,14 @@ def _track(checked: Checked, line: MessageLine, call: ToolCall, waits: int) -> N
 def _read_back(stored: Stored, checked: Checked, also: Callable[[Stored], None] | None) -> None:
     """What is written must be read again one day."""
     if stored.state_delta:
-        own, _, _ = sessions.split_scopes(without_temp(stored.state_delta))
+        own, _, _ = state.split_scopes(without_temp(stored.state_delta))
         checked.state |= own
     if also is not None:
         also(stored)
 
 
-def _of(checked: Checked) -> SessionLine:
+def session_line(checked: Checked) -> SessionLine:
+    """Return the line of the session, which a checked export has."""
     assert checked.session
     return checked.session
 
@@ -313,94 +273,7 @@ def _once(checked: Checked, kind: str, id_: Any) -> None:
     checked.seen.add((kind, id_))
 
 
-# -- writing -------------------------------------------------------------------------------------------------------
-
-
-def stage(now: float) -> Operation[Staged]:
-    """Make a session that no user sees, to be filled by `add` and shown by `publish`.
-
-    Others write in between. What a process that was killed left behind a day ago is deleted.
-    """
-    for [user_id, id_] in (yield _ABANDONED, (_STAGING_APP, now - _ABANDONED_AFTER_S)):
-        yield from delete(SessionId(_STAGING_APP, user_id, id_))
-    name = SessionId(_STAGING_APP, "", uuid.uuid4().hex)
-    return Staged(name, (yield from sessions.insert(name, now)))
-
-
-def batches(staged: Staged, checked: Checked, lines: Lines) -> Iterator[Batch]:
-    """Read the rows of an import, some at a time. Its turns are kept back: they are for `publish`."""
-    batch: Batch = []
-    size = total = 0
-    for _, line in parsed(lines):
-        if line.kind not in _TABLES:
-            continue
-        total += line.tokens if isinstance(line, MessageLine) else 0
-        row = staged.key, *_row(line, _TABLES[line.kind][1], total)
-        if line.kind == "turn":
-            checked.turns.append(row)
-            continue
-        batch.append((line.kind, row))
-        size += sum(len(value) for value in row if isinstance(value, str))
-        if len(batch) >= _BATCH_ROWS or size >= _BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    yield batch
-
-
-def add(batch: Batch) -> Operation[None]:
-    """Write some rows of a staged session."""
-    for kind, together in itertools.groupby(batch, key=lambda one: one[0]):
-        rows = [row for _, row in together]
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            some = rows[start : start + _ROWS_AT_ONCE]
-            yield _insert(kind, some), tuple(value for one in some for value in one)
-
-
-def publish(name: SessionId, staged: Staged, checked: Checked) -> Operation[SessionRecord]:
-    """Show a staged session under its own name. Raise `SessionExists` where the name is taken."""
-    name.check_new()
-    session = _of(checked)
-    placeholder = yield from sessions.insert(name, session.created_at)  # so that of two at once one is refused
-    yield _FREE_NAME, (placeholder,)
-    yield from add([("turn", row) for row in checked.turns])
-    origin = session.forked_from
-    yield (
-        _SET,
-        (
-            session.updated_at,
-            session.revision,
-            checked.last_seq,
-            checked.user_seq,
-            checked.total_tokens,
-            session.epoch,
-            dumps(session.rewinds) if session.rewinds else None,
-            session.title,
-            dumps({"id": origin.id, "seq": origin.seq}) if origin else None,
-            session.created_at,
-            name.app_name,
-            name.user_id,
-            name.id,
-            staged.key,
-        ),
-    )
-    if checked.state:
-        yield _STATE, (staged.key, dumps(checked.state))
-    for call_id, (seq, waits, _, _) in sorted(checked.open_calls.items()):
-        # never as an approval request: only a turn of ours makes those
-        yield _OPEN_CALL, (staged.key, call_id, seq, waits)
-    made = yield from sessions.get(name)
-    assert made
-    return (yield from with_first_words(made))
-
-
-def _insert(kind: str, rows: list[Row]) -> str:
-    table, columns = _TABLES[kind]
-    width = len(rows[0])
-    places = (f"({', '.join(f'${row * width + n + 1}' for n in range(width))})" for row in range(len(rows)))
-    return f"INSERT INTO {table} (session_key, {columns}) VALUES {', '.join(places)}"  # noqa: S608 - constants
-
-
-def _row(line: Line, columns: str, total_tokens: int) -> Row:
+def row_values(line: Line, columns: str, total_tokens: int) -> Row:
     """Return the values of some columns."""
     return tuple(_value(line, name.strip(), total_tokens) for name in columns.split(","))
 

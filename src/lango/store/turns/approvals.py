@@ -11,19 +11,13 @@ from msgspec import Struct
 
 from lango.errors import ApprovalExpired
 from lango.messages import ToolCall
-from lango.store.closings import closing
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import (
-    MESSAGE_COLUMNS,
-    Entry,
-    SessionId,
-    SessionRecord,
-    Stored,
-    from_message_row,
-)
+from lango.store.codec.records import Entry, SessionId, SessionRecord, Stored
+from lango.store.codec.rows import MESSAGE_COLUMNS, from_message_row
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.append import append
-from lango.store.sessions.window import is_live, live_of, live_ranges
+from lango.store.sessions.lineage import is_live, live_of, live_ranges
+from lango.store.sessions.open_calls import closing
 from lango.store.turns import tool_journal
 
 EXPIRED = "not run: nobody answered the question for approval in time, and that is a no"

@@ -9,22 +9,14 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from lango.messages import ToolCall
-from lango.store.closings import closing
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import readable
-from lango.store.codec.records import (
-    MESSAGE_COLUMNS,
-    ClientResult,
-    Entry,
-    SessionId,
-    SessionRecord,
-    Stored,
-    client_calls,
-    from_message_row,
-)
+from lango.store.codec.records import ClientResult, Entry, SessionId, SessionRecord, Stored
+from lango.store.codec.rows import MESSAGE_COLUMNS, client_calls, from_message_row
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
-from lango.store.sessions.window import is_live, live_of, live_ranges
+from lango.store.sessions.lineage import is_live, live_of, live_ranges
+from lango.store.sessions.open_calls import closing
 
 UNANSWERED = (
     "no result: the conversation went on before the client gave one. Whether the client did what was asked is unknown"

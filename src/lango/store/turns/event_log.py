@@ -12,12 +12,11 @@ from msgspec import Struct
 
 from lango.errors import EventsGone
 from lango.events import to_json
+from lango.store.codec import event_ids
+from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionRecord
 from lango.store.engine.database import Dialect, Lock, Operation
-from lango.store.sessions.window import is_live, live_ranges
 from lango.store.turns import rebuilt_events, turns
-from lango.store.turns.rebuilt_events import IDS_PER_TURN
 
 KEPT_TURNS = 50
 """So many turns that are over keep their events; older ones are dropped: what they told is in the messages."""
@@ -66,9 +65,6 @@ ORDER BY t.session_key, t.turn FOR UPDATE OF t
 _AFTER = """
 SELECT id, turn, type, data, final FROM turn_events WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
 """
-_NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 ORDER BY turn LIMIT $3"
-_NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn < $2 ORDER BY turn DESC LIMIT $3"
-_TURNS_AT_ONCE = 50
 
 
 class ToldEvent(Struct, frozen=True):
@@ -89,11 +85,6 @@ class Told(Struct, frozen=True):
     turn: turns.TurnRecord | None
     closed: bool = False
     """Nothing comes after this."""
-
-
-def turn_of(event_id: int) -> int:
-    """Return the turn that an event belongs to."""
-    return event_id // IDS_PER_TURN
 
 
 def add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
@@ -162,10 +153,10 @@ def read(key: int, turn: int, after_id: int) -> Operation[Told]:
     if events:
         return Told(events, record, events[-1].final)
     last = yield _LAST, (key, first, first + IDS_PER_TURN)
-    is_logged = bool(last) and last[0][1] is not None and not rebuilt_events.is_rebuilt(max(after_id, first))
+    is_logged = bool(last) and last[0][1] is not None and not event_ids.is_rebuilt(max(after_id, first))
     if is_logged or record is None or record.status in ("waiting", "running"):
         return Told([], record, bool(last and last[0][2]))
-    if rebuilt_events.is_between(turn, after_id):
+    if event_ids.is_between(turn, after_id):
         raise EventsGone(gone(after_id))
     if after_id >= first + IDS_PER_TURN - 1:
         return Told([], record, closed=True)
@@ -180,27 +171,6 @@ def gone(after_id: int) -> str:
         f"the events after {after_id} are not kept any more: read the messages of the session, then follow it anew, "
         "without an id"
     )
-
-
-def newest_turn(session: SessionRecord) -> Operation[int | None]:
-    """Return the newest turn of a session that no rewind took back."""
-    return (yield from _first_live(session, _NEWEST_TURNS, 2**62))
-
-
-def next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
-    """Return the turn after one, of those that no rewind took back."""
-    return (yield from _first_live(session, _NEXT_TURNS, turn))
-
-
-def _first_live(session: SessionRecord, turns_from: str, start: int) -> Operation[int | None]:
-    live = list(live_ranges(session.last_seq, session.rewinds))
-    while rows := (yield turns_from, (session.key, start, _TURNS_AT_ONCE if session.rewinds else 1)):
-        for turn, first_seq in rows:
-            # one without a message waits, or never ran; one beyond the record began after it was read
-            if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):
-                return turn
-        start = rows[-1][0]
-    return None
 
 
 def close(key: int, turn: int) -> Operation[None]:

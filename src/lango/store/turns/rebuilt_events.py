@@ -13,15 +13,13 @@ from msgspec.structs import replace
 
 from lango.events import Accepted, ApprovalNeeded, TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, Usage
 from lango.messages import ToolCall
-from lango.store.closings import is_closing
+from lango.store.codec.event_ids import IDS_PER_TURN, REBUILT
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import Stored, asked_about, calls_from_json, client_calls
+from lango.store.codec.records import Stored
+from lango.store.codec.rows import asked_about, calls_from_json, client_calls
 from lango.store.engine.database import Operation
+from lango.store.sessions.open_calls import is_closing
 from lango.store.turns import tool_journal, turns
-
-IDS_PER_TURN = 1_000_000
-REBUILT = 900_000
-"""No event that is emitted while a turn runs has so high a number within it."""
 
 _NOT_TOOLS = ("transfer_to_agent", "adk_request_")
 _EXPIRIES = "SELECT call_id, expires_at FROM open_calls WHERE session_key = $1 AND asks_about IS NOT NULL"
@@ -30,16 +28,6 @@ _EARLIER_CALLS = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq <= $2 AND role = 'assistant' AND tool_calls IS NOT NULL
 ORDER BY seq DESC LIMIT 50
 """
-
-
-def is_rebuilt(event_id: int) -> bool:
-    """Whether an id is that of a rebuilt event."""
-    return event_id % IDS_PER_TURN >= REBUILT
-
-
-def is_between(turn: int, event_id: int) -> bool:
-    """Whether an id stands between the first event of a turn and those that are rebuilt: only the log knows it."""
-    return turn * IDS_PER_TURN + 1 < event_id < turn * IDS_PER_TURN + REBUILT
 
 
 def events(key: int, turn: int, record: turns.TurnRecord) -> Operation[list[TurnEvent]]:

@@ -11,10 +11,11 @@ from lango.history import count_tokens
 from lango.messages import Message, ToolCall
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import MESSAGE_COLUMNS, Entry, SessionId, Stored, from_message_row
+from lango.store.codec.records import Entry, SessionId, Stored
+from lango.store.codec.rows import MESSAGE_COLUMNS, from_message_row
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
-from lango.store.sessions.window import is_live, live_of
+from lango.store.sessions.lineage import is_live, live_of
 from lango.store.turns.approvals import overtake
 from lango.store.turns.tool_journal import EffectRecord, of_call
 

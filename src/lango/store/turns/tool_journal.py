@@ -9,17 +9,14 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.errors import FencedWrite
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads, readable
 from lango.store.codec.records import Stored
-from lango.store.engine.database import Lock, Operation
+from lango.store.engine.database import Operation
+from lango.store.sessions.sessions import fence
 
 Effect = Literal["none", "idempotent", "once"]
 EffectStatus = Literal["intended", "started", "finished", "unknown"]
-
-# shared: tools of one turn begin at the same time, and none of them while another turn takes the session over
-_EPOCH = Lock("SELECT epoch FROM sessions WHERE session_key = $1", "SHARE")
 _STILL_OWN = "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = effects.session_key AND s.epoch = effects.epoch)"
 _INTEND = """
 INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved, approved_by,
@@ -203,10 +200,3 @@ def read_whole(key: int, call_id: str, offset: int, limit: int) -> Operation[str
     """Read a piece of a result that was clipped."""
     rows = yield _READ, (offset + 1, limit, key, call_key(call_id))
     return rows[0][0] if rows else None
-
-
-def fence(key: int, epoch: int) -> Operation[None]:
-    """Raise `FencedWrite` for a turn that lost its lease: it must not begin anything any more."""
-    rows = yield _EPOCH, (key,)
-    if not rows or rows[0][0] != epoch:
-        raise FencedWrite("this turn was taken over by another process: it must not run tools any more")

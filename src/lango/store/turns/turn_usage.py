@@ -10,8 +10,7 @@ from lango.store.codec.ids import lengthen
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import SessionRecord
 from lango.store.engine.database import Operation, Row
-from lango.store.sessions.lineage import key_of
-from lango.store.sessions.window import is_live, live_ranges
+from lango.store.sessions.lineage import is_live, key_of, live_ranges
 from lango.store.turns.turns import Status
 
 # what the session had before a turn is in the running total of the turn's first message

@@ -1,8 +1,10 @@
 """The tools that come with Lango, by name."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
 
@@ -11,7 +13,6 @@ from lango.errors import ConfigError, ToolError
 from lango.tools.builtin.files import file_tools
 from lango.tools.builtin.shell import shell_tool
 from lango.tools.builtin.workspace import Workspace
-from lango.tools.clock import current_time
 from lango.tools.tool import Tool, tool
 
 ReadResult = Callable[[str, int, int], Awaitable[str | None]]
@@ -82,3 +83,18 @@ def read_result_tool(read: ReadResult) -> Tool:
         return {"offset": offset, "characters": len(piece), "text": piece}
 
     return read_result
+
+
+@tool(level="safe", effect="none")
+def current_time(timezone: str = "UTC") -> dict[str, Any]:
+    """Tell the current date and time.
+
+    Args:
+        timezone: A name such as Europe/Berlin.
+    """
+    try:
+        zone = UTC if timezone.upper() == "UTC" else ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ToolError(f"there is no time zone {timezone!r}: use a name such as Europe/Berlin, or UTC") from error
+    now = datetime.now(zone)
+    return {"time": now.isoformat(timespec="seconds"), "weekday": now.strftime("%A"), "timezone": timezone}

@@ -24,11 +24,11 @@ from lango.adk.services import adk_server
 from lango.errors import StaleSession, UsageError
 from lango.server.context import Here, Served
 from lango.server.errors import Refused, error_body
-from lango.server.frames import FrameStream, read, status_of
 from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import SESSION_ID
 from lango.server.security.auth import Caller, User
 from lango.server.security.authenticated_route import route_with_errors
+from lango.server.streaming.sse import FrameStream, read, status_of
 from lango.server.streaming.turn_streams import TurnOf
 from lango.store import Entry, SessionId, SessionRecord
 from lango.store.turns.turns import TurnRecord

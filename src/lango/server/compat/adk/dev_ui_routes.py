@@ -17,7 +17,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi import Path as PathParameter
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
-from lango.adk.dev_ui import dev_ui_folder
+from lango.adk.services.adk_server import dev_ui_folder
 from lango.errors import ConfigError
 from lango.server.context import Here
 from lango.server.errors import Refused

@@ -34,9 +34,9 @@ from ag_ui.core import (
 from ag_ui.encoder import EventEncoder
 
 from lango.server.context import Served
-from lango.server.frames import read
 from lango.server.schemas import SessionWithState
 from lango.server.security.auth import Caller
+from lango.server.streaming.sse import read
 from lango.server.streaming.turn_streams import TurnOf
 
 _encoder = EventEncoder()

@@ -21,11 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lango.server.context import Here
 from lango.server.errors import Refused
-from lango.server.frames import FrameStream
 from lango.server.schemas import SESSION_ID, Error
 from lango.server.security.auth import User
 from lango.server.security.authenticated_route import AuthenticatedRoute
-from lango.server.streaming.sse import EventStream
+from lango.server.streaming.sse import EventStream, FrameStream
 
 router = APIRouter(tags=["agui"], route_class=AuthenticatedRoute)
 

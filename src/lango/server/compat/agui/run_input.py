@@ -35,10 +35,18 @@ from pydantic import TypeAdapter, ValidationError
 from lango import messages
 from lango.messages import Attachment
 from lango.server.compat.inline_files import NOT_READ, file_of_base64, file_of_url, files_of, mark_of
-from lango.server.compat.resent_history import LEFT_OUT, Results, Spoken, answered_last, give, read_result, results_in
+from lango.server.compat.resent_history import (
+    LEFT_OUT,
+    Results,
+    Spoken,
+    answered_last,
+    give,
+    not_stored,
+    read_result,
+    results_in,
+)
 from lango.server.context import Served
 from lango.server.errors import Refused
-from lango.server.newest import not_stored
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnOf
 from lango.tools import Tool

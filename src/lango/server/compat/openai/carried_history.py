@@ -11,8 +11,8 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from lango.config import ServerSettings
+from lango.json_input import is_deeper_than
 from lango.messages import Attachment, Media, Message, ToolCall
-from lango.nesting import is_deeper_than
 from lango.server.compat.inline_files import NOT_READ
 from lango.server.compat.openai.chat_request import ChatCall, ChatMessage
 from lango.server.errors import Refused

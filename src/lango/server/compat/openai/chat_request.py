@@ -12,7 +12,7 @@ from lango.server.compat.resent_history import LEFT_OUT, Spoken, read_result
 from lango.server.errors import Refused
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
-from lango.turns.running_turn import check_attachments
+from lango.turns.turn_input import check_attachments
 
 _MOST_MESSAGES = 5_000
 

@@ -23,10 +23,9 @@ from lango.server.compat.inline_files import files_of
 from lango.server.compat.openai.carried_history import read_history, read_user
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.conversation_ids import PREFIX, Conversation
-from lango.server.compat.resent_history import answered_last, give, results_in, results_key
+from lango.server.compat.resent_history import answered_last, give, not_stored, results_in, results_key
 from lango.server.context import Served
 from lango.server.errors import Refused
-from lango.server.newest import not_stored
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnOf
 from lango.store import SessionRecord

@@ -1,0 +1,150 @@
+"""Convert a provider's reply to ADK responses, and answer malformed calls."""
+
+from collections.abc import Mapping
+
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+from msgspec.structs import replace
+
+from lango.adk.model.call_checks import allowed_name, unique_call_id
+from lango.adk.model.content import signature_to_bytes
+from lango.adk.services.request_context import loaded
+from lango.history import repair
+from lango.history.history_repair import CONTEXT_AUTHOR
+from lango.messages import Message, Signature, Thought, ToolCall
+from lango.providers.protocol import Delta, FinishReason, Request, TextDelta, ThoughtDelta, UsageDelta
+from lango.providers.reply_assembly import MalformedCall, Reply
+
+_MAX_QUOTED_CHARACTERS = 2_000  # of malformed arguments, when the model is told of them
+_FINISH_REASONS: Mapping[FinishReason, types.FinishReason] = {
+    "stop": types.FinishReason.STOP,
+    "tool_calls": types.FinishReason.STOP,
+    "length": types.FinishReason.MAX_TOKENS,
+    "safety": types.FinishReason.SAFETY,
+    "error": types.FinishReason.OTHER,
+}
+
+# Answers: a reply to content.
+
+
+def reply_to_content(reply: Reply) -> types.Content:
+    """Return a whole reply as ADK stores it: thoughts, text, calls."""
+    parts = [
+        types.Part(text=thought.text, thought=True, thought_signature=_bytes(thought.signature))
+        for thought in reply.thoughts
+    ]
+    signature = reply.finish.signature
+    if reply.text or signature:
+        parts.append(types.Part(text=reply.text, thought_signature=_bytes(signature)))
+    for call in reply.calls:
+        function_call = types.FunctionCall(id=call.id, name=allowed_name(call.name), args=dict(call.input or {}))
+        parts.append(types.Part(function_call=function_call, thought_signature=_bytes(call.signature)))
+    return types.Content(role="model", parts=parts)
+
+
+def _bytes(signature: Signature | None) -> bytes | None:
+    return None if signature is None else signature_to_bytes(signature)
+
+
+def usage_to_metadata(usage: UsageDelta) -> types.GenerateContentResponseUsageMetadata | None:
+    """Return the usage as ADK counts it, with thoughts apart from the answer; None where the provider said nothing."""
+    if usage == UsageDelta():
+        return None
+    output = None if usage.output_tokens is None else usage.output_tokens - (usage.thought_tokens or 0)
+    return types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=usage.input_tokens,
+        candidates_token_count=output,
+        thoughts_token_count=usage.thought_tokens,
+        cached_content_token_count=usage.cached_tokens,
+        total_token_count=(usage.input_tokens or 0) + (usage.output_tokens or 0),
+    )
+
+
+# The answer.
+
+
+def partial_response(delta: Delta) -> LlmResponse | None:
+    """Return what ADK shows of a delta while the answer is under way. Calls are shown when they are whole."""
+    match delta:
+        case TextDelta(text) if text:
+            part = types.Part(text=text)
+        case ThoughtDelta(text) if text:
+            part = types.Part(text=text, thought=True)
+        case _:
+            return None
+    return LlmResponse(content=types.Content(role="model", parts=[part]), partial=True)
+
+
+def with_unique_call_ids(reply: Reply, taken: set[str]) -> Reply:
+    """Give a fresh id to every call that has none, one that may have been used before, or one that ADK would hide."""
+    seen = loaded.get().all_seen
+    calls = tuple(replace(call, id=unique_call_id(call.id, taken, all_seen=seen)) for call in reply.calls)
+    malformed = tuple(replace(call, id=unique_call_id(call.id, taken, all_seen=seen)) for call in reply.malformed)
+    return replace(reply, calls=calls, malformed=malformed)
+
+
+def malformed_call_problem(reply: Reply) -> str:
+    """Return what is wrong with the calls of a reply; empty where they may run."""
+    if reply.malformed:
+        return reply.malformed[0].problem
+    if not reply.calls and reply.finish.detail.startswith("MALFORMED_FUNCTION_CALL"):
+        return reply.finish.detail  # Gemini keeps the call to itself
+    return ""
+
+
+def request_after_malformed_calls(request: Request, reply: Reply, problem: str) -> Request:
+    """Return the request that tells the model that nothing was run, and why."""
+    calls = (*reply.calls, *(ToolCall(call.id, call.name or "unknown", {}) for call in reply.malformed))
+    answer = Message("assistant", reply.text, calls, thoughts=reply.thoughts, signature=reply.finish.signature)
+    if calls:
+        not_run = {"error": "not run, because another call of the same turn was malformed: call it again if needed"}
+        results = (
+            *(ToolCall(call.id, call.name, output=not_run) for call in reply.calls),
+            *(_refusal(call) for call in reply.malformed),
+        )
+        told = Message("tool", tool_calls=results)
+    else:
+        told = Message("user", f"[Your call was malformed and was not run: {problem}]", author=CONTEXT_AUTHOR)
+    return replace(request, messages=tuple(repair([*request.messages, answer, told])))
+
+
+def _refusal(call: MalformedCall) -> ToolCall:
+    error = (
+        f"not run: {call.problem}. Call again, with arguments that are one JSON object and follow the tool's schema."
+    )
+    output = {"error": error, "arguments": call.arguments[:_MAX_QUOTED_CHARACTERS]}
+    return ToolCall(call.id, call.name or "unknown", output=output)
+
+
+def join_replies(before: Reply, after: Reply) -> Reply:
+    """Return what was said in both tries: a client that streams has seen both."""
+    unsigned = tuple(Thought(thought.text) for thought in before.thoughts if thought.text)
+    return replace(
+        after,
+        text=before.text + after.text,
+        thoughts=(*unsigned, *after.thoughts),
+        usage=UsageDelta(
+            *(_sum(getattr(before.usage, name), getattr(after.usage, name)) for name in UsageDelta.__struct_fields__)
+        ),
+    )
+
+
+def _sum(before: int | None, after: int | None) -> int | None:
+    return None if before is None and after is None else (before or 0) + (after or 0)
+
+
+def final_response(reply: Reply, model: str) -> LlmResponse:
+    """Convert a complete reply to the last response of a model call."""
+    content = reply_to_content(reply)
+    failed = reply.finish.reason == "error" or (reply.finish.reason == "safety" and not content.parts)
+    reason = _FINISH_REASONS[reply.finish.reason]
+    return LlmResponse(
+        content=content,
+        partial=False,
+        turn_complete=True,
+        finish_reason=reason,
+        error_code=reason.name if failed else None,
+        error_message=(reply.finish.detail or "the provider gave no reason") if failed else None,
+        usage_metadata=usage_to_metadata(reply.usage),
+        model_version=reply.finish.model or model,
+    )

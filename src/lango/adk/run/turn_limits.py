@@ -1,0 +1,89 @@
+"""Limit model calls and repeated tool calls of a turn, and refuse calls that cannot run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from google.adk.models.llm_request import LlmRequest
+from google.adk.tools import BaseTool, ToolContext
+
+from lango.adk.agents.adk_tool import AdkTool
+from lango.adk.agents.client_tools import WAITS_FOR_CLIENT, ClientTool
+from lango.adk.agents.transfers import correction
+from lango.adk.run.turn_state import TurnState
+from lango.errors import InvalidArguments, TurnLimit
+from lango.tools.approval_policy import fingerprint
+
+SAME_CALLS = 5
+"""How often a tool may be called with the same arguments in one turn."""
+WARN_AT = 0.8
+WRAP_UP = (
+    "This is the last step of this turn and no tool can be used any more. Say in plain words what was done, what was "
+    "found, and what is still open."
+)
+
+
+def is_unknown(tool: BaseTool) -> bool:
+    """Whether this stands for a tool that does not exist: ADK then makes one of its bare class."""
+    return type(tool) is BaseTool
+
+
+def has_answer_schema(request: LlmRequest) -> bool:
+    """Whether the answer must be JSON of a schema: then no tool is called."""
+    return bool(request.config.response_schema or request.config.response_json_schema)
+
+
+def remove_tools(request: LlmRequest) -> None:
+    """Leave the model nothing but to answer."""
+    request.tools_dict.clear()
+    request.config.tools = None
+    request.config.tool_config = None
+    request.append_instructions([WRAP_UP])
+
+
+def check_transfer(state: TurnState, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any] | None:
+    """A transfer to nobody is answered as what it is, an error, before ADK stores it as a success and fails."""
+    if state.client_calls:
+        return {"error": WAITS_FOR_CLIENT}
+    wanted = str(arguments.get("agent_name", ""))
+    valid = state.agent_names(context.agent_name)
+    if wanted in valid:
+        return None
+    state.bad_transfer, state.valid_agents = wanted, valid
+    context.actions.skip_summarization = True  # the run ends here; the runtime tells the model and runs again
+    return {"error": correction(wanted, valid)}
+
+
+def check_call(
+    state: TurnState, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
+) -> dict[str, Any] | None:
+    """Return what is wrong with a call in itself, whoever may allow it."""
+    return _check_repetition(state, tool, arguments, context) or _check_arguments(tool, arguments)
+
+
+def _check_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    if isinstance(tool, AdkTool | ClientTool):
+        try:
+            tool.tool.validate(arguments)
+        except InvalidArguments as error:
+            return {"error": str(error)}
+    return None
+
+
+def _check_repetition(
+    state: TurnState, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
+) -> dict[str, Any] | None:
+    same = call_fingerprint(tool.name, arguments)
+    state.calls[same] += 1
+    if state.calls[same] < SAME_CALLS or context.tool_confirmation is not None:
+        return None
+    state.failure = TurnLimit(f"{tool.name} was called {SAME_CALLS} times in one turn with the same arguments")
+    context.actions.skip_summarization = True
+    return {"error": f"not run: {state.failure}"}
+
+
+def call_fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a text that calls with the same name and arguments share."""
+    try:
+        return fingerprint(name, arguments)
+    except (TypeError, ValueError):
+        return f"{name}: not JSON"

@@ -1,0 +1,121 @@
+"""Load settings from arguments, environment and `lango.toml`."""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import PrivateAttr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
+
+from lango.config.sections import (
+    AgentSettings,
+    HistorySettings,
+    McpSettings,
+    MemorySettings,
+    ProviderTable,
+    ServerSettings,
+    StoreSettings,
+    TelemetrySettings,
+    ToolSettings,
+)
+from lango.config.setting_errors import invalid_json_variables, problem_message
+from lango.errors import ConfigError
+
+CONFIG_FILE = "lango.toml"
+CONFIG_ENV = "LANGO_CONFIG"
+DEFAULT_MODEL = "local/default"
+
+
+class Settings(BaseSettings):
+    """All settings. `Settings()` reads the environment; `Settings.load()` reads the file too."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="LANGO_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
+    )
+    _file: ClassVar[dict[str, Any] | None] = None
+    _source: Path | None = PrivateAttr(default=None)
+
+    agent: AgentSettings = AgentSettings()
+    providers: dict[str, ProviderTable] = {}
+    store: StoreSettings = StoreSettings()
+    history: HistorySettings = HistorySettings()
+    memory: MemorySettings = MemorySettings()
+    tools: ToolSettings = ToolSettings()
+    mcp: dict[str, McpSettings] = {}
+    server: ServerSettings = ServerSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+
+    @classmethod
+    def load(cls, path: str | Path | None = None) -> Self:
+        """Read `path`, or the file that LANGO_CONFIG names, or `lango.toml` here if there is one; then the environment.
+
+        Raises `ConfigError` that names the file, the line and the key.
+        """
+        named = path or os.environ.get(CONFIG_ENV)
+        file = Path(named or CONFIG_FILE)
+        if not file.is_file():
+            if named:
+                raise ConfigError(f"there is no configuration file {file}: create it with `lango init`")
+            return cls._checked({}, None)
+        try:
+            content = tomllib.loads(file.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file} is not valid TOML: {error}") from error
+        except OSError as error:
+            raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+        return cls._checked(content, file)
+
+    @classmethod
+    def _checked(cls, content: dict[str, Any], file: Path | None) -> Self:
+        class FromFile(cls):
+            _file = content
+
+        try:
+            loaded = FromFile()
+        except ValidationError as error:
+            raise ConfigError("; ".join(problem_message(cls, problem, file) for problem in error.errors())) from error
+        except SettingsError as error:
+            raise ConfigError(invalid_json_variables(cls) or str(error)) from error
+        made = cls.model_construct(**{name: getattr(loaded, name) for name in cls.model_fields})
+        made._source = file  # noqa: SLF001 - its own class's
+        return made
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then environment, then file."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, _FileSource(settings_cls, cls._file or {})
+
+    @property
+    def source(self) -> Path | None:
+        """The file that the settings were read from."""
+        return self._source
+
+    @property
+    def model(self) -> str:
+        """The root agent's model."""
+        return self.agent.model or DEFAULT_MODEL
+
+
+class _FileSource(PydanticBaseSettingsSource):
+    def __init__(self, settings_cls: type[BaseSettings], content: dict[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._content = content
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return self._content.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self._content

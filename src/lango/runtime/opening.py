@@ -1,0 +1,66 @@
+"""Open the store, check protected files and build the agent of a runtime."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lango.adk.run.engine import AdkEngine
+from lango.adk.run.runtime_tools import read_clipped
+from lango.config import Settings
+from lango.errors import ConfigError
+from lango.runtime.runtime import Runtime
+from lango.store import Store
+from lango.store.engine.urls import store_files
+from lango.telemetry import traces
+from lango.tools import Tool, builtin_tools
+
+if TYPE_CHECKING:
+    from lango.providers import Provider
+
+
+_WRITING = {"write_file", "edit_file", "shell"}
+
+
+def protected_files(settings: Settings) -> list[Path]:
+    """Return what no built-in tool may read or write, whatever its workspace is.
+
+    Raises `ConfigError` where the store lies in the workspace of a tool that writes, unless the settings allow it.
+    """
+    files = store_files(settings.store.url)
+    root = Path(settings.tools.workspace).expanduser().resolve()
+    inside = [file for file in files[:1] if file.resolve().is_relative_to(root)]
+    if inside and _WRITING & {*settings.tools.enabled} and not settings.tools.store_in_workspace:
+        raise ConfigError(
+            f"the store {settings.store.url} lies in the workspace {settings.tools.workspace!r} of tools that write: "
+            "set tools.workspace to a folder of its own, or tools.store_in_workspace = true to run all the same"
+        )
+    own = [settings.source, Path(settings.agent.module) if settings.agent.module else None]
+    return [*files, *(path for path in own if path is not None)]
+
+
+@asynccontextmanager
+async def open_runtime(
+    settings: Settings | None = None,
+    *,
+    tools: Sequence[Tool] = (),
+    provider: "Provider | None" = None,
+    root_agent: Any = None,
+) -> AsyncGenerator[Runtime, None]:
+    """Open the store, build the agent, and own everything that is started until the context is left.
+
+    `tools` are added to those of the settings. `provider` answers in place of the one that the settings name.
+    `root_agent` is somebody's own ADK agent or app. Raises `ConfigError` for what is missing, before anything runs.
+    """
+    settings = settings or Settings()
+    protected = protected_files(settings)
+    async with traces.opened(settings.telemetry), Store(settings.store.url, wait_s=settings.store.wait_s) as store:
+        some = tools or settings.tools.enabled or settings.mcp
+        built_in = builtin_tools(settings.tools, protected=protected, read_result=read_clipped if some else None)
+        engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
+        await engine.load()
+        runtime = Runtime(settings, store, engine)
+        try:
+            yield runtime
+        finally:
+            await runtime.close()

@@ -1,0 +1,51 @@
+"""Create the schema, or upgrade it with the numbered SQL files in `migrations/`."""
+
+import re
+from importlib import resources
+
+from lango.errors import SchemaError
+from lango.store.engine.database import Operation
+
+_VERSION = "SELECT COALESCE(MAX(version), 0) FROM lango_schema"
+
+
+def migrations() -> list[tuple[int, list[str]]]:
+    """Return the numbered migrations, oldest first, each as its statements."""
+    folder = resources.files("lango.store") / "migrations"
+    numbered = sorted((int(file.name[:4]), file) for file in folder.iterdir() if file.name.endswith(".sql"))
+    return [(number, _statements(file.read_text("utf-8"))) for number, file in numbered]
+
+
+def _statements(text: str) -> list[str]:
+    bare = "\n".join(line.split("-- ")[0].rstrip() for line in text.splitlines())
+    # at the end of a line: the body of a trigger has some of its own
+    return [part.strip() for part in re.split(r";\s*(?:\n|$)", bare) if part.strip()]
+
+
+def newest_version() -> int:
+    """Return the version of the schema that this code needs."""
+    return migrations()[-1][0]
+
+
+def migrate(place: str, dialect: str) -> Operation[int]:
+    """Bring the schema up to date and return its version. To be run under the database's own lock.
+
+    What only one database knows stands in a comment that begins with its name: `/*sqlite WITHOUT ROWID*/`.
+    """
+    yield "CREATE TABLE IF NOT EXISTS lango_schema (version BIGINT PRIMARY KEY, applied_at TEXT NOT NULL)", ()
+    [[version]] = yield _VERSION, ()
+    known = migrations()
+    newest = known[-1][0]
+    if version > newest:
+        raise SchemaError(
+            f"{place} was made by a newer Lango (schema {version}, this one knows {newest}): "
+            "upgrade with `pip install --upgrade lango-adk`, or use another store"
+        )
+    for number, statements in known:
+        if number > version:
+            for statement in statements:
+                spelt = re.sub(r"/\*.*?\*/", "", re.sub(rf"/\*{dialect} (.*?)\*/", r"\1", statement))
+                if spelt.strip():
+                    yield spelt, ()
+            yield "INSERT INTO lango_schema (version, applied_at) VALUES ($1, CURRENT_TIMESTAMP)", (number,)
+    return newest

@@ -1,0 +1,141 @@
+"""Bring the search index of a user's sessions up to date, a batch of messages at a time."""
+
+import functools
+import hashlib
+from collections.abc import Callable
+
+from lango.store.engine.database import Database, Dialect, Operation, Row
+from lango.store.search import terms
+
+INDEXED_CHARACTERS = 10_000
+"""Of a longer message, only the beginning is found."""
+BATCH = 100
+_BATCH_CHARACTERS = 50_000
+_BEHIND = """
+SELECT s.session_key, COALESCE(p.seq, 0), s.last_seq
+FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.session_key
+WHERE s.app_name = $1 AND s.user_id = $2
+    AND (p.seq IS NULL OR p.seq < s.last_seq OR COALESCE(p.title, '') <> COALESCE(s.title, ''))
+ORDER BY s.updated_at DESC
+"""
+# of sessions that are gone: what their forks still share
+_BEHIND_SHARED = """
+SELECT h.session_key, COALESCE(g.seq, 0), MAX(p.last_seq) FROM sessions s
+JOIN session_pasts p ON p.session_key = s.session_key
+JOIN shared_sessions h ON h.session_key = p.source_key AND h.deleted = 1
+LEFT JOIN search_progress g ON g.session_key = h.session_key
+WHERE s.app_name = $1 AND s.user_id = $2 AND s.forked_from IS NOT NULL
+GROUP BY h.session_key, g.seq HAVING COALESCE(g.seq, 0) < MAX(p.last_seq)
+"""
+# takes the row: two that search at once do not do the same twice, and a delete comes before or after
+LOCK = """
+INSERT INTO search_progress (session_key, seq) VALUES ($1, 0)
+ON CONFLICT (session_key) DO UPDATE SET seq = search_progress.seq RETURNING seq, title
+"""
+_IS_THERE = """
+SELECT title FROM sessions WHERE session_key = $1
+UNION ALL SELECT NULL FROM shared_sessions WHERE session_key = $1 AND deleted = 1
+"""
+_UNLOCK = "DELETE FROM search_progress WHERE session_key = $1"
+_MESSAGES = f"""
+SELECT seq, CASE WHEN role IN ('user', 'assistant') THEN SUBSTR(content, 1, {INDEXED_CHARACTERS}) ELSE '' END
+FROM messages WHERE session_key = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT {BATCH}
+"""  # noqa: S608 - constants
+_DONE = "UPDATE search_progress SET seq = $1, title = $2 WHERE session_key = $3"
+_FORGET_TITLE = "DELETE FROM search_messages WHERE session_key = $1 AND seq = 0"
+
+_ADD_ROW = (
+    "INSERT INTO search_messages (session_key, seq, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING id"
+)
+_ADD_WORDS = "INSERT INTO search_words (rowid, owner, words) VALUES ($1, $2, $3)"
+_ADD_VECTOR = """
+INSERT INTO search_messages (session_key, seq, size, words)
+VALUES ($1, $2, $3, array_to_tsvector(CAST($4 AS TEXT[]))) ON CONFLICT DO NOTHING
+"""
+_CHANGES = "SELECT total_changes()"
+_MERGE = "INSERT INTO search_words (search_words, rank) VALUES ('merge', $1)"
+_MERGED_PAGES = 100
+Indexing = Callable[[int, int], None]
+"""Told how many messages that were new to the index are in it, and of how many."""
+
+
+async def purge(database: Database) -> None:
+    """Take the words of deleted messages out of the index: SQLite only marks them, until it merges their part of it."""
+    if database.dialect == "sqlite":
+        pages = -_MERGED_PAGES  # negative: merge all there is, not only where it would be due
+        while await database.write(functools.partial(_merge, pages), long=True):
+            pages = _MERGED_PAGES
+
+
+def _merge(pages: int) -> Operation[bool]:
+    """Merge a piece of the index; return whether there was one."""
+    [[before]] = yield _CHANGES, ()
+    yield _MERGE, (pages,)
+    [[after]] = yield _CHANGES, ()
+    return after - before >= 2  # as SQLite's manual says: less means that nothing was left to be done
+
+
+# -- keeping the index up to date ----------------------------------------------------------------------------------
+
+
+async def update_index(database: Database, app_name: str, user_id: str, tell: Indexing | None = None) -> None:
+    """Bring the index of a user's sessions up to date."""
+    found = await database.read(lambda: behind(app_name, user_id))
+    before, total = 0, sum(upto - done for _, done, upto in found)
+    for key, first, upto in found:
+        work = functools.partial(index_some, database.dialect, app_name, user_id, key, upto)
+        done = -1
+        while done < upto:  # some at a time: others write in between
+            done = await database.write(work, long=True)
+            if tell and total:  # else it is titles only
+                tell(before + min(done, upto) - first, total)
+        before += upto - first
+
+
+def behind(app_name: str, user_id: str) -> Operation[list[tuple[int, int, int]]]:
+    """Return the sessions of a user that have more than the index knows: from where, and up to where."""
+    rows = yield _BEHIND, (app_name, user_id)
+    shared = yield _BEHIND_SHARED, (app_name, user_id)
+    return [(key, done, last) for key, done, last in [*rows, *shared]]
+
+
+def index_some(dialect: Dialect, app_name: str, user_id: str, key: int, upto: int) -> Operation[int]:
+    """Put some more messages of a session into the index; return up to where, `upto` at the end."""
+    [[done, title]] = yield LOCK, (key,)
+    there: list[Row] = yield _IS_THERE, (key,)
+    if not there:
+        yield _UNLOCK, (key,)
+        return upto
+    owner = user_hash(app_name, user_id)
+    newest_title: str | None = there[0][0]
+    if newest_title != title:
+        yield _FORGET_TITLE, (key,)
+        yield from _add(dialect, owner, key, 0, newest_title or "")
+    rows: list[Row] = yield _MESSAGES, (key, done, upto)
+    taken = characters = 0
+    for seq, text in rows:
+        yield from _add(dialect, owner, key, seq, text)
+        done, taken, characters = seq, taken + 1, characters + len(text)
+        if characters > _BATCH_CHARACTERS:
+            break
+    if taken == len(rows) and len(rows) < BATCH:
+        done = max(done, upto)
+    yield _DONE, (done, newest_title, key)
+    return done
+
+
+def _add(dialect: Dialect, owner: str, key: int, seq: int, text: str) -> Operation[None]:
+    found = terms.index_words(text)
+    if not found:
+        return
+    size = len(found).bit_length() // 2 if seq else 0
+    if dialect == "postgres":
+        yield _ADD_VECTOR, (key, seq, size, [f"@{owner}", *found])
+        return
+    for [id_] in (yield _ADD_ROW, (key, seq, size)):
+        yield _ADD_WORDS, (id_, owner, " ".join(found))
+
+
+def user_hash(app_name: str, user_id: str) -> str:
+    """One word for a user: what is somebody else's is not even looked at."""
+    return hashlib.sha256(f"{app_name}\0{user_id}".encode()).hexdigest()[:24]

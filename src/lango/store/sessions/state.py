@@ -1,0 +1,102 @@
+"""Read and change the state of sessions, users and apps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lango.store.codec.ids import shorten
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import SessionId
+from lango.store.engine.database import Operation
+
+USER_PREFIX = "user:"
+APP_PREFIX = "app:"
+_SESSION_STATE = "SELECT state FROM session_states WHERE session_key = $1"
+_SET_SESSION_STATE = """
+INSERT INTO session_states (session_key, state) VALUES ($1, $2)
+ON CONFLICT (session_key) DO UPDATE SET state = excluded.state
+"""
+
+# The upserts take the row's lock and read it in one step, so that no other writer can come between reading and setting.
+LOCK_USER_STATE = """
+INSERT INTO user_states (app_name, user_id, state) VALUES ($1, $2, '{}')
+ON CONFLICT (app_name, user_id) DO UPDATE SET state = user_states.state RETURNING state
+"""
+_SET_USER_STATE = "UPDATE user_states SET state = $1 WHERE app_name = $2 AND user_id = $3"
+_LOCK_APP_STATE = """
+INSERT INTO app_states (app_name, state) VALUES ($1, '{}')
+ON CONFLICT (app_name) DO UPDATE SET state = app_states.state RETURNING state
+"""
+_SET_APP_STATE = "UPDATE app_states SET state = $1 WHERE app_name = $2"
+_USER_STATE = "SELECT state FROM user_states WHERE app_name = $1 AND user_id = $2"
+
+_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM history WHERE session_key = $1 AND invocation_id = $2"
+_DELTAS_UP_TO = """
+SELECT state_delta, seq, 0, 0 FROM history WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
+UNION ALL SELECT state_delta, seq, 1, revision FROM history_states WHERE session_key = $1 AND seq <= $2
+ORDER BY 2, 3, 4
+"""
+
+
+def user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
+    """Read the state of a user, without prefixes."""
+    rows = yield _USER_STATE, (app_name, user_id)
+    return loads(rows[0][0]) if rows else {}
+
+
+def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operation[None]:
+    """Change session, user and app state. Always in this order, so that two writers cannot wait for each other."""
+    own, of_user, of_app = split_scopes(delta)
+    if own:
+        rows = yield _SESSION_STATE, (key,)
+        state: dict[str, Any] = loads(rows[0][0]) if rows else {}
+        yield _SET_SESSION_STATE, (key, dumps(state | own))
+    if of_user:
+        [[text]] = yield LOCK_USER_STATE, (name.app_name, name.user_id)
+        yield _SET_USER_STATE, (dumps(loads(text) | of_user), name.app_name, name.user_id)
+    if of_app:
+        [[text]] = yield _LOCK_APP_STATE, (name.app_name,)
+        yield _SET_APP_STATE, (dumps(loads(text) | of_app), name.app_name)
+
+
+def state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
+    """Return the session's own state as it was when message `seq` was the newest, by replaying what was journaled."""
+    rows = yield _DELTAS_UP_TO, (key, seq)
+    state: dict[str, Any] = {}
+    for text, *_ in rows:
+        state |= split_scopes(loads(text))[0]
+    return state
+
+
+def first_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:
+    """Return where an invocation begins."""
+    [[first]] = yield _FIRST_OF_INVOCATION, (key, shorten(invocation_id))
+    return first
+
+
+def state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
+    """Return the session's own state as it was before an invocation."""
+    first = yield from first_of_invocation(key, invocation_id)
+    return (yield from state_at(key, (first or 1) - 1))
+
+
+def delta_back_to(own: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the delta that makes a session's own state what it was, as ADK's rewind works it out."""
+    kept = {name: value for name, value in target.items() if value is not None}
+    return {name: value for name, value in kept.items() if name not in own or own[name] != value} | {
+        name: None for name in own if name not in kept
+    }
+
+
+def split_scopes(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Part a delta into what belongs to the session, to the user and to the app, without their prefixes."""
+    own: dict[str, Any] = {}
+    of_user: dict[str, Any] = {}
+    of_app: dict[str, Any] = {}
+    for name, value in delta.items():
+        if name.startswith(APP_PREFIX):
+            of_app[name.removeprefix(APP_PREFIX)] = value
+        elif name.startswith(USER_PREFIX):
+            of_user[name.removeprefix(USER_PREFIX)] = value
+        else:
+            own[name] = value
+    return own, of_user, of_app

@@ -1,0 +1,139 @@
+"""Write a checked import in short transactions, and publish it with the last one."""
+
+import itertools
+import uuid
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from lango.store.codec.json_text import dumps
+from lango.store.codec.records import SessionId, SessionRecord
+from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS
+from lango.store.engine.database import Operation, Row
+from lango.store.lifecycle.delete import delete
+from lango.store.sessions import sessions
+from lango.store.sessions.titles import with_first_words
+from lango.store.transfer.export import BATCH_COLUMNS, EFFECT_COLUMNS, OBSERVATION_COLUMNS, TURN_COLUMNS
+from lango.store.transfer.export_format import MessageLine
+from lango.store.transfer.import_check import Checked, Lines, parsed, row_values, session_line
+
+_SET = """
+UPDATE sessions SET updated_at = $1, revision = $2, last_seq = $3, user_seq = $4, total_tokens = $5, epoch = $6,
+    rewinds = $7, title = $8, forked_from = $9, created_at = $10, app_name = $11, user_id = $12, id = $13
+WHERE session_key = $14
+"""
+_FREE_NAME = "DELETE FROM sessions WHERE session_key = $1"
+_ABANDONED = "SELECT user_id, id FROM sessions WHERE app_name = $1 AND created_at < $2"
+_STATE = "INSERT INTO session_states (session_key, state) VALUES ($1, $2)"
+_OPEN_CALL = """
+INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
+"""
+_TABLES = {
+    "message": ("messages", MESSAGE_COLUMNS),
+    "state": ("state_events", f"{STATE_COLUMNS}, revision"),
+    "turn": ("turns", TURN_COLUMNS),
+    "effect": ("effects", EFFECT_COLUMNS),
+    "observation_batch": ("observation_batches", BATCH_COLUMNS),
+    "observation": ("observations", OBSERVATION_COLUMNS),
+}
+_ROWS_AT_ONCE = 50
+_BATCH_ROWS = 500
+_BATCH_CHARACTERS = 500_000
+_STAGING_APP = "lango:import"
+_ABANDONED_AFTER_S = 86_400.0
+Batch = list[tuple[str, Row]]
+"""Rows by their kind."""
+
+
+class Staged(Struct, frozen=True):
+    """A session that is being imported: no user sees it under this name."""
+
+    name: SessionId
+    key: int
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def stage(now: float) -> Operation[Staged]:
+    """Make a session that no user sees, to be filled by `add` and shown by `publish`.
+
+    Others write in between. What a process that was killed left behind a day ago is deleted.
+    """
+    for [user_id, id_] in (yield _ABANDONED, (_STAGING_APP, now - _ABANDONED_AFTER_S)):
+        yield from delete(SessionId(_STAGING_APP, user_id, id_))
+    name = SessionId(_STAGING_APP, "", uuid.uuid4().hex)
+    return Staged(name, (yield from sessions.insert(name, now)))
+
+
+def batches(staged: Staged, checked: Checked, lines: Lines) -> Iterator[Batch]:
+    """Read the rows of an import, some at a time. Its turns are kept back: they are for `publish`."""
+    batch: Batch = []
+    size = total = 0
+    for _, line in parsed(lines):
+        if line.kind not in _TABLES:
+            continue
+        total += line.tokens if isinstance(line, MessageLine) else 0
+        row = staged.key, *row_values(line, _TABLES[line.kind][1], total)
+        if line.kind == "turn":
+            checked.turns.append(row)
+            continue
+        batch.append((line.kind, row))
+        size += sum(len(value) for value in row if isinstance(value, str))
+        if len(batch) >= _BATCH_ROWS or size >= _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def add(batch: Batch) -> Operation[None]:
+    """Write some rows of a staged session."""
+    for kind, together in itertools.groupby(batch, key=lambda one: one[0]):
+        rows = [row for _, row in together]
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[start : start + _ROWS_AT_ONCE]
+            yield _insert(kind, some), tuple(value for one in some for value in one)
+
+
+def publish(name: SessionId, staged: Staged, checked: Checked) -> Operation[SessionRecord]:
+    """Show a staged session under its own name. Raise `SessionExists` where the name is taken."""
+    name.check_new()
+    session = session_line(checked)
+    placeholder = yield from sessions.insert(name, session.created_at)  # so that of two at once one is refused
+    yield _FREE_NAME, (placeholder,)
+    yield from add([("turn", row) for row in checked.turns])
+    origin = session.forked_from
+    yield (
+        _SET,
+        (
+            session.updated_at,
+            session.revision,
+            checked.last_seq,
+            checked.user_seq,
+            checked.total_tokens,
+            session.epoch,
+            dumps(session.rewinds) if session.rewinds else None,
+            session.title,
+            dumps({"id": origin.id, "seq": origin.seq}) if origin else None,
+            session.created_at,
+            name.app_name,
+            name.user_id,
+            name.id,
+            staged.key,
+        ),
+    )
+    if checked.state:
+        yield _STATE, (staged.key, dumps(checked.state))
+    for call_id, (seq, waits, _, _) in sorted(checked.open_calls.items()):
+        # never as an approval request: only a turn of ours makes those
+        yield _OPEN_CALL, (staged.key, call_id, seq, waits)
+    made = yield from sessions.get(name)
+    assert made
+    return (yield from with_first_words(made))
+
+
+def _insert(kind: str, rows: list[Row]) -> str:
+    table, columns = _TABLES[kind]
+    width = len(rows[0])
+    places = (f"({', '.join(f'${row * width + n + 1}' for n in range(width))})" for row in range(len(rows)))
+    return f"INSERT INTO {table} (session_key, {columns}) VALUES {', '.join(places)}"  # noqa: S608 - constants
