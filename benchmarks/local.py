@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.table import quick, say
 from lango.messages import Message
 from lango.providers.local import QWEN, SMOLLM2, LocalProvider, pull
-from lango.providers.local.known_models import model_file, named
+from lango.providers.local.known_models import local_model, model_file
 from lango.providers.local.model_engine import engine_for, threads
 from lango.providers.local.wire_format import encode
 from lango.providers.protocol import CallDelta, Request, TextDelta, ToolSpec, UsageDelta
@@ -173,7 +173,7 @@ def main() -> None:
     """Measure the models that are named on the command line, or both."""
     figures: list[dict[str, Any]] = []
     for name in _wanted():
-        if (model := named(name)).weights:
+        if (model := local_model(name)).weights:
             pull(model)
         command = [sys.executable, "-m", "benchmarks.local", "--child", name]
         figures.append(json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout))

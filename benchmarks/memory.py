@@ -28,7 +28,7 @@ from benchmarks.table import quick, say, table
 from lango import Settings, open_runtime
 from lango.adk import ProviderLlm, SqlSessionService
 from lango.history import count_tokens
-from lango.memory.note_format import OBSERVE, REFLECT
+from lango.memory.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
 from lango.messages import Message
 from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
@@ -112,8 +112,8 @@ class StandIn:
 
     def _summary(self, request: Request) -> str | None:
         text = request.messages[-1].content
-        if request.system.startswith((OBSERVE, REFLECT)):
-            return _kept(text, request.system.startswith(REFLECT), "- [high] ({seqs}) {sentence}")
+        if request.system.startswith((OBSERVE_PROMPT, REFLECT_PROMPT)):
+            return _kept(text, request.system.startswith(REFLECT_PROMPT), "- [high] ({seqs}) {sentence}")
         if text.startswith(_ADK_PROMPT):
             return _kept(text, _REST in text, "{sentence}")
         return None

@@ -30,8 +30,8 @@ from msgspec.structs import replace
 from benchmarks.table import Times, bar, interleaved, quick, say, table
 from lango.adk import SqlSessionService
 from lango.adk.services.events_to_rows import event_to_entry
-from lango.store import Entry, SessionId
-from lango.store.codec.rows import to_columns
+from lango.store import NewEvent, SessionId
+from lango.store.codec.rows import event_to_row
 from lango.store.sessions.append import append
 
 OURS, RAW, RAW_IN_THREAD = "SqlSessionService", "raw insert + commit", "raw, awaited from a thread"
@@ -120,7 +120,7 @@ def rows() -> Iterator[tuple[object, ...]]:
     """Make the same rows that the service makes, ready to be inserted."""
     total = 0
     for seq, event in enumerate(turns(), 1):
-        row = to_columns(event_to_entry(event))
+        row = event_to_row(event_to_entry(event))
         total += row.tokens
         shown = (row.role, row.author, row.content, row.tool_calls, row.tokens, total)
         yield (7, seq, *shown, row.created_at, row.event_id, row.invocation_id, row.state_delta, row.extra)
@@ -263,7 +263,7 @@ async def fill(service: SqlSessionService, session: Session, count: int) -> None
     key, revision = record.key, record.revision
     samples = [event_to_entry(event) for event in itertools.islice(turns(), 400)]
 
-    def some(revision: int, entries: list[Entry]) -> Any:
+    def some(revision: int, entries: list[NewEvent]) -> Any:
         for entry in entries:
             appended = yield from append(key, name, revision, entry)
             revision = appended.revision

@@ -127,14 +127,14 @@ TurnEvent = Accepted | Queued | TextDelta | ThoughtDelta | ToolStart | ToolEnd |
 
 def to_json(event: TurnEvent) -> dict[str, Any]:
     """Return an event as JSON says it: its fields, and its type by name; times as ISO 8601 writes them."""
-    said = {"type": event.type} | asdict(event)
+    fields = {"type": event.type} | asdict(event)
     if isinstance(event, TurnDone):
-        said["usage"] = asdict(event.usage)
+        fields["usage"] = asdict(event.usage)
     if isinstance(event, ApprovalNeeded) and event.expires_at is not None:
-        said["expires_at"] = event.expires_at.isoformat()
-    return said
+        fields["expires_at"] = event.expires_at.isoformat()
+    return fields
 
 
-def from_json(said: Mapping[str, Any]) -> TurnEvent:
+def from_json(fields: Mapping[str, Any]) -> TurnEvent:
     """Read an event back from what `to_json` made of it."""
-    return convert(said, next(kind for kind in _KINDS if kind.type == said["type"]))
+    return convert(fields, next(kind for kind in _KINDS if kind.type == fields["type"]))

@@ -27,8 +27,8 @@ class TooManyValues(ValueError):
 class ValueCounter:
     """Counts the values of a text of JSON that comes in pieces. Commas and brackets inside strings do not count."""
 
-    def __init__(self, most: int = MAX_VALUES) -> None:
-        self._most = most
+    def __init__(self, max_values: int = MAX_VALUES) -> None:
+        self._max_values = max_values
         self._count = 0
         self._inside = False  # a string
         self._rest = b""
@@ -50,49 +50,49 @@ class ValueCounter:
         outside = b"".join(parts[self._inside :: 2])
         self._inside ^= len(parts) % 2 == 0
         self._count += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
-        if self._count > self._most:
-            raise TooManyValues(f"the JSON has more than {self._most} values")
+        if self._count > self._max_values:
+            raise TooManyValues(f"the JSON has more than {self._max_values} values")
 
 
-def read_json(text: str | bytes, most: int = MAX_VALUES) -> Any:
+def read_json(text: str | bytes, max_values: int = MAX_VALUES) -> Any:
     """Return what JSON says. Raise `ValueError` for what is none, `TooManyValues` for what would take too long."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    ValueCounter(most).feed(data)
+    ValueCounter(max_values).feed(data)
     return read_counted(data)
 
 
 def read_counted(data: bytes) -> Any:
     """Return what JSON says whose values were counted before. Raise `ValueError` for what is none."""
     if len(data) <= _LARGE:
-        return json.loads(data, parse_int=_short_int, parse_constant=_refuse)
+        return json.loads(data, parse_int=_parse_short_int, parse_constant=_refuse)
     try:
         return orjson.loads(data)  # several times as fast where strings have escapes
     except orjson.JSONDecodeError:
-        return orjson.loads(_SURROGATE.sub(_paired, data))
+        return orjson.loads(_SURROGATE.sub(_replace_lone_surrogate, data))
 
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _short_int(digits: str) -> int:
+def _parse_short_int(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise TooManyValues(f"a number has more than {_MAX_DIGITS} digits")
     return int(digits)
 
 
-def _paired(found: "re.Match[bytes]") -> bytes:
+def _replace_lone_surrogate(found: "re.Match[bytes]") -> bytes:
     """Keep a pair of surrogates; one that is alone, which orjson does not read, becomes U+FFFD."""
     return found[0] if found[1] else b"\\ufffd"
 
 
-def is_deeper_than(value: Any, levels: int) -> bool:
+def is_nested_deeper_than(value: Any, levels: int) -> bool:
     """Say whether a value of JSON has more than so many objects and lists inside each other."""
     level = list(_containers([value]))
     for _ in range(levels):
         if not level:
             return False
-        level = [inner for one in level for inner in _containers(one)]
+        level = [inner for container in level for inner in _containers(container)]
     return bool(level)
 
 

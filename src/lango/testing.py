@@ -59,9 +59,9 @@ class ScriptedProvider:
         try:
             entry = next(self._script)
         except StopIteration:
-            asked = len(self.requests)
+            calls = len(self.requests)
             raise ScriptEnded(
-                f"The script of {self._name!r} has {asked - 1} entries, and the model was called {asked} times"
+                f"The script of {self._name!r} has {calls - 1} entries, and the model was called {calls} times"
             ) from None
         if not callable(entry):
             return entry
@@ -78,7 +78,7 @@ def deltas_of(answer: Piece | Sequence[Piece]) -> list[Delta]:
     for piece in pieces:
         match piece:
             case str():
-                deltas += [TextDelta(part) for part in _cut(piece)]
+                deltas += [TextDelta(part) for part in _split_text(piece)]
             case ToolCall():
                 deltas += _call(calls, piece)
                 calls += 1
@@ -94,7 +94,7 @@ def deltas_of(answer: Piece | Sequence[Piece]) -> list[Delta]:
     return deltas
 
 
-def _cut(text: str) -> list[str]:
+def _split_text(text: str) -> list[str]:
     size = max(1, -(-len(text) // 3))
     return [text[at : at + size] for at in range(0, len(text), size)]
 

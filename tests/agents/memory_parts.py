@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from lango import Settings
-from lango.memory.note_format import OBSERVE, REFLECT
+from lango.memory.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId, SessionRecord
@@ -43,7 +43,7 @@ class Roles:
         self.agent: list[Request] = []
         self.observer: list[Request] = []
         self.reflector: list[Request] = []
-        self._roles = {OBSERVE: (self.observer, observer), REFLECT: (self.reflector, reflector)}
+        self._roles = {OBSERVE_PROMPT: (self.observer, observer), REFLECT_PROMPT: (self.reflector, reflector)}
         self._agent = agent
         self.provider = ScriptedProvider(self.script())
 

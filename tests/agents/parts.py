@@ -12,7 +12,7 @@ from lango.events import Accepted, ApprovalNeeded, TextDelta, TurnDone, TurnErro
 from lango.messages import Message
 from lango.providers import Request, anthropic, gemini, openai, openai_responses
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId, Store, Stored
+from lango.store import SessionId, Store, StoredEvent
 from lango.store.engine.database import Database, Operation, Row
 from lango.tools import Tool
 from tests.support import wire_rules
@@ -96,7 +96,7 @@ def results_in(request: Request) -> dict[str, Any]:
     }
 
 
-async def stored(runtime: Runtime, session: str = "s", user: str = USER) -> list[Stored]:
+async def stored(runtime: Runtime, session: str = "s", user: str = USER) -> list[StoredEvent]:
     found = await runtime.store.events(SessionId(runtime.app_name, user, session))
     assert found
     return found[1]

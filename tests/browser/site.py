@@ -14,7 +14,7 @@ from lango.config import ServerSettings, StoreSettings
 from lango.providers import Delta, Request, TextDelta
 from lango.runtime.runtime import Runtime
 from lango.server.app import create_app
-from lango.server.startup import bind
+from lango.server.startup import bind_port
 from lango.testing import Entry, ScriptedProvider
 
 PATIENCE_S = 120
@@ -84,7 +84,7 @@ async def serving_script(
     provider = Pausing(entries, chunk_delay_s=chunk_delay_s)
     store = StoreSettings(url=f"sqlite:///{folder}/page.db")
     chosen = Settings(store=store, server=server or ServerSettings(port=0, shutdown_s=0.1), **settings)
-    place = bind(chosen.server)
+    place = bind_port(chosen.server)
     async with open_runtime(chosen, tools=tools, provider=provider) as runtime:
         app = create_app(chosen, runtime)
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=PATIENCE_S)

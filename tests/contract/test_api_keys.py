@@ -4,7 +4,7 @@ import pytest
 
 from lango.errors import Unstorable
 from lango.store import Store
-from lango.store.api_keys import until_tomorrow_s
+from lango.store.api_keys import seconds_until_tomorrow
 
 
 async def test_a_key_is_found_until_it_is_revoked(store: Store) -> None:
@@ -45,5 +45,5 @@ async def test_a_key_needs_a_user(store: Store) -> None:
 
 
 def test_the_day_ends_at_midnight_utc() -> None:
-    assert until_tomorrow_s(86_400 * 3) == 86_401
-    assert until_tomorrow_s(86_400 * 3 - 1) == 2
+    assert seconds_until_tomorrow(86_400 * 3) == 86_401
+    assert seconds_until_tomorrow(86_400 * 3 - 1) == 2

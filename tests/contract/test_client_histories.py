@@ -6,15 +6,15 @@ import pytest
 
 from lango.errors import SessionNotFound, StaleSession
 from lango.messages import Message, ToolCall
-from lango.store import Entry, SessionId, SessionRecord, Store
-from lango.store.sessions.client_history import find_sessions, input_hash
-from lango.store.turns.turns import Ahead
+from lango.store import NewEvent, SessionId, SessionRecord, Store
+from lango.store.sessions.client_history import find_by_input, input_hash
+from lango.store.turns.turns import QueuedTurn
 from tests.contract.test_idempotency import asks
 
 NAME = SessionId("app", "alice", "s")
 
 
-def said(number: int) -> Entry:
+def said(number: int) -> NewEvent:
     """A message of a carried history; every fifth calls a tool, and the one after it brings the result."""
     match number % 5:
         case 3:
@@ -23,10 +23,10 @@ def said(number: int) -> Entry:
             message = Message("tool", "{}", (ToolCall(f"c{number - 1}", "f", output={}),))
         case _:
             message = Message("user" if number % 5 == 0 else "assistant", f"m{number}")
-    return Entry(f"carried {number}", 1.0 + number, message, tokens=number, invocation_id=f"i{number}")
+    return NewEvent(f"carried {number}", 1.0 + number, message, tokens=number, invocation_id=f"i{number}")
 
 
-def carrying(text: str, count: int) -> Entry:
+def carrying(text: str, count: int) -> NewEvent:
     return asks(text, before=tuple(said(number) for number in range(count)))
 
 
@@ -43,7 +43,7 @@ async def session(store: Store) -> SessionRecord:
 
 
 async def found(store: Store, text: str, user: str = "alice", prefix: str = "") -> list[str]:
-    return [one.name.id for one in await store.read(lambda: find_sessions("app", user, text, prefix, 20))]
+    return [one.name.id for one in await store.read(lambda: find_by_input("app", user, text, prefix, 20))]
 
 
 @pytest.mark.parametrize("count", [1, 50, 123])
@@ -73,7 +73,7 @@ async def test_a_history_waits_with_its_message(store: Store, session: SessionRe
 async def test_a_history_that_waited_for_a_process_that_is_gone_is_kept(store: Store, session: SessionRecord) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "gone")
-    gone = Ahead(waiting.turn, "waiting", "gone", 0)
+    gone = QueuedTurn(waiting.turn, "waiting", "gone", 0)
     assert not await store.interrupt_turn(session, gone), "it keeps its place while another turn runs"
     await store.end_turn(session.name, ahead, "done")
     assert await store.interrupt_turn(session, gone)

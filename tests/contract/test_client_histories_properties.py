@@ -12,8 +12,8 @@ from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 from lango.runtime.opening import open_runtime
 from lango.server.compat.openai.chat_request import ChatRequest
-from lango.server.compat.openai.session_selection import submit_carried
-from lango.server.context import Served
+from lango.server.compat.openai.session_selection import submit_carried_history
+from lango.server.context import ServerContext
 from lango.server.security.auth import Caller
 from lango.store import SessionId
 from tests.agents.parts import PATIENCE_S, settings_for
@@ -49,7 +49,7 @@ class Model:
 class Chat:
     """A client's chat; while an answer is under way, `may` lets it come."""
 
-    def __init__(self, here: Served, model: Model) -> None:
+    def __init__(self, here: ServerContext, model: Model) -> None:
         self.here = here
         self.model = model
         self.messages: Said = []
@@ -65,7 +65,7 @@ class Chat:
     async def _follow(self) -> None:
         messages: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in self.messages]
         asked = ChatRequest.model_validate({"messages": messages})
-        turn = await submit_carried(self.here, Caller(), asked, (), None)
+        turn = await submit_carried_history(self.here, Caller(), asked, (), None)
         async for _ in self.here.turns.follow(turn):
             pass
 
@@ -108,7 +108,7 @@ async def _run(steps: list[Step]) -> None:
     model = Model()
     config = settings_for("sqlite:///:memory:", name="app")
     async with asyncio.timeout(PATIENCE_S), open_runtime(config, provider=model) as runtime:
-        here = Served(config, runtime)
+        here = ServerContext(config, runtime)
         chats = [Chat(here, model) for _ in range(3)]
         for kind, number, word in steps:
             await chats[number].step(kind, word)

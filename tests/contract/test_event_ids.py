@@ -14,7 +14,7 @@ from lango.adk.services.session_service import SqlSessionService
 from lango.errors import EventConflict, InvalidExport
 from lango.messages import Message
 from lango.runtime.sessions import Sessions
-from lango.store import Appended, Entry, SessionId, SessionRecord, Store
+from lango.store import AppendResult, NewEvent, SessionId, SessionRecord, Store
 from lango.store.lifecycle import fork as forks
 
 NAME = SessionId("app", "alice", "s")
@@ -57,7 +57,7 @@ EVENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def entry(what: str, event_id: str = "same") -> Entry:
+def entry(what: str, event_id: str = "same") -> NewEvent:
     fields: dict[str, Any] = {"invocation_id": "first"} | EVENTS[what]
     return event_to_entry(Event(id=event_id, timestamp=time.time(), **fields))
 
@@ -98,7 +98,7 @@ async def test_a_retry_in_another_process_is_recognised_and_another_event_refuse
         stored = await store.append(session.key, NAME, number, entry(first, first))
         async with Store(store_url) as elsewhere:
             again = await elsewhere.append(session.key, NAME, number, entry(first, first))
-            assert again == Appended(stored.seq, number + 1, repeated=True)
+            assert again == AppendResult(stored.seq, number + 1, repeated=True)
             with pytest.raises(EventConflict):
                 await elsewhere.append(session.key, NAME, number, entry(other, first))
 
@@ -115,7 +115,7 @@ async def test_adk_is_told_of_an_id_that_comes_again_for_another_event(store: St
 
 
 async def test_an_export_in_which_an_id_comes_twice_is_refused(store: Store, session: SessionRecord) -> None:
-    await store.append(session.key, NAME, 0, Entry("one", time.time(), Message("user", "hi", author="user")))
+    await store.append(session.key, NAME, 0, NewEvent("one", time.time(), Message("user", "hi", author="user")))
     await store.append(session.key, NAME, 1, entry("state", "two"))
     sessions = Sessions(store, "app")
     lines = [line async for line in sessions.export_lines("s", user_id="alice")]

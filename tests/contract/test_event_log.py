@@ -7,23 +7,23 @@ import pytest
 
 from lango.errors import EventsGone, FencedWrite
 from lango.messages import Message
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
-from lango.store.codec.event_ids import IDS_PER_TURN, turn_of
+from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
+from lango.store.codec.event_ids import IDS_PER_TURN, turn_of_event
 from lango.store.engine.database import Database, Operation
-from lango.store.turns.event_log import KEPT_TURNS, PAGE, Batch, ToldEvent, add_all
+from lango.store.turns.event_log import KEPT_TURNS, PAGE, EventBatch, LoggedEvent, append_many
 
 NAME = SessionId("app", "alice", "s1")
 
 
-def told(number: int, text: str = "x", *, turn: int = 1, final: bool = False) -> ToldEvent:
+def told(number: int, text: str = "x", *, turn: int = 1, final: bool = False) -> LoggedEvent:
     id_ = turn * IDS_PER_TURN + number
     kind = "done" if final else "text_delta"
-    return ToldEvent(id_, turn, kind, json.dumps({"type": kind, "id": id_, "text": text}), final)
+    return LoggedEvent(id_, turn, kind, json.dumps({"type": kind, "id": id_, "text": text}), final)
 
 
 async def running(store: Store, name: SessionId = NAME) -> tuple[SessionRecord, Turn]:
     session = await store.session(name) or await store.create_session(name)
-    entry = Entry(f"e{time.monotonic_ns()}", time.time(), Message("user", "hi"), invocation_id="inv")
+    entry = NewEvent(f"e{time.monotonic_ns()}", time.time(), Message("user", "hi"), invocation_id="inv")
     return session, await store.submit_turn(session, entry, "owner")
 
 
@@ -32,7 +32,7 @@ async def answer(
 ) -> None:
     now = await store.session(session.name)
     assert now
-    entry = Entry(id_, time.time(), Message("assistant", text), invocation_id="inv")
+    entry = NewEvent(id_, time.time(), Message("assistant", text), invocation_id="inv")
     await store.append(session.key, session.name, now.revision, entry, epoch=turn.epoch, ends_turn=ends_turn)
 
 
@@ -48,7 +48,7 @@ async def test_events_are_read_after_any_id_in_order(store: Store) -> None:
     for after, ids in [(1, [4, 7, 8]), (4, [7, 8]), (5, [7, 8]), (8, []), (99, [])]:
         part = await store.told(session.key, 1, IDS_PER_TURN + after)
         assert [one.id - IDS_PER_TURN for one in part.events] == ids
-    assert turn_of(everything.events[-1].id) == turn.turn
+    assert turn_of_event(everything.events[-1].id) == turn.turn
 
 
 async def test_a_repeated_write_changes_nothing_and_a_closed_turn_takes_no_more(store: Store) -> None:
@@ -74,7 +74,7 @@ async def test_events_of_many_turns_are_stored_together_as_they_are_one_by_one(s
         "ends": [told(3), told(4, final=True)],
         "is gone": [told(3)],
     }
-    stored = await store.add_told_of_many([Batch(keys[name], 1, events) for name, events in given.items()])
+    stored = await store.add_told_of_many([EventBatch(keys[name], 1, events) for name, events in given.items()])
     assert dict(zip(given, stored, strict=True)) == dict.fromkeys(given, True) | {"is closed": False, "is gone": False}
     numbers = {name: [one.id - IDS_PER_TURN for one in (await store.told(key, 1)).events] for name, key in keys.items()}
     assert numbers == {
@@ -95,15 +95,15 @@ async def test_events_of_many_turns_are_stored_together_as_they_are_one_by_one(s
 
 
 async def test_turns_under_way_are_all_stored_by_one_statement(store: Store) -> None:
-    batches: list[Batch] = []
+    batches: list[EventBatch] = []
     for number in range(20):
         session, _ = await running(store, SessionId("app", "alice", f"s{number}"))
         await store.add_told(session.key, 1, [told(1)])
-        batches.append(Batch(session.key, 1, [told(2), told(3)]))
+        batches.append(EventBatch(session.key, 1, [told(2), told(3)]))
     statements: list[str] = []
 
     def counted() -> Operation[list[bool]]:
-        operation = add_all(batches, "sqlite" if is_sqlite(store) else "postgres")
+        operation = append_many(batches, "sqlite" if is_sqlite(store) else "postgres")
         statement = next(operation)
         try:
             while True:
@@ -152,7 +152,7 @@ async def test_the_end_that_nobody_told_is_told_from_what_is_stored(store: Store
 async def test_an_interrupted_turn_ends_with_an_error(store: Store) -> None:
     session, turn = await running(store)
     await store.add_told(session.key, 1, [told(1, "half an ans")])
-    assert await store.interrupt_turn(session, Ahead(turn.turn, "running", "owner", 0))
+    assert await store.interrupt_turn(session, QueuedTurn(turn.turn, "running", "owner", 0))
     await store.close_told(session.key, 1)
     *_, last = (await store.told(session.key, 1)).events
     assert last.final
@@ -164,7 +164,7 @@ async def test_a_turn_whose_answer_is_stored_is_done_though_nobody_ended_it(stor
     session, turn = await running(store)
     await answer(store, session, turn, "a step")
     await answer(store, session, turn, "the end", id_="end", ends_turn=True)
-    assert await store.interrupt_turn(session, Ahead(turn.turn, "running", "owner", 0))
+    assert await store.interrupt_turn(session, QueuedTurn(turn.turn, "running", "owner", 0))
     await store.close_told(session.key, 1)
     *_, last = (await store.told(session.key, 1)).events
     assert (last.final, last.type) == (True, "done")
@@ -176,13 +176,13 @@ async def test_a_turn_whose_answer_is_stored_is_done_though_nobody_ended_it(stor
 
 async def test_an_answer_marks_only_the_turn_that_gave_it_and_only_while_it_runs(store: Store) -> None:
     session, late = await running(store)
-    assert await store.interrupt_turn(session, Ahead(late.turn, "running", "owner", 0))
+    assert await store.interrupt_turn(session, QueuedTurn(late.turn, "running", "owner", 0))
     with pytest.raises(FencedWrite):
         await answer(store, session, late, "too late", ends_turn=True)
     _, newer = await running(store)
     with pytest.raises(FencedWrite):
         await answer(store, session, late, "much too late", id_="later", ends_turn=True)
-    assert await store.interrupt_turn(session, Ahead(newer.turn, "running", "owner", 0))
+    assert await store.interrupt_turn(session, QueuedTurn(newer.turn, "running", "owner", 0))
     records = [await store.turn(one) for one in (late, newer)]
     assert [record and record.status for record in records] == ["interrupted", "interrupted"]
 
@@ -280,9 +280,9 @@ async def test_sessions_come_page_by_page(store: Store) -> None:
 async def test_messages_come_page_by_page_without_what_was_taken_back(store: Store) -> None:
     session = await store.create_session(NAME)
     for number in range(1, 8):
-        entry = Entry(f"e{number}", time.time(), Message("user", str(number)), invocation_id=f"i{number}")
+        entry = NewEvent(f"e{number}", time.time(), Message("user", str(number)), invocation_id=f"i{number}")
         await store.append(session.key, NAME, number - 1, entry)
-    rewind = Entry("e8", time.time(), Message("event"), rewind_before="i5")
+    rewind = NewEvent("e8", time.time(), Message("event"), rewind_before="i5")
     await store.append(session.key, NAME, 7, rewind)
     again = await store.session(NAME)
     assert again

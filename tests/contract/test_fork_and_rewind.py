@@ -14,7 +14,7 @@ from lango.adk import SqlSessionService
 from lango.errors import EventConflict, MessageNotFound, SessionExists, SessionNotFound, TurnRunning, Unstorable
 from lango.messages import Message, ToolCall
 from lango.runtime.sessions import Sessions
-from lango.store import Entry, SessionId, SessionRecord, Store, Stored, Turn
+from lango.store import NewEvent, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.engine.database import Operation, Row
 from lango.store.turns import recovery
 from lango.turns.liveness import Owner
@@ -40,7 +40,7 @@ async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in await store.read(operation)]
 
 
-async def events(store: Store, id_: str) -> list[Stored]:
+async def events(store: Store, id_: str) -> list[StoredEvent]:
     found = await store.events(SessionId("app", "alice", id_))
     assert found
     return found[1]
@@ -135,7 +135,7 @@ async def test_a_fork_of_a_fork_of_a_fork(writer: Writer, sessions: Sessions) ->
     assert await window(store, "f3", 10**6, 7) == list(range(6, 13)), "the window reaches across the pieces"
     inner = await fork(sessions, "f3", at=7, new_id="inner")
     assert await texts(store, "inner") == expected[:7]
-    assert [past.last_seq for past in inner.pasts] == [4, 6, 7]
+    assert [past.last_seq for past in inner.lineage] == [4, 6, 7]
     record = await store.session(inner.name)
     assert record
     page = await store.messages_page(record, before=7, limit=3)
@@ -177,7 +177,7 @@ async def test_f5_a_call_whose_result_lies_after_the_point_is_closed(writer: Wri
     first = await fork(sessions, at=2, new_id="first")
     assert first.last_seq == 3
     assert {"a", "b"} == set(closed := await closing(writer.store, "first"))
-    assert closed["a"] == {"error": recovery.FORKED, "outcome": "unknown"}
+    assert closed["a"] == {"error": recovery.FORKED_RESULT, "outcome": "unknown"}
     await fork(sessions, at=3, new_id="second")
     assert set(await closing(writer.store, "second")) == {"b"}, "a has its result"
     third = await fork(sessions, at=4)
@@ -223,8 +223,8 @@ async def test_the_journal_says_what_became_of_a_call_that_the_fork_cuts_off(
         for call in one.message.tool_calls
     }
     assert closed["real"] == {"ok": 1}
-    assert closed["again"]["error"] == recovery.SAFE_TO_REPEAT
-    assert closed["begun"]["error"] == closed["asked"]["error"] == recovery.FORKED
+    assert closed["again"]["error"] == recovery.SAFE_TO_REPEAT_RESULT
+    assert closed["begun"]["error"] == closed["asked"]["error"] == recovery.FORKED_RESULT
     assert await store.read_whole(made.key, "real", 4, 5) == "whole"
     assert await store.end_turn(NAME, turn, "done"), "the source goes on as if nothing had happened"
     next_turn = await store.submit_turn(made, asks("2"), "me")
@@ -318,12 +318,12 @@ async def test_forks_and_deletes_at_once_leave_nothing_behind_and_lose_nothing(s
 
 
 async def test_f2_an_event_of_the_past_counts_once_in_the_fork(writer: Writer, sessions: Sessions) -> None:
-    entry = Entry("same", time.time(), Message("user", "hi"), tokens=1)
+    entry = NewEvent("same", time.time(), Message("user", "hi"), tokens=1)
     await writer.store.append(writer.session.key, NAME, 0, entry)
     made = await fork(sessions)
     again = await writer.store.append(made.key, made.name, made.revision, entry)
     assert (again.repeated, again.seq) == (True, 1)
-    other = Entry("same", time.time(), Message("user", "other"))
+    other = NewEvent("same", time.time(), Message("user", "other"))
     with pytest.raises(EventConflict):
         await writer.store.append(made.key, made.name, made.revision, other)
     assert len(await events(writer.store, made.name.id)) == 1
@@ -358,8 +358,8 @@ async def test_a_session_is_called_as_it_was_named_or_by_its_first_words(writer:
     async def titles() -> list[str]:
         read = await sessions.read("s", user_id="alice")
         [listed] = await sessions.list(user_id="alice")
-        assert read.shown_title == listed.shown_title
-        return [read.shown_title]
+        assert read.display_title == listed.display_title
+        return [read.display_title]
 
     assert await titles() == [""]
     await writer.add(Message("assistant", "Good morning."), invocation_id="i1")
@@ -369,35 +369,35 @@ async def test_a_session_is_called_as_it_was_named_or_by_its_first_words(writer:
     assert shown.endswith("…")
     assert len(shown) <= 80
     renamed = await sessions.rename("s", "  The\nweather ", user_id="alice")
-    assert renamed.shown_title == "The weather"
+    assert renamed.display_title == "The weather"
     assert await titles() == ["The weather"]
-    assert (await fork(sessions)).shown_title == "The weather (fork)"
-    assert (await fork(sessions, title="Mine")).shown_title == "Mine"
+    assert (await fork(sessions)).display_title == "The weather (fork)"
+    assert (await fork(sessions, title="Mine")).display_title == "Mine"
     with pytest.raises(SessionNotFound):
         await sessions.rename("s", "stolen", user_id="bob")
     for each in await sessions.list(user_id="alice"):
         if each.name.id != "s":
             await sessions.delete(each.name.id, user_id="alice")
-    assert (await sessions.rename("s", None, user_id="alice")).shown_title == shown
+    assert (await sessions.rename("s", None, user_id="alice")).display_title == shown
 
 
 async def test_forks_of_forks_are_numbered(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(1)
     made = await fork(sessions)
-    assert made.shown_title == "m1 (fork)"
+    assert made.display_title == "m1 (fork)"
     again = await fork(sessions, made.name.id)
-    assert again.shown_title == "m1 (fork 2)"
-    assert (await fork(sessions, again.name.id)).shown_title == "m1 (fork 3)"
-    assert (await fork(sessions, at=0)).shown_title == ""
+    assert again.display_title == "m1 (fork 2)"
+    assert (await fork(sessions, again.name.id)).display_title == "m1 (fork 3)"
+    assert (await fork(sessions, at=0)).display_title == ""
 
 
 async def test_words_that_were_taken_back_are_no_title(writer: Writer, sessions: Sessions) -> None:
     await writer.add(Message("user", "secret"), invocation_id="i1")
     rewound = await sessions.rewind("s", before=1, user_id="alice")
-    assert rewound.shown_title == ""
+    assert rewound.display_title == ""
     writer.revision = rewound.revision
     await writer.add(Message("user", "open"), invocation_id="i2")
-    assert [one.shown_title for one in await sessions.list(user_id="alice")] == ["open"]
+    assert [one.display_title for one in await sessions.list(user_id="alice")] == ["open"]
     [record] = await writer.store.sessions("app")
     assert record.rewinds == ((2, 1),)
 
@@ -451,7 +451,7 @@ async def test_a_rewind_waits_for_no_turn(writer: Writer, sessions: Sessions) ->
 
 async def test_a_turn_whose_process_is_gone_does_not_hold_a_rewind_up(writer: Writer, sessions: Sessions) -> None:
     gone = Owner()
-    gone.leave()
+    gone.release()
     turn = await writer.store.submit_turn(writer.session, asks("1"), gone.name)
     await sessions.rewind("s", before=1, user_id="alice")
     assert await window(writer.store, "s") == []

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from lango.errors import IdempotencyKeyReused
 from lango.messages import Message, ToolCall
 from lango.runtime.sessions import Sessions
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
+from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.records import ClientResult
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind
 from lango.store.turns import queue
-from lango.store.turns.approvals import Answer
+from lango.store.turns.approvals import ApprovalAnswer
 
 NAME = SessionId("app", "alice", "s")
 _FILE = {"parts": [1, {"inline_data": {"data": b"\0cat", "mime_type": "image/png"}}]}
@@ -23,14 +23,14 @@ _OTHER_FILE = {"parts": [1, {"inline_data": {"data": b"\0dog", "mime_type": "ima
 _count = iter(range(1_000_000))
 
 
-def asks(text: str = "1", **fields: Any) -> Entry:
+def asks(text: str = "1", **fields: Any) -> NewEvent:
     """Make a message as a client's next try does: with ids of its own."""
     number = next(_count)
     message = Message("user", text, author="user")
-    return Entry(f"event {number}", time.time(), message, tokens=1, invocation_id=f"i-{number}", **fields)
+    return NewEvent(f"event {number}", time.time(), message, tokens=1, invocation_id=f"i-{number}", **fields)
 
 
-def brings(output: dict[str, Any]) -> Entry:
+def brings(output: dict[str, Any]) -> NewEvent:
     """Make a message that brings the result of a client's tool."""
     message = Message("tool", "{}", (ToolCall("c", "f", output=output),), "user")
     return replace(asks(), message=message, results={"c": ClientResult(output)})
@@ -48,10 +48,10 @@ async def everything(store: Store) -> list[str]:
 
 
 async def waits(store: Store, session: SessionRecord) -> list[int]:
-    return [one.turn for one in await store.read(lambda: queue.read(session.key))]
+    return [one.turn for one in await store.read(lambda: queue.queued_messages(session.key))]
 
 
-async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: Entry, *others: Entry) -> None:
+async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: NewEvent, *others: NewEvent) -> None:
     """The key `k` is that of a turn: with its message it is that turn, with any other nothing is stored."""
     before = await everything(store), await waits(store, session)
     again = await store.submit_turn(session, entry, "me", idempotency_key="k")
@@ -62,7 +62,7 @@ async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: Ent
     assert (await everything(store), await waits(store, session)) == before
 
 
-MESSAGES: list[tuple[Callable[[], Entry], Callable[[], Entry]]] = [
+MESSAGES: list[tuple[Callable[[], NewEvent], Callable[[], NewEvent]]] = [
     (lambda: asks("1"), lambda: asks("2")),
     (lambda: asks("1"), lambda: asks("1", extra=_FILE)),
     (lambda: asks("1", extra=_FILE), lambda: asks("1", extra=_OTHER_FILE)),
@@ -73,7 +73,7 @@ MESSAGES: list[tuple[Callable[[], Entry], Callable[[], Entry]]] = [
 
 @pytest.mark.parametrize(("same", "other"), MESSAGES)
 async def test_a_key_with_another_message_is_refused_while_it_waits_runs_and_is_done(
-    store: Store, session: SessionRecord, same: Callable[[], Entry], other: Callable[[], Entry]
+    store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
     turn = await store.submit_turn(session, same(), "me", idempotency_key="k")
@@ -105,7 +105,7 @@ async def test_another_message_is_refused_after_the_process_of_the_first_went_aw
 ) -> None:
     await store.submit_turn(session, asks("ahead"), "gone")
     turn = await store.submit_turn(session, asks("1"), "gone", idempotency_key="k")
-    for gone in (Ahead(1, "running", "gone", 0), Ahead(turn.turn, "waiting", "gone", 0)):
+    for gone in (QueuedTurn(1, "running", "gone", 0), QueuedTurn(turn.turn, "waiting", "gone", 0)):
         assert await store.interrupt_turn(session, gone)
     assert await everything(store) == ["ahead", "1"], "what waited is part of the conversation"
     await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
@@ -113,7 +113,7 @@ async def test_another_message_is_refused_after_the_process_of_the_first_went_aw
 
 async def test_results_of_the_clients_tools_are_compared_too(store: Store, session: SessionRecord) -> None:
     call = Message("assistant", tool_calls=(ToolCall("c", "f", {}),))
-    made = Entry("call", time.time(), call, long_running=frozenset({"c"}))
+    made = NewEvent("call", time.time(), call, long_running=frozenset({"c"}))
     await store.append(session.key, NAME, session.revision, made)
     turn = await store.submit_turn(session, brings({"color": "red"}), "me", idempotency_key="k")
     await is_that_of(store, session, turn.turn, brings({"color": "red"}), brings({"color": "blue"}), asks("red"))
@@ -133,14 +133,14 @@ async def test_a_second_answer_to_a_question_is_told_by_whoever_asked_for_it(
     store: Store, session: SessionRecord
 ) -> None:
     turn = await store.submit_turn(session, asks("yes"), "me", idempotency_key="k")
-    no = Answer("question", "c", approved=False, by="alice")
+    no = ApprovalAnswer("question", "c", approved=False, answered_by="alice")
     again = await store.submit_turn(session, asks("no"), "me", idempotency_key="k", answer=no)
     assert (again.turn, again.repeated) == (turn.turn, True)
 
 
 @pytest.mark.parametrize(("same", "other"), MESSAGES)
 async def test_another_message_is_refused_after_the_first_was_taken_back(
-    store: Store, session: SessionRecord, same: Callable[[], Entry], other: Callable[[], Entry]
+    store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
     turn = await store.submit_turn(session, same(), "me", idempotency_key="k")

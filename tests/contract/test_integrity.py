@@ -73,7 +73,7 @@ async def test_what_is_wrong_is_found_and_named(broken: Writer, damage: str, say
 
     await broken.store.write(do)
     assert any(says in str(problem) for problem in await broken.store.check(NAME)), await broken.store.check(NAME)
-    assert await broken.store.read(integrity.names) == [NAME]
+    assert await broken.store.read(integrity.list_names) == [NAME]
 
 
 async def test_what_belongs_to_no_session_is_found(broken: Writer) -> None:
@@ -91,7 +91,7 @@ async def test_an_index_that_others_have_changed_is_not_taken_for_a_broken_one(
     store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "lango.store.engine.sqlite._READERS", 1
+        "lango.store.engine.sqlite._READER_THREADS", 1
     )  # the connection that has searched is the one that checks
     writer = Writer(store, await store.create_session(NAME))
     async with Store(store_url) as other:

@@ -19,7 +19,7 @@ from google.genai import types
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import SchemaError
 from lango.store import Store
-from lango.store.engine.schema import migrate, migrations
+from lango.store.engine.schema import migrations, upgrade
 from tests.frozen.make import APP, FOLDER, SCHEMA, USER, as_json
 from tests.support.store_workers import Worker
 
@@ -103,7 +103,7 @@ def migrate_halfway(pipe: Connection, path: str, statements: int) -> None:
     connection: Any = apsw.Connection(path)
     connection.execute("PRAGMA cache_size = 1")  # so that pages reach the disk before there is a commit
     connection.execute("BEGIN IMMEDIATE")
-    operation = migrate(path, "sqlite")
+    operation = upgrade(path, "sqlite")
     sql, values = next(operation)
     try:
         for _ in range(statements):

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from lango.messages import Message
 from lango.runtime.sessions import Sessions
-from lango.store import Entry, SessionId, SessionRecord, Store
-from lango.store.memory.observations import Batch, Observation, chain, next_live
-from lango.store.memory.observer_lease import Claim
+from lango.store import NewEvent, SessionId, SessionRecord, Store
+from lango.store.memory.observations import Batch, Observation, current_batches, next_live_seq
+from lango.store.memory.observer_lease import ObserverLease
 from lango.store.memory.user_facts import Fact
 from lango.store.sessions.lineage import live_ranges
 
@@ -23,7 +23,7 @@ async def talk(store: Store, turns: int, *, start: int = 0, tokens: int = 10) ->
     revision = session.revision
     for number in range(start, start + turns):
         for role in ("user", "assistant"):
-            entry = Entry(f"{role}{number}", float(number), Message(role, f"{role} {number}"), tokens, f"i{number}")
+            entry = NewEvent(f"{role}{number}", float(number), Message(role, f"{role} {number}"), tokens, f"i{number}")
             revision = (await store.append(session.key, NAME, revision, entry)).revision
     return await now(store)
 
@@ -36,12 +36,12 @@ async def now(store: Store) -> SessionRecord:
 
 async def rewind(store: Store, turn: int) -> SessionRecord:
     session = await now(store)
-    entry = Entry(f"rewind{session.last_seq}", 1.0, Message("event"), rewind_before=f"i{turn}")
+    entry = NewEvent(f"rewind{session.last_seq}", 1.0, Message("event"), rewind_before=f"i{turn}")
     await store.append(session.key, NAME, session.revision, entry)
     return await now(store)
 
 
-async def claimed(store: Store, owner: str = "me") -> Claim:
+async def claimed(store: Store, owner: str = "me") -> ObserverLease:
     claim = await store.memory.claim(await now(store), owner)
     assert claim
     assert claim.held
@@ -121,7 +121,7 @@ async def test_o2_a_rewind_into_a_reflection_brings_back_what_it_was_made_of(sto
 
 async def test_o2_what_a_running_turn_says_is_not_observed_yet(store: Store) -> None:
     session = await talk(store, 2)
-    entry = Entry("asked", 9.0, Message("user", "a question"), 10, "i9")
+    entry = NewEvent("asked", 9.0, Message("user", "a question"), 10, "i9")
     turn = await store.submit_turn(session, entry, "me")
     found = await store.memory.unobserved(NAME)
     assert found
@@ -228,16 +228,16 @@ def test_o2_after_any_rewinds_the_chain_covers_live_messages_from_the_first_on(
             rewinds.append((last_seq, max(1, last_seq - 1 - size)))
             last_seq += 3
             continue
-        held = chain(batches, last_seq, rewinds)
+        held = current_batches(batches, last_seq, rewinds)
         live = [seq for first, last in sorted(live_ranges(last_seq, rewinds)) for seq in range(first, last + 1)]
         left = [seq for seq in live if seq > (held[-1].last_seq if held else 0)][:size]
         if left:
             batches.append(Batch(left[0], left[-1], rewinds=len(rewinds), batch=len(batches) + 1))
-        held = chain(batches, last_seq, rewinds)
+        held = current_batches(batches, last_seq, rewinds)
         ranges = sorted(live_ranges(last_seq, rewinds))
         position = 0
         for batch in held:
-            assert batch.first_seq == next_live(ranges, position)
+            assert batch.first_seq == next_live_seq(ranges, position)
             position = batch.last_seq
         assert not left or (held and held[-1].last_seq == left[-1]), "what was just observed holds"
 

@@ -9,12 +9,12 @@ import pytest
 
 from lango.errors import FencedWrite
 from lango.messages import Message, ToolCall
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn
+from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN
-from lango.store.codec.records import CONFIRMATION
-from lango.store.turns.approvals import Answer
-from lango.store.turns.event_log import ToldEvent
-from lango.store.turns.recovery import UNKNOWN
+from lango.store.codec.records import CONFIRMATION_CALL
+from lango.store.turns.approvals import ApprovalAnswer
+from lango.store.turns.event_log import LoggedEvent
+from lango.store.turns.recovery import UNKNOWN_RESULT
 from tests.agents.parts import PATIENCE_S, rows
 
 NAME = SessionId("app", "alice", "s")
@@ -28,23 +28,23 @@ async def session(store: Store) -> SessionRecord:
     return await store.create_session(NAME)
 
 
-def asks(text: str) -> Entry:
-    return Entry(f"event {text}", time.time(), Message("user", text, author="user"), 5, f"invocation {text}")
+def asks(text: str) -> NewEvent:
+    return NewEvent(f"event {text}", time.time(), Message("user", text, author="user"), 5, f"invocation {text}")
 
 
-def calls(*calls: ToolCall, **fields: bool) -> Entry:
+def calls(*calls: ToolCall, **fields: bool) -> NewEvent:
     long_running = frozenset(call.id for call in calls) if fields.get("long_running") else frozenset[str]()
     message = Message("assistant", tool_calls=calls)
-    return Entry(f"calls {calls[0].id}", time.time(), message, long_running=long_running)
+    return NewEvent(f"calls {calls[0].id}", time.time(), message, long_running=long_running)
 
 
-async def write(store: Store, turn: Turn, entry: Entry) -> None:
+async def write(store: Store, turn: Turn, entry: NewEvent) -> None:
     session = await store.session(NAME)
     assert session
     await store.append(session.key, NAME, session.revision, entry, epoch=turn.epoch)
 
 
-async def everything(store: Store) -> list[Stored]:
+async def everything(store: Store) -> list[StoredEvent]:
     found = await store.events(NAME)
     assert found
     return found[1]
@@ -54,8 +54,8 @@ async def said(store: Store) -> list[tuple[str, str]]:
     return [(one.message.role, one.message.content) for one in await everything(store) if one.message]
 
 
-def gone(turn: Turn, owner: str = "gone") -> Ahead:
-    return Ahead(turn.turn, turn.status, owner, 0)
+def gone(turn: Turn, owner: str = "gone") -> QueuedTurn:
+    return QueuedTurn(turn.turn, turn.status, owner, 0)
 
 
 async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store, session: SessionRecord) -> None:
@@ -64,7 +64,7 @@ async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store
     last = await store.submit_turn(session, asks("third"), "me")
     assert not await store.interrupt_turn(session, gone(dead)), "its place has not come"
     assert await said(store) == [("user", "first")], "nothing is written into the turn that runs"
-    await write(store, running, Entry("answer", time.time(), Message("assistant", "one")))
+    await write(store, running, NewEvent("answer", time.time(), Message("assistant", "one")))
     assert await store.end_turn(NAME, running, "done")
     ahead = await store.claim_turn(NAME, last)
     assert isinstance(ahead, list)
@@ -94,7 +94,7 @@ async def test_what_a_dead_turn_left_open_is_closed_before_the_next_message(
     assert roles == ["user", "assistant", "tool", "user"]
     closed = (await everything(store))[2].message
     assert closed
-    assert closed.tool_calls[0].output == {"error": UNKNOWN, "outcome": "unknown"}
+    assert closed.tool_calls[0].output == {"error": UNKNOWN_RESULT, "outcome": "unknown"}
 
 
 async def test_an_open_question_is_closed_before_a_queued_message_of_a_dead_process(
@@ -104,7 +104,7 @@ async def test_an_open_question_is_closed_before_a_queued_message_of_a_dead_proc
     asking = await store.submit_turn(session, asks("first"), "me")
     queued = await store.submit_turn(session, asks("second"), "gone")
     await write(store, asking, calls(ToolCall("c1", "f", {})))
-    await write(store, asking, calls(ToolCall("q1", CONFIRMATION, ABOUT)))
+    await write(store, asking, calls(ToolCall("q1", CONFIRMATION_CALL, ABOUT)))
     await store.end_turn(NAME, asking, "done")
     assert await store.interrupt_turn(session, gone(queued))
     assert [role for role, _ in await said(store)][-1] == "user", "nothing comes after the message"
@@ -120,7 +120,7 @@ async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, sessio
     assert await store.interrupt_turn(session, gone(zombie))
     before = await snapshot(store)
     with pytest.raises(FencedWrite):
-        await write(store, zombie, Entry("late", time.time(), Message("assistant", "from the grave")))
+        await write(store, zombie, NewEvent("late", time.time(), Message("assistant", "from the grave")))
     with pytest.raises(FencedWrite):
         await store.intend_effect(zombie, "c2", "f", "once", "hash")
     with pytest.raises(FencedWrite):
@@ -129,7 +129,7 @@ async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, sessio
         await store.check_lease(zombie)
     await store.finish_effect(zombie, "c1", {"late": True})
     await store.keep_whole(zombie, "c1", "late")
-    told = ToldEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")
+    told = LoggedEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")
     assert not await store.add_told(session.key, zombie.turn, [told])
     assert await store.beat_turn(zombie) == "lost"
     assert not await store.end_turn(NAME, zombie, "done")
@@ -159,10 +159,12 @@ async def test_taking_a_message_back_leaves_the_answers_of_others(store: Store, 
     """An answer to a question that waits for its turn has come in time, whatever else is taken back."""
     turn = await store.submit_turn(session, asks("first"), "me")
     await write(store, turn, calls(ToolCall("c1", "f", {})))
-    await write(store, turn, calls(ToolCall("q1", CONFIRMATION, ABOUT)))
-    yes = Message("tool", "{}", (ToolCall("q1", CONFIRMATION, output={"confirmed": True}),), "user")
-    answered = Entry("yes", time.time(), yes)
-    answer = await store.submit_turn(session, answered, "me", answer=Answer("q1", "c1", approved=True, by="alice"))
+    await write(store, turn, calls(ToolCall("q1", CONFIRMATION_CALL, ABOUT)))
+    yes = Message("tool", "{}", (ToolCall("q1", CONFIRMATION_CALL, output={"confirmed": True}),), "user")
+    answered = NewEvent("yes", time.time(), yes)
+    answer = await store.submit_turn(
+        session, answered, "me", answer=ApprovalAnswer("q1", "c1", approved=True, answered_by="alice")
+    )
     other = await store.submit_turn(session, asks("second"), "me")
     assert not await store.withdraw_turn(turn), "it runs"
     assert await store.withdraw_turn(other)
@@ -185,7 +187,7 @@ async def test_whoever_is_next_is_woken(
             await store.end_turn(NAME, first, "done")
         turn = await other.submit_turn(session, asks("next"), "me")
         assert turn.status == "waiting"
-        comes_up = await stack.enter_async_context(other.queue(turn))
+        comes_up = await stack.enter_async_context(other.watch_queue(turn))
         assert isinstance(await other.claim_turn(NAME, turn), list)
         waiting = asyncio.ensure_future(comes_up(NEVER_S))
         match how:
@@ -202,6 +204,6 @@ async def test_whoever_is_next_is_woken(
 async def test_a_wait_ends_when_its_time_is_over(store: Store, session: SessionRecord) -> None:
     await store.submit_turn(session, asks("first"), "me")
     turn = await store.submit_turn(session, asks("second"), "me")
-    async with store.queue(turn) as comes_up, asyncio.timeout(PATIENCE_S):
+    async with store.watch_queue(turn) as comes_up, asyncio.timeout(PATIENCE_S):
         await comes_up(0.01)
         assert isinstance(await store.claim_turn(NAME, turn), list)

@@ -12,7 +12,7 @@ from lango.runtime.sessions import Sessions
 from lango.store import SessionId, Store
 from lango.store.search.index import BATCH, INDEXED_CHARACTERS
 from lango.store.search.query import Hit
-from lango.store.search.terms import terms
+from lango.store.search.terms import parse_terms
 from tests.contract.test_fork_and_rewind import following, rows
 from tests.contract.test_store import Writer
 
@@ -270,5 +270,5 @@ async def test_15_any_question_has_an_answer(store: Store, sessions: Sessions, a
     for words in ("".join(asked), " ".join(asked), text, kept):
         for hit in await sessions.search(words):
             assert all(0 <= start < end <= len(hit.text) for start, end in hit.marks)
-    if terms(kept):
+    if parse_terms(kept):
         assert await found(sessions, kept) == [("any", 1)], "a message is found by its own words"

@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from lango.errors import LangoError, StaleSession
 from lango.messages import Message, Role, ToolCall
-from lango.store import Appended, Entry, SessionId, SessionRecord, Store, Turn
-from lango.store.codec.records import CONFIRMATION
+from lango.store import AppendResult, NewEvent, SessionId, SessionRecord, Store, Turn
+from lango.store.codec.records import CONFIRMATION_CALL
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork
-from lango.store.sessions.append_statement import plain_append
+from lango.store.sessions.append_statement import append_statement
 from tests.agents.parts import PATIENCE_S
 
 NAME = SessionId("app", "alice", "s")
@@ -41,27 +41,29 @@ def rows_of(key: int) -> Operation[dict[str, list[Any]]]:
 class Told(Struct):
     """What came of an append."""
 
-    appended: Appended | None = None
+    appended: AppendResult | None = None
     error: type[LangoError] | None = None
 
 
-async def tell(store: Store, session: SessionRecord, revision: int, entry: Entry, **options: Any) -> Told:
+async def tell(store: Store, session: SessionRecord, revision: int, entry: NewEvent, **options: Any) -> Told:
     try:
         return Told(await store.append(session.key, session.name, revision, entry, **options))
     except LangoError as error:
         return Told(error=type(error))
 
 
-def said(number: int, role: Role = "user", content: str = "hi", calls: tuple[ToolCall, ...] = (), **more: Any) -> Entry:
+def said(
+    number: int, role: Role = "user", content: str = "hi", calls: tuple[ToolCall, ...] = (), **more: Any
+) -> NewEvent:
     message = Message(role, content, calls, "someone")
-    return Entry(f"e{number}", float(number), message, number + 3, f"i{number % 3}", **more)
+    return NewEvent(f"e{number}", float(number), message, number + 3, f"i{number % 3}", **more)
 
 
 call_ids = st.sampled_from([*"aaaaab", "", "x" * 300])
 
 
 def question(id_: str, about: str) -> ToolCall:
-    return ToolCall(id_, CONFIRMATION, {"originalFunctionCall": {"id": about, "name": "f", "args": {}}})
+    return ToolCall(id_, CONFIRMATION_CALL, {"originalFunctionCall": {"id": about, "name": "f", "args": {}}})
 
 
 def result(id_: str) -> ToolCall:
@@ -74,7 +76,7 @@ results = st.builds(result, call_ids)
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Entry:
+def entries(draw: st.DrawFn) -> NewEvent:
     """An event: mostly an ordinary one, now and then anything else."""
     number = draw(st.integers(0, 31))  # so that some ids come twice
     match draw(st.integers(0, 12)):
@@ -92,13 +94,13 @@ def entries(draw: st.DrawFn) -> Entry:
         case 11:
             return said(number, "event", rewind_before=f"i{draw(st.integers(0, 2))}")
         case _:
-            return Entry(f"e{number}", float(number), None, state_delta={"k": number})
+            return NewEvent(f"e{number}", float(number), None, state_delta={"k": number})
 
 
 class Step(Struct):
     """An append, and what its writer thinks that it has seen."""
 
-    entry: Entry
+    entry: NewEvent
     behind: int = 0
     """So many revisions are not seen."""
     off: int = 0
@@ -181,13 +183,13 @@ async def test_ordinary_events_need_no_more_than_the_statement(kind: str, reques
     async with Store(request.getfixturevalue(f"{kind}_url")) as store:
         session = await store.create_session(NAME)
         for number, entry in enumerate(ordinary):
-            short = plain_append(session.key, number, number, entry, None)
+            short = append_statement(session.key, number, number, entry, None)
             appended = await store._database.write(_never, shortcut=lambda short=short: short)  # pyright: ignore[reportPrivateUsage]
-            assert appended == Appended(number + 1, number + 1)
+            assert appended == AppendResult(number + 1, number + 1)
         assert [row[:3] for row in (await store.read(lambda: rows_of(session.key)))["open_calls"]] == [("c", 5, 1)]
 
 
-def _never() -> Operation[Appended]:
+def _never() -> Operation[AppendResult]:
     raise AssertionError("the long way was taken")
     yield
 
@@ -198,9 +200,9 @@ async def test_a_statement_that_did_not_apply_leaves_the_next_one_as_quick(store
         stale = await tell(store, session, 7, said(9), last_seq=7)
         assert stale.error is StaleSession
         again = await tell(store, session, number, said(number), last_seq=number)
-        assert again == Told(Appended(number + 1, number + 1))
+        assert again == Told(AppendResult(number + 1, number + 1))
         assert await tell(store, session, number + 1, said(number), last_seq=number + 1) == Told(
-            Appended(number + 1, number + 1, repeated=True)
+            AppendResult(number + 1, number + 1, repeated=True)
         )
 
 
@@ -208,7 +210,7 @@ async def test_the_log_comes_home_though_no_write_passes_the_writers_thread(
     sqlite_at_once_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("lango.store.engine.sqlite._CHECKPOINT_PAGES", 40)
-    monkeypatch.setattr("lango.store.engine.sqlite._LOOK_EVERY", 10)
+    monkeypatch.setattr("lango.store.engine.sqlite._CHECK_LOG_EVERY", 10)
     async with Store(sqlite_at_once_url) as store, asyncio.timeout(PATIENCE_S):
         session = await store.create_session(NAME)
         file, number = tmp_path / "lango.db", 0

@@ -8,10 +8,10 @@ import pytest
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message, ToolCall
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Stored, Turn
+from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.lifecycle import fork as forks
 from lango.store.turns import recovery, tool_journal
-from lango.store.turns.tool_journal import Effect, EffectRecord
+from lango.store.turns.tool_journal import Effect, JournalEntry
 
 NAME = SessionId("app", "alice", "s")
 
@@ -28,7 +28,7 @@ class Writer:
 
     async def add(self, message: Message | None, tokens: int = 10, **fields: Any) -> int:
         self.count += 1
-        entry = Entry(f"e{self.count}", time.time(), message, tokens=tokens if message else 0, **fields)
+        entry = NewEvent(f"e{self.count}", time.time(), message, tokens=tokens if message else 0, **fields)
         appended = await self.store.append(
             self.session.key, self.session.name, self.revision, entry, last_seq=self.last_seq
         )
@@ -57,7 +57,7 @@ async def writer(store: Store) -> Writer:
     return Writer(store, await store.create_session(NAME))
 
 
-async def everything(store: Store) -> list[Stored]:
+async def everything(store: Store) -> list[StoredEvent]:
     found = await store.events(NAME)
     assert found is not None
     return found[1]
@@ -210,7 +210,7 @@ async def test_s8_the_state_of_any_point_can_be_restored(store: Store) -> None:
 
 async def test_f4_an_event_and_its_state_stand_or_fall_together(writer: Writer) -> None:
     await writer.add(Message("user", "1"), state_delta={"n": 1, "user:u": 1, "app:a": 1})
-    entry = Entry("late", time.time(), Message("user", "2"), state_delta={"n": 2, "user:u": 2, "app:a": 2})
+    entry = NewEvent("late", time.time(), Message("user", "2"), state_delta={"n": 2, "user:u": 2, "app:a": 2})
     with pytest.raises(StaleSession):
         await writer.store.append(writer.session.key, NAME, 0, entry)
     session = await writer.store.session(NAME)
@@ -220,7 +220,7 @@ async def test_f4_an_event_and_its_state_stand_or_fall_together(writer: Writer) 
 
 
 async def test_f2_one_row_per_event_id(writer: Writer) -> None:
-    entry = Entry("same", time.time(), Message("user", "hi"), tokens=1, state_delta={"n": 1})
+    entry = NewEvent("same", time.time(), Message("user", "hi"), tokens=1, state_delta={"n": 1})
     first = await writer.store.append(writer.session.key, NAME, 0, entry)
     again = await writer.store.append(writer.session.key, NAME, 0, entry)
     fresh = await writer.store.append(writer.session.key, NAME, 1, entry)
@@ -228,25 +228,25 @@ async def test_f2_one_row_per_event_id(writer: Writer) -> None:
     assert (first.repeated, again.repeated, fresh.repeated) == (False, True, True)
     assert (again.revision, fresh.revision) == (1, 1)
     with pytest.raises(EventConflict):
-        await writer.store.append(writer.session.key, NAME, 1, Entry("same", time.time(), Message("user", "other")))
+        await writer.store.append(writer.session.key, NAME, 1, NewEvent("same", time.time(), Message("user", "other")))
     session = await writer.store.session(NAME)
     assert session is not None
     assert (session.revision, session.last_seq, session.total_tokens) == (1, 1, 1)
 
 
 async def test_a_repeated_event_does_not_make_a_stale_writer_fresh(writer: Writer) -> None:
-    entry = Entry("mine", time.time(), Message("user", "mine"))
+    entry = NewEvent("mine", time.time(), Message("user", "mine"))
     await writer.store.append(writer.session.key, NAME, 0, entry)
-    await writer.store.append(writer.session.key, NAME, 1, Entry("theirs", time.time(), Message("user", "theirs")))
+    await writer.store.append(writer.session.key, NAME, 1, NewEvent("theirs", time.time(), Message("user", "theirs")))
     repeated = await writer.store.append(writer.session.key, NAME, 0, entry)
     with pytest.raises(StaleSession):
         await writer.store.append(
-            writer.session.key, NAME, repeated.revision, Entry("next", time.time(), Message("user", "next"))
+            writer.session.key, NAME, repeated.revision, NewEvent("next", time.time(), Message("user", "next"))
         )
 
 
-def asks(text: str) -> Entry:
-    return Entry(
+def asks(text: str) -> NewEvent:
+    return NewEvent(
         f"event of {text}", time.time(), Message("user", text, author="user"), tokens=1, invocation_id=f"i-{text}"
     )
 
@@ -278,7 +278,7 @@ async def test_a7_the_next_message_waits_in_order_and_is_not_lost(writer: Writer
     assert [one.message.content for one in await everything(store) if one.message] == ["1", "2", "3"]
 
 
-async def ahead(store: Store, turn: Turn) -> list[Ahead]:
+async def ahead(store: Store, turn: Turn) -> list[QueuedTurn]:
     found = await store.claim_turn(NAME, turn)
     assert isinstance(found, list)
     return found
@@ -307,10 +307,10 @@ async def test_a_turn_that_was_taken_over_can_write_no_more(writer: Writer) -> N
     assert await store.beat_turn(zombie) == "lost"
     assert not await store.end_turn(NAME, zombie, "done")
     with pytest.raises(FencedWrite):
-        await store.append(session.key, NAME, 3, Entry("z", time.time(), Message("user", "z")), epoch=zombie.epoch)
+        await store.append(session.key, NAME, 3, NewEvent("z", time.time(), Message("user", "z")), epoch=zombie.epoch)
     with pytest.raises(FencedWrite):
         await store.intend_effect(zombie, "c", "f", "once", "hash")
-    await store.append(session.key, NAME, 3, Entry("t", time.time(), Message("user", "t")), epoch=claimed.epoch)
+    await store.append(session.key, NAME, 3, NewEvent("t", time.time(), Message("user", "t")), epoch=claimed.epoch)
     said = [one.message.content for one in await everything(store) if one.message]
     assert said == ["1", "2", "3", "t"], "the message that waited is part of the conversation"
 
@@ -340,13 +340,13 @@ async def test_a_call_whose_id_comes_again_keeps_what_is_known_of_it(writer: Wri
         await writer.call("c")
         if by == "bob":  # the turn that asks ends, and the one that brings the answer runs the tool
             await store.intend_effect(turn, "c", "f", "once", "hash")
-            await store.write(lambda: tool_journal.note_answer(session.key, "c", "bob", time.time(), approved=True))
+            await store.write(lambda: tool_journal.record_approval(session.key, "c", "bob", time.time(), approved=True))
             await store.end_turn(NAME, turn, "done")
             turn = await store.submit_turn(session, asks("yes"), "me")
             record = await store.session(NAME)
             assert record
             writer.revision = record.revision
-        await store.intend_effect(turn, "c", "f", "once", "hash", tool_journal.Approval(True, by))
+        await store.intend_effect(turn, "c", "f", "once", "hash", tool_journal.ApprovalDecision(True, by))
         await store.start_effect(turn, "c")
         await store.finish_effect(turn, "c", {"ok": True})
         await writer.answer("c")
@@ -401,10 +401,10 @@ async def test_a8_calls_that_a_dead_turn_left_open_are_closed_honestly(writer: W
     outcomes = {call.id: call.output or {} for call in closed.message.tool_calls}
     assert outcomes == {
         "finished": {"real": True},
-        "started": {"error": recovery.UNKNOWN, "outcome": "unknown"},
-        "safe": {"error": recovery.SAFE_TO_REPEAT, "outcome": "unknown"},
-        "intended": {"error": recovery.NOT_RUN, "outcome": "not run"},
-        "unheard": {"error": recovery.UNKNOWN, "outcome": "unknown"},
+        "started": {"error": recovery.UNKNOWN_RESULT, "outcome": "unknown"},
+        "safe": {"error": recovery.SAFE_TO_REPEAT_RESULT, "outcome": "unknown"},
+        "intended": {"error": recovery.NOT_RUN_RESULT, "outcome": "not run"},
+        "unheard": {"error": recovery.UNKNOWN_RESULT, "outcome": "unknown"},
     }
 
 
@@ -419,7 +419,7 @@ async def test_f5_ending_a_turn_closes_its_calls_too(writer: Writer) -> None:
     assert [call.id for call in closed.message.tool_calls] == ["b"]
 
 
-async def told(store: Store, session: SessionRecord, call_id: str) -> EffectRecord:
+async def told(store: Store, session: SessionRecord, call_id: str) -> JournalEntry:
     record = await store.effect(session.key, call_id)
     assert record is not None
     return record

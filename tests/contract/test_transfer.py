@@ -19,8 +19,8 @@ from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
 from lango.store.transfer import export_format
 from lango.store.transfer.export import PAGE
-from lango.store.transfer.import_check import check
-from lango.store.transfer.import_write import add, batches, stage
+from lango.store.transfer.import_check import check_lines
+from lango.store.transfer.import_write import insert_batch, row_batches, stage_session
 from lango.store.turns import recovery
 from lango.turns.liveness import Owner
 from tests.contract.test_fork_and_rewind import events, following, left, rows, window
@@ -122,7 +122,7 @@ async def test_a_fork_is_exported_whole(store: Store, sessions: Sessions) -> Non
     for id_ in ("s", "f", "g"):
         await sessions.delete(id_, user_id="alice")
     again = await sessions.import_lines(lines, user_id="alice")
-    assert again.pasts == ()
+    assert again.lineage == ()
     assert again.forked_from == made.forked_from
     assert [repr(one) for one in await events(store, "g")] == before
     assert await exported(sessions, "g") == lines
@@ -174,7 +174,7 @@ async def test_a_turn_that_runs_is_not_exported_and_its_calls_are_closed_after_t
         if call.output
     }
     assert outputs["known"] == {"real": "result"}
-    assert outputs["unknown"]["error"] == recovery.UNKNOWN
+    assert outputs["unknown"]["error"] == recovery.UNKNOWN_RESULT
 
 
 async def test_an_export_of_many_pages(store: Store, sessions: Sessions) -> None:
@@ -201,7 +201,7 @@ async def test_what_is_written_meanwhile_is_not_in_an_export(store: Store, sessi
         lines.append(line)
     assert kinds(lines).count("message") == 2 * PAGE
     assert "state" not in kinds(lines)
-    assert check(lines).last_seq == 2 * PAGE
+    assert check_lines(lines).last_seq == 2 * PAGE
 
 
 async def test_an_export_of_a_session_that_is_deleted_meanwhile_does_not_look_whole(
@@ -220,7 +220,7 @@ async def test_an_export_of_a_session_that_is_deleted_meanwhile_does_not_look_wh
     with pytest.raises(SessionNotFound):
         await read()
     with pytest.raises(InvalidExport, match="cut off"):
-        check(lines)
+        check_lines(lines)
 
 
 # -- wrong files ---------------------------------------------------------------------------------------------------
@@ -370,9 +370,9 @@ async def test_16_an_import_that_is_stopped_leaves_nothing(store: Store, session
 async def test_16_what_a_killed_import_left_is_deleted_by_a_later_one(store: Store, sessions: Sessions) -> None:
     lines = await small(store, sessions)
     before = await left(store)
-    staged = await store.write(lambda: stage(0.0))
-    [batch] = batches(staged, check(lines), lines)
-    await store.write(lambda: add(batch))
+    staged = await store.write(lambda: stage_session(0.0))
+    [batch] = row_batches(staged, check_lines(lines), lines)
+    await store.write(lambda: insert_batch(batch))
     assert await left(store) != before
     await sessions.import_lines(lines, user_id="alice", session_id="copy")
     await store.delete_session(SessionId("app", "alice", "copy"))
@@ -426,7 +426,7 @@ async def test_every_column_is_exported_or_left_out_on_purpose(sqlite_url: str) 
         "messages": export_format.MessageLine,
         "state_events": export_format.StateLine,
         "turns": export_format.TurnLine,
-        "effects": export_format.EffectLine,
+        "effects": export_format.ToolJournalLine,
         "observation_batches": export_format.BatchLine,
         "observations": export_format.ObservationLine,
     }

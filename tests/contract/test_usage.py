@@ -144,13 +144,13 @@ async def test_the_sum_grows_with_every_turn_and_reads_those_that_are_over_once(
     settings = Settings(store=StoreSettings(url=store_url))
     async with open_runtime(settings, tools=[tool], provider=provider) as runtime:
         summed: list[tuple[int, int]] = []
-        sum_ = store_usage._sum  # pyright: ignore[reportPrivateUsage]
+        sum_ = store_usage._add_up  # pyright: ignore[reportPrivateUsage]
 
         def noted(session: SessionRecord, known: store_usage.Totals, last: int) -> Operation[store_usage.Totals]:
             summed.append((known.turn, last))
             return sum_(session, known, last)
 
-        monkeypatch.setattr(store_usage, "_sum", noted)
+        monkeypatch.setattr(store_usage, "_add_up", noted)
 
         async def total() -> tuple[int, int, int]:
             usage = await runtime.sessions.usage("s", limit=1)
@@ -168,10 +168,10 @@ async def test_the_sum_grows_with_every_turn_and_reads_those_that_are_over_once(
         for _ in ("now", "again"):
             assert await total() == (4, 150, 15)
         assert summed == [
-            *((0, 2), (2, store_usage.NEWEST)),
-            *((2, 2), (2, store_usage.NEWEST)),
-            *((2, 4), (4, store_usage.NEWEST)),
-            *((4, 4), (4, store_usage.NEWEST)),
+            *((0, 2), (2, store_usage.NEWEST_TURN)),
+            *((2, 2), (2, store_usage.NEWEST_TURN)),
+            *((2, 4), (4, store_usage.NEWEST_TURN)),
+            *((4, 4), (4, store_usage.NEWEST_TURN)),
         ], "what is over is not read again"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import lango.server
 from lango import errors
 from lango.cli.main import exit_code
-from lango.server.errors import told
+from lango.server.errors import to_api_error
 from tests.reference.source import cell, first_paragraph, heading, words_of, written
 
 
@@ -33,7 +33,7 @@ def page() -> str:
         bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
         one = kind("...")
         says = cell(first_paragraph(words_of(kind)))
-        lines.append(f"| `{kind.__name__}` | {bases} | {says} | {exit_code(one)} | {told(one).status} |")
+        lines.append(f"| `{kind.__name__}` | {bases} | {says} | {exit_code(one)} | {to_api_error(one).status} |")
     lines += [
         "",
         "## What the server refuses by itself",

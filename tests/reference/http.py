@@ -12,7 +12,7 @@ from pydantic import BaseModel
 import lango.server
 from lango.config import Settings
 from lango.server.api import websocket
-from lango.server.api.parameters import ERRORS
+from lango.server.api.parameters import COMMON_ERRORS
 from lango.server.app import create_app
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.openai import openai_routes
@@ -40,7 +40,7 @@ def page() -> str:
         request carries `Authorization: Bearer <key>`. Bodies are JSON, sent with `Content-Type: application/json`.
         Every error is `{"error": {"type": ..., "message": ...}}`; the names are in [errors](errors.md).""",
     )
-    common = {str(status): str(answer["description"]) for status, answer in ERRORS.items()}
+    common = {str(status): str(answer["description"]) for status, answer in COMMON_ERRORS.items()}
     lines += ["Besides what is said at a route, those of sessions may answer:", "", "| status | |", "| --- | --- |"]
     lines += [*(f"| {status} | {cell(says)} |" for status, says in sorted(common.items())), ""]
     groups: dict[str, list[tuple[str, str, Json]]] = {}

@@ -20,7 +20,7 @@ from google.genai import types
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import LangoError
 from lango.messages import Message, ToolCall
-from lango.store import Entry, SessionId, Store
+from lango.store import NewEvent, SessionId, Store
 from lango.store.engine import sqlite
 
 NAME = SessionId("app", "user", "shared")
@@ -70,10 +70,10 @@ class Worker:
         assert self.process.exitcode == 0
 
 
-def entry(worker: str, number: int) -> Entry:
+def entry(worker: str, number: int) -> NewEvent:
     """An event that says who wrote it, and changes the state of session, user and app with it."""
     delta = {"newest": number, f"{worker}{number}": number, f"user:{worker}": number, "app:n": number}
-    return Entry(f"{worker}-{number}", 0.0, Message("user", f"{worker}:{number}"), tokens=3, state_delta=delta)
+    return NewEvent(f"{worker}-{number}", 0.0, Message("user", f"{worker}:{number}"), tokens=3, state_delta=delta)
 
 
 def append_for_ever(pipe: Connection, url: str) -> None:
@@ -81,7 +81,7 @@ def append_for_ever(pipe: Connection, url: str) -> None:
     asyncio.run(_append_for_ever(pipe, url, functools.partial(entry, "w")))
 
 
-def ordinary(number: int) -> Entry:
+def ordinary(number: int) -> NewEvent:
     """An event that one statement stores: a question, a call, its result, an answer, and so on."""
     call = ToolCall(f"c{number // 4}", "look", {"n": 1})
     made = [
@@ -90,16 +90,16 @@ def ordinary(number: int) -> Entry:
         Message("assistant", "", (call,)),
         Message("tool", "{}", (ToolCall(f"c{number // 4}", "look", output={"found": True}),)),
     ]
-    return Entry(f"w-{number}", 0.0, made[number % 4], tokens=3)
+    return NewEvent(f"w-{number}", 0.0, made[number % 4], tokens=3)
 
 
 def append_ordinary_for_ever(pipe: Connection, url: str) -> None:
     """Do the same, each event by one statement."""
-    sqlite._QUICK_S, sqlite._QUICK_ENOUGH = math.inf, 0  # pyright: ignore[reportPrivateUsage] - of this process
+    sqlite._FAST_COMMIT_S, sqlite._FAST_COMMITS_NEEDED = math.inf, 0  # pyright: ignore[reportPrivateUsage] - of this process
     asyncio.run(_append_for_ever(pipe, url, ordinary))
 
 
-async def _append_for_ever(pipe: Connection, url: str, make: Callable[[int], Entry]) -> None:
+async def _append_for_ever(pipe: Connection, url: str, make: Callable[[int], NewEvent]) -> None:
     async with Store(url) as store:
         session = await store.session(NAME)
         assert session

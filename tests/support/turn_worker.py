@@ -24,8 +24,8 @@ from google.adk.agents import LlmAgent
 from google.adk.workflow import Workflow
 
 from lango import open_runtime
-from lango.adk.agents.loader import import_adk
-from lango.adk.run.runtime_tools import adk_tool
+from lango.adk.agents.loader import preload_adk
+from lango.adk.run.runtime_tools import runtime_tool
 from lango.errors import LangoError
 from lango.events import Accepted, TurnDone
 from lango.history import warm_up
@@ -34,7 +34,7 @@ from lango.providers import Request
 from lango.providers.protocol import Delta
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId, Store
-from lango.store.turns.recovery import NOT_RUN, SAFE_TO_REPEAT, UNKNOWN
+from lango.store.turns.recovery import NOT_RUN_RESULT, SAFE_TO_REPEAT_RESULT, UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext
 from tests.agents.parts import PATIENCE_S, broken_for, rows, settings_for
@@ -43,7 +43,7 @@ from tests.support.store_workers import Worker, _context  # pyright: ignore[repo
 _context.set_forkserver_preload(["tests.support.turn_worker", "pytest"])
 if sys.argv[:1] == ["-c"]:  # the server that workers are forked from: what takes a second is loaded once, there
     warm_up()
-    import_adk()
+    preload_adk()
 
 BOUNDARIES = [
     "message stored",
@@ -192,7 +192,7 @@ async def teller(
     settings = settings_for(url, name="crash")
     root: Any = LlmAgent(name=AGENT, model="scripted/x", output_key="said")
     if agents > 1:  # in a row, one after the other
-        own: Any = [adk_tool(tool, 10.0) for tool in tools]
+        own: Any = [runtime_tool(tool, 10.0) for tool in tools]
         row = [LlmAgent(name=f"{AGENT}{number}", model="scripted/x", tools=own) for number in range(agents)]
         root, tools = Workflow(name="row", edges=[("START", *row)]), []
     async with open_runtime(settings, provider=provider, root_agent=root, tools=tools) as runtime:
@@ -282,14 +282,14 @@ def check_calls(messages: list[Message], folder: Path) -> None:
             match (call.name, call.output or {}):
                 case ("pay", {"result": "paid 1"}):
                     assert effects[call.id] == 1
-                case ("pay", {"error": error}) if error == NOT_RUN:
+                case ("pay", {"error": error}) if error == NOT_RUN_RESULT:
                     assert effects[call.id] == 0
                 case ("pay", {"error": error}):
-                    assert error == UNKNOWN  # it may have happened, or not
+                    assert error == UNKNOWN_RESULT  # it may have happened, or not
                 case (_, {"result": "seen"}):
                     pass
                 case (_, {"error": error}):
-                    assert error in (SAFE_TO_REPEAT, NOT_RUN, UNKNOWN)
+                    assert error in (SAFE_TO_REPEAT_RESULT, NOT_RUN_RESULT, UNKNOWN_RESULT)
                 case other:
                     raise AssertionError(f"neither a result nor the truth about it: {other}")
 

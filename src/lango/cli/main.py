@@ -12,7 +12,7 @@ from lango import __version__
 from lango.cli.commands import db, doctor, init, keys, memory, models, run, serve, sessions, sessions_transfer
 from lango.cli.commands.chat import chat
 from lango.cli.process_setup import reopen_closed_streams
-from lango.cli.terminal_text import visible
+from lango.cli.terminal_text import printable
 from lango.errors import LangoError, StoreError, UsageError
 
 app = typer.Typer(
@@ -38,8 +38,8 @@ app.add_typer(models.app, name="models")
 app.add_typer(db.app, name="db")
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(__version__)
         raise typer.Exit
 
@@ -67,10 +67,10 @@ def main() -> None:
         code: Any = app(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except LangoError as error:
-        print(f"lango: {visible(str(error))}", file=sys.stderr)
+        print(f"lango: {printable(str(error))}", file=sys.stderr)
         sys.exit(exit_code(error))
-    except _Misspelt as error:
-        print(_how_to(error), file=sys.stderr)
+    except _CommandLineError as error:
+        print(_usage_message(error), file=sys.stderr)
         sys.exit(2)
     except typer.Abort:  # a command read past the end of its input
         print("lango: the input ended too early", file=sys.stderr)
@@ -79,12 +79,14 @@ def main() -> None:
         sys.exit(130)
 
 
-_Misspelt: Any = typer.BadParameter.__base__  # all that is wrong with a command line, before anything of it is done
+_CommandLineError: Any = (
+    typer.BadParameter.__base__
+)  # all that is wrong with a command line, before anything of it is done
 
 
-def _how_to(error: Any) -> str:
-    told: str = error.format_message()
-    if error.ctx and told == error.ctx.get_help():  # a command without its subcommand: what there is
-        return told
+def _usage_message(error: Any) -> str:
+    message: str = error.format_message()
+    if error.ctx and message == error.ctx.get_help():  # a command without its subcommand: what there is
+        return message
     command = error.ctx.command_path if error.ctx else "lango"
-    return f"lango: {visible(told).rstrip('.')}; see `{command} --help`"
+    return f"lango: {printable(message).rstrip('.')}; see `{command} --help`"

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lango.adk.agents.model_registry import Models
+from lango.adk.agents.model_registry import ModelRegistry
 from lango.errors import LangoError, ProviderRejected, UsageError
 from lango.messages import Message
 from lango.providers import Request, label
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lango.config import Settings
 
 
-_ASK_TIMEOUT_S = 30.0
+_ANSWER_TIMEOUT_S = 30.0
 
 
 def model_name(settings: "Settings") -> str:
@@ -31,17 +31,17 @@ def model_label(settings: "Settings") -> str:
 
 async def check_model(settings: "Settings", model: str) -> str:
     """Raise what makes a model unusable: a name, a key, weights. Return what may pass: no answer for now."""
-    models = Models(settings)
+    models = ModelRegistry(settings)
     try:
-        made = models.named(model)
+        made = models.get(model)
         if model.startswith("local/"):
             return ""
         request = Request(made.model, (Message("user", "ping"),), max_tokens=16)
-        async with asyncio.timeout(_ASK_TIMEOUT_S):
+        async with asyncio.timeout(_ANSWER_TIMEOUT_S):
             async for _ in made.provider.stream(request):
                 return ""
     except TimeoutError:
-        return f"nothing within {_ASK_TIMEOUT_S:g} s"
+        return f"nothing within {_ANSWER_TIMEOUT_S:g} s"
     except ProviderRejected:
         raise
     except LangoError as error:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.process_setup import quiet
+from lango.cli.process_setup import quiet_logging
 
 if TYPE_CHECKING:
     from lango.config import Settings
@@ -20,12 +20,12 @@ Resume = Annotated[
 Continue = Annotated[bool, typer.Option("-c", "--continue", help="Go on with the newest session.")]
 Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name, instead of the setting agent.model.")]
 
-Id = Annotated[str, typer.Argument(help="The session's id.")]
-App = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
-User = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
+SessionIdArgument = Annotated[str, typer.Argument(help="The session's id.")]
+AppFilter = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
+UserFilter = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
 
 
-def settings(config: str | None) -> "Settings":
+def load_settings(config: str | None) -> "Settings":
     """Read the settings."""
     from lango.config import Settings
 
@@ -34,16 +34,16 @@ def settings(config: str | None) -> "Settings":
 
 def store_url(config: str | None, url: str | None) -> str:
     """Return the store to work on."""
-    return url or settings(config).store.url
+    return url or load_settings(config).store.url
 
 
-def chosen_settings(config: str | None, store: str | None, model: str | None) -> "Settings":
+def settings_from_options(config: str | None, store: str | None, model: str | None) -> "Settings":
     """Read the settings, with what the command line says instead."""
-    quiet()
-    chosen = settings(config)
+    quiet_logging()
+    settings = load_settings(config)
     update: dict[str, Any] = {}
     if model:
-        update["agent"] = chosen.agent.model_copy(update={"model": model})
+        update["agent"] = settings.agent.model_copy(update={"model": model})
     if store:
-        update["store"] = chosen.store.model_copy(update={"url": store})
-    return chosen.model_copy(update=update)
+        update["store"] = settings.store.model_copy(update={"url": store})
+    return settings.model_copy(update=update)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 
 @contextmanager
-def only_what_is_used() -> Generator[None]:
+def fast_imports() -> Generator[None]:
     """Import without what no command uses: a tenth of the time until an agent is ready, and of its memory.
 
     Pydantic models are built when they are first used, and that is few of hundreds; not the models of the user's own
@@ -40,7 +40,7 @@ def reopen_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end
 
 
-def quiet() -> None:
+def quiet_logging() -> None:
     """Leave the terminal to the conversation: what fails is told in a sentence, not in ADK's tracebacks."""
     logging.basicConfig(level=logging.WARNING, format="lango: %(message)s")
     logging.getLogger("google_adk").setLevel(logging.CRITICAL)

@@ -18,10 +18,10 @@ def progress_bar(what: str, unit: str = "") -> Generator[Progress]:
     if not sys.stderr.isatty():
         yield lambda done, total: None
     elif os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
-        yield _lines(what, unit)
+        yield _progress_lines(what, unit)
     else:
-        with _bar(what, unit) as tell:
-            yield tell
+        with _bar(what, unit) as advance:
+            yield advance
 
 
 @contextmanager
@@ -37,29 +37,29 @@ def _bar(what: str, unit: str) -> Generator[Progress]:
     bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=above)
     task = bar.add_task(what, total=None)
 
-    def tell(done: int, total: int | None) -> None:
+    def advance(done: int, total: int | None) -> None:
         bar.update(task, completed=done, total=total)
         bar.start()
 
     try:
-        yield tell
+        yield advance
     finally:
         bar.stop()
 
 
-def _lines(what: str, unit: str) -> Progress:
+def _progress_lines(what: str, unit: str) -> Progress:
     """Tell in lines, where nothing can be drawn over; what is done in a moment needs none."""
     last = time.monotonic()
 
-    def tell(done: int, total: int | None) -> None:
+    def advance(done: int, total: int | None) -> None:
         nonlocal last
         if time.monotonic() - last < _BETWEEN_LINES_S:
             return
         last = time.monotonic()
-        amounts = [_amount(one, unit) for one in (done, total) if one is not None]
+        amounts = [_amount(count, unit) for count in (done, total) if count is not None]
         print(f"{what}: {' of '.join(amounts)} {unit or 'MB'}", file=sys.stderr, flush=True)
 
-    return tell
+    return advance
 
 
 def _amount(count: int, unit: str) -> str:

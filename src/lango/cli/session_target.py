@@ -12,52 +12,52 @@ if TYPE_CHECKING:
     from lango.runtime.runtime import Runtime
 
 
-USER = "user"
+LOCAL_USER = "user"
 
 _ID_CHARACTERS = 12
-_PREFIX = re.compile(r"[0-9a-f]{4,}")
-_MINTED = re.compile(r"[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f-]{36}")
-_SHOWN = 5
+_ID_PREFIX = re.compile(r"[0-9a-f]{4,}")
+_GENERATED_ID = re.compile(r"[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f-]{36}")
+_LISTED_MATCHES = 5
 
 
-class Place(Struct, frozen=True):
+class SessionTarget(Struct, frozen=True):
     """The session that a conversation is in."""
 
     session_id: str
     new: bool = False
 
 
-async def find_place(runtime: "Runtime", resume: str | None, go_on: bool) -> Place:
+async def choose_session(runtime: "Runtime", resume: str | None, go_on: bool) -> SessionTarget:
     """Return the session to go on with: the one named, the newest, or a new one."""
     if resume and go_on:
         raise UsageError("-c goes on with the newest session and -r with the one you name: use one of them")
     if resume:
-        return await find_session(runtime, resume)
+        return await session_by_prefix(runtime, resume)
     if go_on:
-        newest = await runtime.store.sessions_page(runtime.app_name, USER, limit=1)
+        newest = await runtime.store.sessions_page(runtime.app_name, LOCAL_USER, limit=1)
         if not newest:
             raise UsageError("there is no session to go on with yet")
-        return Place(newest[0].name.id)
-    return new_place()
+        return SessionTarget(newest[0].name.id)
+    return new_session()
 
 
-def new_place() -> Place:
+def new_session() -> SessionTarget:
     """Return a session that is not there yet."""
-    return Place(uuid.uuid4().hex[:_ID_CHARACTERS], new=True)
+    return SessionTarget(uuid.uuid4().hex[:_ID_CHARACTERS], new=True)
 
 
-async def find_session(runtime: "Runtime", wanted: str) -> Place:
+async def session_by_prefix(runtime: "Runtime", wanted: str) -> SessionTarget:
     """Find a session by its id, or the first characters of one of ours; a name that nobody has is a new session's."""
     from lango.store import SessionId
 
-    if await runtime.store.session(SessionId(runtime.app_name, USER, wanted)):
-        return Place(wanted)
-    if _PREFIX.fullmatch(wanted):
-        known = [record.name.id for record in await runtime.store.sessions(runtime.app_name, USER)]
-        found = [id_ for id_ in known if id_.startswith(wanted) and _MINTED.fullmatch(id_)]
+    if await runtime.store.session(SessionId(runtime.app_name, LOCAL_USER, wanted)):
+        return SessionTarget(wanted)
+    if _ID_PREFIX.fullmatch(wanted):
+        known = [record.name.id for record in await runtime.store.sessions(runtime.app_name, LOCAL_USER)]
+        found = [id_ for id_ in known if id_.startswith(wanted) and _GENERATED_ID.fullmatch(id_)]
         if len(found) == 1:
-            return Place(found[0])
+            return SessionTarget(found[0])
         if found:
-            some = ", ".join(found[:_SHOWN]) + (" ..." if len(found) > _SHOWN else "")
+            some = ", ".join(found[:_LISTED_MATCHES]) + (" ..." if len(found) > _LISTED_MATCHES else "")
             raise UsageError(f"{len(found)} sessions begin with {wanted!r}: {some}; say more of the id")
-    return Place(wanted, new=True)
+    return SessionTarget(wanted, new=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:
+def run_on_store(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:
     """Open a store and do some work on it."""
     from lango.store import Store
 
@@ -23,37 +23,39 @@ def run(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:
         async with Store(url) as store:
             return await work(store)
 
-    before = signal.signal(signal.SIGINT, _stop)
+    before = signal.signal(signal.SIGINT, _raise_interrupt)
     try:
         return asyncio.run(opened())
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _stop(*_: object) -> None:
+def _raise_interrupt(*_: object) -> None:
     """End at the first Ctrl-C: asyncio's own way waits for a pipe that nobody reads or writes."""
     raise KeyboardInterrupt
 
 
-async def owners(store: "Store", app: str | None, user: str | None) -> list[tuple[str, str]]:
+async def session_owners(store: "Store", app: str | None, user: str | None) -> list[tuple[str, str]]:
     """Read which users of which apps have sessions."""
     from lango.store.sessions import sessions
 
-    found = await store.read(sessions.owners)
-    return [one for one in found if app in (None, one[0]) and user in (None, one[1])]
+    found = await store.read(sessions.list_users)
+    return [owner for owner in found if app in (None, owner[0]) and user in (None, owner[1])]
 
 
-async def matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":
+async def sessions_matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":
     """Read the sessions of an app, or of a user, or all of them."""
     return [record for record in await store.sessions(app) if user is None or record.name.user_id == user]
 
 
-async def one_session(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
+async def session_by_id(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
     """Read the one session of an id."""
     from lango.store.sessions import sessions
 
-    named = await store.read(lambda: sessions.of_id(session_id))
-    found = [one for one in named if app in (None, one.name.app_name) and user in (None, one.name.user_id)]
+    same_id = await store.read(lambda: sessions.list_by_id(session_id))
+    found = [
+        record for record in same_id if app in (None, record.name.app_name) and user in (None, record.name.user_id)
+    ]
     if not found:
         raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
     if len(found) > 1:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lango.cli.terminal_text import cell, one_line
+from lango.cli.terminal_text import format_cell, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-_AT_ONCE = 1000
+_ROWS_PER_LAYOUT = 1000
 """So many rows are laid out together on a terminal: rich takes long for many, and nobody waits for the first."""
 
 
@@ -22,13 +22,13 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, empty: str, cut: Sequence[
         print(empty)
         return
     if not sys.stdout.isatty():
-        _print_whole(rows)  # `grep` and `cut` want every row on its own line
+        _print_full_width(rows)  # `grep` and `cut` want every row on its own line
         return
     from rich.console import Console
 
     console = Console(highlight=False)
-    for first in range(0, len(rows), _AT_ONCE):
-        _print_trimmed(console, make_table(rows[first : first + _AT_ONCE], cut=cut))
+    for first in range(0, len(rows), _ROWS_PER_LAYOUT):
+        _print_trimmed(console, make_table(rows[first : first + _ROWS_PER_LAYOUT], cut=cut))
 
 
 def make_table(rows: Sequence[Mapping[str, Any]], *, cut: Sequence[str] = ()) -> "Table":
@@ -38,27 +38,27 @@ def make_table(rows: Sequence[Mapping[str, Any]], *, cut: Sequence[str] = ()) ->
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for at, (name, sample) in enumerate(rows[0].items()):
         number = isinstance(sample, int | float)
-        whole = (
+        keep_width = (
             number or at == 0 or (bool(cut) and name not in cut)
         )  # of these, rich takes nothing while others have some
-        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=whole)
+        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=keep_width)
     for row in rows:
-        table.add_row(*(_cell(name in cut, value) for name, value in row.items()))
+        table.add_row(*(_table_cell(name in cut, value) for name, value in row.items()))
     return table
 
 
-def _cell(cut: bool, value: Any) -> "Text":
+def _table_cell(cut: bool, value: Any) -> "Text":
     from rich.text import Text
 
-    told = one_line(cell(value))
-    return Text(told, no_wrap=True, overflow="ellipsis") if cut else Text(told)
+    text = one_line(format_cell(value))
+    return Text(text, no_wrap=True, overflow="ellipsis") if cut else Text(text)
 
 
-def _print_whole(rows: Sequence[Mapping[str, Any]]) -> None:
+def _print_full_width(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print every cell as wide as it is: many thousand rows in a moment."""
     from rich.cells import cell_len
 
-    lines = [list(rows[0]), *([one_line(cell(value)) for value in row.values()] for row in rows)]
+    lines = [list(rows[0]), *([one_line(format_cell(value)) for value in row.values()] for row in rows)]
     right = [isinstance(value, int | float) for value in rows[0].values()]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     for line in lines:

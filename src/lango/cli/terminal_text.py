@@ -7,9 +7,11 @@ one becomes a visible sign of the same width.
 from datetime import datetime
 from typing import Any
 
-_KEPT = "\n\t"
-_SIGNS = {
-    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in _KEPT},  # ␛ for escape, ␇ for the bell
+_KEPT_CHARACTERS = "\n\t"
+_REPLACEMENTS = {
+    **{
+        code: 0x2400 + code for code in range(0x20) if chr(code) not in _KEPT_CHARACTERS
+    },  # ␛ for escape, ␇ for the bell
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),  # C1: an escape sequence in one character
     **dict.fromkeys(
@@ -20,18 +22,18 @@ _SIGNS = {
 }
 
 
-def visible(text: str) -> str:
+def printable(text: str) -> str:
     """Return text that a terminal shows as it stands; line ends and tabs stay what they are."""
-    return text.replace("\r\n", "\n").translate(_SIGNS)
+    return text.replace("\r\n", "\n").translate(_REPLACEMENTS)
 
 
 def one_line(text: str, width: int | None = None) -> str:
     """Return text for one line: white space folded, cut with an ellipsis where it is too long."""
-    told = visible(" ".join(text.split()))
-    return told if width is None or len(told) <= width else told[: max(1, width - 1)] + "…"
+    line = printable(" ".join(text.split()))
+    return line if width is None or len(line) <= width else line[: max(1, width - 1)] + "…"
 
 
-def cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """Say a value as a table does."""
     match value:
         case None:
@@ -48,14 +50,14 @@ def cell(value: Any) -> str:
             return str(value)
 
 
-def moment(at: float) -> str:
+def format_time(at: float) -> str:
     """Say a time, in UTC."""
     from lango.store.codec.records import as_datetime
 
     return as_datetime(at).isoformat(timespec="seconds")
 
 
-def ago(at: float, now: float) -> str:
+def format_age(at: float, now: float) -> str:
     """Say how long ago something was, in its largest unit."""
     seconds = max(0.0, now - at)
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):

@@ -3,17 +3,17 @@
 from typing import Any
 
 from lango.cli.tables import print_table
-from lango.cli.terminal_text import moment
+from lango.cli.terminal_text import format_time
 from lango.config import Settings
 from lango.errors import SessionNotFound
 from lango.events import Usage
-from lango.runtime.session_usage import SessionUsage, TurnUsage, rules_of, session_usage
+from lango.runtime.session_usage import SessionUsage, TurnUsage, session_usage, window_rules_for
 from lango.store import SessionId, Store
 
 
 async def read_usage(store: Store, name: SessionId, settings: Settings, limit: int) -> SessionUsage:
     """Read the picture of a session as the settings would bound its next request."""
-    found = await session_usage(store, name, rules_of(settings), limit=limit)
+    found = await session_usage(store, name, window_rules_for(settings), limit=limit)
     if found is None:
         raise SessionNotFound(f"there is no session {name.id!r} any more")
     return found
@@ -22,15 +22,15 @@ async def read_usage(store: Store, name: SessionId, settings: Settings, limit: i
 def print_usage(usage: SessionUsage, *, as_json: bool) -> None:
     """Print the picture: one object of JSON as the server sends it, or the turns as a table and four lines below it."""
     if as_json:
-        from lango.server.api.usage_routes import Picture
+        from lango.server.api.usage_routes import UsageReport
 
-        print(Picture.of(usage).model_dump_json())
+        print(UsageReport.from_usage(usage).model_dump_json())
         return
-    print_table([usage_row(turn) for turn in usage.turns], empty="no turns", cut=["tools"])
-    print(*usage_lines(usage), sep="\n")
+    print_table([turn_row(turn) for turn in usage.turns], empty="no turns", cut=["tools"])
+    print(*summary_lines(usage), sep="\n")
 
 
-def usage_lines(usage: SessionUsage) -> list[str]:
+def summary_lines(usage: SessionUsage) -> list[str]:
     """Say what bounds the next request, what it would keep, and what all turns took."""
     window, rules, total = usage.window, usage.rules, usage.total
     bound = "" if rules.max_messages is None else f" and {rules.max_messages} messages"
@@ -45,13 +45,13 @@ def usage_lines(usage: SessionUsage) -> list[str]:
     ]
 
 
-def usage_row(turn: TurnUsage) -> dict[str, Any]:
+def turn_row(turn: TurnUsage) -> dict[str, Any]:
     """Say in a row what a turn took."""
     names = [tool.name if tool.status == "finished" else f"{tool.name} ({tool.status})" for tool in turn.tools]
     return {
         "turn": turn.turn,
         "status": "taken back" if turn.taken_back else turn.status,
-        "started": moment(turn.started_at),
+        "started": format_time(turn.started_at),
         "tokens": turn.tokens,
         "in": turn.usage.input_tokens,
         "out": turn.usage.output_tokens,

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 
-def _not_the_user(name: str) -> str:
+def _reject_reserved_name(name: str) -> str:
     if name == "user":
         raise ValueError("must not be user: that is who writes the messages")
     return name
 
 
 # ADK's rules for the names of agents
-Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_not_the_user)]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_reject_reserved_name)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -74,7 +74,7 @@ class AgentSettings(Section):
         return self
 
 
-class ProviderTable(Section):
+class ProviderSettings(Section):
     """`[providers.<name>]`: where a model's API is, and which variable holds its key."""
 
     type: str = ""

@@ -16,7 +16,7 @@ def problem_message(settings: type[BaseModel], problem: Any, file: Path | None) 
     key = ".".join(path)
     match problem:
         case {"type": "extra_forbidden"}:
-            message = f"is not a setting{_near(settings, path)}"
+            message = f"is not a setting{_suggestion(settings, path)}"
         case {"type": "value_error", "ctx": {"error": error}}:
             message = str(error)
         case {"type": "string_pattern_mismatch"}:  # of the names of agents
@@ -26,12 +26,12 @@ def problem_message(settings: type[BaseModel], problem: Any, file: Path | None) 
     variable = "LANGO_" + "__".join(part.upper() for part in path)
     if variable in os.environ:
         return f"the environment variable {variable}: {message}"
-    line = _line_of(file, path) if file else None
-    place = f"{file}, line {line}" if line else str(file or "settings")
-    return f"{place}: {key}: {message}"
+    line = _find_line(file, path) if file else None
+    location = f"{file}, line {line}" if line else str(file or "settings")
+    return f"{location}: {key}: {message}"
 
 
-def _kind_of(settings: type[BaseModel], path: list[str]) -> Any:
+def _setting_type(settings: type[BaseModel], path: list[str]) -> Any:
     """Return the type of a setting or table; None where there is none of that name."""
     kind: Any = settings
     for part in path:
@@ -40,16 +40,20 @@ def _kind_of(settings: type[BaseModel], path: list[str]) -> Any:
         else:
             fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
             kind = fields[part].annotation if part in fields else None
-        tables = [one for one in get_args(kind) if isinstance(one, type) and issubclass(one, BaseModel)]
+        tables = [
+            candidate
+            for candidate in get_args(kind)
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel)
+        ]
         kind = tables[0] if tables and get_origin(kind) is not dict else kind
     return kind
 
 
-def _near(settings: type[BaseModel], path: list[str]) -> str:
+def _suggestion(settings: type[BaseModel], path: list[str]) -> str:
     """Say which setting was probably meant."""
-    table = _kind_of(settings, path[:-1])
+    table = _setting_type(settings, path[:-1])
     known = list(table.model_fields) if isinstance(table, type) and issubclass(table, BaseModel) else []
-    return "".join(f"; did you mean {one}?" for one in difflib.get_close_matches(path[-1], known, 1))
+    return "".join(f"; did you mean {name}?" for name in difflib.get_close_matches(path[-1], known, 1))
 
 
 def invalid_json_variables(settings: type[BaseModel]) -> str:
@@ -58,7 +62,7 @@ def invalid_json_variables(settings: type[BaseModel]) -> str:
     for name, value in sorted(os.environ.items()):
         if not name.upper().startswith("LANGO_"):
             continue
-        kind = _kind_of(settings, name[len("LANGO_") :].lower().split("__"))
+        kind = _setting_type(settings, name[len("LANGO_") :].lower().split("__"))
         try:
             if get_origin(kind) in (list, dict) or (isinstance(kind, type) and issubclass(kind, BaseModel)):
                 json.loads(value)
@@ -68,7 +72,7 @@ def invalid_json_variables(settings: type[BaseModel]) -> str:
     return "; ".join(wrong)
 
 
-def _line_of(file: Path, path: list[str]) -> int | None:
+def _find_line(file: Path, path: list[str]) -> int | None:
     """Find the line of a key: its table's header, then the key; else the nearest table."""
     table: list[str] = []
     nearest: int | None = None

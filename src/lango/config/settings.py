@@ -13,7 +13,7 @@ from lango.config.sections import (
     HistorySettings,
     McpSettings,
     MemorySettings,
-    ProviderTable,
+    ProviderSettings,
     ServerSettings,
     StoreSettings,
     TelemetrySettings,
@@ -41,7 +41,7 @@ class Settings(BaseSettings):
     _source: Path | None = PrivateAttr(default=None)
 
     agent: AgentSettings = AgentSettings()
-    providers: dict[str, ProviderTable] = {}
+    providers: dict[str, ProviderSettings] = {}
     store: StoreSettings = StoreSettings()
     history: HistorySettings = HistorySettings()
     memory: MemorySettings = MemorySettings()
@@ -56,22 +56,22 @@ class Settings(BaseSettings):
 
         Raises `ConfigError` that names the file, the line and the key.
         """
-        named = path or os.environ.get(CONFIG_ENV)
-        file = Path(named or CONFIG_FILE)
+        explicit_path = path or os.environ.get(CONFIG_ENV)
+        file = Path(explicit_path or CONFIG_FILE)
         if not file.is_file():
-            if named:
+            if explicit_path:
                 raise ConfigError(f"there is no configuration file {file}: create it with `lango init`")
-            return cls._checked({}, None)
+            return cls._validate({}, None)
         try:
             content = tomllib.loads(file.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{file} is not valid TOML: {error}") from error
         except OSError as error:
             raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
-        return cls._checked(content, file)
+        return cls._validate(content, file)
 
     @classmethod
-    def _checked(cls, content: dict[str, Any], file: Path | None) -> Self:
+    def _validate(cls, content: dict[str, Any], file: Path | None) -> Self:
         class FromFile(cls):
             _file = content
 
@@ -81,9 +81,9 @@ class Settings(BaseSettings):
             raise ConfigError("; ".join(problem_message(cls, problem, file) for problem in error.errors())) from error
         except SettingsError as error:
             raise ConfigError(invalid_json_variables(cls) or str(error)) from error
-        made = cls.model_construct(**{name: getattr(loaded, name) for name in cls.model_fields})
-        made._source = file  # noqa: SLF001 - its own class's
-        return made
+        settings = cls.model_construct(**{name: getattr(loaded, name) for name in cls.model_fields})
+        settings._source = file  # noqa: SLF001 - its own class's
+        return settings
 
     @classmethod
     def settings_customise_sources(

@@ -67,7 +67,7 @@ def fit_to_budget(
     results. Raises `BudgetTooSmall` where even the least does not fit.
     """
     budget = (budget_tokens or DEFAULT_BUDGET_TOKENS) - reserved_tokens
-    window = _fitted(list(messages), budget, max_messages, max_turns)
+    window = _fit(list(messages), budget, max_messages, max_turns)
     left_out = len(window.history) - len(window.kept) + not_loaded
     clipped_tokens += window.clipped_tokens
     if left_out or clipped_tokens:
@@ -87,11 +87,11 @@ def kept_tokens(
 
     `tokens` is what the messages cost, where that is known already. Nothing is logged.
     """
-    window = _fitted(list(messages), rules.room_tokens - reserved_tokens, rules.max_messages, rules.max_turns, tokens)
+    window = _fit(list(messages), rules.room_tokens - reserved_tokens, rules.max_messages, rules.max_turns, tokens)
     return {at: window.cost({at: window.kept[at]}) for at in sorted(window.kept)}
 
 
-def _fitted(
+def _fit(
     messages: list[Message],
     budget_tokens: int,
     max_messages: int | None,
@@ -101,24 +101,24 @@ def _fitted(
     window = _Window(messages, budget_tokens, tokens)
     window.pin()
     window.fill(_first_of_turns(messages, max_turns or 0), max_messages or len(messages))
-    window.mend_start()
+    window.drop_invalid_start()
     return window
 
 
-def _spoken(messages: Sequence[Message]) -> list[int]:
+def _user_positions(messages: Sequence[Message]) -> list[int]:
     """Return the places of what the user said, quoted data aside."""
     return [at for at, m in enumerate(messages) if m.role == "user" and m.author != CONTEXT_AUTHOR]
 
 
 def current_user_message(messages: Sequence[Message]) -> int | None:
     """Return the place of the message that the model is to answer: the user's last; None where there is none."""
-    users = _spoken(messages) or [at for at, message in enumerate(messages) if message.role == "user"]
+    users = _user_positions(messages) or [at for at, message in enumerate(messages) if message.role == "user"]
     return users[-1] if users else None
 
 
 def _first_of_turns(messages: Sequence[Message], max_turns: int) -> int:
     """Return where the newest `max_turns` turns begin."""
-    starts = _spoken(messages)
+    starts = _user_positions(messages)
     return starts[-max_turns] if 0 < max_turns <= len(starts) else 0
 
 
@@ -134,7 +134,7 @@ class _Unit(Struct, frozen=True):
 
 def _units(messages: Sequence[Message]) -> list[_Unit]:
     """Split the history at every place where no result is parted from its call."""
-    last_of, unanswered = _reach(messages)
+    last_of, unanswered = _dependencies(messages)
     borders, reach = [0], 0
     for at in range(1, len(messages)):
         reach = max(reach, last_of[at - 1])
@@ -156,7 +156,7 @@ def _is_call(message: Message) -> bool:
     return message.role == "assistant" and any(call.output is None for call in message.tool_calls)
 
 
-def _reach(messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
+def _dependencies(messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
     """Return for each message the last place that must not be parted from it, and whether it has unanswered calls."""
     last_of = list(range(len(messages)))
     unanswered = [False] * len(messages)
@@ -176,7 +176,7 @@ def _reach(messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
     return last_of, unanswered
 
 
-def first_whole(messages: Sequence[Message]) -> int:
+def first_valid_start(messages: Sequence[Message]) -> int:
     """Return where a history that was cut before these messages may start: with no result and no unanswered call."""
     return next((unit.start for unit in _units(messages) if unit.leads), len(messages)) if messages else 0
 
@@ -213,7 +213,7 @@ class _Window:
                 return False
         return True
 
-    def _shown(self, at: int) -> Message:
+    def _clipped_to_share(self, at: int) -> Message:
         """Return a message as it may be sent: where not everything fits, with no result above its share.
 
         What is quoted as data is one, too: the result of another agent's tool comes as text.
@@ -231,7 +231,7 @@ class _Window:
 
     def pin(self) -> None:
         """Keep what must be sent: leading system messages, the current user message, the unit to be answered."""
-        places = [at for at, _ in takewhile(lambda one: one[1].role == "system", enumerate(self.history))]
+        places = [at for at, _ in takewhile(lambda item: item[1].role == "system", enumerate(self.history))]
         current = current_user_message(self.history)
         if current is not None and current not in places:
             places.append(current)
@@ -271,7 +271,7 @@ class _Window:
                 messages = clipped
             self._keep(messages)
 
-    def mend_start(self) -> None:
+    def drop_invalid_start(self) -> None:
         """Where something was cut, drop what a window must not start with."""
         if len(self.kept) == len(self.history):
             return
@@ -294,7 +294,7 @@ class _Window:
         return self.history[unit.start].role == "tool" or not after_user
 
     def _missing(self, unit: _Unit) -> dict[int, Message]:
-        return {at: self._shown(at) for at in range(unit.start, unit.stop) if at not in self.kept}
+        return {at: self._clipped_to_share(at) for at in range(unit.start, unit.stop) if at not in self.kept}
 
     def _keep(self, messages: dict[int, Message]) -> None:
         self.kept.update(messages)

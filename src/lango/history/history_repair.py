@@ -12,7 +12,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from lango.history.message_cleanup import clean_message
-from lango.history.pairing import Pairing, Result, Slot, pair
+from lango.history.pairing import CallSlot, FoundResult, Pairing, pair
 from lango.history.token_clipping import clip_object
 from lango.history.tokens import compact_json, count_tokens
 from lango.messages import Message, ToolCall
@@ -41,19 +41,21 @@ def repair(messages: Iterable[Message]) -> list[Message]:
     """
     clean = [clean_message(message) for message in messages if message.role != "event"]
     pairing = pair(clean)
-    ids = _Ids()
+    ids = _IdAllocator()
     repaired: list[Message] = []
     for at, message in enumerate(clean):
-        repaired += _emit(
+        repaired += _repaired_messages(
             message, pairing.turns.get(at, []), clean, ids, leads=not repaired or _is_system(repaired[-1])
         )
-        repaired += [_quote(one, message) for one in pairing.orphans.get(at, []) if _says_something(one, pairing)]
+        repaired += [
+            _quote(orphan, message) for orphan in pairing.orphans.get(at, []) if _adds_information(orphan, pairing)
+        ]
     if repaired and repaired[-1].role == "assistant":
         repaired.append(Message("user", CONTINUE, author=CONTEXT_AUTHOR))
     return repaired
 
 
-def _says_something(orphan: Result, pairing: Pairing) -> bool:
+def _adds_information(orphan: FoundResult, pairing: Pairing) -> bool:
     """Whether a result without a call is not empty, and does not only say again what the call of its id already has."""
     if not orphan.call.id and not orphan.call.name and orphan.call.output == {"result": ""}:
         return False
@@ -66,7 +68,7 @@ def _says_something(orphan: Result, pairing: Pairing) -> bool:
 # Emission: the messages as they go out.
 
 
-class _Ids:
+class _IdAllocator:
     """Ids in order of appearance, so that a longer history never changes the ids of its beginning."""
 
     def __init__(self) -> None:
@@ -85,24 +87,24 @@ class _Ids:
         return candidate
 
 
-def _emit(
-    message: Message, slots: list[Slot], messages: Sequence[Message], ids: _Ids, *, leads: bool
+def _repaired_messages(
+    message: Message, slots: list[CallSlot], messages: Sequence[Message], ids: _IdAllocator, *, leads: bool
 ) -> Iterable[Message]:
     if slots:
         turn = message if message.role == "assistant" else Message("assistant", author=message.author)
-        return _emit_turn(turn, slots, messages, ids)
+        return _repaired_call_turn(turn, slots, messages, ids)
     match message.role:
         case "assistant" | "user":
-            return _words(message)
+            return _without_calls(message)
         case "system":
-            return _words(message if leads else replace(message, role="user", author=CONTEXT_AUTHOR))
+            return _without_calls(message if leads else replace(message, role="user", author=CONTEXT_AUTHOR))
         case "tool" | "event":
             return []  # results go out with their calls; events were left out
         case _:  # pragma: no cover
             assert_never(message.role)
 
 
-def _words(message: Message) -> list[Message]:
+def _without_calls(message: Message) -> list[Message]:
     """Return the message without calls, or nothing."""
     # Thoughts alone are no message: most providers take none back, and nothing would be left.
     if not message.content and not message.media:
@@ -114,13 +116,15 @@ def _is_system(message: Message) -> bool:
     return message.role == "system"
 
 
-def _emit_turn(message: Message, slots: list[Slot], messages: Sequence[Message], ids: _Ids) -> Iterable[Message]:
+def _repaired_call_turn(
+    message: Message, slots: list[CallSlot], messages: Sequence[Message], ids: _IdAllocator
+) -> Iterable[Message]:
     named = [(slot, ids.take(slot.call.id, slot.call.name)) for slot in slots]
     yield _with_calls(message, [_call(slot.call, call_id) for slot, call_id in named])
 
     found = sorted(
         ((slot.result, slot.call.name, call_id) for slot, call_id in named if slot.result is not None),
-        key=lambda one: one[0].order,
+        key=lambda entry: entry[0].order,
     )
     sources: dict[int, list[ToolCall]] = {}
     for result, name, call_id in found:
@@ -156,7 +160,7 @@ def _tool_message(source: Message, results: list[ToolCall]) -> Message:
     return _with_calls(source, results)
 
 
-def _quote(result: Result, source: Message) -> Message:
+def _quote(result: FoundResult, source: Message) -> Message:
     media = source.media if source.role == "tool" else ()
     return Message("user", quote_result(result.call), author=CONTEXT_AUTHOR, media=media)
 

@@ -17,7 +17,7 @@ UNNAMED = "unknown"
 _NAME = re.compile(rf"[A-Za-z0-9_.:-]{{1,{MAX_NAME_LENGTH}}}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:-]")
 _MAX_DEPTH = 100
-_STRICT = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_STRICT_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def clean_message(message: Message) -> Message:
@@ -31,7 +31,7 @@ def clean_message(message: Message) -> Message:
     if thoughts:
         thoughts = tuple(_clean_thought(thought) for thought in thoughts if thought.text or thought.signature)
     if media:
-        media = tuple(one for one in media if one.data or one.uri)
+        media = tuple(media_item for media_item in media if media_item.data or media_item.uri)
     calls = tuple([_clean_call(call) for call in message.tool_calls])
     clean = (content, thoughts, media, calls)
     if clean == (message.content, message.thoughts, message.media, message.tool_calls):
@@ -53,7 +53,7 @@ def clean_text(text: str) -> str:
 def clean_json(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the object as JSON can carry it: the same one where it can, else odd values as text."""
     try:
-        _STRICT.encode(value).encode()
+        _STRICT_ENCODER.encode(value).encode()
     except (TypeError, ValueError, RecursionError):
         return cast("dict[str, Any]", _jsonable(value, 0))
     return value

@@ -28,7 +28,7 @@ _LONGEST_PIECE = 128
 
 # The pattern of o200k, for texts in which one character stands for all of a kind: Q and q for letters of either case
 # that are not ASCII, these for what follows, 0 for digits, a tab for spaces, and ! for anything else.
-_LETTER, _MARK, _UNSURE = "\1", "\2", "\3"
+_LETTER, _MARK, _UNKNOWN = "\1", "\2", "\3"
 _UPPER, _LOWER = rf"[A-Z{_LETTER}{_MARK}]", rf"[a-z{_LETTER}{_MARK}]"
 _BEFORE = rf"[^\r\nA-Za-z0-9{_LETTER}]?"
 _AFTER = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -43,7 +43,7 @@ _KINDS = {
     **dict.fromkeys(("Mn", "Mc", "Me"), _MARK),
     **dict.fromkeys(("Nd", "Nl", "No"), "0"),
     **dict.fromkeys(("Zs", "Zl", "Zp"), "\t"),
-    **dict.fromkeys(("Cn", "Cs"), _UNSURE),  # a newer Unicode may know it; half a character has no bytes
+    **dict.fromkeys(("Cn", "Cs"), _UNKNOWN),  # a newer Unicode may know it; half a character has no bytes
 }
 
 
@@ -56,9 +56,11 @@ class _Shape(dict[int, str]):
         return kind
 
 
-_shape = _Shape({code: chr(code) for code in range(128)})
-_shape |= dict.fromkeys([*range(4), *range(0x1C, 0x20)], "!")  # Python takes some of these for spaces
-_shape |= {0x85: "\t", 0x17F: _UNSURE}  # a long s is an s where case is ignored
+_SHAPES = _Shape(
+    {code: chr(code) for code in range(128)}
+    | dict.fromkeys([*range(4), *range(0x1C, 0x20)], "!")  # Python takes some of these for spaces
+    | {0x85: "\t", 0x17F: _UNKNOWN}  # a long s is an s where case is ignored
+)
 
 
 class _Table(Struct, frozen=True):
@@ -86,8 +88,8 @@ def _table() -> _Table:
 
 def count(text: str) -> int | None:
     """Count the tokens of a text as the tokenizer does; None where only the tokenizer can."""
-    shape = text.translate(_shape)
-    if _UNSURE in shape or sys.byteorder != "little":
+    shape = text.translate(_SHAPES)
+    if _UNKNOWN in shape or sys.byteorder != "little":
         return None
     total = 0
     for piece in _PIECE.finditer(shape):

@@ -19,15 +19,15 @@ from lango.messages import Message, ToolCall, fresh_call_id
 _COUNTED = re.compile(r"_\d+")
 
 
-class Slot(Struct, gc=False):
+class CallSlot(Struct, gc=False):
     """A call of the message `at`, and its result once it is found."""
 
     at: int
     call: ToolCall
-    result: "Result | None" = None
+    result: "FoundResult | None" = None
 
 
-class Result(Struct, gc=False):
+class FoundResult(Struct, gc=False):
     """The `order`-th result of the history: the `number`-th of the message `at`. A legacy one has no id and no name."""
 
     at: int
@@ -39,11 +39,11 @@ class Result(Struct, gc=False):
 class Pairing(Struct):
     """The calls of each message with their results, and the results that answer no call, by their messages."""
 
-    turns: dict[int, list[Slot]] = field(default_factory=dict[int, list[Slot]])
-    orphans: dict[int, list[Result]] = field(default_factory=dict[int, list[Result]])
+    turns: dict[int, list[CallSlot]] = field(default_factory=dict[int, list[CallSlot]])
+    orphans: dict[int, list[FoundResult]] = field(default_factory=dict[int, list[FoundResult]])
 
     @property
-    def slots(self) -> Iterator[Slot]:
+    def slots(self) -> Iterator[CallSlot]:
         """Every call, in order."""
         return (slot for slots in self.turns.values() for slot in slots)
 
@@ -124,35 +124,35 @@ def _with_fresh_ids(message: Message) -> Message:
     return replace(message, tool_calls=tuple(calls))
 
 
-def _pair_by_id(messages: Sequence[Message], pairing: Pairing) -> list[Result]:
+def _pair_by_id(messages: Sequence[Message], pairing: Pairing) -> list[FoundResult]:
     """Pair results with calls before them that have the same id; return the results that are left."""
-    open_turns: dict[str, list[list[Slot]]] = {}  # by id: its open calls, turn by turn, the nearest last
-    unsettled: list[Result] = []
+    open_turns: dict[str, list[list[CallSlot]]] = {}  # by id: its open calls, turn by turn, the nearest last
+    unsettled: list[FoundResult] = []
     order = 0
     for at, message in enumerate(messages):
         if not message.tool_calls and message.role != "tool":
             continue
-        slots = [Slot(at, call) for call in _calls(message)]
+        slots = [CallSlot(at, call) for call in _calls(message)]
         if slots:
             pairing.turns[at] = slots
-        by_id: dict[str, list[Slot]] = {}
+        by_id: dict[str, list[CallSlot]] = {}
         for slot in slots:
             if slot.call.output is not None:  # call and result in one value
-                slot.result = Result(at, 0, order, replace(slot.call, input=None, signature=None))
+                slot.result = FoundResult(at, 0, order, replace(slot.call, input=None, signature=None))
                 order += 1
             elif slot.call.id:
                 by_id.setdefault(slot.call.id, []).append(slot)
         for call_id, same in by_id.items():
             open_turns.setdefault(call_id, []).append(same)
         for number, call in enumerate(results_of(message)):
-            result = Result(at, number, order, call)
+            result = FoundResult(at, number, order, call)
             order += 1
-            if not _settle(result, open_turns.get(call.id)):
+            if not _assign_result(result, open_turns.get(call.id)):
                 unsettled.append(result)
     return unsettled
 
 
-def _settle(result: Result, open_turns: list[list[Slot]] | None) -> bool:
+def _assign_result(result: FoundResult, open_turns: list[list[CallSlot]] | None) -> bool:
     """Give a result to the first open call of the nearest turn; False: there is none."""
     if not open_turns:
         return False
@@ -162,14 +162,14 @@ def _settle(result: Result, open_turns: list[list[Slot]] | None) -> bool:
     return True
 
 
-def _pair_with_later_calls(pairing: Pairing, unsettled: list[Result]) -> list[Result]:
+def _pair_with_later_calls(pairing: Pairing, unsettled: list[FoundResult]) -> list[FoundResult]:
     """Pair results with calls after them that have the same id: some histories hold a result before its call."""
     wanted = {result.call.id for result in unsettled} - {""}
-    later: dict[str, list[Slot]] = {}
+    later: dict[str, list[CallSlot]] = {}
     for slot in pairing.slots if wanted else ():
         if slot.result is None and slot.call.id in wanted:
             later.setdefault(slot.call.id, []).append(slot)
-    left: list[Result] = []
+    left: list[FoundResult] = []
     for result in unsettled:
         found = next((slot for slot in later.get(result.call.id, ()) if slot.at >= result.at), None)
         if found is None:
@@ -180,13 +180,13 @@ def _pair_with_later_calls(pairing: Pairing, unsettled: list[Result]) -> list[Re
     return left
 
 
-def _pair_by_position(pairing: Pairing, unsettled: list[Result]) -> list[Result]:
+def _pair_by_position(pairing: Pairing, unsettled: list[FoundResult]) -> list[FoundResult]:
     """Pair results with open calls before them where either side has no id; return those that answer no call."""
     known = {slot.call.id for slot in pairing.slots} if unsettled else set[str]()
     turns = list(pairing.turns.values())
     passed = 0
-    open_turns: list[list[Slot]] = []  # of the turns before the result, the nearest last
-    left: list[Result] = []
+    open_turns: list[list[CallSlot]] = []  # of the turns before the result, the nearest last
+    left: list[FoundResult] = []
     for result in unsettled:
         while passed < len(turns) and turns[passed][0].at <= result.at:
             open_turns.append([slot for slot in turns[passed] if slot.result is None])
@@ -199,26 +199,26 @@ def _pair_by_position(pairing: Pairing, unsettled: list[Result]) -> list[Result]
     return left
 
 
-def _candidates(open_turns: list[list[Slot]], result: ToolCall) -> Iterator[Slot]:
+def _candidates(open_turns: list[list[CallSlot]], result: ToolCall) -> Iterator[CallSlot]:
     """Return open calls, those of the nearest turn first; a result without a name belongs to that turn, or to none."""
     nearest = open_turns[-1:] if _is_unnamed(result) else reversed(open_turns)
     return (slot for slots in nearest for slot in slots if slot.result is None)
 
 
-def _may_answer(result: Result, slot: Slot, known: set[str]) -> bool:
+def _may_answer(result: FoundResult, slot: CallSlot, known: set[str]) -> bool:
     if not _is_unnamed(result.call) and result.call.name != slot.call.name:
         return False
-    if not result.call.id or is_made_up(result.call):
+    if not result.call.id or has_generated_id(result.call):
         return True
     # the result has an id of its own: it may answer a call whose id was missing, if no call has this id
-    return result.call.id not in known and (not slot.call.id or is_made_up(slot.call))
+    return result.call.id not in known and (not slot.call.id or has_generated_id(slot.call))
 
 
 def _is_unnamed(result: ToolCall) -> bool:
     return result.name in ("", UNNAMED)
 
 
-def is_made_up(call: ToolCall) -> bool:
+def has_generated_id(call: ToolCall) -> bool:
     """Whether the id is one that a call without an id is given: `call_<name>`, `call_<name>_2` and so on."""
     rest = call.id.removeprefix(f"call_{call.name}")
     return rest != call.id and (not rest or _COUNTED.fullmatch(rest) is not None)

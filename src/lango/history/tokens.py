@@ -150,12 +150,12 @@ def _media_tokens(media: Media) -> int:
     return max(MEDIA_TOKENS, len(media.data) // per_token)
 
 
-def _as_json(value: Any) -> Any:
+def _json_fallback(value: Any) -> Any:
     """Give JSON something for a value it does not know: counting must never raise."""
     return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else str(value)
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=_as_json)
+_ENCODER = msgspec.json.Encoder(enc_hook=_json_fallback)
 
 
 def compact_json(value: Any) -> str:
@@ -168,7 +168,7 @@ def compact_json(value: Any) -> str:
     return ""
 
 
-LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0
+MIN_FACTOR, MAX_FACTOR = 0.5, 2.0
 _LEAST_SAMPLE_TOKENS = 100  # below this, the vendor's fixed overhead is most of what it reports
 _LEARNING_RATE = 0.2
 
@@ -183,7 +183,7 @@ class Calibration(Struct, frozen=True):
         """Return the calibration after one more report; a report that says too little changes nothing."""
         if counted_tokens < _LEAST_SAMPLE_TOKENS or reported_tokens <= 0:
             return self
-        ratio = min(MOST_FACTOR, max(LEAST_FACTOR, reported_tokens / counted_tokens))
+        ratio = min(MAX_FACTOR, max(MIN_FACTOR, reported_tokens / counted_tokens))
         # The first reports weigh alike, later ones a fifth each: one odd request does not move the budget much.
         rate = max(_LEARNING_RATE, 1 / (self.samples + 1))
         return Calibration(self.factor + rate * (ratio - self.factor), self.samples + 1)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from lango.history import count_tokens
-from lango.store.memory.observations import Observation, Priority, Recalled
+from lango.store.memory.observations import Observation, Priority, SessionMemory
 from lango.store.memory.user_facts import MOST_FACTS
 
 _FACTS = """\
@@ -29,19 +29,19 @@ _MOST_BYTES = 250_000
 """Of notes: more than a memory holds before it is condensed, and few enough to be quoted in a moment."""
 
 
-def quote(recalled: Recalled, max_tokens: int | None = None) -> str:
+def quote(recalled: SessionMemory, max_tokens: int | None = None) -> str:
     """Return what was observed and learned as quoted text; empty where there is nothing.
 
     Where it costs more than `max_tokens`, the oldest notes of the lowest priority are left out, and that is said.
     """
     notes = [note for batch in recalled.batches for note in batch.observations]
     newest = _newest(notes)
-    facts = [f"- {_inert(fact[:_MOST_FACT_CHARACTERS])}" for fact in recalled.facts[-MOST_FACTS:]]
-    lines = [line_of(note) for note in newest]
-    text = _text(facts, lines, len(notes) - len(newest))
+    facts = [f"- {_escape_marks(fact[:_MOST_FACT_CHARACTERS])}" for fact in recalled.facts[-MOST_FACTS:]]
+    lines = [observation_line(note) for note in newest]
+    text = _quoted_text(facts, lines, len(notes) - len(newest))
     if max_tokens is None or count_tokens(text) <= max_tokens:
         return text
-    return _fitting(facts, newest, max_tokens, len(notes) - len(newest))
+    return _fit_to_tokens(facts, newest, max_tokens, len(notes) - len(newest))
 
 
 def _newest(notes: Sequence[Observation]) -> Sequence[Observation]:
@@ -54,15 +54,15 @@ def _newest(notes: Sequence[Observation]) -> Sequence[Observation]:
     return notes
 
 
-def line_of(note: Observation) -> str:
+def observation_line(note: Observation) -> str:
     """Return an observation as the agent reads it."""
     seqs = str(note.first_seq) if note.first_seq == note.last_seq else f"{note.first_seq}-{note.last_seq}"
-    return f"- [{note.priority}] {note.day} (messages {seqs}): {_inert(note.text)}"
+    return f"- [{note.priority}] {note.day} (messages {seqs}): {_escape_marks(note.text)}"
 
 
-def cost_of(notes: Sequence[Observation]) -> int:
+def observation_tokens(notes: Sequence[Observation]) -> int:
     """Return what observations cost in a request."""
-    return count_tokens("\n".join(line_of(note) for note in notes)) + 1 if notes else 0
+    return count_tokens("\n".join(observation_line(note) for note in notes)) + 1 if notes else 0
 
 
 class _Line(Struct):
@@ -72,23 +72,23 @@ class _Line(Struct):
     kept: bool = True
 
 
-def _fitting(facts: list[str], notes: Sequence[Observation], max_tokens: int, older: int) -> str:
-    lines = [_Line(text, note.priority, count_tokens(text) + 1) for note in notes if (text := line_of(note))]
+def _fit_to_tokens(facts: list[str], notes: Sequence[Observation], max_tokens: int, older: int) -> str:
+    lines = [_Line(text, note.priority, count_tokens(text) + 1) for note in notes if (text := observation_line(note))]
     kept_facts = _newest_facts(facts, max_tokens // 2)
-    spent = count_tokens(_text(kept_facts, [""], older + len(notes))) + sum(line.tokens for line in lines)
+    spent = count_tokens(_quoted_text(kept_facts, [""], older + len(notes))) + sum(line.tokens for line in lines)
     for priority in _LEAVE_OUT:
         for line in lines:
             if spent > max_tokens and line.priority == priority:
                 line.kept = False
                 spent -= line.tokens
     kept = [line.text for line in lines if line.kept]
-    text = _text(kept_facts, kept, older + len(lines) - len(kept))
+    text = _quoted_text(kept_facts, kept, older + len(lines) - len(kept))
     return text if count_tokens(text) <= max_tokens else ""
 
 
 def _newest_facts(facts: Sequence[str], max_tokens: int) -> Sequence[str]:
     """Return the newest facts that fit, each counted once."""
-    spent = count_tokens(_text([""], [], 0))
+    spent = count_tokens(_quoted_text([""], [], 0))
     for place in range(len(facts) - 1, -1, -1):
         spent += count_tokens(facts[place]) + 1
         if spent > max_tokens:
@@ -96,7 +96,7 @@ def _newest_facts(facts: Sequence[str], max_tokens: int) -> Sequence[str]:
     return facts
 
 
-def _text(facts: Sequence[str], lines: Sequence[str], left_out: int) -> str:
+def _quoted_text(facts: Sequence[str], lines: Sequence[str], left_out: int) -> str:
     parts: list[str] = []
     if facts:
         parts.append("\n".join([_FACTS, *facts, "</user_facts>"]))
@@ -106,6 +106,6 @@ def _text(facts: Sequence[str], lines: Sequence[str], left_out: int) -> str:
     return "\n".join(parts)
 
 
-def _inert(text: str) -> str:
+def _escape_marks(text: str) -> str:
     """Return one line in which no mark of the quote can stand."""
     return _MARK.sub("&lt;", " ".join(text.split()))

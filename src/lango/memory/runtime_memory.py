@@ -5,7 +5,7 @@ import asyncio
 from lango.errors import SessionNotFound
 from lango.memory.observer import Observer
 from lango.store import SessionId, SessionRecord, Store
-from lango.store.memory.observations import Batch, Recalled
+from lango.store.memory.observations import Batch, SessionMemory
 from lango.store.memory.user_facts import Fact
 
 
@@ -19,9 +19,9 @@ class Memory:
         self._observer = observer
         self._close_wait_s = close_wait_s
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
-        self._again: set[SessionId] = set()
+        self._observe_again: set[SessionId] = set()
 
-    async def show(self, session_id: str, *, user_id: str = "user") -> Recalled:
+    async def show(self, session_id: str, *, user_id: str = "user") -> SessionMemory:
         """Return the observations of a session that hold now. Raises `SessionNotFound`."""
         return await self._store.memory.recall(await self._session(session_id, user_id))
 
@@ -45,23 +45,23 @@ class Memory:
         while self._tasks:
             await asyncio.wait([*self._tasks.values()])
 
-    def turn_ended(self, name: SessionId) -> None:
+    def observe_in_background(self, name: SessionId) -> None:
         """Observe a session in the background, if enough was said in it."""
         if self._observer is None:
             return
         if name in self._tasks:
-            self._again.add(name)
+            self._observe_again.add(name)
             return
         self._tasks[name] = asyncio.create_task(self._observe(self._observer, name))
 
     async def _observe(self, observer: Observer, name: SessionId) -> None:
         try:
             await observer.observe(name)
-            while name in self._again:
-                self._again.discard(name)
+            while name in self._observe_again:
+                self._observe_again.discard(name)
                 await observer.observe(name)
         finally:
-            self._again.discard(name)
+            self._observe_again.discard(name)
             del self._tasks[name]
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ _LEAST_PIECE_TOKENS = 64
 _MOST_BATCH_TOKENS = 60_000
 
 
-class Limits(Struct, frozen=True):
+class MemoryThresholds(Struct, frozen=True):
     """Thresholds in tokens, as they hold for one agent and one observer."""
 
     observe_at_tokens: int
@@ -32,18 +32,18 @@ class Limits(Struct, frozen=True):
     """A message that is larger is shown in pieces of this size."""
 
 
-def limits_for(
+def thresholds_for(
     settings: MemorySettings,
     budget_tokens: int,
     context_tokens: int | None = None,
     observer_context_tokens: int | None = None,
-) -> Limits:
+) -> MemoryThresholds:
     """Return the thresholds: what the settings say, or the defaults for this budget and this context of the model."""
     room = budget_tokens if context_tokens is None else min(budget_tokens, int(context_tokens * _CONTEXT_SHARE))
     observe_at = settings.observe_at_tokens or max(1, min(OBSERVE_AT_TOKENS, int(room * _OBSERVE_SHARE)))
     reflect_at = settings.reflect_at_tokens or max(1, min(REFLECT_AT_TOKENS, int(room * _REFLECT_SHARE)))
     most = _MOST_BATCH_TOKENS if observer_context_tokens is None else observer_context_tokens // 2
-    return Limits(
+    return MemoryThresholds(
         observe_at,
         reflect_at,
         keep_turns=settings.keep_turns,

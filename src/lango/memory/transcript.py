@@ -6,17 +6,19 @@ from typing import Any, cast
 from lango.history import count_tokens
 from lango.history.tokens import compact_json
 from lango.messages import Message
-from lango.store import Stored
+from lango.store import StoredEvent
 from lango.store.codec.records import as_datetime
 
-_ASKS_USER = "adk_request_"  # ADK's own questions to the user are calls, too; the call itself stands before them
-_MOST_PARTS = 40
+_ADK_REQUEST_PREFIX = (
+    "adk_request_"  # ADK's own questions to the user are calls, too; the call itself stands before them
+)
+_MAX_PARTS = 40
 _INDENT = "\n    "  # what a message says never stands at the beginning of a line, where an observation does
 
 
-def units(stored: Iterable[Stored]) -> list[list[Stored]]:
+def units(stored: Iterable[StoredEvent]) -> list[list[StoredEvent]]:
     """Split messages where no result is parted from its call."""
-    found: list[list[Stored]] = []
+    found: list[list[StoredEvent]] = []
     for one in stored:
         if found and one.message and one.message.role == "tool":
             found[-1].append(one)
@@ -25,12 +27,12 @@ def units(stored: Iterable[Stored]) -> list[list[Stored]]:
     return found
 
 
-def next_batch(stored: Sequence[Stored], max_tokens: int, large_tokens: int) -> list[Stored]:
+def next_batch(stored: Sequence[StoredEvent], max_tokens: int, large_tokens: int) -> list[StoredEvent]:
     """Return the first messages that an observer is shown at once; a large one is a batch of its own."""
-    batch: list[Stored] = []
+    batch: list[StoredEvent] = []
     for unit in units(stored):
-        cost = sum(one.tokens for one in (*batch, *unit))
-        large = any(one.tokens > large_tokens for one in unit)
+        cost = sum(stored.tokens for stored in (*batch, *unit))
+        large = any(stored.tokens > large_tokens for stored in unit)
         if batch and (cost > max_tokens or large):
             break
         batch += unit
@@ -39,43 +41,43 @@ def next_batch(stored: Sequence[Stored], max_tokens: int, large_tokens: int) -> 
     return batch
 
 
-def pieces(batch: Iterable[Stored], max_tokens: int, large_tokens: int) -> list[str]:
+def pieces(batch: Iterable[StoredEvent], max_tokens: int, large_tokens: int) -> list[str]:
     """Return what an observer is shown, one text per call of its model; empty where nothing was said."""
     found: list[str] = []
     spent = 0
-    for head, said in ((_head(one), said) for one in batch for said in _lines(one)):
-        cost = count_tokens(said)
+    for head, line in ((_head(stored), line) for stored in batch for line in _lines(stored)):
+        cost = count_tokens(line)
         if cost > large_tokens:
-            found += [f"{head} {part}" for part in _parts(said, large_tokens, cost)]
+            found += [f"{head} {part}" for part in _parts(line, large_tokens, cost)]
             spent = max_tokens
         elif found and spent + cost <= max_tokens:
-            found[-1] += f"\n{head} {said}"
+            found[-1] += f"\n{head} {line}"
             spent += cost
         else:
-            found.append(f"{head} {said}")
+            found.append(f"{head} {line}")
             spent = cost
     return found
 
 
-def day_of(stored: Stored) -> str:
+def day_of(stored: StoredEvent) -> str:
     """Return the day of a message, UTC."""
     return as_datetime(stored.created_at).strftime("%Y-%m-%d")
 
 
-def _head(stored: Stored) -> str:
+def _head(stored: StoredEvent) -> str:
     return f"#{stored.seq} {as_datetime(stored.created_at):%Y-%m-%d %H:%M}"
 
 
-def _lines(stored: Stored) -> Iterator[str]:
+def _lines(stored: StoredEvent) -> Iterator[str]:
     message = stored.message
     if message is not None and message.role != "event":
-        for said in (*_said(message), *_files(stored)):
-            yield _INDENT.join(said.splitlines())
+        for line in (*_message_lines(message), *_files(stored)):
+            yield _INDENT.join(line.splitlines())
 
 
-def _said(message: Message) -> Iterator[str]:
+def _message_lines(message: Message) -> Iterator[str]:
     who = "user" if message.role == "user" else message.author or message.role
-    calls = [call for call in message.tool_calls if not call.name.startswith(_ASKS_USER)]
+    calls = [call for call in message.tool_calls if not call.name.startswith(_ADK_REQUEST_PREFIX)]
     if message.content and not (message.role == "tool" and message.tool_calls):
         yield f"{who}: {message.content}"
     for call in calls:
@@ -85,7 +87,7 @@ def _said(message: Message) -> Iterator[str]:
             yield f"{call.name} returned {compact_json(call.output)}"
 
 
-def _files(stored: Stored) -> Iterator[str]:
+def _files(stored: StoredEvent) -> Iterator[str]:
     """Tell which files a message brings; of a text, also what it says."""
     layout: Any = (stored.extra or {}).get("parts") or ()
     for part in layout:
@@ -97,12 +99,12 @@ def _files(stored: Stored) -> Iterator[str]:
         yield f"{file}: {data.decode('utf-8', 'replace')}" if kind.startswith("text/") else file
 
 
-def _parts(said: str, max_tokens: int, cost: int) -> list[str]:
+def _parts(line: str, max_tokens: int, cost: int) -> list[str]:
     """Cut what is too large into parts that say which they are."""
     count = -(-cost // max_tokens)
-    if count > _MOST_PARTS:
-        count = _MOST_PARTS
-        half = len(said) * max_tokens * _MOST_PARTS // cost // 2
-        said = f"{said[:half]}{_INDENT}[... the middle was left out ...]{_INDENT}{said[len(said) - half :]}"
-    size = -(-len(said) // count)
-    return [f"(part {at + 1} of {count}) {said[at * size : (at + 1) * size]}" for at in range(count)]
+    if count > _MAX_PARTS:
+        count = _MAX_PARTS
+        half = len(line) * max_tokens * _MAX_PARTS // cost // 2
+        line = f"{line[:half]}{_INDENT}[... the middle was left out ...]{_INDENT}{line[len(line) - half :]}"
+    size = -(-len(line) // count)
+    return [f"(part {at + 1} of {count}) {line[at * size : (at + 1) * size]}" for at in range(count)]

@@ -18,38 +18,38 @@ from lango.messages import Media, Message, Thought, ToolCall
 from lango.providers.anthropic_stream import REDACTED, MessagesReader
 from lango.providers.protocol import Delta, Request
 from lango.providers.sdk.error_translation import (
-    Exchange,
-    broken,
-    from_status,
-    lost_connection,
-    redacted,
-    retry_after_of,
-    timed_out,
+    VendorRequest,
+    connection_error,
+    error_from_status,
+    parse_retry_after,
+    protocol_error,
+    redact_key,
+    timeout_error,
 )
 from lango.providers.sdk.request_encoding import (
-    IMAGES,
-    OPENING,
+    HISTORY_OPENING,
+    IMAGE_TYPES,
     Json,
     base64_of,
-    closed_schema,
+    forbid_extra_properties,
     media_text,
     output_text,
-    own,
-    prepared,
-    wire_name,
+    own_signature,
+    prepare_messages,
+    valid_tool_name,
 )
-from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, read_answer
+from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, stream_answer
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 _NO_KEY = {"CredentialsError", "WorkloadIdentityError"}  # by name: earlier releases of the SDK have not all of them
-_SAMPLES = re.compile(r"claude-(3|instant|2|(opus|sonnet|haiku)-4(-[0-6])?(-\d{8})?$)")
+_TAKES_SAMPLING = re.compile(r"claude-(3|instant|2|(opus|sonnet|haiku)-4(-[0-6])?(-\d{8})?$)")
 
 
 def takes_sampling(model: str) -> bool:
     """Say whether a model takes `temperature` and `top_p`: those up to Claude 4.6 do, later ones refuse them."""
-    return _SAMPLES.match(model) is not None
+    return _TAKES_SAMPLING.match(model) is not None
 
 
 def default_max_tokens(model: str) -> int:
@@ -64,7 +64,7 @@ def default_max_tokens(model: str) -> int:
 
 def encode(request: Request, *, provider: str = "anthropic", options: Mapping[str, Any] | None = None) -> Json:
     """Return the body of a Messages request; `provider` is the name that our signatures carry."""
-    system, history = prepared(request)
+    system, history = prepare_messages(request)
     body: Json = {
         "model": request.model,
         "max_tokens": request.max_tokens or default_max_tokens(request.model),
@@ -88,10 +88,10 @@ def encode(request: Request, *, provider: str = "anthropic", options: Mapping[st
         body["stop_sequences"] = [stop for stop in request.stop if stop.strip()]
     if takes_sampling(request.model):
         # current models refuse both at once
-        one = {"temperature": request.temperature} if request.temperature is not None else {"top_p": request.top_p}
-        body |= {name: value for name, value in one.items() if value is not None}
+        sampling = {"temperature": request.temperature} if request.temperature is not None else {"top_p": request.top_p}
+        body |= {name: value for name, value in sampling.items() if value is not None}
     if request.response_schema is not None:
-        schema = closed_schema(request.response_schema)
+        schema = forbid_extra_properties(request.response_schema)
         body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     return _with_thinking(body | dict(options or {}))
 
@@ -126,7 +126,7 @@ def _messages(history: list[Message], request: Request, provider: str) -> list[J
     for turn in merged:
         turn["content"].sort(key=_not_a_result)  # the sort is stable: results come first, all else keeps its order
     if not merged or merged[0]["role"] != "user":
-        merged.insert(0, {"role": "user", "content": [_text(OPENING)]})
+        merged.insert(0, {"role": "user", "content": [_text(HISTORY_OPENING)]})
     return merged
 
 
@@ -151,12 +151,14 @@ def _assistant(message: Message, texts: list[Json], request: Request, provider: 
     calls: list[Json] = []
     for call in message.tool_calls:
         calls += [] if request.cut else _thinking_before(call, request, provider)
-        calls.append({"type": "tool_use", "id": call.id, "name": wire_name(call.name), "input": dict(call.input or {})})
+        calls.append(
+            {"type": "tool_use", "id": call.id, "name": valid_tool_name(call.name), "input": dict(call.input or {})}
+        )
     return [block for block in blocks if block] + texts + calls
 
 
 def _thinking(thought: Thought, request: Request, provider: str) -> Json | None:
-    value = own(thought.signature, provider, request)
+    value = own_signature(thought.signature, provider, request)
     if value is None or not value.isascii():  # theirs are base64
         return None
     if value.startswith(REDACTED):
@@ -165,7 +167,7 @@ def _thinking(thought: Thought, request: Request, provider: str) -> Json | None:
 
 
 def _thinking_before(call: ToolCall, request: Request, provider: str) -> list[Json]:
-    value = own(call.signature, provider, request)
+    value = own_signature(call.signature, provider, request)
     if value is None:
         return []
     try:
@@ -183,7 +185,7 @@ def _result(result: ToolCall) -> Json:
 
 
 def _media(media: Media) -> Json:
-    if media.mime_type in IMAGES and (media.data or media.uri):
+    if media.mime_type in IMAGE_TYPES and (media.data or media.uri):
         return {"type": "image", "source": _source(media)}
     if media.mime_type == "application/pdf" and (media.data or media.uri):
         return {"type": "document", "source": _source(media)}
@@ -203,41 +205,41 @@ def _text(text: str) -> Json:
 # --- errors
 
 
-def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
+def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
     """Turn an error of the anthropic SDK into ours; None for anything else."""
     import anthropic
 
     match exc:
         case anthropic.APITimeoutError():
-            return timed_out(exchange)
+            return timeout_error(exchange)
         case anthropic.APIConnectionError():
             cause = exc.__cause__
-            return lost_connection(exchange, cause if isinstance(cause, Exception) else exc)
+            return connection_error(exchange, cause if isinstance(cause, Exception) else exc)
         case anthropic.APIStatusError():
             # an error inside a stream comes with the status of the stream, 200
             status = exc.status_code if exc.status_code >= 400 else None
-            kind, message = _said_by(exc)
-            wait = retry_after_of(exc.response.headers)
-            return from_status(status, message, exchange, kind=kind, retry_after_s=wait)
+            kind, message = _error_details(exc)
+            wait = parse_retry_after(exc.response.headers)
+            return error_from_status(status, message, exchange, kind=kind, retry_after_s=wait)
         case anthropic.APIResponseValidationError():
-            return broken(exchange, "it does not have the form of an answer")
+            return protocol_error(exchange, "it does not have the form of an answer")
         case anthropic.AnthropicError() if _NO_KEY & {base.__name__ for base in type(exc).__mro__}:
-            return from_status(401, str(exc), exchange)
+            return error_from_status(401, str(exc), exchange)
         case anthropic.AnthropicError() if type(exc).__name__ == "RetryableError":
-            return from_status(503, str(exc), exchange)
+            return error_from_status(503, str(exc), exchange)
         case anthropic.AnthropicError():
-            return broken(exchange, redacted(f"{type(exc).__name__}: {exc}", exchange.secret))
+            return protocol_error(exchange, redact_key(f"{type(exc).__name__}: {exc}", exchange.secret))
         case _:
             return None
 
 
-def _said_by(exc: "Any") -> tuple[str, str]:
+def _error_details(exc: "Any") -> tuple[str, str]:
     body: Any = exc.body
     error: Any = cast("Json", body).get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict):
         return "", str(exc.message)
-    told = cast("Json", error)
-    return str(told.get("type") or ""), str(told.get("message") or exc.message)
+    details = cast("Json", error)
+    return str(details.get("type") or ""), str(details.get("message") or exc.message)
 
 
 # --- provider
@@ -260,15 +262,15 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
-        exchange = Exchange(self._name, request.model, self._api_key)
-        return read_answer(partial(self._ask, request, exchange), MessagesReader(exchange), translate, exchange)
+        exchange = VendorRequest(self._name, request.model, self._api_key)
+        return stream_answer(partial(self._send, request, exchange), MessagesReader(exchange), translate, exchange)
 
-    async def _ask(self, request: Request, exchange: Exchange) -> Any:
+    async def _send(self, request: Request, exchange: VendorRequest) -> Any:
         client = await self._clients.get()
         body = encode(request, provider=self._name, options=self._options)
         # The body is complete: beside the fields that a release of the SDK knows, it goes out as it is.
-        named: Json = {"model": body["model"], "max_tokens": body["max_tokens"], "messages": [], "stream": True}
-        events = await cast("Any", client.messages.create)(**named, extra_body=body)
+        required: Json = {"model": body["model"], "max_tokens": body["max_tokens"], "messages": [], "stream": True}
+        events = await cast("Any", client.messages.create)(**required, extra_body=body)
         exchange.streaming = True
         return events
 

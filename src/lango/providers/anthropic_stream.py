@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lango.messages import Signature
 from lango.providers.protocol import CallDelta, Delta, Finish, FinishReason, TextDelta, ThoughtDelta, UsageDelta
-from lango.providers.sdk.error_translation import Exchange, broken
+from lango.providers.sdk.error_translation import VendorRequest, protocol_error
 from lango.providers.sdk.request_encoding import Json
 
 if TYPE_CHECKING:
@@ -29,14 +29,16 @@ _FINISH: Mapping[str, FinishReason] = {
 class MessagesReader:
     """Turns the events of one answer into deltas; it must end with `message_stop` and a stop reason."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: VendorRequest) -> None:
         self._finished = False
         self._exchange = exchange
         self._model = self._stop = self._detail = ""
         self._calls = 0
-        self._said_something = False
+        self._has_text = False
         self._block: Json = {}
-        self._late: list[Json] = []  # thinking blocks after the text, which wait for the call they stand before
+        self._thinking_before_call: list[
+            Json
+        ] = []  # thinking blocks after the text, which wait for the call they stand before
 
     def deltas(self, event: "RawMessageStreamEvent") -> list[Delta]:
         """Return what an event adds."""
@@ -63,14 +65,14 @@ class MessagesReader:
     def end(self) -> list[Delta]:
         """Return nothing more: the last event said it all, or else the answer is broken."""
         if not self._finished:
-            raise broken(self._exchange, "it ended without a stop reason")
+            raise protocol_error(self._exchange, "it ended without a stop reason")
         return []
 
     def _start(self, block: Any) -> list[Delta]:
         self._block = {"type": block.type, "text": "", "signature": "", "arguments": ""}
         match block.type:
             case "text":
-                return self._said(block.text or "")
+                return self._text(block.text or "")
             case "thinking":
                 self._block |= {"text": block.thinking or "", "signature": block.signature or ""}
                 return [ThoughtDelta(block.thinking)] if block.thinking else []
@@ -80,14 +82,18 @@ class MessagesReader:
             case "tool_use":
                 self._calls += 1
                 self._block["input"] = block.input
-                return [CallDelta(self._calls - 1, block.id or "", block.name or "", signature=self._take_late())]
+                return [
+                    CallDelta(
+                        self._calls - 1, block.id or "", block.name or "", signature=self._take_thinking_before_call()
+                    )
+                ]
             case _:
                 return []
 
     def _piece(self, delta: "RawContentBlockDelta") -> list[Delta]:
         match delta.type:
             case "text_delta":
-                return self._said(delta.text)
+                return self._text(delta.text)
             case "thinking_delta":
                 self._block["text"] += delta.thinking
                 return [ThoughtDelta(delta.thinking)] if delta.thinking else []
@@ -115,17 +121,17 @@ class MessagesReader:
                 return []
 
     def _signed(self, value: bytes, wire: Json) -> list[Delta]:
-        if self._said_something or self._calls:
-            self._late.append(wire)
+        if self._has_text or self._calls:
+            self._thinking_before_call.append(wire)
             return []
         return [ThoughtDelta(signature=self._signature(value))]
 
-    def _said(self, text: str) -> list[Delta]:
-        self._said_something = self._said_something or bool(text)
+    def _text(self, text: str) -> list[Delta]:
+        self._has_text = self._has_text or bool(text)
         return [TextDelta(text)] if text else []
 
-    def _take_late(self) -> Signature | None:
-        late, self._late = self._late, []
+    def _take_thinking_before_call(self) -> Signature | None:
+        late, self._thinking_before_call = self._thinking_before_call, []
         return self._signature(json.dumps(late, ensure_ascii=False).encode("utf-8", "replace")) if late else None
 
     def _signature(self, value: bytes) -> Signature:
@@ -141,8 +147,8 @@ class MessagesReader:
 
 
 def _refusal(details: Any) -> str:
-    said = cast("Json", details if isinstance(details, dict) else vars(details) if details else {})
-    return str(said.get("explanation") or said.get("category") or "")
+    fields = cast("Json", details if isinstance(details, dict) else vars(details) if details else {})
+    return str(fields.get("explanation") or fields.get("category") or "")
 
 
 def _usage(usage: Any) -> UsageDelta:

@@ -27,7 +27,7 @@ class ProviderSettings(Struct, frozen=True):
     """Added to every request, in the vendor's own words, such as `{"reasoning_effort": "low"}`."""
 
 
-_BUILT_IN: Mapping[str, tuple[str, tuple[str, ...], str]] = {
+_BUILT_IN_PROVIDERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     # name: module, variables that hold its key (none: it needs no key), address
     "anthropic": ("anthropic", ("ANTHROPIC_API_KEY",), ""),
     "gemini": ("gemini", ("GOOGLE_API_KEY", "GEMINI_API_KEY"), ""),
@@ -57,17 +57,19 @@ def resolve(
     if not slash or not name or not model_name:
         raise ConfigError(
             f"The model {model!r} is not of the form provider/name, such as openai/gpt-5-mini. "
-            f"Providers: {_known(configured)}"
+            f"Providers: {_provider_names(configured)}"
         )
     settings = configured.get(name, ProviderSettings())
     settings = replace(settings, type=settings.type or name)
-    if settings.type not in _BUILT_IN:
+    if settings.type not in _BUILT_IN_PROVIDERS:
         if name in configured:
-            said = f"no type {settings.type!r} of" if configured[name].type else "no type in"
-            raise ConfigError(f"There is {said} [providers.{name}]: use one of {', '.join(sorted(_BUILT_IN))}")
-        raise ConfigError(f"There is no provider {name!r}. Providers: {_known(configured)}")
-    key = _key(name, settings, os.environ if environ is None else environ)
-    make = _MAKERS[_BUILT_IN[settings.type][0]]
+            problem = f"no type {settings.type!r} of" if configured[name].type else "no type in"
+            raise ConfigError(
+                f"There is {problem} [providers.{name}]: use one of {', '.join(sorted(_BUILT_IN_PROVIDERS))}"
+            )
+        raise ConfigError(f"There is no provider {name!r}. Providers: {_provider_names(configured)}")
+    key = _api_key(name, settings, os.environ if environ is None else environ)
+    make = _FACTORIES[_BUILT_IN_PROVIDERS[settings.type][0]]
     return make(name, key, settings, timeouts or Timeouts()), model_name
 
 
@@ -79,12 +81,12 @@ def label(model: str) -> str:
     return f"{model}: {provider.label(model.removeprefix('local/'))}"
 
 
-def _known(configured: Mapping[str, ProviderSettings]) -> str:
-    return ", ".join(sorted({*_BUILT_IN, *configured}))
+def _provider_names(configured: Mapping[str, ProviderSettings]) -> str:
+    return ", ".join(sorted({*_BUILT_IN_PROVIDERS, *configured}))
 
 
-def _key(name: str, settings: ProviderSettings, environ: Mapping[str, str]) -> str | None:
-    variables = (settings.api_key_env,) if settings.api_key_env else _BUILT_IN[settings.type][1]
+def _api_key(name: str, settings: ProviderSettings, environ: Mapping[str, str]) -> str | None:
+    variables = (settings.api_key_env,) if settings.api_key_env else _BUILT_IN_PROVIDERS[settings.type][1]
     if settings.base_url and not settings.api_key_env:
         # Somebody else's server: it may need no key, and the vendor's must not be sent to it.
         return None
@@ -99,8 +101,8 @@ def _key(name: str, settings: ProviderSettings, environ: Mapping[str, str]) -> s
     )
 
 
-def _openai(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
-    base_url = settings.base_url or _BUILT_IN[settings.type][2]
+def _make_openai(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
+    base_url = settings.base_url or _BUILT_IN_PROVIDERS[settings.type][2]
     return OpenAIProvider(
         key,
         name=name,
@@ -112,27 +114,27 @@ def _openai(name: str, key: str | None, settings: ProviderSettings, timeouts: Ti
     )
 
 
-def _gemini(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
+def _make_gemini(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
     from lango.providers.gemini import GeminiProvider
 
     base_url = settings.base_url or None
     return GeminiProvider(key or "none", name=name, base_url=base_url, timeouts=timeouts, options=settings.options)
 
 
-def _anthropic(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
+def _make_anthropic(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
     from lango.providers.anthropic import AnthropicProvider
 
     base_url = settings.base_url or None
     return AnthropicProvider(key or "none", name=name, base_url=base_url, timeouts=timeouts, options=settings.options)
 
 
-def _local(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
+def _make_local(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
     return importlib.import_module("lango.providers.local").LocalProvider()
 
 
-_MAKERS: Mapping[str, Callable[[str, str | None, ProviderSettings, Timeouts], Provider]] = {
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "local": _local,
-    "openai": _openai,
+_FACTORIES: Mapping[str, Callable[[str, str | None, ProviderSettings, Timeouts], Provider]] = {
+    "anthropic": _make_anthropic,
+    "gemini": _make_gemini,
+    "local": _make_local,
+    "openai": _make_openai,
 }

@@ -26,19 +26,34 @@ from lango.providers.protocol import (
     ToolSpec,
     UsageDelta,
 )
-from lango.providers.sdk.error_translation import Exchange, broken, from_status, redacted, retry_after_of, unknown_model
-from lango.providers.sdk.request_encoding import OPENING, Json, media_text, own, prepared, to_json, wire_name
-from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, read_answer
+from lango.providers.sdk.error_translation import (
+    VendorRequest,
+    error_from_status,
+    parse_retry_after,
+    protocol_error,
+    redact_key,
+    unknown_model_error,
+)
+from lango.providers.sdk.request_encoding import (
+    HISTORY_OPENING,
+    Json,
+    media_text,
+    own_signature,
+    prepare_messages,
+    to_json,
+    valid_tool_name,
+)
+from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, stream_answer
 
 if TYPE_CHECKING:
     import httpx
     from google.genai import Client
     from google.genai.types import Candidate, GenerateContentResponse, GenerateContentResponseUsageMetadata, Part
 
-STAND_IN = b"skip_thought_signature_validator"
+PLACEHOLDER_SIGNATURE = b"skip_thought_signature_validator"
 """Google's own word for a call whose signature nobody has."""
 
-_TAKES = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video)/.+|application/pdf")
+_SUPPORTED_MEDIA = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video)/.+|application/pdf")
 _BEFORE_3 = re.compile(r"(models/)?gemini-[12]\b")
 _REFUSED_NAME = re.compile(r"(invalid )?model (is required|parameter)\b")
 """How the SDK words that it cannot make an address of a model's name."""
@@ -62,7 +77,7 @@ _MODES = {"required": "ANY", "none": "NONE"}
 
 def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, Any] | None = None) -> Json:
     """Return the arguments of `generate_content_stream`; `options` is added to its config."""
-    system, history = prepared(request)
+    system, history = prepare_messages(request)
     values: Json = {
         "system_instruction": system or None,
         "temperature": request.temperature,
@@ -83,7 +98,7 @@ def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, 
     return {"model": request.model, "contents": _contents(history, request, provider), "config": config}
 
 
-def takes_stand_in(model: str) -> bool:
+def checks_signatures(model: str) -> bool:
     """Say whether a model checks signatures: those from Gemini 3 on do."""
     return not _BEFORE_3.match(model)
 
@@ -113,22 +128,28 @@ def _contents(history: list[Message], request: Request, provider: str) -> list[J
             else:  # results and the user's words stay two turns
                 contents.append(content)
     if contents[0]["role"] != "user":
-        contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
-    if takes_stand_in(request.model):
+        contents.insert(0, {"role": "user", "parts": [{"text": HISTORY_OPENING}]})
+    if checks_signatures(request.model):
         _sign_current_turn(contents)
     return contents
 
 
 def _content(message: Message, request: Request, provider: str) -> list[Json]:
-    media = [_media(one) for one in message.media]
+    media = [_media(item) for item in message.media]
     match message.role:
         case "assistant":
             parts = _text(message, request, provider) + media + _calls(message, request, provider)
             return [{"role": "model", "parts": parts}]
         case "tool":
             results = [
-                {"function_response": {"id": one.id, "name": wire_name(one.name), "response": dict(one.output or {})}}
-                for one in message.tool_calls
+                {
+                    "function_response": {
+                        "id": item.id,
+                        "name": valid_tool_name(item.name),
+                        "response": dict(item.output or {}),
+                    }
+                }
+                for item in message.tool_calls
             ]
             return [{"role": "user", "parts": results}] + ([{"role": "user", "parts": media}] if media else [])
         case _:
@@ -142,17 +163,17 @@ def _kind(content: Json) -> str:
 def _text(message: Message, request: Request, provider: str) -> list[Json]:
     if not message.content:
         return []
-    signature = own(message.signature, provider, request)
+    signature = own_signature(message.signature, provider, request)
     return [{"text": message.content} | ({"thought_signature": signature} if signature else {})]
 
 
 def _calls(message: Message, request: Request, provider: str) -> list[Json]:
     parts: list[Json] = [
-        {"function_call": {"id": call.id, "name": wire_name(call.name), "args": dict(call.input or {})}}
+        {"function_call": {"id": call.id, "name": valid_tool_name(call.name), "args": dict(call.input or {})}}
         for call in message.tool_calls
     ]
     # only the first of parallel calls is signed
-    if parts and (signature := own(message.tool_calls[0].signature, provider, request)):
+    if parts and (signature := own_signature(message.tool_calls[0].signature, provider, request)):
         parts[0]["thought_signature"] = signature
     return parts
 
@@ -162,11 +183,11 @@ def _sign_current_turn(contents: list[Json]) -> None:
     for content in contents[last_user:]:
         first_call = next((part for part in content["parts"] if "function_call" in part), None)
         if first_call is not None:
-            first_call.setdefault("thought_signature", STAND_IN)
+            first_call.setdefault("thought_signature", PLACEHOLDER_SIGNATURE)
 
 
 def _media(media: Media) -> Json:
-    if media.data and not _TAKES.fullmatch(media.mime_type):
+    if media.data and not _SUPPORTED_MEDIA.fullmatch(media.mime_type):
         return {"text": media_text(media)}
     if media.data:
         return {"inline_data": {"mime_type": media.mime_type, "data": media.data}}
@@ -179,7 +200,7 @@ def _media(media: Media) -> Json:
 class GeminiReader:
     """Turns the chunks of one answer into deltas; one of them must say why it ended."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: VendorRequest) -> None:
         self._exchange = exchange
         self._calls = 0
         self._finish = self._detail = self._model = ""
@@ -202,7 +223,7 @@ class GeminiReader:
     def end(self) -> list[Delta]:
         """Return the end, once the stream is over."""
         if not self._finish:
-            raise broken(self._exchange, "it ended without a finish reason")
+            raise protocol_error(self._exchange, "it ended without a finish reason")
         reason = _FINISH.get(self._finish, "error")
         if reason == "stop" and self._calls:
             reason = "tool_calls"
@@ -217,7 +238,7 @@ class GeminiReader:
         return [delta for part in parts for delta in self._part(part)]
 
     def _part(self, part: "Part") -> list[Delta]:
-        signature = self._signed(part.thought_signature)
+        signature = self._signature_of(part.thought_signature)
         if part.function_call is not None:
             call = part.function_call
             self._calls += 1
@@ -228,7 +249,7 @@ class GeminiReader:
         self._signature = signature or self._signature
         return [TextDelta(part.text)] if part.text else []
 
-    def _signed(self, value: bytes | None) -> Signature | None:
+    def _signature_of(self, value: bytes | None) -> Signature | None:
         return Signature(self._exchange.provider, self._exchange.model, value) if value else None
 
 
@@ -242,29 +263,31 @@ def _usage(usage: "GenerateContentResponseUsageMetadata") -> UsageDelta:
 # --- errors
 
 
-def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
+def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
     """Turn an error of the google-genai SDK into ours; None for anything else."""
     from google.genai import errors
 
     match exc:
         case errors.APIError():
-            told = cast("Any", exc)  # its fields are typed by packages that need not be there
-            wait = _retry_delay(told.details) or retry_after_of(getattr(told.response, "headers", None))
-            status = told.code if isinstance(told.code, int) else None
-            return from_status(status, told.message or str(exc), exchange, kind=told.status or "", retry_after_s=wait)
+            error = cast("Any", exc)  # its fields are typed by packages that need not be there
+            wait = _retry_delay(error.details) or parse_retry_after(getattr(error.response, "headers", None))
+            status = error.code if isinstance(error.code, int) else None
+            return error_from_status(
+                status, error.message or str(exc), exchange, kind=error.status or "", retry_after_s=wait
+            )
         case errors.UnknownApiResponseError():
-            return broken(exchange, "a chunk is not JSON")
+            return protocol_error(exchange, "a chunk is not JSON")
         case errors.ContinuationInterruptedError():
-            return broken(exchange, "it was interrupted")
+            return protocol_error(exchange, "it was interrupted")
         case (
             errors.UnknownFunctionCallArgumentError()
             | errors.UnsupportedFunctionError()
             | errors.FunctionInvocationError()
         ):
             # of the SDK's own way to run tools, which is switched off
-            return broken(exchange, redacted(f"{type(exc).__name__}: {exc}", exchange.secret))
+            return protocol_error(exchange, redact_key(f"{type(exc).__name__}: {exc}", exchange.secret))
         case ValueError() if not exchange.streaming and _REFUSED_NAME.match(str(exc)):
-            return unknown_model(exchange, f"The SDK refuses this name: {exc}")
+            return unknown_model_error(exchange, f"The SDK refuses this name: {exc}")
         case _:
             return None
 
@@ -295,13 +318,13 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
-        exchange = Exchange(self._name, request.model, self._api_key)
-        return read_answer(partial(self._ask, request, exchange), GeminiReader(exchange), translate, exchange)
+        exchange = VendorRequest(self._name, request.model, self._api_key)
+        return stream_answer(partial(self._send, request, exchange), GeminiReader(exchange), translate, exchange)
 
-    async def _ask(self, request: Request, exchange: Exchange) -> "_Answer":
+    async def _send(self, request: Request, exchange: VendorRequest) -> "_OpenAnswer":
         client, _ = await self._clients.get()
         arguments = encode(request, provider=self._name, options=self._options)
-        return _Answer(exchange, await cast("Any", client.aio.models).generate_content_stream(**arguments))
+        return _OpenAnswer(exchange, await cast("Any", client.aio.models).generate_content_stream(**arguments))
 
     @override
     def _make_client(self) -> "tuple[Client, httpx.AsyncClient]":
@@ -312,7 +335,7 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
             request.extensions["timeout"]["connect"] = connect_s  # the SDK has one timeout for all
 
         http = load_sdk("httpx", "httpx").AsyncClient(
-            event_hooks={"request": [set_connect_timeout], "response": [_note_response]}
+            event_hooks={"request": [set_connect_timeout], "response": [_register_response]}
         )
         options: Json = {"timeout": int(self._timeouts.idle_s * 1000), "httpx_async_client": http}
         if self._base_url:
@@ -320,14 +343,14 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
         return genai.Client(api_key=self._api_key, vertexai=False, http_options=options), http
 
 
-class _Answer:
+class _OpenAnswer:
     """An answer in progress, with its HTTP response.
 
     The SDK's generators do not close each other: a stream that is left early would keep its connection until the
     garbage collector comes by. So the response is noted when it arrives, and closed here.
     """
 
-    def __init__(self, exchange: Exchange, chunks: "AsyncIterator[GenerateContentResponse]") -> None:
+    def __init__(self, exchange: VendorRequest, chunks: "AsyncIterator[GenerateContentResponse]") -> None:
         self.exchange = exchange
         self.responses: list[httpx.Response] = []
         self._chunks = chunks
@@ -350,10 +373,10 @@ class _Answer:
             _ANSWER.reset(token)
 
 
-_ANSWER: ContextVar[_Answer | None] = ContextVar("lango_gemini_answer", default=None)
+_ANSWER: ContextVar[_OpenAnswer | None] = ContextVar("lango_gemini_answer", default=None)
 
 
-async def _note_response(response: "httpx.Response") -> None:
+async def _register_response(response: "httpx.Response") -> None:
     answer = _ANSWER.get()
     if answer is not None:
         answer.exchange.streaming = response.status_code == 200

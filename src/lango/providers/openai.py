@@ -1,7 +1,7 @@
 """OpenAI, and every server that speaks its Chat Completions API: Ollama, vLLM, LM Studio, OpenRouter, ...
 
 `encode` and `ChatReader` are the wire format of Chat Completions; that of the Responses API is in `openai_responses`.
-Which of the two a model gets is decided in one place, `wants_responses`.
+Which of the two a model gets is decided in one place, `uses_responses_api`.
 """
 
 import re
@@ -26,16 +26,16 @@ from lango.providers.protocol import (
     UsageDelta,
 )
 from lango.providers.sdk.error_translation import (
-    Exchange,
-    broken,
-    from_status,
-    lost_connection,
-    redacted,
-    retry_after_of,
-    timed_out,
+    VendorRequest,
+    connection_error,
+    error_from_status,
+    parse_retry_after,
+    protocol_error,
+    redact_key,
+    timeout_error,
 )
 from lango.providers.sdk.request_encoding import (
-    IMAGES,
+    IMAGE_TYPES,
     Json,
     arguments_text,
     base64_of,
@@ -43,11 +43,11 @@ from lango.providers.sdk.request_encoding import (
     is_strict,
     media_text,
     output_text,
-    prepared,
-    wire_name,
+    prepare_messages,
+    valid_tool_name,
 )
-from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, read_answer
-from lango.providers.sdk.stop_sequences import stop_at
+from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, stream_answer
+from lango.providers.sdk.stop_sequences import stop_at_sequences
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 Api = Literal["auto", "chat", "responses"]
 
-_REASONS = re.compile(r"(o\d|gpt-(?:[5-9]|\d\d)|codex)(?!.*-chat)")
+_REASONING_MODEL = re.compile(r"(o\d|gpt-(?:[5-9]|\d\d)|codex)(?!.*-chat)")
 _FINISH: Mapping[str, FinishReason] = {
     "stop": "stop",
     "eos": "stop",
@@ -70,13 +70,13 @@ _FINISH: Mapping[str, FinishReason] = {
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
-def wants_responses(model: str) -> bool:
+def uses_responses_api(model: str) -> bool:
     """Say whether a model of OpenAI's own is used through the Responses API.
 
     The reasoning models are (o1 and later, gpt-5 and later, codex; not their `-chat` variants): only there do they
     return reasoning that can be sent back. They also refuse `temperature`, `top_p` and `stop`; the last is done here.
     """
-    return _REASONS.match(model) is not None
+    return _REASONING_MODEL.match(model) is not None
 
 
 # --- encoder
@@ -96,7 +96,7 @@ def encode(request: Request, *, compatible: bool = False) -> Json:
             body["tool_choice"] = request.tool_choice
     if request.max_tokens is not None:
         body["max_tokens" if compatible else "max_completion_tokens"] = request.max_tokens
-    if compatible or not wants_responses(request.model):
+    if compatible or not uses_responses_api(request.model):
         body |= _sampling(request)
     elif request.thinking and request.thinking.level:
         body["reasoning_effort"] = request.thinking.level
@@ -118,7 +118,7 @@ def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> Json:
 
 
 def _messages(request: Request) -> list[Json]:
-    system, history = prepared(request)
+    system, history = prepare_messages(request)
     messages: list[Json] = [{"role": "system", "content": system}] if system else []
     for message in history:
         match message.role:
@@ -147,7 +147,7 @@ def _assistant(message: Message) -> list[Json]:
         {
             "id": call.id,
             "type": "function",
-            "function": {"name": wire_name(call.name), "arguments": arguments_text(call)},
+            "function": {"name": valid_tool_name(call.name), "arguments": arguments_text(call)},
         }
         for call in message.tool_calls
     ]
@@ -163,7 +163,7 @@ def _results(message: Message) -> list[Json]:
 
 
 def _media(media: Media) -> Json:
-    if media.mime_type in IMAGES and (media.data or media.uri):
+    if media.mime_type in IMAGE_TYPES and (media.data or media.uri):
         return {"type": "image_url", "image_url": {"url": data_url(media)}}
     if media.data and media.mime_type in _AUDIO:
         return {"type": "input_audio", "input_audio": {"data": base64_of(media), "format": _AUDIO[media.mime_type]}}
@@ -178,9 +178,9 @@ def _media(media: Media) -> Json:
 class ChatReader:
     """Turns the chunks of one answer into deltas. The usage comes after the finish reason, so `Finish` comes last."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: VendorRequest) -> None:
         self._exchange = exchange
-        self._calls = _Calls()
+        self._calls = _CallNumbers()
         self._finish = self._model = ""
         self._refused = False
 
@@ -197,7 +197,7 @@ class ChatReader:
     def end(self) -> list[Delta]:
         """Return the end, once the stream is over."""
         if not self._finish:
-            raise broken(self._exchange, "it ended without a finish reason")
+            raise protocol_error(self._exchange, "it ended without a finish reason")
         reason = "safety" if self._refused else _FINISH.get(self._finish, "stop")
         if reason == "stop" and self._calls.count:
             reason = "tool_calls"  # some servers say stop
@@ -215,7 +215,7 @@ class ChatReader:
         return deltas + [self._calls.delta(piece) for piece in delta.tool_calls or ()]
 
 
-class _Calls:
+class _CallNumbers:
     """Numbers the calls of one answer. Some servers give every parallel call the index 0, or none at all."""
 
     def __init__(self) -> None:
@@ -223,12 +223,12 @@ class _Calls:
         self._at: dict[int, tuple[int, str]] = {}
 
     def delta(self, piece: "ChoiceDeltaToolCall") -> CallDelta:
-        call_id, said = piece.id or "", piece.index or 0
-        ours, known_id = self._at.get(said, (-1, ""))
+        call_id, given_index = piece.id or "", piece.index or 0
+        ours, known_id = self._at.get(given_index, (-1, ""))
         if ours < 0 or (call_id and known_id and call_id != known_id):
             ours, known_id = self.count, call_id
             self.count += 1
-        self._at[said] = (ours, call_id or known_id)
+        self._at[given_index] = (ours, call_id or known_id)
         function = piece.function
         if function is None:
             return CallDelta(ours, call_id)
@@ -254,32 +254,34 @@ def _usage(usage: "CompletionUsage") -> UsageDelta:
 # --- errors
 
 
-def translate(exc: Exception, exchange: Exchange) -> ProviderError | None:
+def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
     """Turn an error of the openai SDK into ours; None for anything else."""
     import openai
 
     match exc:
         case openai.APITimeoutError():
-            return timed_out(exchange)
+            return timeout_error(exchange)
         case openai.APIConnectionError():
             cause = exc.__cause__
-            return lost_connection(exchange, cause if isinstance(cause, Exception) else exc)
+            return connection_error(exchange, cause if isinstance(cause, Exception) else exc)
         case openai.APIStatusError():
-            wait = retry_after_of(exc.response.headers)
-            return from_status(exc.status_code, _said_by(exc), exchange, kind=str(exc.code or ""), retry_after_s=wait)
+            wait = parse_retry_after(exc.response.headers)
+            return error_from_status(
+                exc.status_code, _error_message(exc), exchange, kind=str(exc.code or ""), retry_after_s=wait
+            )
         case openai.APIResponseValidationError():
-            return broken(exchange, "it does not have the form of an answer")
+            return protocol_error(exchange, "it does not have the form of an answer")
         case openai.APIError():  # an error object inside a stream
             code = str(exc.code or "")  # a number from some servers
             kind = code or exc.type or "server_error"
-            return from_status(int(code) if code.isdigit() else None, exc.message, exchange, kind=kind)
+            return error_from_status(int(code) if code.isdigit() else None, exc.message, exchange, kind=kind)
         case openai.OpenAIError():
-            return broken(exchange, redacted(f"{type(exc).__name__}: {exc}", exchange.secret))
+            return protocol_error(exchange, redact_key(f"{type(exc).__name__}: {exc}", exchange.secret))
         case _:
             return None
 
 
-def _said_by(exc: "APIStatusError") -> str:
+def _error_message(exc: "APIStatusError") -> str:
     body: Any = exc.body
     message: Any = cast("Json", body).get("message") if isinstance(body, dict) else None
     return message if isinstance(message, str) else exc.message
@@ -309,15 +311,15 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
-        exchange = Exchange(self._name, request.model, self._api_key)
+        exchange = VendorRequest(self._name, request.model, self._api_key)
         responses = self._uses_responses(request)
         reader = ResponsesReader(exchange) if responses else ChatReader(exchange)
-        deltas = read_answer(partial(self._ask, request, exchange), reader, translate, exchange)
+        deltas = stream_answer(partial(self._send, request, exchange), reader, translate, exchange)
         stops = [stop for stop in request.stop if stop]
-        sent = not responses and (self._compatible or not wants_responses(request.model))
-        return stop_at(deltas, stops) if stops and not sent else deltas
+        sent = not responses and (self._compatible or not uses_responses_api(request.model))
+        return stop_at_sequences(deltas, stops) if stops and not sent else deltas
 
-    async def _ask(self, request: Request, exchange: Exchange) -> Any:
+    async def _send(self, request: Request, exchange: VendorRequest) -> Any:
         client = await self._clients.get()
         if self._uses_responses(request):
             create, body, messages = client.responses.create, encode_responses(request, provider=self._name), "input"
@@ -330,7 +332,7 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
 
     def _uses_responses(self, request: Request) -> bool:
         if self._api == "auto":
-            return not self._compatible and wants_responses(request.model)
+            return not self._compatible and uses_responses_api(request.model)
         return self._api == "responses"
 
     @override

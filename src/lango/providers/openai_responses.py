@@ -22,18 +22,18 @@ from lango.providers.protocol import (
     ThoughtDelta,
     UsageDelta,
 )
-from lango.providers.sdk.error_translation import Exchange, broken, from_status
+from lango.providers.sdk.error_translation import VendorRequest, error_from_status, protocol_error
 from lango.providers.sdk.request_encoding import (
-    IMAGES,
+    IMAGE_TYPES,
     Json,
     arguments_text,
     data_url,
     is_strict,
     media_text,
     output_text,
-    own,
-    prepared,
-    wire_name,
+    own_signature,
+    prepare_messages,
+    valid_tool_name,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def encode(request: Request, *, provider: str = "openai") -> Json:
 
     The API has no stop sequences (the provider sees to them), and its reasoning models take no temperature.
     """
-    system, history = prepared(request)
+    system, history = prepare_messages(request)
     body: Json = {
         "model": request.model,
         "input": _input(history, request, provider),
@@ -106,15 +106,17 @@ def _assistant(message: Message, request: Request, provider: str) -> list[Json]:
     text = "\n".join(text for text in (message.content, *(media_text(media) for media in message.media)) if text)
     calls: list[Json] = []
     for call in message.tool_calls:
-        calls += _reasoning(own(call.signature, provider, request))
-        name, arguments = wire_name(call.name), arguments_text(call)
+        calls += _reasoning(own_signature(call.signature, provider, request))
+        name, arguments = valid_tool_name(call.name), arguments_text(call)
         calls.append({"type": "function_call", "call_id": call.id, "name": name, "arguments": arguments})
-    said: list[Json] = [{"type": "message", "role": "assistant", "content": text}] if text else []
-    follower = (said + calls)[:1]
+    text_items: list[Json] = [{"type": "message", "role": "assistant", "content": text}] if text else []
+    follower = (text_items + calls)[:1]
     if not follower or follower[0]["type"] == "reasoning":
-        return said + calls  # what these thoughts stood before is gone, so they go too
-    thoughts = [item for thought in message.thoughts for item in _reasoning(own(thought.signature, provider, request))]
-    return thoughts + said + calls
+        return text_items + calls  # what these thoughts stood before is gone, so they go too
+    thoughts = [
+        item for thought in message.thoughts for item in _reasoning(own_signature(thought.signature, provider, request))
+    ]
+    return thoughts + text_items + calls
 
 
 def _reasoning(value: bytes | None) -> list[Json]:
@@ -131,7 +133,7 @@ def _reasoning(value: bytes | None) -> list[Json]:
 
 
 def _media(media: Media) -> Json:
-    if media.mime_type in IMAGES and (media.data or media.uri):
+    if media.mime_type in IMAGE_TYPES and (media.data or media.uri):
         return {"type": "input_image", "detail": "auto", "image_url": data_url(media)}
     if media.mime_type == "application/pdf" and media.data:
         return {"type": "input_file", "filename": media.name or "file.pdf", "file_data": data_url(media)}
@@ -146,12 +148,12 @@ def _media(media: Media) -> Json:
 class ResponsesReader:
     """Turns the events of one answer into deltas; it must end with a response that is completed or incomplete."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: VendorRequest) -> None:
         self._finished = False
         self._exchange = exchange
         self._calls: dict[int, int] = {}  # place among all items -> place among the calls
         self._with_arguments: set[int] = set()
-        self._said_something = False
+        self._has_text = False
         self._refused = False
         self._pending: Signature | None = None
         self._last_summary = ("", 0)
@@ -160,7 +162,7 @@ class ResponsesReader:
         """Return what an event adds."""
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
-                self._said_something = True
+                self._has_text = True
                 self._refused = self._refused or event.type == "response.refusal.delta"
                 return [TextDelta(event.delta)]
             case "response.reasoning_summary_text.delta":
@@ -186,7 +188,7 @@ class ResponsesReader:
     def end(self) -> list[Delta]:
         """Return nothing more: the last event said it all, or else the answer is broken."""
         if not self._finished:
-            raise broken(self._exchange, "it ended before the response was completed")
+            raise protocol_error(self._exchange, "it ended before the response was completed")
         return []
 
     def _gap(self, item_id: str, summary_index: int) -> str:
@@ -194,33 +196,33 @@ class ResponsesReader:
         self._last_summary = (item_id, summary_index)
         return "\n\n" if last_id == item_id and last_index != summary_index else ""
 
-    def _added(self, place: int, item: "ResponseOutputItem") -> list[Delta]:
+    def _added(self, item_index: int, item: "ResponseOutputItem") -> list[Delta]:
         signature = self._pending
         if item.type == "function_call":
             self._pending = None
-            index = self._calls[place] = len(self._calls)
+            index = self._calls[item_index] = len(self._calls)
             call = CallDelta(index, item.call_id or "", item.name or "")
             if signature is None:
                 return [call]
-            if index or self._said_something:
+            if index or self._has_text:
                 return [call, CallDelta(index, signature=signature)]
             return [ThoughtDelta(signature=signature), call]
         if signature is not None:
             self._pending = None
             # after text, only a call can carry it; a second message cannot
-            return [] if self._said_something or self._calls else [ThoughtDelta(signature=signature)]
+            return [] if self._has_text or self._calls else [ThoughtDelta(signature=signature)]
         return []
 
-    def _arguments(self, place: int, arguments: str) -> list[Delta]:
-        self._with_arguments.add(place)
-        return [CallDelta(self._calls[place], arguments=arguments)]
+    def _arguments(self, item_index: int, arguments: str) -> list[Delta]:
+        self._with_arguments.add(item_index)
+        return [CallDelta(self._calls[item_index], arguments=arguments)]
 
-    def _done(self, place: int, item: "ResponseOutputItem") -> list[Delta]:
+    def _done(self, item_index: int, item: "ResponseOutputItem") -> list[Delta]:
         if item.type == "reasoning":
             self._pending = self._signature(item)
-        elif item.type == "function_call" and place not in self._with_arguments:
-            start = [] if place in self._calls else self._added(place, item)
-            return [*start, *self._arguments(place, item.arguments)]
+        elif item.type == "function_call" and item_index not in self._with_arguments:
+            start = [] if item_index in self._calls else self._added(item_index, item)
+            return [*start, *self._arguments(item_index, item.arguments)]
         return []
 
     def _signature(self, item: "ResponseReasoningItem") -> Signature | None:
@@ -248,7 +250,7 @@ class ResponsesReader:
         return [*_usage(response), Finish(reason, why or response.status or "", model=response.model or "")]
 
     def _failure(self, code: str, message: str) -> ProviderError:
-        return from_status(None, message, self._exchange, kind=code or "server_error")
+        return error_from_status(None, message, self._exchange, kind=code or "server_error")
 
 
 def _usage(response: "Response") -> list[Delta]:

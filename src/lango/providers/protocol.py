@@ -115,7 +115,7 @@ class Provider(Protocol):
 
 
 @asynccontextmanager
-async def closing(deltas: AsyncIterator[Delta]) -> AsyncGenerator[AsyncIterator[Delta], None]:
+async def closing_stream(deltas: AsyncIterator[Delta]) -> AsyncGenerator[AsyncIterator[Delta], None]:
     """Close a stream, and with it the connection, however its reading ends."""
     try:
         yield deltas

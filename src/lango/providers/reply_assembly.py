@@ -6,12 +6,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lango.errors import ProviderProtocolError
-from lango.json_input import is_deeper_than, read_json
+from lango.json_input import is_nested_deeper_than, read_json
 from lango.messages import Signature, Thought, ToolCall
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 
 _MAX_VALUES, _MAX_CHARACTERS = 10_000, 2_000_000  # of the arguments of one call
-_DEEPEST = 100  # a store keeps more than twice as much, and a call is not all that an event holds
+_MAX_ARGUMENT_DEPTH = 100  # a store keeps more than twice as much, and a call is not all that an event holds
 
 
 class MalformedCall(Struct, frozen=True):
@@ -34,7 +34,7 @@ class Reply(Struct, frozen=True):
     usage: UsageDelta = field(default_factory=UsageDelta)
 
 
-class _Call(Struct):
+class _PartialCall(Struct):
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
@@ -61,12 +61,14 @@ class _Call(Struct):
             return MalformedCall(self.id, self.name, text, f"the arguments are not valid JSON: {error}")
         if not isinstance(value, dict):
             return MalformedCall(self.id, self.name, text, "the arguments are not a JSON object")
-        if is_deeper_than(value, _DEEPEST):
-            return MalformedCall(self.id, self.name, text, f"the arguments are nested more than {_DEEPEST} levels deep")
+        if is_nested_deeper_than(value, _MAX_ARGUMENT_DEPTH):
+            return MalformedCall(
+                self.id, self.name, text, f"the arguments are nested more than {_MAX_ARGUMENT_DEPTH} levels deep"
+            )
         return ToolCall(self.id, self.name, cast("dict[str, Any]", value), signature=self.signature)
 
 
-class Assembler:
+class ReplyAssembler:
     """Takes the deltas of one answer, in order."""
 
     def __init__(self, provider: str = "") -> None:
@@ -74,7 +76,7 @@ class Assembler:
         self._text: list[str] = []
         self._thoughts: list[Thought] = []
         self._open: list[str] = []  # the pieces of the thought that is being streamed
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _PartialCall] = {}
         self._usage = UsageDelta()
         self._finish: Finish | None = None
 
@@ -90,9 +92,9 @@ class Assembler:
             case ThoughtDelta():
                 self._add_thought(delta)
             case CallDelta():
-                self._calls.setdefault(delta.index, _Call()).add(delta)
+                self._calls.setdefault(delta.index, _PartialCall()).add(delta)
             case UsageDelta():
-                self._usage = add_fields(self._usage, delta)
+                self._usage = merge_usage(self._usage, delta)
             case Finish():
                 self._close_thought()
                 self._finish = delta
@@ -125,7 +127,7 @@ class Assembler:
             self._open = []
 
 
-def add_fields(known: UsageDelta, later: UsageDelta) -> UsageDelta:
+def merge_usage(earlier: UsageDelta, later: UsageDelta) -> UsageDelta:
     """Return what is known with the fields that the later report sets."""
     changes = {name: value for name in UsageDelta.__struct_fields__ if (value := getattr(later, name)) is not None}
-    return replace(known, **changes)
+    return replace(earlier, **changes)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderTimeout, ProviderUnavailable
-from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta, closing
+from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta, closing_stream
 from lango.providers.sdk.request_encoding import has_media, has_signatures, without_media, without_signatures
 from lango.providers.sdk.sdk_client import Timeouts
 
@@ -87,17 +87,19 @@ class ResilientProvider:
         """Stream the answer to a request; closing the iterator closes the connection."""
         deadline = self._clock() + self._timeouts.total_s
         targets = [Fallback(self._provider, request.model), *self._fallbacks]
-        for place, target in enumerate(targets, 1):
+        for position, target in enumerate(targets, 1):
             progress = _Progress()
-            asked = self._with_patience(target.provider, replace(request, model=target.model), deadline, progress)
+            attempts = self._stream_with_retries(
+                target.provider, replace(request, model=target.model), deadline, progress
+            )
             try:
-                async with aclosing(asked) as deltas:
+                async with aclosing(attempts) as deltas:
                     async for delta in deltas:
                         yield delta
             except (ProviderUnavailable, ProviderTimeout, ProviderProtocolError) as error:
-                if progress.visible or place == len(targets) or self._clock() >= deadline:
+                if progress.has_output or position == len(targets) or self._clock() >= deadline:
                     raise
-                logger.warning("%s cannot answer, asking %s: %s", target.provider.name, targets[place].model, error)
+                logger.warning("%s cannot answer, asking %s: %s", target.provider.name, targets[position].model, error)
             else:
                 return
 
@@ -108,28 +110,28 @@ class ResilientProvider:
             if close is not None:
                 await close()
 
-    async def _with_patience(
+    async def _stream_with_retries(
         self, provider: Provider, request: Request, deadline: float, progress: "_Progress"
     ) -> AsyncGenerator[Delta, None]:
         attempt = 1
         while True:
             try:
-                async with aclosing(self._once(provider, request, deadline, progress)) as deltas:
+                async with aclosing(self._stream_once(provider, request, deadline, progress)) as deltas:
                     async for delta in deltas:
                         yield delta
             except ProviderRejected as error:
-                plainer = None if progress.visible else _plainer(error, request)
+                plainer = None if progress.has_output else _without_refused_parts(error, request)
                 if plainer is None:
                     raise
                 logger.warning("%s refuses the request, sending a plainer one: %s", provider.name, error)
                 request = plainer
             except (ProviderUnavailable, ProviderTimeout, ProviderProtocolError) as error:
-                if not progress.visible and _is_about_media(error, request):  # some servers answer 500 to a picture
+                if not progress.has_output and _refuses_media(error, request):  # some servers answer 500 to a picture
                     logger.warning("%s takes no pictures, sending none: %s", provider.name, error)
                     request = without_media(request)
                     continue
                 wait_s = self._wait_s(error, attempt, deadline)
-                if progress.visible or wait_s is None:
+                if progress.has_output or wait_s is None:
                     raise
                 logger.warning("%s: try %d failed, next in %.1f s: %s", provider.name, attempt, wait_s, error)
                 attempt += 1
@@ -138,26 +140,26 @@ class ResilientProvider:
                 return
 
     def _wait_s(self, error: ProviderError, attempt: int, deadline: float) -> float | None:
-        said = error.retry_after_s if isinstance(error, ProviderUnavailable) else None
-        wait_s = self._retries.delay_s(attempt, said, self._jitter())
+        retry_after_s = error.retry_after_s if isinstance(error, ProviderUnavailable) else None
+        wait_s = self._retries.delay_s(attempt, retry_after_s, self._jitter())
         return None if wait_s is None or self._clock() + wait_s >= deadline else wait_s
 
-    async def _once(
+    async def _stream_once(
         self, provider: Provider, request: Request, deadline: float, progress: "_Progress"
     ) -> AsyncGenerator[Delta, None]:
-        async with closing(provider.stream(request)) as stream:
+        async with closing_stream(provider.stream(request)) as stream:
             while True:
-                delta = await self._next(stream, provider.name, deadline)
+                delta = await self._next_delta(stream, provider.name, deadline)
                 if delta is None:
                     raise ProviderProtocolError(
                         f"{provider.name}: the answer ended without a finish", provider=provider.name
                     )
-                progress.visible = progress.visible or not isinstance(delta, UsageDelta)
+                progress.has_output = progress.has_output or not isinstance(delta, UsageDelta)
                 yield delta
                 if isinstance(delta, Finish):
                     return
 
-    async def _next(self, stream: AsyncIterator[Delta], name: str, deadline: float) -> Delta | None:
+    async def _next_delta(self, stream: AsyncIterator[Delta], name: str, deadline: float) -> Delta | None:
         left_s, idle_s = deadline - self._clock(), self._timeouts.idle_s
         cause = None
         if left_s > 0:  # asked here too: a stream that always has something never gives the timer its turn
@@ -173,17 +175,17 @@ class ResilientProvider:
 class _Progress(Struct):
     """Whether anything of the answer was passed on."""
 
-    visible: bool = False
+    has_output: bool = False
 
 
-def _plainer(error: ProviderRejected, request: Request) -> Request | None:
+def _without_refused_parts(error: ProviderRejected, request: Request) -> Request | None:
     """Return the request without what the vendor refuses; None: that is something else."""
-    if _is_about_signatures(error, request):
+    if _refuses_signatures(error, request):
         return without_signatures(request)
-    return without_media(request) if _is_about_media(error, request) else None
+    return without_media(request) if _refuses_media(error, request) else None
 
 
-def _is_about_media(error: ProviderError, request: Request) -> bool:
+def _refuses_media(error: ProviderError, request: Request) -> bool:
     return (
         error.status in (400, 404, 415, 422, 500, 501)
         and has_media(request)
@@ -191,5 +193,5 @@ def _is_about_media(error: ProviderError, request: Request) -> bool:
     )
 
 
-def _is_about_signatures(error: ProviderRejected, request: Request) -> bool:
+def _refuses_signatures(error: ProviderRejected, request: Request) -> bool:
     return error.status == 400 and has_signatures(request) and _ABOUT_SIGNATURES.search(str(error)) is not None

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta
-from lango.telemetry.traces import end, tracer
+from lango.telemetry.traces import end_span, tracer
 
 
 class TracedProvider:
@@ -23,31 +23,31 @@ class TracedProvider:
         """Stream the answer to a request; closing the iterator closes the connection."""
         from opentelemetry.trace import SpanKind
 
-        told: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": self.name,
             "gen_ai.request.model": request.model,
         }
         # not the current span: a generator may be closed where its context is not
-        span = tracer().start_span(f"chat {request.model}", kind=SpanKind.CLIENT, attributes=told)
-        found: dict[str, Any] = {}
+        span = tracer().start_span(f"chat {request.model}", kind=SpanKind.CLIENT, attributes=attributes)
+        results: dict[str, Any] = {}
         try:
             async with aclosing(cast("AsyncGenerator[Delta, None]", self._provider.stream(request))) as deltas:
                 async for delta in deltas:
-                    _note(delta, found)
+                    _record(delta, results)
                     yield delta
         except Exception as error:
-            found["error.type"] = type(error).__name__
+            results["error.type"] = type(error).__name__
             raise
         finally:
-            end(span, found)
+            end_span(span, results)
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the provider's own: `aclose`, `load`, `check`, `context_tokens`."""
         return getattr(self._provider, name)
 
 
-def _note(delta: Delta, found: dict[str, Any]) -> None:
+def _record(delta: Delta, found: dict[str, Any]) -> None:
     match delta:
         case UsageDelta():
             if delta.input_tokens is not None:

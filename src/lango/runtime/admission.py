@@ -26,7 +26,7 @@ _ANNOUNCE_S = 2.0
 _in_turn: ContextVar[bool] = ContextVar("in_turn", default=False)
 
 
-class _Queued(Struct, eq=False):
+class _SlotRequest(Struct, eq=False):
     admitted: asyncio.Future[None]
     on_place: Callable[[int], None]
     place: int = 0
@@ -43,7 +43,7 @@ class Admission:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._running = 0
-        self._queue: deque[_Queued] = deque()
+        self._queue: deque[_SlotRequest] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._lag_s = 0.0
         self._admitted_at = self._announced_at = float("-inf")
@@ -76,7 +76,7 @@ class Admission:
         if not self._queue and self._has_room(loop.time()):
             self._admit(loop.time())
             return
-        queued = _Queued(loop.create_future(), on_place)
+        queued = _SlotRequest(loop.create_future(), on_place)
         self._queue.append(queued)
         queued.announce(len(self._queue))
         self._schedule(_PACE_S)

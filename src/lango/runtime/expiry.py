@@ -10,47 +10,49 @@ from lango.store.turns import approvals
 
 _log = logging.getLogger("lango.runtime")
 
-_LONGEST_S = 60.0
+_MAX_WAIT_S = 60.0
 """Other processes ask questions too, and may be gone when these expire."""
-_SHORTEST_S = 0.05
-_BUSY_S = 2.0
+_MIN_WAIT_S = 0.05
+_BUSY_SESSION_WAIT_S = 2.0
 """How long to leave a session alone in which a turn runs."""
 
 
-class Expiry:
+class ApprovalExpiry:
     """Closes questions when their time is over: one task per process, and the database lets one of them do it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._asked = asyncio.Event()
+        self._wake = asyncio.Event()
 
-    def look(self) -> None:
+    def check_soon(self) -> None:
         """Something may have been asked just now: see when it expires."""
-        self._asked.set()
+        self._wake.set()
 
-    async def close(self, name: SessionId) -> None:
+    async def expire_session(self, name: SessionId) -> None:
         """Close what has expired in a session, for whoever looks at it now."""
         session = await self._store.session(name)
-        if session is not None and await self._store.read(lambda: approvals.is_due(session.key)):
+        if session is not None and await self._store.read(lambda: approvals.has_expired(session.key)):
             await self._store.expire_questions(session.key)
 
     async def run(self) -> None:
         """Close what is due, now and whenever something is."""
         while True:
-            self._asked.clear()
-            wait_s = _LONGEST_S
+            self._wake.clear()
+            wait_s = _MAX_WAIT_S
             try:
-                wait_s = await self._close_due()
+                wait_s = await self._expire_due()
             except StoreError as error:
                 _log.warning("questions for approval could not be looked at: %s", error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
-                    await self._asked.wait()
+                    await self._wake.wait()
 
-    async def _close_due(self) -> float:
+    async def _expire_due(self) -> float:
         """Close what is due; return when to look again."""
-        left_s = await self._store.read(approvals.next_due_s)
+        left_s = await self._store.read(approvals.next_expiry_s)
         if left_s is None or left_s > 0:
-            return max(_SHORTEST_S, min(_LONGEST_S, _LONGEST_S if left_s is None else left_s))
-        closed = [await self._store.expire_questions(key) for key in await self._store.read(approvals.sessions_due)]
-        return _SHORTEST_S if all(closed) else _BUSY_S
+            return max(_MIN_WAIT_S, min(_MAX_WAIT_S, _MAX_WAIT_S if left_s is None else left_s))
+        closed = [
+            await self._store.expire_questions(key) for key in await self._store.read(approvals.sessions_with_expired)
+        ]
+        return _MIN_WAIT_S if all(closed) else _BUSY_SESSION_WAIT_S

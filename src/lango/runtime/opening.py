@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lango.adk.run.engine import AdkEngine
-from lango.adk.run.runtime_tools import read_clipped
+from lango.adk.run.runtime_tools import read_full_result
 from lango.config import Settings
 from lango.errors import ConfigError
 from lango.runtime.runtime import Runtime
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lango.providers import Provider
 
 
-_WRITING = {"write_file", "edit_file", "shell"}
+_WRITING_TOOLS = {"write_file", "edit_file", "shell"}
 
 
 def protected_files(settings: Settings) -> list[Path]:
@@ -30,7 +30,7 @@ def protected_files(settings: Settings) -> list[Path]:
     files = store_files(settings.store.url)
     root = Path(settings.tools.workspace).expanduser().resolve()
     inside = [file for file in files[:1] if file.resolve().is_relative_to(root)]
-    if inside and _WRITING & {*settings.tools.enabled} and not settings.tools.store_in_workspace:
+    if inside and _WRITING_TOOLS & {*settings.tools.enabled} and not settings.tools.store_in_workspace:
         raise ConfigError(
             f"the store {settings.store.url} lies in the workspace {settings.tools.workspace!r} of tools that write: "
             "set tools.workspace to a folder of its own, or tools.store_in_workspace = true to run all the same"
@@ -54,9 +54,14 @@ async def open_runtime(
     """
     settings = settings or Settings()
     protected = protected_files(settings)
-    async with traces.opened(settings.telemetry), Store(settings.store.url, wait_s=settings.store.wait_s) as store:
-        some = tools or settings.tools.enabled or settings.mcp
-        built_in = builtin_tools(settings.tools, protected=protected, read_result=read_clipped if some else None)
+    async with (
+        traces.export_spans(settings.telemetry),
+        Store(settings.store.url, wait_s=settings.store.wait_s) as store,
+    ):
+        has_tools = tools or settings.tools.enabled or settings.mcp
+        built_in = builtin_tools(
+            settings.tools, protected=protected, read_result=read_full_result if has_tools else None
+        )
         engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
         await engine.load()
         runtime = Runtime(settings, store, engine)

@@ -28,15 +28,15 @@ def cost_usd(tokens_by_model: Mapping[str, tuple[int, int, int]]) -> float | Non
     return total
 
 
-async def usage_of(run: TurnRun) -> Usage:
+async def turn_usage(run: TurnRun) -> Usage:
     """Sum up what a turn took. Prices are loaded in a thread, once; to look one up takes 0.2 ms at most."""
-    told = run.told
-    tokens = {model: (spent[0], spent[1], spent[2]) for model, spent in told.tokens_by_model.items()}
-    known = _prices_loaded or not told.input_tokens + told.output_tokens
+    progress = run.progress
+    tokens = {model: (spent[0], spent[1], spent[2]) for model, spent in progress.tokens_by_model.items()}
+    known = _prices_loaded or not progress.input_tokens + progress.output_tokens
     return Usage(
-        input_tokens=told.input_tokens,
-        output_tokens=told.output_tokens,
-        cached_tokens=told.cached_tokens,
+        input_tokens=progress.input_tokens,
+        output_tokens=progress.output_tokens,
+        cached_tokens=progress.cached_tokens,
         model_calls=run.state.model_calls,
         cost_usd=cost_usd(tokens) if known else await asyncio.to_thread(cost_usd, tokens),
     )

@@ -15,17 +15,17 @@ from lango.events import Accepted, TurnEvent
 from lango.memory import Memory
 from lango.messages import Attachment, Message
 from lango.runtime.admission import Admission
-from lango.runtime.expiry import Expiry
-from lango.runtime.sessions import Sessions, known_session, made_session
-from lango.runtime.turn_recovery import abandon, give_up, replay, until_stored
-from lango.runtime.turn_runner import Driver, traced
+from lango.runtime.expiry import ApprovalExpiry
+from lango.runtime.sessions import Sessions, get_or_create_session, require_session
+from lango.runtime.turn_recovery import end_unknown_turn, end_unrun_turn, replay_turn, retry_until_stored
+from lango.runtime.turn_runner import TurnRunner, run_in_turn_span
 from lango.store import SessionId, SessionRecord, Store, Turn
-from lango.store.engine.outages import long_wait
+from lango.store.engine.outages import wait_for_database
 from lango.tools import Tool
-from lango.turns.lease_holder import claim, uninterrupted
-from lango.turns.liveness import Owner, Watch
-from lango.turns.running_turn import RunningTurn, collected, followed
-from lango.turns.turn_input import Asked, check_attachments
+from lango.turns.lease_holder import acquire_lease, finish_despite_cancel
+from lango.turns.liveness import LivenessMonitor, Owner
+from lango.turns.running_turn import RunningTurn, collect_answer, follow_until_left
+from lango.turns.turn_input import TurnInput, check_attachments
 
 if TYPE_CHECKING:
     from lango.adk.agents.tool_names import ToolNames
@@ -43,13 +43,15 @@ class Runtime:
         self._engine = engine
         self._tasks: set[asyncio.Task[None]] = set()  # not a TaskGroup: it would wrap what the caller's own body raises
         self._owner = Owner()
-        self._watch = Watch(back_at=lambda: store.outages.back_at)
-        self._memory = engine.memory(self._owner.name, self._watch.is_gone)
+        self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
+        self._memory = engine.memory(self._owner.name, self._liveness.is_gone)
         self._running: dict[int, list[RunningTurn]] = {}
-        self._expiry = Expiry(store)
+        self._expiry = ApprovalExpiry(store)
         self._spawn(self._expiry.run())
         self._admission = Admission(settings.agent.max_running_turns)
-        self._driver = Driver(settings.agent, store, engine, self._admission, self._spawn, self._expiry.look)
+        self._turn_runner = TurnRunner(
+            settings.agent, store, engine, self._admission, self._spawn, self._expiry.check_soon
+        )
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
         self._closed = False
@@ -103,8 +105,8 @@ class Runtime:
 
         Leaving the stream before its end cancels the turn; `submit` does not.
         """
-        turn = await self._send(session_id, text, user_id, idempotency_key, attachments)
-        async with aclosing(followed(turn)) as events:
+        turn = await self._accept_message(session_id, text, user_id, idempotency_key, attachments)
+        async with aclosing(follow_until_left(turn)) as events:
             async for event in events:
                 yield event
 
@@ -118,14 +120,14 @@ class Runtime:
         attachments: Sequence[Attachment] = (),
     ) -> str:
         """Send a message and return the whole answer, or raise what the turn failed with."""
-        return await collected(await self._send(session_id, text, user_id, idempotency_key, attachments))
+        return await collect_answer(await self._accept_message(session_id, text, user_id, idempotency_key, attachments))
 
     async def approve(
         self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
     ) -> AsyncGenerator[TurnEvent, None]:
         """Answer a question for approval and follow what comes of it. The answer holds for the arguments shown."""
-        turn = await self._answer(session_id, call_id, approved, user_id)
-        async with aclosing(followed(turn)) as events:
+        turn = await self._accept_approval(session_id, call_id, approved, user_id)
+        async with aclosing(follow_until_left(turn)) as events:
             async for event in events:
                 yield event
 
@@ -139,8 +141,8 @@ class Runtime:
         client_tools: Sequence[Tool] = (),
     ) -> RunningTurn:
         """Answer a question for approval in the background, as `submit` does."""
-        turn = await self._answer(session_id, call_id, approved, user_id, client_tools)
-        turn.kept = True
+        turn = await self._accept_approval(session_id, call_id, approved, user_id, client_tools)
+        turn.detached = True
         return turn
 
     async def submit_results(
@@ -161,12 +163,12 @@ class Runtime:
         """
         name = SessionId(self.app_name, user_id, session_id)
         if history:
-            asked = await asyncio.to_thread(self._engine.answer_carried, history, results)
+            turn_input = await asyncio.to_thread(self._engine.results_after_history, history, results)
         else:
-            asked = await self._engine.answer_client(name, results)
-        self._engine.offer(asked, client_tools)
-        turn = await self._accept(name, asked, idempotency_key, at_revision)
-        turn.kept = True
+            turn_input = await self._engine.client_results(name, results)
+        self._engine.add_client_tools(turn_input, client_tools)
+        turn = await self._accept_input(name, turn_input, idempotency_key, at_revision)
+        turn.detached = True
         return turn
 
     async def cancel(self, session_id: str, *, user_id: str = "user") -> bool:
@@ -217,140 +219,140 @@ class Runtime:
         """
         name = SessionId(self.app_name, user_id, session_id)
         check_attachments(attachments, self._settings.server)
-        asked = self._engine.ask(text, attachments, state_delta)
-        self._engine.offer(asked, client_tools)
+        turn_input = self._engine.message(text, attachments, state_delta)
+        self._engine.add_client_tools(turn_input, client_tools)
         if results:
-            await self._engine.bring(name, asked, results)
+            await self._engine.add_results(name, turn_input, results)
         if history:
-            await asyncio.to_thread(self._engine.carry, asked, history)
-        turn = await self._accept(name, asked, idempotency_key, at_revision)
-        turn.kept = True
+            await asyncio.to_thread(self._engine.add_history, turn_input, history)
+        turn = await self._accept_input(name, turn_input, idempotency_key, at_revision)
+        turn.detached = True
         return turn
 
     def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
         """Return results of the client's tools as the model reads them, and as they are stored."""
-        return {call_id: one.output for call_id, one in self._engine.shown_results(results).items()}
+        return {call_id: result.output for call_id, result in self._engine.shown_results(results).items()}
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
-    async def _send(
+    async def _accept_message(
         self, session_id: str, text: str, user_id: str, idempotency_key: str | None, attachments: Sequence[Attachment]
     ) -> RunningTurn:
         check_attachments(attachments, self._settings.server)
         name = SessionId(self.app_name, user_id, session_id)
-        return await self._accept(name, self._engine.ask(text, attachments), idempotency_key)
+        return await self._accept_input(name, self._engine.message(text, attachments), idempotency_key)
 
-    async def _answer(
+    async def _accept_approval(
         self, session_id: str, call_id: str, approved: bool, user_id: str, client_tools: Sequence[Tool] = ()
     ) -> RunningTurn:
         name = SessionId(self.app_name, user_id, session_id)
-        await self._expiry.close(name)
-        asked = await self._engine.answer_approval(name, call_id, approved=approved)
-        assert asked.answer
-        self._engine.offer(asked, client_tools)
-        turn = await self._accept(name, asked, f"answer to {asked.answer.question}")
-        if turn.turn.repeated or turn.readers or turn.kept:
+        await self._expiry.expire_session(name)
+        turn_input = await self._engine.approval_answer(name, call_id, approved=approved)
+        assert turn_input.approval_answer
+        self._engine.add_client_tools(turn_input, client_tools)
+        turn = await self._accept_input(name, turn_input, f"answer to {turn_input.approval_answer.request_id}")
+        if turn.turn.repeated or turn.readers or turn.detached:
             raise ApprovalExpired(f"the question about call {call_id!r} was answered just now")
         return turn
 
-    async def _accept(
-        self, name: SessionId, asked: Asked, idempotency_key: str | None, at_revision: int | None = None
+    async def _accept_input(
+        self, name: SessionId, turn_input: TurnInput, idempotency_key: str | None, at_revision: int | None = None
     ) -> RunningTurn:
         if self._closed:
             raise TurnCancelled("the runtime is closed: open another one")
         mode = self._settings.agent.when_busy
         async with self._locks.setdefault(name, asyncio.Lock()):  # in the order in which they were sent
-            session = await (made_session if at_revision is None else known_session)(self._store, name)
+            session = await (get_or_create_session if at_revision is None else require_session)(self._store, name)
             try:
-                turn, left = await uninterrupted(
+                turn, caller_left = await finish_despite_cancel(
                     self._store.submit_turn(
                         session,
-                        asked.entry,
+                        turn_input.entry,
                         self._owner.name,
                         idempotency_key=idempotency_key,
                         wait=mode != "refuse",
-                        answer=asked.answer,
+                        answer=turn_input.approval_answer,
                         at_revision=at_revision,
                     )
                 )
             except OutcomeUnknown:
-                self._abandon(session, asked)
+                self._end_unknown_turn(session, turn_input)
                 raise
-            record = await self._store.turn(turn) if turn.repeated and not left else None
-        if left or self._closed:
+            record = await self._store.turn(turn) if turn.repeated and not caller_left else None
+        if caller_left or self._closed:
             if not turn.repeated:
-                await self._give_up(session, turn)
-            raise asyncio.CancelledError if left else TurnCancelled("the runtime was closed")
+                await self._end_unrun_turn(session, turn)
+            raise asyncio.CancelledError if caller_left else TurnCancelled("the runtime was closed")
         for known in self._running.get(session.key, []):
             if turn.repeated and known.turn.turn == turn.turn:
                 return known
         running = RunningTurn(session, turn)
         self._running.setdefault(session.key, []).append(running)
-        waiting, invocation_id = turn.status == "waiting", asked.entry.invocation_id
+        queued, invocation_id = turn.status == "waiting", turn_input.entry.invocation_id
         if record is not None:  # as it was said the first time
-            waiting, invocation_id = record.waited, record.invocation_id
-        running.tell(Accepted(running.next_id(), turn.turn, waiting=waiting, invocation_id=invocation_id))
-        running.task = self._spawn(traced(running, self._run(running, asked)))
+            queued, invocation_id = record.was_queued, record.invocation_id
+        running.emit(Accepted(running.next_id(), turn.turn, waiting=queued, invocation_id=invocation_id))
+        running.task = self._spawn(run_in_turn_span(running, self._run_turn(running, turn_input)))
         if mode == "interrupt" and turn.status == "waiting" and not turn.repeated:
-            await self._interrupt(running)
+            await self._stop_earlier_turns(running)
         return running
 
-    async def _interrupt(self, newest: RunningTurn) -> None:
+    async def _stop_earlier_turns(self, newest: RunningTurn) -> None:
         """Stop what is ahead of a new message, here and elsewhere. Those that wait keep their place, and end there."""
-        for one in self._running.get(newest.session.key, []):
-            if one.turn.turn < newest.turn.turn:
-                one.superseded = True
-                if one.turn.epoch is not None:
-                    one.stop(TurnCancelled("a newer message came"))
+        for running in self._running.get(newest.session.key, []):
+            if running.turn.turn < newest.turn.turn:
+                running.superseded = True
+                if running.turn.epoch is not None:
+                    running.stop(TurnCancelled("a newer message came"))
         try:
             await self._store.cancel_turn(newest.session, before=newest.turn.turn)
         except BaseException:  # whoever sent the message will not read its answer
             newest.stop(TurnCancelled("the turn was stopped"))
             raise
 
-    async def _run(self, running: RunningTurn, asked: Asked) -> None:
-        running.begun = True
+    async def _run_turn(self, running: RunningTurn, turn_input: TurnInput) -> None:
+        running.started = True
         try:
-            with long_wait():
+            with wait_for_database():
                 if running.turn.repeated:
-                    return await replay(running, self._store, self._watch.is_gone)
-                await claim(running, self._store, self._watch.is_gone)
-                await self._driver.run(running, asked)
-                self._memory.turn_ended(running.session.name)
+                    return await replay_turn(running, self._store, self._liveness.is_gone)
+                await acquire_lease(running, self._store, self._liveness.is_gone)
+                await self._turn_runner.run(running, turn_input)
+                self._memory.observe_in_background(running.session.name)
         except asyncio.CancelledError:
-            await self._withdraw(running)
+            await self._end_withdrawn_turn(running)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever follows the turn
             if isinstance(error, StoreError) and not running.turn.repeated:
-                self._abandon(running.session, asked)
+                self._end_unknown_turn(running.session, turn_input)
             running.fail(error)
         finally:
-            self._forget(running)
+            self._remove_running(running)
             running.finish()
 
-    def _abandon(self, session: SessionRecord, asked: Asked) -> None:
+    def _end_unknown_turn(self, session: SessionRecord, turn_input: TurnInput) -> None:
         """End a turn that may have been stored, or begun, without this process knowing, once the store is there."""
-        self._spawn(abandon(self._store, session, self._owner.name, asked.entry.invocation_id))
+        self._spawn(end_unknown_turn(self._store, session, self._owner.name, turn_input.entry.invocation_id))
 
-    async def _give_up(self, session: SessionRecord, turn: Turn) -> None:
+    async def _end_unrun_turn(self, session: SessionRecord, turn: Turn) -> None:
         """End a turn that is not run, now or as soon as the store is there."""
-        end = functools.partial(give_up, self._store, session, turn)
+        end = functools.partial(end_unrun_turn, self._store, session, turn)
         try:
-            with long_wait(False):
-                await uninterrupted(end())
+            with wait_for_database(False):
+                await finish_despite_cancel(end())
         except StoreError as error:
             _log.warning("turn %s could not be taken back yet: %s", turn.turn, error)
-            self._spawn(until_stored(end, f"turn {turn.turn}"))
+            self._spawn(retry_until_stored(end, f"turn {turn.turn}"))
 
-    async def _withdraw(self, running: RunningTurn) -> None:
+    async def _end_withdrawn_turn(self, running: RunningTurn) -> None:
         """A turn that did not begin is taken back; one that is only told again goes on elsewhere."""
         if not running.turn.repeated:
-            await self._give_up(running.session, running.turn)
-        running.fail(running.stopped or TurnCancelled("the message was taken back before its turn came"))
+            await self._end_unrun_turn(running.session, running.turn)
+        running.fail(running.stop_reason or TurnCancelled("the message was taken back before its turn came"))
 
-    def _forget(self, running: RunningTurn) -> None:
-        others = [one for one in self._running.pop(running.session.key, []) if one is not running]
+    def _remove_running(self, running: RunningTurn) -> None:
+        others = [other for other in self._running.pop(running.session.key, []) if other is not running]
         if others:
             self._running[running.session.key] = others
 
@@ -365,12 +367,12 @@ class Runtime:
         """Stop what runs, wait until every record is honest, and take nothing new."""
         self._closed = True
         while self._tasks:
-            turns = [one for turns in self._running.values() for one in turns]
-            for one in turns:
-                one.stop(TurnCancelled("the runtime was closed"))
-            for task in self._tasks - {one.task for one in turns}:
+            turns = [running for turns in self._running.values() for running in turns]
+            for running in turns:
+                running.stop(TurnCancelled("the runtime was closed"))
+            for task in self._tasks - {running.task for running in turns}:
                 task.cancel()
             await asyncio.wait(self._tasks)
         await self._memory.close()
-        self._owner.leave()
+        self._owner.release()
         await self._engine.close()

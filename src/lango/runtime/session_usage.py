@@ -11,16 +11,16 @@ from lango.events import Usage
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens
 from lango.memory import quote
 from lango.messages import Message
-from lango.store import SessionId, SessionRecord, Store, Stored
+from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.engine.database import Operation
-from lango.store.memory.observations import Recalled, recalled_window
+from lango.store.memory.observations import SessionMemory, read_window_with_memory
 from lango.store.sessions.sessions import get
-from lango.store.sessions.window import window
+from lango.store.sessions.window import read_window
 from lango.store.turns import turn_usage
 from lango.store.turns.turns import Status
 
 DEFAULT_TURNS = 100
-_KEPT_SESSIONS = 500
+_MAX_CACHED_SESSIONS = 500
 
 
 class ModelCall(Struct, frozen=True):
@@ -91,7 +91,7 @@ class SessionUsage(Struct, frozen=True):
     total: Usage
 
 
-def rules_of(settings: Settings) -> WindowRules:
+def window_rules_for(settings: Settings) -> WindowRules:
     """Return what bounds a request, as the settings say; a small local model may bound it further."""
     history = settings.history
     return WindowRules(
@@ -103,7 +103,7 @@ def rules_of(settings: Settings) -> WindowRules:
     )
 
 
-class SpentTurns:
+class TotalsCache:
     """What the turns of some sessions took that are over: read once, since it does not change."""
 
     def __init__(self) -> None:
@@ -113,11 +113,11 @@ class SpentTurns:
         """Return what is known of a session."""
         return self._totals.get(session.key)
 
-    def keep(self, session: SessionRecord, totals: turn_usage.Totals) -> None:
+    def put(self, session: SessionRecord, totals: turn_usage.Totals) -> None:
         """Remember it, among those that were asked for last."""
         self._totals.pop(session.key, None)
         self._totals[session.key] = totals
-        if len(self._totals) > _KEPT_SESSIONS:
+        if len(self._totals) > _MAX_CACHED_SESSIONS:
             del self._totals[next(iter(self._totals))]
 
 
@@ -128,62 +128,62 @@ async def session_usage(
     *,
     before: int | None = None,
     limit: int = DEFAULT_TURNS,
-    spent: SpentTurns | None = None,
+    cache: TotalsCache | None = None,
 ) -> SessionUsage | None:
     """Read the picture of a session: its newest turns, or the newest before a turn. None: there is no such session.
 
     `spent` is kept from call to call, so that a long session is not summed anew each time.
     """
-    known = spent or SpentTurns()
-    found = await store.read(lambda: _read(name, rules, before, limit, known))
+    totals_cache = cache or TotalsCache()
+    found = await store.read(lambda: _read(name, rules, before, limit, totals_cache))
     if found is None:
         return None
-    session, totals, picture = found
-    known.keep(session, totals)
-    return picture
+    session, totals, view = found
+    totals_cache.put(session, totals)
+    return view
 
 
 def _read(
-    name: SessionId, rules: WindowRules, before: int | None, limit: int, known: SpentTurns
+    name: SessionId, rules: WindowRules, before: int | None, limit: int, known: TotalsCache
 ) -> Operation[tuple[SessionRecord, turn_usage.Totals, SessionUsage] | None]:
     session = yield from get(name)
     if session is None:
         return None
-    kept = yield from _window(session, rules)
-    rows = yield from turn_usage.turns(session, turn_usage.NEWEST if before is None else before, limit + 1)
-    everything, over = yield from turn_usage.totals(session, known.get(session))
+    kept_window = yield from _window(session, rules)
+    rows = yield from turn_usage.read_turns(session, turn_usage.NEWEST_TURN if before is None else before, limit + 1)
+    everything, over = yield from turn_usage.read_totals(session, known.get(session))
     page = rows[-limit:]
-    picture = SessionUsage(
+    view = SessionUsage(
         rules=rules,
-        window=kept,
+        window=kept_window,
         turns=[_turn(row) for row in page],
         before=page[0].turn if len(rows) > limit else None,
         all_turns=everything.count,
         total=everything.spent,
     )
-    return session, over, picture
+    return session, over, view
 
 
 def _window(session: SessionRecord, rules: WindowRules) -> Operation[Window]:
     """Apply the rules as the next request will, with a message of the user that is still to come."""
-    live = yield from turn_usage.live(session)
-    stored, recalled = yield from _loaded(session, rules)
+    live = yield from turn_usage.read_live(session)
+    stored, recalled = yield from _load_window(session, rules)
     quoted = quote(recalled, rules.room_tokens // 2)
     memory = count_tokens(Message("user", quoted)) if quoted else 0
-    seen = [(one.seq, one.message, one.tokens) for one in stored if one.message and one.message.role != "event"]
-    to_come = Message("user")
-    messages = [*(message for _, message, _ in seen), to_come]
-    tokens = [*(tokens for _, _, tokens in seen), count_tokens(to_come)]
+    shown = [(row.seq, row.message, row.tokens) for row in stored if row.message and row.message.role != "event"]
+    next_message = Message("user")
+    messages = [*(message for _, message, _ in shown), next_message]
+    tokens = [*(tokens for _, _, tokens in shown), count_tokens(next_message)]
     try:
         kept = kept_tokens(messages, tokens, rules, reserved_tokens=memory)
     except BudgetTooSmall:
         kept = {}
-    kept.pop(len(seen), None)
-    first = len(seen)
+    kept.pop(len(shown), None)
+    first = len(shown)
     while first - 1 in kept:
         first -= 1
     return Window(
-        first_seq=seen[first][0] if first < len(seen) else None,
+        first_seq=shown[first][0] if first < len(shown) else None,
         messages=len(kept),
         tokens=sum(kept.values()),
         left_out_messages=max(0, live.messages - len(kept)),
@@ -193,15 +193,15 @@ def _window(session: SessionRecord, rules: WindowRules) -> Operation[Window]:
     )
 
 
-def _loaded(session: SessionRecord, rules: WindowRules) -> Operation[tuple[list[Stored], Recalled]]:
+def _load_window(session: SessionRecord, rules: WindowRules) -> Operation[tuple[list[StoredEvent], SessionMemory]]:
     """Read what the runtime would load for a request."""
     budget = min(rules.room_tokens, rules.budget_tokens)
     if rules.with_memory:
-        found = yield from recalled_window(session.name, budget, with_facts=rules.with_facts)
-        return found[1:] if found else ([], Recalled())
+        found = yield from read_window_with_memory(session.name, budget, with_facts=rules.with_facts)
+        return found[1:] if found else ([], SessionMemory())
     # some events become no message of a request
     most = rules.max_messages and rules.max_messages * 5 // 4
-    return (yield from window(session, budget, most)), Recalled()
+    return (yield from read_window(session, budget, most)), SessionMemory()
 
 
 def _turn(row: turn_usage.TurnRow) -> TurnUsage:
@@ -217,12 +217,12 @@ def _turn(row: turn_usage.TurnRow) -> TurnUsage:
         taken_back=row.taken_back,
         usage=row.spent,
         model_calls=[ModelCall(**call) for call in calls],
-        tools=[_tool(one) for one in row.tools],
+        tools=[_tool(tool) for tool in row.tools],
     )
 
 
-def _tool(one: turn_usage.ToolRow) -> ToolUse:
+def _tool(row: turn_usage.ToolRow) -> ToolUse:
     duration_s = None
-    if one.started_at is not None and one.finished_at is not None:
-        duration_s = max(0.0, one.finished_at - one.started_at)  # the clock may have gone back meanwhile
-    return ToolUse(one.call_id, one.name, one.status, one.started_at, duration_s, one.approved_by)
+    if row.started_at is not None and row.finished_at is not None:
+        duration_s = max(0.0, row.finished_at - row.started_at)  # the clock may have gone back meanwhile
+    return ToolUse(row.call_id, row.name, row.status, row.started_at, duration_s, row.approved_by)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.history import WindowRules
 from lango.runtime.session_transfer import import_session
-from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage, SpentTurns, session_usage
-from lango.store import SessionId, SessionRecord, Store, Stored
+from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
+from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind as rewinds
@@ -21,8 +21,8 @@ from lango.store.lifecycle.integrity import Problem
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
 from lango.store.sessions.sessions import get
-from lango.turns.lease_holder import interrupt_gone
-from lango.turns.liveness import Watch
+from lango.turns.lease_holder import interrupt_dead_turns
+from lango.turns.liveness import LivenessMonitor
 
 if TYPE_CHECKING:
     from lango.store.transfer.import_check import Lines
@@ -36,8 +36,8 @@ class Sessions:
         self._store = store
         self._app_name = app_name
         self._rules = rules
-        self._watch = Watch(back_at=lambda: store.outages.back_at)
-        self._spent = SpentTurns()
+        self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
+        self._totals_cache = TotalsCache()
 
     async def list(
         self, *, user_id: str = "user", after: SessionRecord | None = None, limit: int = 50
@@ -48,15 +48,15 @@ class Sessions:
 
     async def read(self, session_id: str, *, user_id: str = "user") -> SessionRecord:
         """Read a session with its state and what it is called. Raise `SessionNotFound`."""
-        name = self._name(session_id, user_id)
-        record = await self._store.read(lambda: _titled(name))
+        name = self._session_id(session_id, user_id)
+        record = await self._store.read(lambda: _read_with_title(name))
         if record is None:
-            raise _not_there(session_id)
+            raise _not_found(session_id)
         return record
 
     async def messages(
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = 50
-    ) -> Sequence[Stored]:
+    ) -> Sequence[StoredEvent]:
         """Read the newest messages, or the newest before a sequence number, in order."""
         session = await self.read(session_id, user_id=user_id)
         return await self._store.messages_page(session, before=before, limit=limit)
@@ -67,14 +67,14 @@ class Sessions:
         """Read what the newest turns took, or the newest before a turn, and what the next request would keep."""
         usage = await session_usage(
             self._store,
-            self._name(session_id, user_id),
+            self._session_id(session_id, user_id),
             self._rules(),
             before=before,
             limit=limit,
-            spent=self._spent,
+            cache=self._totals_cache,
         )
         if usage is None:
-            raise _not_there(session_id)
+            raise _not_found(session_id)
         return usage
 
     async def create(
@@ -86,14 +86,14 @@ class Sessions:
         title: str | None = None,
     ) -> SessionRecord:
         """Make a session. Raise `SessionExists` where there is one of that id."""
-        name = self._new(session_id, user_id)
-        kept = titles.cleaned(title)
+        name = self._new_session_id(session_id, user_id)
+        cleaned_title = titles.clean_title(title)
         record = await self._store.create_session(name, state)
-        return await self.rename(record.name.id, kept, user_id=user_id) if kept else record
+        return await self.rename(record.name.id, cleaned_title, user_id=user_id) if cleaned_title else record
 
     async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionRecord:
         """Name a session; without a title it is called by its first words again."""
-        name = self._name(session_id, user_id)
+        name = self._session_id(session_id, user_id)
         await self._store.write(lambda: titles.rename(name, title))
         return await self.read(session_id, user_id=user_id)
 
@@ -110,7 +110,7 @@ class Sessions:
 
         None is all of it, 0 only the first state. It takes as long for 100,000 messages as for ten: the past is shared.
         """
-        name, new, now = self._name(session_id, user_id), self._new(new_id, user_id), time.time()
+        name, new, now = self._session_id(session_id, user_id), self._new_session_id(new_id, user_id), time.time()
         return await self._store.write(lambda: forks.fork(name, new, at, title, now))
 
     async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionRecord:
@@ -118,11 +118,11 @@ class Sessions:
 
         Nothing is deleted, as with ADK's own rewind. Raise `TurnRunning` while a turn runs or waits.
         """
-        name, now = self._name(session_id, user_id), time.time()
+        name, now = self._session_id(session_id, user_id), time.time()
         try:
             return await self._store.write(lambda: rewinds.rewind(name, before, now))
         except TurnRunning:
-            if not await self._interrupt_gone(name):
+            if not await self._interrupt_dead_turns(name):
                 raise
         return await self._store.write(lambda: rewinds.rewind(name, before, now))
 
@@ -132,7 +132,7 @@ class Sessions:
 
     async def check(self, session_id: str, *, user_id: str = "user") -> Sequence[Problem]:
         """Say what is wrong with a session as it is stored, if anything is: see `lango.store.lifecycle.integrity`."""
-        return await self._store.check(self._name(session_id, user_id))
+        return await self._store.check(self._session_id(session_id, user_id))
 
     async def search(self, words: str, *, user_id: str = "user", limit: int = 20) -> Sequence[Hit]:
         """Find messages and titles that hold every word, the best first; the last word may be the beginning of one."""
@@ -143,26 +143,26 @@ class Sessions:
 
         A fork comes with its past. What is written meanwhile is not in it, and neither is a turn that runs.
         """
-        name = self._name(session_id, user_id)
+        name = self._session_id(session_id, user_id)
         from lango.store.transfer import export as exports  # few need it, and it takes long to import
 
-        export = await self._store.read(lambda: exports.begin(name))
-        for line in exports.head(export):
+        export = await self._store.read(lambda: exports.begin_export(name))
+        for line in exports.header_lines(export):
             yield line
         for first in range(1, max(export.session.last_seq, 1) + 1, exports.PAGE):
-            read = functools.partial(exports.events, export, first)
+            read = functools.partial(exports.event_lines, export, first)
             for line in await self._store.read(read):
                 yield line
-        for line in exports.turns(export):
+        for line in exports.turn_lines(export):
             yield line
         call_ids = sorted(export.open_calls)
         for first in range(0, len(call_ids), exports.PAGE):
-            read = functools.partial(exports.effects, export, call_ids[first : first + exports.PAGE])
+            read = functools.partial(exports.tool_journal_lines, export, call_ids[first : first + exports.PAGE])
             for line in await self._store.read(read):
                 yield line
-        for line in await self._store.read(lambda: exports.observations(export)):
+        for line in await self._store.read(lambda: exports.observation_lines(export)):
             yield line
-        yield exports.end(export)
+        yield exports.end_line(export)
 
     async def import_lines(
         self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None
@@ -174,35 +174,35 @@ class Sessions:
         """
         return await import_session(self._store, lines, self._app_name, user_id, session_id)
 
-    async def _interrupt_gone(self, name: SessionId) -> bool:
+    async def _interrupt_dead_turns(self, name: SessionId) -> bool:
         """Mark the turns whose process is gone; False: one of them lives."""
-        session, ahead = await self._store.read(lambda: rewinds.busy(name))
+        session, queued = await self._store.read(lambda: rewinds.busy(name))
         if session is None:
             return False
-        return await interrupt_gone(self._store, session, ahead, self._watch.is_gone) == len(ahead)
+        return await interrupt_dead_turns(self._store, session, queued, self._liveness.is_gone) == len(queued)
 
-    def _name(self, session_id: str, user_id: str) -> SessionId:
+    def _session_id(self, session_id: str, user_id: str) -> SessionId:
         name = SessionId(self._app_name, user_id, session_id)
         try:
             name.check()
         except Unstorable as error:
-            raise _not_there(session_id) from error
+            raise _not_found(session_id) from error
         return name
 
-    def _new(self, session_id: str | None, user_id: str) -> SessionId:
+    def _new_session_id(self, session_id: str | None, user_id: str) -> SessionId:
         return SessionId(self._app_name, user_id, (session_id or "").strip() or uuid.uuid4().hex)
 
 
-def _titled(name: SessionId) -> Operation[SessionRecord | None]:
+def _read_with_title(name: SessionId) -> Operation[SessionRecord | None]:
     record = yield from get(name)
     return None if record is None else (yield from titles.with_first_words(record))
 
 
-def _not_there(session_id: str) -> SessionNotFound:
+def _not_found(session_id: str) -> SessionNotFound:
     return SessionNotFound(f"there is no session {session_id!r}")
 
 
-async def made_session(store: Store, name: SessionId) -> SessionRecord:
+async def get_or_create_session(store: Store, name: SessionId) -> SessionRecord:
     """Return a session, made now where there was none."""
     session = await store.session(name)
     while session is None:
@@ -213,7 +213,7 @@ async def made_session(store: Store, name: SessionId) -> SessionRecord:
     return session
 
 
-async def known_session(store: Store, name: SessionId) -> SessionRecord:
+async def require_session(store: Store, name: SessionId) -> SessionRecord:
     """Return a session that was read before; raise `StaleSession` where it was deleted since."""
     session = await store.session(name)
     if session is None:

@@ -14,16 +14,16 @@ from lango.store import SessionRecord, Store, Turn
 from lango.store.codec.json_text import loads
 from lango.store.turns import lease
 from lango.turns import lease_holder
-from lango.turns.lease_holder import interrupt_gone
-from lango.turns.liveness import IsGone
+from lango.turns.lease_holder import interrupt_dead_turns
+from lango.turns.liveness import OwnerIsGone
 from lango.turns.running_turn import RunningTurn
 
-_LATE_S = 2.0
+_LATE_EVENTS_S = 2.0
 """How long after a turn's end its own process has to store the events of the end."""
 _log = logging.getLogger("lango.runtime")
 
 
-async def until_stored(write: Callable[[], Coroutine[Any, Any, object]], turn: str) -> None:
+async def retry_until_stored(write: Callable[[], Coroutine[Any, Any, object]], turn: str) -> None:
     """Repeat a write until the store takes it: without it, the turn's session would be busy for ever."""
     while True:
         await asyncio.sleep(lease_holder.POLL_S)
@@ -35,13 +35,13 @@ async def until_stored(write: Callable[[], Coroutine[Any, Any, object]], turn: s
             return
 
 
-async def abandon(store: Store, session: SessionRecord, owner: str, invocation_id: str) -> None:
+async def end_unknown_turn(store: Store, session: SessionRecord, owner: str, invocation_id: str) -> None:
     """End a turn of which its owner does not know whether it was stored, or begun, as soon as the store is there."""
     end = functools.partial(lease.abandon, session.key, session.name, owner, invocation_id, time.time())
-    await until_stored(lambda: store.write(end), f"a turn of session {session.name.id}")
+    await retry_until_stored(lambda: store.write(end), f"a turn of session {session.name.id}")
 
 
-async def give_up(store: Store, session: SessionRecord, turn: Turn) -> None:
+async def end_unrun_turn(store: Store, session: SessionRecord, turn: Turn) -> None:
     """End a turn that nobody runs: it was stored while whoever sent it went away."""
     if turn.epoch is None:
         await store.withdraw_turn(turn)
@@ -49,37 +49,37 @@ async def give_up(store: Store, session: SessionRecord, turn: Turn) -> None:
         await store.end_turn(session.name, turn, "cancelled")
 
 
-async def replay(running: RunningTurn, store: Store, is_gone: IsGone) -> None:
+async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) -> None:
     """The same request came before, to another process or long ago: tell what became of it."""
     session, turn = running.session, running.turn
     while (record := await store.turn(turn)) and record.status in ("waiting", "running"):
-        ahead = await store.open_turns(session, before=turn.turn + 1)
-        if not await interrupt_gone(store, session, ahead, is_gone):
+        queued = await store.open_turns(session, before=turn.turn + 1)
+        if not await interrupt_dead_turns(store, session, queued, is_gone):
             await asyncio.sleep(lease_holder.POLL_S)
     if record is None:
         raise TurnFailed("the session was deleted meanwhile")
-    said = await store.said_in_turn(turn)
-    running.answer = "".join(one.message.content for one in said if one.message)
-    late = record.status != "interrupted" and not is_gone(session.key, turn.turn, record.owner, record.beat)
-    async for event in _logged(store, turn, running.events[-1].id, _LATE_S if late else 0):
+    answers = await store.said_in_turn(turn)
+    running.answer = "".join(stored.message.content for stored in answers if stored.message)
+    late = record.status != "interrupted" and not is_gone(session.key, turn.turn, record.owner, record.heartbeat)
+    async for event in _read_event_log(store, turn, running.events[-1].id, _LATE_EVENTS_S if late else 0):
         if isinstance(event, TurnError) and event.fatal:
-            running.error = error_named(event.error, event.message)
-        running.tell(event)
+            running.error = error_by_name(event.error, event.message)
+        running.emit(event)
 
 
-async def _logged(store: Store, turn: Turn, after_id: int, late_s: float) -> AsyncGenerator[TurnEvent, None]:
+async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float) -> AsyncGenerator[TurnEvent, None]:
     """Read the events of a turn that is over, from the log; its last ones may come a little later than its end."""
     deadline = asyncio.get_running_loop().time() + late_s
     while True:
-        told = await store.told(turn.session_key, turn.turn, after_id)
-        for one in told.events:
-            yield from_json(loads(one.data))
-            after_id = one.id
-        if told.closed:
+        page = await store.told(turn.session_key, turn.turn, after_id)
+        for logged in page.events:
+            yield from_json(loads(logged.data))
+            after_id = logged.id
+        if page.closed:
             return
-        if told.turn is None:
+        if page.turn is None:
             raise TurnFailed("the session was deleted meanwhile")
-        if told.events:
+        if page.events:
             continue
         if asyncio.get_running_loop().time() >= deadline:
             await store.close_told(turn.session_key, turn.turn)
@@ -87,7 +87,7 @@ async def _logged(store: Store, turn: Turn, after_id: int, late_s: float) -> Asy
             await asyncio.sleep(lease_holder.POLL_S / 10)
 
 
-def error_named(name: str, message: str) -> LangoError:
+def error_by_name(name: str, message: str) -> LangoError:
     """Return the error that a turn ended with, from what its last event says of it."""
     kind = getattr(errors, name, None)
     return kind(message) if isinstance(kind, type) and issubclass(kind, LangoError) else TurnFailed(message)

@@ -27,11 +27,11 @@ from lango.server.api import (
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.agui import agui_routes
 from lango.server.compat.openai import openai_routes
-from lango.server.context import Served
+from lango.server.context import ServerContext
 from lango.server.json_body import JsonResponse
-from lango.server.security.middleware import Guards
+from lango.server.security.middleware import RequestGuard
 from lango.server.web import page_routes
-from lango.telemetry.traces import end, endpoint, is_on, tracer
+from lango.telemetry.traces import end_span, is_tracing, tracer, traces_endpoint
 
 _DESCRIPTION = """\
 A durable agent over HTTP. A message is stored before it is answered; its turn goes on whoever listens, and its events
@@ -41,7 +41,7 @@ they were sent. An older turn is rebuilt from its messages, with ids of its own;
 """
 
 # asked every few seconds by machines
-_UNTOLD = frozenset({"/healthz", "/readyz", "/metrics"})
+_UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class _App(FastAPI):
@@ -49,16 +49,16 @@ class _App(FastAPI):
 
     @override
     def openapi(self) -> dict[str, Any]:
-        fresh = self.openapi_schema is None
-        described = super().openapi()
-        if fresh:
-            for route in described["paths"].values():
+        is_first_call = self.openapi_schema is None
+        schema = super().openapi()
+        if is_first_call:
+            for route in schema["paths"].values():
                 for operation in route.values():
                     if "HTTPValidationError" in str(operation["responses"].get("422")):
                         del operation["responses"]["422"]
             for name in ("HTTPValidationError", "ValidationError"):
-                described["components"]["schemas"].pop(name, None)
-        return described
+                schema["components"]["schemas"].pop(name, None)
+        return schema
 
 
 def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
@@ -70,11 +70,11 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
             yield
             return
         async with open_runtime(settings) as opened:
-            served = app.state.served = Served(settings, opened)
+            context = app.state.served = ServerContext(settings, opened)
             try:
                 yield
             finally:
-                await served.turns.drain(settings.server.shutdown_s)
+                await context.turns.drain(settings.server.shutdown_s)
 
     app = _App(
         title="Lango",
@@ -84,11 +84,11 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
         default_response_class=JsonResponse,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
-        # `Traced` tells a request, whichever FastAPI this is, without its query, and no websocket as one endless span
+        # `TracingMiddleware` makes the spans: without queries, and none for a websocket, which would be endless
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     if runtime is not None:
-        app.state.served = Served(settings, runtime)
+        app.state.served = ServerContext(settings, runtime)
     app.include_router(page_routes.router)
     app.include_router(health_routes.router)
     app.include_router(session_routes.router)
@@ -103,8 +103,8 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
     if settings.server.adk_ui:
         from lango.server.compat.adk import dev_ui_routes
 
-        dev_ui_routes.install(app)
-    errors.install(app)
+        dev_ui_routes.add_dev_ui(app)
+    errors.install_error_handlers(app)
     if settings.server.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -113,13 +113,13 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Session-Id"],
             expose_headers=["Retry-After", "X-Session-Id"],
         )
-    if is_on() or endpoint(settings.telemetry):
-        app.add_middleware(Traced)
-    app.add_middleware(Guards, settings=settings.server)
+    if is_tracing() or traces_endpoint(settings.telemetry):
+        app.add_middleware(TracingMiddleware)
+    app.add_middleware(RequestGuard, settings=settings.server)
     return app
 
 
-class Traced:
+class TracingMiddleware:
     """ASGI middleware inside the guards. A websocket has no span: its messages are turns, each a trace of its own."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -127,29 +127,29 @@ class Traced:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run a request in its span."""
-        if scope["type"] != "http" or scope["path"] in _UNTOLD:
+        if scope["type"] != "http" or scope["path"] in _UNTRACED_PATHS:
             await self._app(scope, receive, send)
             return
         from opentelemetry import propagate, trace
 
         method: str = scope["method"]
         parent = propagate.extract(dict(Headers(scope=scope)))
-        about = {"http.request.method": method, "url.path": scope["path"], "url.scheme": scope["scheme"]}
-        span = tracer().start_span(method, parent, trace.SpanKind.SERVER, about)
-        found: dict[str, str | int] = {}
+        initial_attributes = {"http.request.method": method, "url.path": scope["path"], "url.scheme": scope["scheme"]}
+        span = tracer().start_span(method, parent, trace.SpanKind.SERVER, initial_attributes)
+        attributes: dict[str, str | int] = {}
 
-        async def heard(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             if message["type"] == "http.response.start":
-                found["http.response.status_code"] = message["status"]
+                attributes["http.response.status_code"] = message["status"]
             await send(message)
 
         try:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
-                await self._app(scope, receive, heard)
+                await self._app(scope, receive, send_and_note_status)
         finally:
             if route := getattr(scope.get("route"), "path", ""):
-                found["http.route"] = route
+                attributes["http.route"] = route
                 span.update_name(f"{method} {route}")
-            if int(found.get("http.response.status_code", 500)) >= 500:
-                found["error.type"] = str(found.get("http.response.status_code", "cut off"))
-            end(span, found)
+            if int(attributes.get("http.response.status_code", 500)) >= 500:
+                attributes["error.type"] = str(attributes.get("http.response.status_code", "cut off"))
+            end_span(span, attributes)

@@ -35,7 +35,7 @@ from lango.server.json_body import JsonResponse
 _log = logging.getLogger("lango.server")
 
 # the first that fits
-_STATUS: tuple[tuple[type[LangoError], int], ...] = (
+STATUS_BY_ERROR: tuple[tuple[type[LangoError], int], ...] = (
     (SessionNotFound, 404),
     (MessageNotFound, 404),
     (EventsGone, 410),
@@ -55,12 +55,12 @@ _STATUS: tuple[tuple[type[LangoError], int], ...] = (
     (TurnTimeout, 504),
     (LangoError, 500),
 )
-_NAMES = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}
+_TYPE_BY_STATUS = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}
 _RETRY_AFTER_S = 1.0
 _MAX_PROBLEMS = 10
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """The server will not do what it was asked."""
 
     def __init__(
@@ -74,74 +74,74 @@ class Refused(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.error = error
+        self.type = error
         self.headers = dict(headers or {})
         if retry_after_s is not None:
             self.headers["Retry-After"] = str(math.ceil(retry_after_s))
 
 
-def no_session(session_id: str) -> SessionNotFound:
+def session_not_found(session_id: str) -> SessionNotFound:
     """Make the one answer for a session that is not there, and for one that is somebody else's."""
     return SessionNotFound(f"there is no session {session_id!r}")
 
 
-def told(error: Exception) -> Refused:
+def to_api_error(error: Exception) -> ApiError:
     """Say what an error means to a client."""
     match error:
-        case Refused():
+        case ApiError():
             return error
         case LangoError():
-            status = next(status for kind, status in _STATUS if isinstance(error, kind))
+            status = next(status for kind, status in STATUS_BY_ERROR if isinstance(error, kind))
             wait_s = (getattr(error, "retry_after_s", None) or _RETRY_AFTER_S) if status == 503 else None
-            return Refused(status, type(error).__name__, str(error), retry_after_s=wait_s)
+            return ApiError(status, type(error).__name__, str(error), retry_after_s=wait_s)
         case RequestValidationError():
-            return Refused(400, "BadRequest", problems_of(error.errors()))
+            return ApiError(400, "BadRequest", describe_problems(error.errors()))
         case HTTPException():
-            name = _NAMES.get(error.status_code, "Refused")
-            return Refused(error.status_code, name, str(error.detail), headers=error.headers)
+            name = _TYPE_BY_STATUS.get(error.status_code, "Refused")
+            return ApiError(error.status_code, name, str(error.detail), headers=error.headers)
         case _:
-            return Refused(500, "InternalError", "something went wrong here; the server's log says what")
+            return ApiError(500, "InternalError", "something went wrong here; the server's log says what")
 
 
-def problems_of(problems: Sequence[Mapping[str, object]]) -> str:
+def describe_problems(problems: Sequence[Mapping[str, object]]) -> str:
     """Say what is wrong with a request, of many things the first."""
     more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
-    return "; ".join(problem_of(one) for one in problems[:_MAX_PROBLEMS]) + more
+    return "; ".join(describe_problem(problem) for problem in problems[:_MAX_PROBLEMS]) + more
 
 
-def problem_of(problem: Mapping[str, object]) -> str:
+def describe_problem(problem: Mapping[str, object]) -> str:
     """Say what is wrong with a request, without repeating what was sent."""
-    place = cast("tuple[object, ...]", problem.get("loc") or ())
-    path = [str(part) for part in place[1:]]
+    location = cast("tuple[object, ...]", problem.get("loc") or ())
+    path = [str(part) for part in location[1:]]
     if problem.get("type") == "json_invalid":
         return "the body is not valid JSON"
-    said = "is not allowed here" if problem.get("type") == "extra_forbidden" else str(problem.get("msg"))
-    return f"{'.'.join(path) or 'the body'}: {said.removeprefix('Value error, ')}"
+    message = "is not allowed here" if problem.get("type") == "extra_forbidden" else str(problem.get("msg"))
+    return f"{'.'.join(path) or 'the body'}: {message.removeprefix('Value error, ')}"
 
 
-def error_body(refused: Refused) -> dict[str, Any]:
+def error_body(refused: ApiError) -> dict[str, Any]:
     """Say an error as this server does."""
-    return {"error": {"type": refused.error, "message": str(refused)}}
+    return {"error": {"type": refused.type, "message": str(refused)}}
 
 
-def as_response(error: Exception) -> Response:
+def to_response(error: Exception) -> Response:
     """Return the answer to an error."""
-    refused = told(error)
+    refused = to_api_error(error)
     return JsonResponse(error_body(refused), refused.status, refused.headers)
 
 
-def log_if_ours(request: Request, error: Exception) -> None:
+def log_server_fault(request: Request, error: Exception) -> None:
     """Log an error that is the server's own."""
-    if told(error).status == 500:
+    if to_api_error(error).status == 500:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
 
 
 async def _handle(request: Request, error: Exception) -> Response:
-    log_if_ours(request, error)
-    return as_response(error)
+    log_server_fault(request, error)
+    return to_response(error)
 
 
-def install(app: FastAPI) -> None:
+def install_error_handlers(app: FastAPI) -> None:
     """Answer every error of an app this way."""
-    for kind in (Refused, LangoError, RequestValidationError, HTTPException, Exception):
+    for kind in (ApiError, LangoError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _handle)

@@ -32,11 +32,11 @@ class JsonResponse(JSONResponse):
     def render(self, content: Any) -> bytes:
         """Return the body."""
         try:
-            return _dumps(content, ensure_ascii=False).encode()
+            return _encode(content, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            return _dumps(content, ensure_ascii=True).encode()
+            return _encode(content, ensure_ascii=True).encode()
         except ValueError:
-            return _dumps(without_nan(content), ensure_ascii=True).encode()
+            return _encode(without_nan(content), ensure_ascii=True).encode()
 
 
 class _LargeResponse(JsonResponse):
@@ -74,7 +74,7 @@ def _in_pieces(value: Any, levels: int, render: Callable[[Any], bytes]) -> bytes
     return render(value)
 
 
-def _dumps(content: Any, *, ensure_ascii: bool) -> str:
+def _encode(content: Any, *, ensure_ascii: bool) -> str:
     return json.dumps(content, ensure_ascii=ensure_ascii, allow_nan=False, separators=(",", ":"), default=in_json)
 
 
@@ -118,7 +118,7 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def handle_json(request: Request) -> Response:
+        async def handle_with_bounded_json(request: Request) -> Response:
             return await handle(JsonRequest(request.scope, request.receive))
 
-        return handle_json
+        return handle_with_bounded_json

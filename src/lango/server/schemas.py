@@ -11,12 +11,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from lango import messages
 from lango.adk.services.message_parts import stored_attachments, stored_thoughts
 from lango.messages import ToolCall
-from lango.store import SessionRecord, Stored
+from lango.store import SessionRecord, StoredEvent
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import plain_json
+from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import as_datetime
-from lango.store.codec.rows import client_calls
-from lango.store.turns.tool_journal import EffectRecord, Journal
+from lango.store.codec.rows import client_call_ids
+from lango.store.turns.tool_journal import JournalByCall, JournalEntry
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
@@ -24,19 +24,19 @@ EXAMPLE_ID = "demo"
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """A request: what is not known here is refused, such as an event that somebody made up."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Shown(BaseModel):
+class RecordView(BaseModel):
     """A part of an answer that is shown as it was read; times are seconds there."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
-class NewSession(Body):
+class NewSession(RequestBody):
     """A session to be made."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"id": EXAMPLE_ID, "state": {"city": "Bern"}}]})
@@ -48,13 +48,13 @@ class NewSession(Body):
 
     @field_validator("state")
     @classmethod
-    def _no_state_of_others(cls, state: dict[str, Any]) -> dict[str, Any]:
+    def _refuse_app_state(cls, state: dict[str, Any]) -> dict[str, Any]:
         if any(name.startswith("app:") for name in state):
             raise ValueError("app: state belongs to every user and is not a client's to set")
         return state
 
 
-def _from_base64(text: object) -> object:
+def _decode_base64(text: object) -> object:
     if not isinstance(text, str):
         raise ValueError("send the bytes in base64")  # noqa: TRY004 - pydantic tells of ValueErrors
     try:
@@ -63,14 +63,14 @@ def _from_base64(text: object) -> object:
         raise ValueError("this is not base64") from error
 
 
-class NewAttachment(Body):
+class NewAttachment(RequestBody):
     """A file that comes with a message."""
 
     name: Annotated[str, Field(pattern=f"^{messages.FILE_NAME.pattern}$")]
     mime_type: Annotated[str, Field(pattern=f"^{messages.MIME_TYPE.pattern}$")]
     data: Annotated[
         bytes,
-        BeforeValidator(_from_base64),
+        BeforeValidator(_decode_base64),
         WithJsonSchema({"type": "string", "contentEncoding": "base64", "minLength": 1}),
     ]
     """Its bytes in base64."""
@@ -81,7 +81,7 @@ class NewAttachment(Body):
         return messages.Attachment(self.name, self.mime_type.lower(), self.data)
 
 
-class NewMessage(Body):
+class NewMessage(RequestBody):
     """A message of the user."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"text": "Hello!"}]})
@@ -91,7 +91,7 @@ class NewMessage(Body):
     attachments: list[NewAttachment] = []
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _require_text_or_file(self) -> Self:
         if not (self.text or self.attachments):
             raise ValueError("a message needs a text of at least 1 character, or a file")
         return self
@@ -102,7 +102,7 @@ class NewMessage(Body):
         return [file.file for file in self.attachments]
 
 
-class NewTitle(Body):
+class NewTitle(RequestBody):
     """What a session is to be called."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"title": "The weather in Bern"}]})
@@ -111,7 +111,7 @@ class NewTitle(Body):
     """Empty: it is called by its first words again."""
 
 
-class NewFork(Body):
+class NewFork(RequestBody):
     """A fork to be made."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"at": 0}]})
@@ -124,7 +124,7 @@ class NewFork(Body):
     """Without one, that of the session with a mark."""
 
 
-class Rewind(Body):
+class RewindTo(RequestBody):
     """What is to be taken back."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"before": 1}]})
@@ -133,7 +133,7 @@ class Rewind(Body):
     """A message: its turn is taken back, and all after it."""
 
 
-class Answer(Body):
+class ApprovalAnswer(RequestBody):
     """Yes or no to a tool that asked."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"approved": True}]})
@@ -141,7 +141,7 @@ class Answer(Body):
     approved: bool
 
 
-class Origin(BaseModel):
+class ForkOrigin(BaseModel):
     """Where a fork comes from."""
 
     id: str
@@ -155,16 +155,16 @@ class Session(BaseModel):
     id: str
     title: str
     """As somebody named it, or how the user began."""
-    forked_from: Origin | None = None
+    forked_from: ForkOrigin | None = None
     created_at: datetime
     updated_at: datetime
     messages: int
     tokens: int
 
     @classmethod
-    def of(cls, record: SessionRecord) -> Self:
+    def from_record(cls, record: SessionRecord) -> Self:
         """Show a record."""
-        return cls(**_session(record))
+        return cls(**_session_fields(record))
 
 
 class SessionWithState(Session):
@@ -173,17 +173,17 @@ class SessionWithState(Session):
     state: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, record: SessionRecord) -> Self:
+    def from_record(cls, record: SessionRecord) -> Self:
         """Show a record; state of the whole app is nobody's to read."""
         own = {name: value for name, value in record.state.items() if not name.startswith("app:")}
-        return cls(**_session(record), state=plain_json(own))
+        return cls(**_session_fields(record), state=to_client_json(own))
 
 
-def _session(record: SessionRecord) -> dict[str, Any]:
+def _session_fields(record: SessionRecord) -> dict[str, Any]:
     return {
         "id": record.name.id,
-        "title": record.shown_title,
-        "forked_from": record.forked_from and Origin(id=record.forked_from.id, seq=record.forked_from.seq),
+        "title": record.display_title,
+        "forked_from": record.forked_from and ForkOrigin(id=record.forked_from.id, seq=record.forked_from.seq),
         "created_at": as_datetime(record.created_at),
         "updated_at": as_datetime(record.updated_at),
         "messages": record.last_seq,
@@ -199,7 +199,7 @@ class SessionPage(BaseModel):
     """Where the next page begins; null: this is the last one."""
 
 
-class Call(BaseModel):
+class ToolCallView(BaseModel):
     """A call of a tool, or its result."""
 
     id: str
@@ -216,14 +216,14 @@ class Call(BaseModel):
     """It is the client's to run: nothing runs here until a run brings its result."""
 
     @classmethod
-    def of(cls, call: ToolCall, journal: EffectRecord | None, *, for_client: bool) -> Self:
+    def from_call(cls, call: ToolCall, journal: JournalEntry | None, *, for_client: bool) -> Self:
         """Show a call with what the journal says of it."""
-        shown = cls(id=plain_json(call.id), name=plain_json(call.name), for_client=for_client)
-        shown.input, shown.output = plain_json(call.input), plain_json(call.output)
+        view = cls(id=to_client_json(call.id), name=to_client_json(call.name), for_client=for_client)
+        view.input, view.output = to_client_json(call.input), to_client_json(call.output)
         if journal is not None:
-            shown.duration_s = journal.duration_s
-            shown.approved, shown.approved_by = journal.approved, journal.approved_by
-        return shown
+            view.duration_s = journal.duration_s
+            view.approved, view.approved_by = journal.approved, journal.approved_by
+        return view
 
 
 class Attachment(BaseModel):
@@ -242,7 +242,7 @@ class Message(BaseModel):
     role: Literal["system", "user", "assistant", "tool"]
     author: str
     content: str
-    tool_calls: list[Call] = []
+    tool_calls: list[ToolCallView] = []
     attachments: list[Attachment] = []
     created_at: datetime
     thoughts: str = ""
@@ -251,14 +251,14 @@ class Message(BaseModel):
     """Which turn it belongs to: the same as of the turn's `accepted`."""
 
     @classmethod
-    def of(cls, stored: Stored, journal: Journal) -> Self:
+    def from_stored(cls, stored: StoredEvent, journal: JournalByCall) -> Self:
         """Show a stored message; `journal` is what is known of its calls."""
         message = stored.message
         assert message
         assert message.role != "event"
-        clients = client_calls(stored)
+        clients = client_call_ids(stored)
         calls = [
-            Call.of(call, journal.get((stored.seq, call_key(call.id))), for_client=call.id in clients)
+            ToolCallView.from_call(call, journal.get((stored.seq, call_key(call.id))), for_client=call.id in clients)
             for call in message.tool_calls
         ]
         return cls(
@@ -267,14 +267,14 @@ class Message(BaseModel):
             author=message.author,
             content=message.content,
             tool_calls=calls,
-            attachments=files_of(stored),
+            attachments=attachments_of(stored),
             created_at=as_datetime(stored.created_at),
             thoughts=stored_thoughts(stored),
             invocation_id=stored.invocation_id,
         )
 
 
-def files_of(stored: Stored) -> list[Attachment]:
+def attachments_of(stored: StoredEvent) -> list[Attachment]:
     """Show the files of a stored message, without their bytes."""
     return [
         Attachment(index=index, name=file.name, mime_type=file.mime_type, bytes=len(file.data))
@@ -290,7 +290,7 @@ class MessagePage(BaseModel):
     """Ask for the page before with this; null: there is none."""
 
 
-class Question(Shown):
+class ApprovalRequest(RecordView):
     """A tool that waits for a yes or a no to exactly these arguments."""
 
     call_id: str
@@ -301,13 +301,13 @@ class Question(Shown):
     """From then on it is a no; null: it waits as long as it takes."""
 
 
-class Questions(BaseModel):
+class ApprovalRequests(BaseModel):
     """The questions of a session that an answer is still taken for."""
 
-    approvals: list[Question]
+    approvals: list[ApprovalRequest]
 
 
-class Hit(Shown):
+class SearchHit(RecordView):
     """A message that was found, or a title."""
 
     session_id: str
@@ -323,13 +323,13 @@ class Hit(Shown):
     """Where in `text` the words stand: from and to, counted in Unicode code points."""
 
 
-class Hits(BaseModel):
+class SearchHits(BaseModel):
     """What was found, the best first."""
 
-    hits: list[Hit]
+    hits: list[SearchHit]
 
 
-class Cancelled(BaseModel):
+class CancelResult(BaseModel):
     """Whether a turn was running."""
 
     cancelled: bool
@@ -342,7 +342,7 @@ class ErrorDetail(BaseModel):
     message: str
 
 
-class Error(BaseModel):
+class ErrorBody(BaseModel):
     """Every error, whatever its status."""
 
     error: ErrorDetail

@@ -14,55 +14,55 @@ import uvicorn
 from lango.config import Settings
 from lango.runtime.opening import open_runtime
 from lango.server.app import create_app
-from lango.server.context import Served
+from lango.server.context import ServerContext
 from lango.server.security.connections import ConnectionLimits, LimitedProtocol
-from lango.server.security.middleware import most_bytes
+from lango.server.security.middleware import max_message_bytes
 
-_TIDY_S = 15.0
-_COLLECT_AFTER = (50_000, 20, 20)  # a long conversation is ten thousands of objects: not a collection for every 700
-_SWITCH_S = 0.001  # a thread that imports or reads must not keep every stream waiting for 5 ms at a time
+_CLEANUP_S = 15.0
+_GC_THRESHOLDS = (50_000, 20, 20)  # a long conversation is ten thousands of objects: not a collection for every 700
+_SWITCH_INTERVAL_S = 0.001  # a thread that imports or reads must not keep every stream waiting for 5 ms at a time
 
 
-async def serve(settings: Settings, place: socket.socket, ready: Callable[[str], None]) -> None:
+async def serve(settings: Settings, listener: socket.socket, ready: Callable[[str], None]) -> None:
     """Serve at a place until a signal comes. Everything that can be wrong is known before anything is served."""
-    sys.setswitchinterval(_SWITCH_S)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         async with open_runtime(settings) as runtime:
             app = create_app(settings, runtime)
             config = uvicorn.Config(
                 app,
-                http=cast("Any", functools.partial(LimitedProtocol, ConnectionLimits.of(settings.server))),
+                http=cast("Any", functools.partial(LimitedProtocol, ConnectionLimits.from_settings(settings.server))),
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                ws_max_size=most_bytes(settings.server),
+                ws_max_size=max_message_bytes(settings.server),
                 ws_per_message_deflate=False,  # small messages, and hundreds of kilobytes for each socket
-                timeout_graceful_shutdown=int(settings.server.shutdown_s + _TIDY_S),
+                timeout_graceful_shutdown=int(settings.server.shutdown_s + _CLEANUP_S),
             )
-            address = _address(settings.server.host, place.getsockname()[1])
-            await _Server(config, app.state.served, lambda: ready(address)).serve([place])
+            address = _base_url(settings.server.host, listener.getsockname()[1])
+            await _Server(config, app.state.served, lambda: ready(address)).serve([listener])
     finally:
-        place.close()
+        listener.close()
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, served: Served, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, context: ServerContext, ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._served = served
-        self._ready = ready
+        self._context = context
+        self._on_ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         gc.freeze()  # what is there now stays: no collection goes through it again, in the middle of a stream
-        gc.callbacks.append(_FreezeModules())
-        gc.set_threshold(*_COLLECT_AFTER)
+        gc.callbacks.append(_RefreezeAfterImports())
+        gc.set_threshold(*_GC_THRESHOLDS)
         gc.enable()
-        self._ready()
+        self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the door, and let those inside finish: streams end with their turns, then the connections do."""
-        draining = asyncio.create_task(self._served.turns.drain(self._served.settings.server.shutdown_s))
+        draining = asyncio.create_task(self._context.turns.drain(self._context.settings.server.shutdown_s))
         await super().shutdown(sockets)
         await draining
 
@@ -76,17 +76,17 @@ class _Server(uvicorn.Server):
                 self._captured_signals.clear()
 
 
-class _FreezeModules:
+class _RefreezeAfterImports:
     """Freezes again after a full collection what was imported since: the first turn brings most of it."""
 
     def __init__(self) -> None:
-        self._modules = len(sys.modules)
+        self._module_count = len(sys.modules)
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
-        if phase == "stop" and info["generation"] == 2 and len(sys.modules) > self._modules:
-            self._modules = len(sys.modules)
+        if phase == "stop" and info["generation"] == 2 and len(sys.modules) > self._module_count:
+            self._module_count = len(sys.modules)
             gc.freeze()
 
 
-def _address(host: str, port: int) -> str:
+def _base_url(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"

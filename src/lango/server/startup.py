@@ -12,41 +12,41 @@ from lango.config import ServerSettings, Settings
 from lango.errors import ConfigError
 from lango.server.security.hosts import is_loopback
 from lango.store import Store
-from lango.telemetry.traces import ids
+from lango.telemetry.traces import current_trace_ids
 
-_EXTRA = ("session", "turn", "status", "trace_id")
+_EXTRA_FIELDS = ("session", "turn", "status", "trace_id")
 
 
-async def opened(settings: Settings) -> socket.socket:
+async def open_listener(settings: Settings) -> socket.socket:
     """Take the port, and raise `ConfigError` for one that is taken or a server that would be open to others."""
-    place = bind(settings.server)
+    listener = bind_port(settings.server)
     try:
         async with Store(settings.store.url) as store:
-            await check_open_to(settings.server, store)
+            await check_exposure(settings.server, store)
     except BaseException:
-        place.close()
+        listener.close()
         raise
-    return place
+    return listener
 
 
-def bind(settings: ServerSettings) -> socket.socket:
+def bind_port(settings: ServerSettings) -> socket.socket:
     """Take the port now: one that is taken should be known before a model is loaded."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    place = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        place.bind((settings.host, settings.port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
     except OSError as error:
-        place.close()
+        listener.close()
         where = f"{settings.host}:{settings.port}"
         taken = "it runs there already, or " if error.errno == errno.EADDRINUSE else ""
         raise ConfigError(
             f"cannot listen on {where} ({error.strerror}): {taken}choose another with --port or LANGO_SERVER__PORT"
         ) from error
-    return place
+    return listener
 
 
-async def check_open_to(settings: ServerSettings, store: Store) -> None:
+async def check_exposure(settings: ServerSettings, store: Store) -> None:
     """Raise `ConfigError` for a server that would be open to others without a key or token."""
     if "*" in settings.allowed_origins and settings.auth == "none":
         raise ConfigError('every origin may call only with server.auth = "keys": name the origins that may call')
@@ -55,7 +55,7 @@ async def check_open_to(settings: ServerSettings, store: Store) -> None:
     if settings.oidc:
         from lango.server.security import oidc  # raises where its package is missing
 
-        oidc.check(settings.oidc)
+        oidc.check_addresses(settings.oidc)
         return
     if is_loopback(settings.host):
         return
@@ -68,29 +68,29 @@ async def check_open_to(settings: ServerSettings, store: Store) -> None:
         raise ConfigError(f"there is no key yet to let anybody in at {settings.host}: make one with `lango keys add`")
 
 
-class JsonLines(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as JSON."""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        told |= ids()
-        told |= {name: getattr(record, name) for name in _EXTRA if hasattr(record, name)}
+        fields |= current_trace_ids()
+        fields |= {name: getattr(record, name) for name in _EXTRA_FIELDS if hasattr(record, name)}
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told)
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
 
 
-def configure(log_format: str) -> None:
+def configure_logging(log_format: str) -> None:
     """Write to standard error. ADK's own log repeats whole requests and answers: it stays silent."""
     handler = logging.StreamHandler(sys.stderr)
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(JsonLines() if log_format == "json" else plain)
+    handler.setFormatter(JsonLogFormatter() if log_format == "json" else plain)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("lango").setLevel(logging.INFO)
     logging.getLogger("google_adk").setLevel(logging.CRITICAL)

@@ -1,7 +1,7 @@
 """Conversations in SQL: sessions, messages, state and turns, the same on SQLite and PostgreSQL."""
 
-from lango.store.codec.records import Appended, Entry, SessionId, SessionRecord, Stored
+from lango.store.codec.records import AppendResult, NewEvent, SessionId, SessionRecord, StoredEvent
 from lango.store.store import Store
-from lango.store.turns.turns import Ahead, Turn
+from lango.store.turns.turns import QueuedTurn, Turn
 
-__all__ = ["Ahead", "Appended", "Entry", "SessionId", "SessionRecord", "Store", "Stored", "Turn"]
+__all__ = ["AppendResult", "NewEvent", "QueuedTurn", "SessionId", "SessionRecord", "Store", "StoredEvent", "Turn"]

@@ -11,7 +11,7 @@ from lango.errors import Unstorable
 from lango.store.codec.records import check_id, is_id
 from lango.store.engine.database import Database, Operation, Row
 
-PREFIX = "lango_"
+KEY_PREFIX = "lango_"
 _DAY_S = 86_400
 
 _COLUMNS = "id, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day"
@@ -42,15 +42,15 @@ class ApiKey(Struct, frozen=True):
 
 def new_secret() -> str:
     """Make a key of 256 random bits."""
-    return PREFIX + secrets.token_urlsafe(32)
+    return KEY_PREFIX + secrets.token_urlsafe(32)
 
 
-def hashed(secret: str) -> str:
+def hash_key(secret: str) -> str:
     """Return what is stored of a key. It is random, so that a plain hash is not to be guessed."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _add(key: ApiKey, hash_: str) -> Operation[None]:
+def add_key(key: ApiKey, hash_: str) -> Operation[None]:
     """Store a key."""
     check_id("user_id", key.user_id)
     if not key.user_id:
@@ -58,40 +58,40 @@ def _add(key: ApiKey, hash_: str) -> Operation[None]:
     yield _INSERT, (key.id, hash_, key.user_id, key.created_at, key.requests_per_minute, key.tokens_per_day)
 
 
-def _find(hash_: str) -> Operation[ApiKey | None]:
+def find_key(hash_: str) -> Operation[ApiKey | None]:
     """Return the key of a hash, unless it was revoked."""
     rows = yield _FIND, (hash_,)
-    return _key(rows[0]) if rows else None
+    return _row_to_key(rows[0]) if rows else None
 
 
-def _list() -> Operation[list[ApiKey]]:
+def list_keys() -> Operation[list[ApiKey]]:
     """Return every key, the revoked ones too."""
     rows = yield _LIST, ()
-    return [_key(row) for row in rows]
+    return [_row_to_key(row) for row in rows]
 
 
-def _revoke(key_id: str, now: float) -> Operation[bool]:
+def revoke_key(key_id: str, now: float) -> Operation[bool]:
     """Revoke a key; False: there is none of that id that still holds."""
     return bool((yield _REVOKE, (now, key_id)))
 
 
-def _spend(key_id: str, tokens: int, now: float) -> Operation[None]:
+def spend_tokens(key_id: str, tokens: int, now: float) -> Operation[None]:
     """Note what a turn took."""
     yield _SPEND, (key_id, int(now // _DAY_S), tokens)
 
 
-def _spent(key_id: str, now: float) -> Operation[int]:
+def spent_tokens(key_id: str, now: float) -> Operation[int]:
     """Return the tokens that a key has taken on this day, UTC."""
     rows = yield _SPENT, (key_id, int(now // _DAY_S))
     return rows[0][0] if rows else 0
 
 
-def until_tomorrow_s(now: float) -> int:
+def seconds_until_tomorrow(now: float) -> int:
     """Return how long the day still is."""
     return int(_DAY_S - now % _DAY_S) + 1
 
 
-def _key(row: Row) -> ApiKey:
+def _row_to_key(row: Row) -> ApiKey:
     id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day = row
     return ApiKey(id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day)
 
@@ -107,31 +107,31 @@ class KeyStore:
     ) -> tuple[ApiKey, str]:
         """Make a key for a user. The second value is the key itself: it is shown once and kept nowhere."""
         secret = new_secret()
-        hash_ = hashed(secret)
+        hash_ = hash_key(secret)
         key = ApiKey(hash_[:8], user_id, time.time(), None, requests_per_minute, tokens_per_day)
-        await self._database.write(lambda: _add(key, hash_))
+        await self._database.write(lambda: add_key(key, hash_))
         return key, secret
 
     async def find(self, secret: str) -> ApiKey | None:
         """Return whose key this is, unless it was revoked."""
-        hash_ = hashed(secret)
-        return await self._database.read(lambda: _find(hash_))
+        hash_ = hash_key(secret)
+        return await self._database.read(lambda: find_key(hash_))
 
     async def list(self) -> Sequence[ApiKey]:
         """Return every key, the revoked ones too."""
-        return await self._database.read(_list)
+        return await self._database.read(list_keys)
 
     async def revoke(self, key_id: str) -> bool:
         """Revoke a key; False: none of that id holds."""
         now = time.time()
-        return is_id(key_id) and await self._database.write(lambda: _revoke(key_id, now))
+        return is_id(key_id) and await self._database.write(lambda: revoke_key(key_id, now))
 
     async def spend_tokens(self, key_id: str, tokens: int) -> None:
         """Note what a turn took of a key's tokens."""
         now = time.time()
-        await self._database.write(lambda: _spend(key_id, tokens, now))
+        await self._database.write(lambda: spend_tokens(key_id, tokens, now))
 
     async def spent_tokens(self, key_id: str) -> int:
         """Return the tokens that a key has taken today, UTC."""
         now = time.time()
-        return await self._database.read(lambda: _spent(key_id, now))
+        return await self._database.read(lambda: spent_tokens(key_id, now))

@@ -8,16 +8,16 @@ from typing import Any, Literal, Self, TypeVar
 
 from lango.errors import StoreUnavailable, Unstorable
 from lango.store.api_keys import KeyStore
-from lango.store.codec.records import Appended, Entry, SessionId, SessionRecord, Stored
+from lango.store.codec.records import AppendResult, NewEvent, SessionId, SessionRecord, StoredEvent
 from lango.store.engine.database import Operation
-from lango.store.engine.outages import WAIT_S, Outages
+from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.urls import open_database
 from lango.store.lifecycle import delete, integrity
 from lango.store.memory.memory_store import MemoryStore
 from lango.store.search import index, query
 from lango.store.sessions import sessions, state, window
 from lango.store.sessions.append import append
-from lango.store.sessions.append_statement import plain_append
+from lango.store.sessions.append_statement import append_statement
 from lango.store.turns import approvals, client_calls, event_log, lease, queue, submit, tool_journal, turns
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ _log = logging.getLogger("lango.store")
 class Store:
     """Sessions, messages, state and turns in SQL. Safe from any task, thread and event loop."""
 
-    def __init__(self, url: str, *, wait_s: float = WAIT_S) -> None:
+    def __init__(self, url: str, *, wait_s: float = DEFAULT_WAIT_S) -> None:
         """`wait_s`: how long a turn waits for a database that is away; see `lango.store.engine.outages`."""
         self._database = open_database(url, wait_s=wait_s)
         self._memory = MemoryStore(self._database)
@@ -45,7 +45,7 @@ class Store:
 
     async def open(self) -> None:
         """Open the database and bring its schema up to date; done by the first use anyway."""
-        await self._database.write(_version)
+        await self._database.write(_schema_version)
 
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
@@ -68,7 +68,7 @@ class Store:
 
     async def schema_version(self) -> int:
         """Return the version of the schema."""
-        return await self._database.write(_version)
+        return await self._database.write(_schema_version)
 
     async def write(self, operation: Callable[[], Operation[T]], *, long: bool = False) -> T:
         """Run an operation of this package in one transaction; `long`: it takes more than a moment."""
@@ -95,7 +95,7 @@ class Store:
         """Read every session, or those of an app, or those of one of its users, oldest update first."""
         if not _storable(SessionId(app_name or "", user_id or "", "")):
             return []
-        return await self._database.read(lambda: sessions.list_all(app_name, user_id))
+        return await self._database.read(lambda: sessions.list_sessions(app_name, user_id))
 
     async def delete_session(self, name: SessionId) -> bool:
         """Delete a session and all that belongs to it; say whether there was one."""
@@ -108,7 +108,7 @@ class Store:
 
     async def purge(self) -> None:
         """Remove the remains of deleted text: from the search index, and from the log beside a SQLite file."""
-        await index.purge(self._database)
+        await index.purge_index(self._database)
         await self._database.purge()
 
     async def probe(self) -> None:
@@ -116,7 +116,7 @@ class Store:
         await self._database.probe()
 
     async def search(
-        self, app_name: str, user_id: str, asked: str, *, limit: int = 20, indexing: index.Indexing | None = None
+        self, app_name: str, user_id: str, words: str, *, limit: int = 20, indexing: index.IndexProgress | None = None
     ) -> list[query.Hit]:
         """Find messages and titles of a user's sessions that hold every word; see `lango.store.search.query`.
 
@@ -129,7 +129,7 @@ class Store:
         except StoreUnavailable as error:  # a file that cannot be written: what is in the index is found all the same
             _log.warning("the index of the search is not up to date: %s", error)
         dialect = self._database.dialect
-        return await self._database.read(lambda: query.search(dialect, app_name, user_id, asked, limit))
+        return await self._database.read(lambda: query.search(dialect, app_name, user_id, words, limit))
 
     async def check(self, name: SessionId) -> list[integrity.Problem]:
         """Return what is wrong with a session, if anything is; see `lango.store.lifecycle.integrity`."""
@@ -159,37 +159,37 @@ class Store:
         key: int,
         name: SessionId,
         revision: int,
-        entry: Entry,
+        entry: NewEvent,
         *,
         epoch: int | None = None,
         ends_turn: bool = False,
         last_seq: int | None = None,
-    ) -> Coroutine[Any, Any, Appended]:
+    ) -> Coroutine[Any, Any, AppendResult]:
         """Store an event at the end of its session; see `lango.store.sessions.append`.
 
         Who knows the session's newest message, `last_seq`, is served faster.
         """
         return self._database.write(
             lambda: append(key, name, revision, entry, epoch, ends_turn=ends_turn),
-            shortcut=lambda: plain_append(key, revision, last_seq, entry, epoch, ends_turn=ends_turn),
+            shortcut=lambda: append_statement(key, revision, last_seq, entry, epoch, ends_turn=ends_turn),
         )
 
     async def events(
         self, name: SessionId, newest: int | None = None, since: float | None = None
-    ) -> tuple[SessionRecord, list[Stored]] | None:
+    ) -> tuple[SessionRecord, list[StoredEvent]] | None:
         """Read a session with every event in order, or the `newest`, or those not older than `since`."""
         if not _storable(name):
             return None
-        return await self._database.read(lambda: _with_session(name, lambda s: window.events(s, newest, since)))
+        return await self._database.read(lambda: _with_session(name, lambda s: window.read_events(s, newest, since)))
 
     async def window(
         self, name: SessionId, budget_tokens: int, max_messages: int | None = None
-    ) -> tuple[SessionRecord, list[Stored]] | None:
+    ) -> tuple[SessionRecord, list[StoredEvent]] | None:
         """Read a session with the newest messages that fit a token budget, and at most so many."""
         if not _storable(name):
             return None
         return await self._database.read(
-            lambda: _with_session(name, lambda s: window.window(s, budget_tokens, max_messages))
+            lambda: _with_session(name, lambda s: window.read_window(s, budget_tokens, max_messages))
         )
 
     # -- turns ----------------------------------------------------------------------------------------------------
@@ -197,12 +197,12 @@ class Store:
     async def submit_turn(
         self,
         session: SessionRecord,
-        entry: Entry,
+        entry: NewEvent,
         owner: str,
         *,
         idempotency_key: str | None = None,
         wait: bool = True,
-        answer: approvals.Answer | None = None,
+        answer: approvals.ApprovalAnswer | None = None,
         at_revision: int | None = None,
     ) -> turns.Turn:
         """Store a turn with the user's message, or an answer of theirs; it runs at once, or waits for those ahead.
@@ -211,22 +211,22 @@ class Store:
         """
         what = (session.key, session.name, entry, owner, time.time(), idempotency_key)
         return await self._database.write(
-            lambda: submit.submit(*what, wait=wait, answer=answer, at_revision=at_revision), long=bool(entry.before)
+            lambda: submit.submit(*what, queue=wait, answer=answer, at_revision=at_revision), long=bool(entry.preceding)
         )
 
-    async def claim_turn(self, name: SessionId, turn: turns.Turn) -> turns.Turn | list[turns.Ahead]:
+    async def claim_turn(self, name: SessionId, turn: turns.Turn) -> turns.Turn | list[turns.QueuedTurn]:
         """Run a queued turn, if nothing is ahead of it any more; else return what is."""
         now = time.time()
-        return await self._database.write(lambda: lease.claim(turn.session_key, name, turn.turn, now))
+        return await self._database.write(lambda: lease.lease_turn(turn.session_key, name, turn.turn, now))
 
-    async def open_turns(self, session: SessionRecord, *, before: int) -> list[turns.Ahead]:
+    async def open_turns(self, session: SessionRecord, *, before: int) -> list[turns.QueuedTurn]:
         """Read the turns before one that run or are queued, in order."""
         return await self._database.read(lambda: queue.open_turns(session.key, before))
 
     @asynccontextmanager
-    async def queue(self, turn: turns.Turn) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
+    async def watch_queue(self, turn: turns.Turn) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
         """Watch the queue of a session; what is yielded waits until nothing is ahead of the turn, so long at most."""
-        async with self._database.changes(turn.session_key) as changes:
+        async with self._database.subscribe(turn.session_key) as changes:
 
             async def comes_up(timeout_s: float) -> None:
                 deadline = time.monotonic() + timeout_s
@@ -236,16 +236,16 @@ class Store:
 
             yield comes_up
 
-    async def interrupt_turn(self, session: SessionRecord, gone: turns.Ahead) -> bool:
+    async def interrupt_turn(self, session: SessionRecord, abandoned: turns.QueuedTurn) -> bool:
         """End the first open turn of a session, whose process is gone; False: it is not the first, or it moved on."""
         now = time.time()
-        interrupted = await self._database.write(lambda: lease.interrupt(session.key, session.name, gone, now))
-        self._database.announce(session.key, elsewhere=interrupted)
+        interrupted = await self._database.write(lambda: lease.interrupt(session.key, session.name, abandoned, now))
+        self._database.notify_changed(session.key, elsewhere=interrupted)
         return interrupted
 
     async def beat_turn(self, turn: turns.Turn) -> Literal["alive", "cancelled", "lost"]:
         """Say that the turn's process lives; hear whether the turn was cancelled or lost."""
-        return await self._database.write(lambda: lease.beat(turn))
+        return await self._database.write(lambda: lease.heartbeat(turn))
 
     async def end_turn(
         self, name: SessionId, turn: turns.Turn, outcome: turns.Outcome, extra: Mapping[str, Any] | None = None
@@ -253,42 +253,42 @@ class Store:
         """End a running turn, closing the calls that it left open; False: it was lost before."""
         now = time.time()
         ended = await self._database.write(lambda: turns.end(turn, name, outcome, now, extra))
-        self._database.announce(turn.session_key, elsewhere=ended.queued_elsewhere)
+        self._database.notify_changed(turn.session_key, elsewhere=ended.others_are_queued)
         return ended.ended
 
     async def withdraw_turn(self, turn: turns.Turn) -> bool:
         """Take back a turn that still waits; False: it runs already."""
         now = time.time()
         withdrawn = await self._database.write(lambda: queue.withdraw(turn, now))
-        self._database.announce(turn.session_key, elsewhere=withdrawn)
+        self._database.notify_changed(turn.session_key, elsewhere=withdrawn)
         return withdrawn
 
     async def turn(self, turn: turns.Turn) -> turns.TurnRecord | None:
         """Read what became of a turn."""
         return await self._database.read(lambda: turns.read(turn.session_key, turn.turn))
 
-    async def said_in_turn(self, turn: turns.Turn) -> list[Stored]:
+    async def said_in_turn(self, turn: turns.Turn) -> list[StoredEvent]:
         """Read what the agents said in a turn, and nothing else of its session."""
-        return await self._database.read(lambda: turns.said(turn.session_key, turn.turn))
+        return await self._database.read(lambda: turns.read_texts(turn.session_key, turn.turn))
 
     async def cancel_turn(self, session: SessionRecord, *, before: int | None = None) -> bool:
         """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
-        return await self._database.write(lambda: turns.cancel(session.key, before))
+        return await self._database.write(lambda: turns.request_cancel(session.key, before))
 
     async def client_calls(self, session: SessionRecord) -> list[client_calls.ClientCall]:
         """Read the calls that wait for the client to make them."""
-        return await self._database.read(lambda: client_calls.waiting(session))
+        return await self._database.read(lambda: client_calls.open_calls(session))
 
     # -- questions for approval -------------------------------------------------------------------------------------
 
-    async def open_questions(self, session: SessionRecord) -> list[approvals.Question]:
+    async def open_questions(self, session: SessionRecord) -> list[approvals.ApprovalRequest]:
         """Read the questions for approval that an answer is still taken for."""
-        return await self._database.read(lambda: approvals.waiting(session))
+        return await self._database.read(lambda: approvals.open_requests(session))
 
     async def expire_questions(self, key: int) -> bool:
         """Close the questions of a session whose time is over; False: a turn runs there, try again after it."""
         now = time.time()
-        return await self._database.write(lambda: approvals.expire(key, now))
+        return await self._database.write(lambda: approvals.expire_requests(key, now))
 
     # -- the journal of effects -------------------------------------------------------------------------------------
 
@@ -299,51 +299,53 @@ class Store:
         name: str,
         effect: tool_journal.Effect,
         arguments: str,
-        approval: tool_journal.Approval | None = None,
+        approval: tool_journal.ApprovalDecision | None = None,
     ) -> None:
         """Note that a call is about to be made."""
         now, epoch = time.time(), turn.epoch or 0
         await self._database.write(
-            lambda: tool_journal.intend(turn.session_key, epoch, call_id, name, effect, arguments, now, approval)
+            lambda: tool_journal.record_intent(turn.session_key, epoch, call_id, name, effect, arguments, now, approval)
         )
 
     async def start_effect(self, turn: turns.Turn, call_id: str) -> bool:
         """Note that a tool begins; False: it began before, and must not begin again."""
         now, epoch = time.time(), turn.epoch or 0
-        return await self._database.write(lambda: tool_journal.start(turn.session_key, epoch, call_id, now))
+        return await self._database.write(lambda: tool_journal.record_start(turn.session_key, epoch, call_id, now))
 
     async def check_lease(self, turn: turns.Turn) -> None:
         """Raise `FencedWrite` where another process took a running turn over."""
         epoch = turn.epoch or 0
-        await self._database.write(lambda: sessions.fence(turn.session_key, epoch))
+        await self._database.write(lambda: sessions.check_epoch(turn.session_key, epoch))
 
     async def finish_effect(
         self,
         turn: turns.Turn,
         call_id: str,
         result: Mapping[str, Any] | None,
-        status: tool_journal.EffectStatus = "finished",
+        status: tool_journal.JournalStatus = "finished",
     ) -> None:
         """Note how a tool ended, and its result."""
         now, epoch = time.time(), turn.epoch or 0
-        await self._database.write(lambda: tool_journal.finish(turn.session_key, epoch, call_id, status, result, now))
+        await self._database.write(
+            lambda: tool_journal.record_result(turn.session_key, epoch, call_id, status, result, now)
+        )
 
     async def keep_whole(self, turn: turns.Turn, call_id: str, text: str) -> None:
         """Keep the whole text of a result that the model is shown clipped."""
         epoch = turn.epoch or 0
-        await self._database.write(lambda: tool_journal.keep_whole(turn.session_key, epoch, call_id, text))
+        await self._database.write(lambda: tool_journal.store_full_result(turn.session_key, epoch, call_id, text))
 
     async def read_whole(self, key: int, call_id: str, offset: int, limit: int) -> str | None:
         """Read a piece of a result that was clipped."""
-        return await self._database.read(lambda: tool_journal.read_whole(key, call_id, offset, limit))
+        return await self._database.read(lambda: tool_journal.read_full_result(key, call_id, offset, limit))
 
-    async def effect(self, key: int, call_id: str) -> tool_journal.EffectRecord | None:
+    async def effect(self, key: int, call_id: str) -> tool_journal.JournalEntry | None:
         """Read what the journal says of a call."""
-        return await self._database.read(lambda: tool_journal.of_call(key, call_id))
+        return await self._database.read(lambda: tool_journal.read_call(key, call_id))
 
-    async def effects_of(self, key: int, messages: Sequence[Stored]) -> tool_journal.Journal:
+    async def effects_of(self, key: int, messages: Sequence[StoredEvent]) -> tool_journal.JournalByCall:
         """Read what the journal says of the calls in messages, without their results."""
-        return await self._database.read(lambda: tool_journal.of_messages(key, messages))
+        return await self._database.read(lambda: tool_journal.read_calls(key, messages))
 
     # -- what a server keeps --------------------------------------------------------------------------------------
 
@@ -351,33 +353,33 @@ class Store:
         self, app_name: str, user_id: str, *, after: tuple[float, int] | None = None, limit: int = 50
     ) -> Sequence[SessionRecord]:
         """Read some sessions of a user without their state, the newest first, after one's (updated_at, key)."""
-        return await self._database.read(lambda: sessions.sessions(app_name, user_id, after, limit))
+        return await self._database.read(lambda: sessions.list_page(app_name, user_id, after, limit))
 
     async def messages_page(
         self, session: SessionRecord, *, before: int | None = None, limit: int = 50
-    ) -> list[Stored]:
+    ) -> list[StoredEvent]:
         """Read the newest messages before a sequence number, in order."""
-        return await self._database.read(lambda: window.messages(session, before, limit))
+        return await self._database.read(lambda: window.read_page(session, before, limit))
 
-    async def message(self, session: SessionRecord, seq: int) -> Stored | None:
+    async def message(self, session: SessionRecord, seq: int) -> StoredEvent | None:
         """Read one message; None: there is none of that number, or a rewind took it back."""
-        return await self._database.read(lambda: window.message(session, seq))
+        return await self._database.read(lambda: window.read_message(session, seq))
 
-    async def add_told(self, key: int, turn: int, told: Sequence[event_log.ToldEvent]) -> bool:
+    async def add_told(self, key: int, turn: int, told: Sequence[event_log.LoggedEvent]) -> bool:
         """Store what clients are told of a turn; False: somebody else closed it, or the session is gone."""
-        return await self._database.write(lambda: event_log.add(key, turn, told))
+        return await self._database.write(lambda: event_log.append(key, turn, told))
 
-    async def add_told_of_many(self, batches: Sequence[event_log.Batch]) -> list[bool]:
+    async def add_told_of_many(self, batches: Sequence[event_log.EventBatch]) -> list[bool]:
         """Store what clients are told of many turns, as `add_told` does for one; in one transaction."""
-        return await self._database.write(lambda: event_log.add_all(batches, self._database.dialect))
+        return await self._database.write(lambda: event_log.append_many(batches, self._database.dialect))
 
-    async def told(self, key: int, turn: int, after_id: int = 0) -> event_log.Told:
+    async def told(self, key: int, turn: int, after_id: int = 0) -> event_log.LogPage:
         """Read what clients were told of a turn after an id, and what became of the turn."""
         return await self._database.read(lambda: event_log.read(key, turn, after_id))
 
     async def close_told(self, key: int, turn: int) -> None:
         """Tell the end of a turn that is over and that nobody tells any more."""
-        await self._database.write(lambda: event_log.close(key, turn))
+        await self._database.write(lambda: event_log.append_final_events(key, turn))
 
     async def newest_turn(self, session: SessionRecord) -> int | None:
         """Return the newest turn of a session that no rewind took back."""
@@ -388,14 +390,14 @@ class Store:
         return await self._database.read(lambda: queue.next_turn(session, turn))
 
 
-def _version() -> Operation[int]:
+def _schema_version() -> Operation[int]:
     [[version]] = yield "SELECT MAX(version) FROM lango_schema", ()
     return version
 
 
 def _with_session(
-    name: SessionId, read: Callable[[SessionRecord], Operation[list[Stored]]]
-) -> Operation[tuple[SessionRecord, list[Stored]] | None]:
+    name: SessionId, read: Callable[[SessionRecord], Operation[list[StoredEvent]]]
+) -> Operation[tuple[SessionRecord, list[StoredEvent]] | None]:
     session = yield from sessions.get(name)
     if session is None:
         return None

@@ -19,7 +19,7 @@ from lango.config import TelemetrySettings
 _TIMEOUT_S = 5.0
 _TIMEOUTS = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
 # what holds words of people, models or tools, in the names of ADK and of OpenTelemetry's conventions
-_CONTENT = frozenset(
+_CONTENT_ATTRIBUTES = frozenset(
     {
         "exception.message",
         "exception.stacktrace",
@@ -39,12 +39,12 @@ _CONTENT = frozenset(
 )
 
 
-class Switch(SpanProcessor):
+class SpanRouter(SpanProcessor):
     """The one processor of this process's tracer provider: it passes spans on to whoever takes them now."""
 
     def __init__(self, service_name: str) -> None:
         """Become the process's tracer provider."""
-        self._taking: tuple[SpanProcessor, ...] = ()
+        self._processors: tuple[SpanProcessor, ...] = ()
         named = "OTEL_SERVICE_NAME" in os.environ or "service.name" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         known = {"service.version": version("lango-adk")} | ({} if named else {"service.name": service_name})
         provider = TracerProvider(resource=Resource.create(known), shutdown_on_exit=False)
@@ -56,28 +56,28 @@ class Switch(SpanProcessor):
         timeout_s = None if any(name in os.environ for name in _TIMEOUTS) else _TIMEOUT_S
         exporter: SpanExporter = OTLPSpanExporter(endpoint, timeout=timeout_s)
         if not settings.capture_content:
-            exporter = Discreet(exporter)
+            exporter = RedactingExporter(exporter)
         processor = BatchSpanProcessor(exporter)
-        self._taking = (*self._taking, processor)
+        self._processors = (*self._processors, processor)
 
         def stop() -> None:
-            self._taking = tuple(one for one in self._taking if one is not processor)
+            self._processors = tuple(other for other in self._processors if other is not processor)
             processor.shutdown()
 
         return stop
 
     @override
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        for processor in self._taking:
+        for processor in self._processors:
             processor.on_start(span, parent_context)
 
     @override
     def on_end(self, span: ReadableSpan) -> None:
-        for processor in self._taking:
+        for processor in self._processors:
             processor.on_end(span)
 
 
-class Discreet(SpanExporter):
+class RedactingExporter(SpanExporter):
     """An exporter that is not told what people, models and tools said: whoever put it on a span."""
 
     def __init__(self, exporter: SpanExporter) -> None:
@@ -98,8 +98,10 @@ def _without_content(span: ReadableSpan) -> ReadableSpan:
         context=span.context,
         parent=span.parent,
         resource=span.resource,
-        attributes=_shown(span.attributes),
-        events=[Event(event.name, _shown(event.attributes), event.timestamp) for event in span.events],
+        attributes=_without_content_attributes(span.attributes),
+        events=[
+            Event(event.name, _without_content_attributes(event.attributes), event.timestamp) for event in span.events
+        ],
         links=span.links,
         kind=span.kind,
         status=Status(span.status.status_code),  # its description is the error's message
@@ -109,5 +111,5 @@ def _without_content(span: ReadableSpan) -> ReadableSpan:
     )
 
 
-def _shown(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (attributes or {}).items() if name not in _CONTENT}
+def _without_content_attributes(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (attributes or {}).items() if name not in _CONTENT_ATTRIBUTES}

@@ -20,7 +20,7 @@ from lango.errors import ConfigError, MissingDependency
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
-    from lango.telemetry.export import Switch
+    from lango.telemetry.export import SpanRouter
 
 _log = logging.getLogger("lango.telemetry")
 
@@ -31,14 +31,14 @@ _TRACES = "v1/traces"
 _STOP_S = 3.0
 _PROTOCOL = "http/protobuf"
 
-_switch: "Switch | None" = None
+_router: "SpanRouter | None" = None
 
 
-def endpoint(settings: TelemetrySettings) -> str:
+def traces_endpoint(settings: TelemetrySettings) -> str:
     """Return where traces go: as the settings say, else as OpenTelemetry's own variables do; empty: nowhere."""
     if settings.otlp_endpoint:
         return _with_path(settings.otlp_endpoint)
-    if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp" or _is_set("OTEL_SDK_DISABLED"):
+    if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp" or _flag_is_set("OTEL_SDK_DISABLED"):
         return ""
     whole = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
     base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
@@ -49,11 +49,11 @@ def _with_path(address: str) -> str:
     return address if address.endswith(_TRACES) else f"{address.rstrip('/')}/{_TRACES}"
 
 
-def _is_set(variable: str) -> bool:
+def _flag_is_set(variable: str) -> bool:
     return os.environ.get(variable, "").strip().lower() in ("1", "true")
 
 
-def is_on() -> bool:
+def is_tracing() -> bool:
     """Whether anybody takes spans."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
@@ -68,7 +68,7 @@ def tracer() -> "Tracer":
     return trace.get_tracer("lango")
 
 
-def ids() -> dict[str, str]:
+def current_trace_ids() -> dict[str, str]:
     """Return the ids of the trace and span that this code runs in, as a log shows them."""
     trace = sys.modules.get("opentelemetry.trace")
     context = trace.get_current_span().get_span_context() if trace else None
@@ -77,30 +77,30 @@ def ids() -> dict[str, str]:
     return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
 
 
-def in_span(
-    name: str, attributes: Attributes, work: Coroutine[Any, Any, T], ended: Callable[[], Attributes]
+def run_in_span(
+    name: str, attributes: Attributes, work: Coroutine[Any, Any, T], final_attributes: Callable[[], Attributes]
 ) -> tuple[Coroutine[Any, Any, T], str]:
     """Return work that runs in a span of its own, and the id of its trace. The span is a child of the caller's.
 
     `ended` says what is known at the end; `error.type` among it marks a span that failed.
     """
-    if not is_on():
+    if not is_tracing():
         return work, ""
     span = tracer().start_span(name, attributes=dict(attributes))
-    return _run(span, work, ended), f"{span.get_span_context().trace_id:032x}"
+    return _run_in_span(span, work, final_attributes), f"{span.get_span_context().trace_id:032x}"
 
 
-async def _run(span: "Span", work: Coroutine[Any, Any, T], ended: Callable[[], Attributes]) -> T:
+async def _run_in_span(span: "Span", work: Coroutine[Any, Any, T], ended: Callable[[], Attributes]) -> T:
     from opentelemetry import trace
 
     try:
         with trace.use_span(span, record_exception=False, set_status_on_exception=False):
             return await work
     finally:
-        end(span, ended())
+        end_span(span, ended())
 
 
-def end(span: "Span", attributes: Attributes) -> None:
+def end_span(span: "Span", attributes: Attributes) -> None:
     """End a span with what is known now."""
     from opentelemetry.trace import Status, StatusCode
 
@@ -111,16 +111,16 @@ def end(span: "Span", attributes: Attributes) -> None:
 
 
 @asynccontextmanager
-async def opened(settings: TelemetrySettings) -> AsyncGenerator[None, None]:
+async def export_spans(settings: TelemetrySettings) -> AsyncGenerator[None, None]:
     """Export spans while the context is open, if an endpoint is set; what is left is sent at the end, for a moment.
 
     Raises `ConfigError` for what cannot work, or `MissingDependency`.
     """
-    where = endpoint(settings)
+    where = traces_endpoint(settings)
     if not where:
         yield
         return
-    switch = _our_switch(settings)
+    switch = _span_router(settings)
     if switch is None:
         yield
         return
@@ -128,28 +128,28 @@ async def opened(settings: TelemetrySettings) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        await _in_a_moment(stop)
+        await _stop_within_limit(stop)
 
 
-def _our_switch(settings: TelemetrySettings) -> "Switch | None":
+def _span_router(settings: TelemetrySettings) -> "SpanRouter | None":
     """Return what takes the spans of this process; None: it cannot, or somebody else does."""
-    global _switch  # a process has one tracer provider, and it cannot be set twice
-    if _switch is not None:
-        return _switch
+    global _router  # a process has one tracer provider, and it cannot be set twice
+    if _router is not None:
+        return _router
     try:
-        from lango.telemetry.export import Switch
+        from lango.telemetry.export import SpanRouter
     except ImportError as error:
         needed = 'traces need a package that is not installed: pip install "lango-adk[otel]"'
         if settings.otlp_endpoint:
             raise MissingDependency(needed) from error
         _log.warning("%s", needed)  # a variable of the machine may be meant for others
         return None
-    if is_on():
+    if is_tracing():
         _log.info("this program traces already: telemetry.otlp_endpoint is not used")
         return None
     _check_protocol()
-    _switch = Switch(settings.service_name)
-    return _switch
+    _router = SpanRouter(settings.service_name)
+    return _router
 
 
 def _check_protocol() -> None:
@@ -162,7 +162,7 @@ def _check_protocol() -> None:
         )
 
 
-async def _in_a_moment(stop: Callable[[], None]) -> None:
+async def _stop_within_limit(stop: Callable[[], None]) -> None:
     """Do what may block, and leave it behind where it takes long: a collector that is away must not hold us up."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 

@@ -11,7 +11,7 @@ from lango.tools.tool import Level
 Decision = Literal["run", "ask", "deny"]
 
 
-class Named(Protocol):
+class ToolLike(Protocol):
     """What a decision is about: a tool, or anything else that has a name and a level."""
 
     @property
@@ -25,7 +25,7 @@ class Named(Protocol):
         ...
 
 
-def decide(tool: Named, policy: ToolSettings) -> Decision:
+def decide(tool: ToolLike, policy: ToolSettings) -> Decision:
     """Say whether a tool may run.
 
     A name under `deny` never runs, whatever else is said of it; one under `allow` runs without a question. Else:

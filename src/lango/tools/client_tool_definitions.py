@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from lango.errors import ClientToolRefused, ConfigError
-from lango.tools.function_schema import inlined
-from lango.tools.schema_checker import MAX_SCHEMA_VALUES, measure
+from lango.tools.function_schema import inline_definitions
+from lango.tools.schema_checker import MAX_SCHEMA_VALUES, measure_schema
 from lango.tools.tool import Tool
 
 MAX_CLIENT_TOOLS = 100
@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf", "enum", "not", "$ref")
 
 
-async def _elsewhere(arguments: dict[str, Any], /) -> None:
+async def _run_by_client(arguments: dict[str, Any], /) -> None:
     raise NotImplementedError("the client runs this tool")
 
 
@@ -32,67 +32,69 @@ def client_tool(name: str, description: str, parameters: Any = None) -> Tool:
     if not isinstance(parameters or {}, Mapping):
         raise ClientToolRefused(f"tool {name}: its parameters must be a JSON schema of an object")
     schema = dict(cast("Mapping[str, Any]", parameters or {}))
-    at_the_top = [one for one in _NOT_AT_THE_TOP if one in schema]
+    at_the_top = [keyword for keyword in _NOT_AT_THE_TOP if keyword in schema]
     if at_the_top:
         raise ClientToolRefused(f"tool {name}: {at_the_top[0]} cannot stand at the top of its schema; use properties")
-    _measured(name, schema)
+    _check_schema_size(name, schema)
     try:
-        Tool(name, description, schema, _elsewhere)  # as it was sent: by its own `$schema`
-        if _size(schema, schema.get("$defs", {}), {}) > MAX_SCHEMA_VALUES:
+        Tool(name, description, schema, _run_by_client)  # as it was sent: by its own `$schema`
+        if _inlined_size(schema, schema.get("$defs", {}), {}) > MAX_SCHEMA_VALUES:
             raise ClientToolRefused(f"tool {name}: its schema is too large once its $refs are put in place")
-        sent = inlined({key: one for key, one in schema.items() if key != "$schema"})
-        return Tool(name, description, sent, _elsewhere)
+        sent = inline_definitions({key: keyword for key, keyword in schema.items() if key != "$schema"})
+        return Tool(name, description, sent, _run_by_client)
     except ConfigError as error:
         raise ClientToolRefused(str(error)) from error
     except RecursionError as error:
         raise ClientToolRefused(f"tool {name}: its schema is nested too deeply") from error
 
 
-def _measured(name: str, schema: Mapping[str, Any]) -> int:
+def _check_schema_size(name: str, schema: Mapping[str, Any]) -> int:
     try:
-        return measure(schema)
+        return measure_schema(schema)
     except ConfigError as error:
         raise ClientToolRefused(f"tool {name[:80]}: its schema cannot be used: {error}") from error
 
 
-async def read_client_tools(wanted: Sequence[tuple[str, str, Any]]) -> list[Tool]:
+async def read_client_tools(definitions: Sequence[tuple[str, str, Any]]) -> list[Tool]:
     """Return the tools that a request brings, each by its name, description and parameters, made off the event loop.
 
     Raise `ClientToolRefused` where one cannot be offered, or where all together are too much.
     """
-    return await asyncio.to_thread(_made, wanted) if wanted else []
+    return await asyncio.to_thread(_make_tools, definitions) if definitions else []
 
 
-def _made(wanted: Sequence[tuple[str, str, Any]]) -> list[Tool]:
+def _make_tools(wanted: Sequence[tuple[str, str, Any]]) -> list[Tool]:
     if len(wanted) > MAX_CLIENT_TOOLS:
         raise ClientToolRefused(f"a client may bring {MAX_CLIENT_TOOLS} tools, not {len(wanted)}")
     total = 0
     for name, _, parameters in wanted:
-        total += _measured(name, cast("Mapping[str, Any]", parameters)) if isinstance(parameters, Mapping) else 0
+        total += (
+            _check_schema_size(name, cast("Mapping[str, Any]", parameters)) if isinstance(parameters, Mapping) else 0
+        )
         if total > MAX_CHARACTERS:
             raise ClientToolRefused(f"the schemas of a client's tools have more than {MAX_CHARACTERS} characters")
-    return [client_tool(*one) for one in wanted]
+    return [client_tool(*definition) for definition in wanted]
 
 
-def _size(node: Any, definitions: Mapping[str, Any], known: dict[str, int]) -> int:
+def _inlined_size(node: Any, definitions: Mapping[str, Any], known: dict[str, int]) -> int:
     """Count the nodes of a schema with its references put in place, without putting them there.
 
     A few definitions that each name another one twice would fill the memory.
     """
     if isinstance(node, list):
-        return 1 + sum(_size(one, definitions, known) for one in cast("list[Any]", node))
+        return 1 + sum(_inlined_size(item, definitions, known) for item in cast("list[Any]", node))
     if not isinstance(node, Mapping):
         return 1
     members = cast("Mapping[str, Any]", node)
     name = str(members.get("$ref", "")).removeprefix("#/$defs/")
     if name in definitions and name not in known:
         known[name] = 1  # one that contains itself stays a reference
-        known[name] = _size(definitions[name], definitions, known)
-    beside = sum(_size(one, definitions, known) for key, one in members.items() if key != "$defs")
+        known[name] = _inlined_size(definitions[name], definitions, known)
+    beside = sum(_inlined_size(item, definitions, known) for key, item in members.items() if key != "$defs")
     return 1 + beside + known.get(name, 0)
 
 
-def by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
+def tools_by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
     """Return tools by their names. Raise `ClientToolRefused` where two have the same, or where there are too many."""
     if len(tools) > MAX_CLIENT_TOOLS:
         raise ClientToolRefused(f"a client may bring {MAX_CLIENT_TOOLS} tools, not {len(tools)}")

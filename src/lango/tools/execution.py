@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from lango.errors import InvalidArguments, NotJson, ToolError
-from lango.tools.results import MAX_RESULT_CHARACTERS, clip, error_text, to_result
+from lango.tools.results import MAX_RESULT_CHARACTERS, clip_to_characters, error_text, to_result
 from lango.tools.tool import Tool, ToolContext
 
 log = logging.getLogger(__name__)
@@ -57,21 +57,21 @@ async def run_tool(
     except InvalidArguments as error:
         return ToolOutcome({"error": error_text(error)}, ok=False)
 
-    def shown(value: Any) -> ToolOutcome:
+    def outcome_of(value: Any) -> ToolOutcome:
         return _outcome(value, max_characters, how_to_read)
 
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:
             if tool.is_async:
-                return await _in_thread(shown, await _own_task(tool.call(given, context)))
-            value = await _in_thread(tool.call, given, context)
+                return await _run_in_thread(outcome_of, await _run_in_task(tool.call(given, context)))
+            value = await _run_in_thread(tool.call, given, context)
             if inspect.isawaitable(value):  # a plain function that hands out a coroutine
-                value = await _own_task(value)
-            return await _in_thread(shown, value)
+                value = await _run_in_task(value)
+            return await _run_in_thread(outcome_of, value)
     except TimeoutError as error:
         return _timed_out(tool, limit_s) if limit.expired() else _failed(error)
-    except _Stopped:
+    except _HandlerCancelled:
         return ToolOutcome({"error": CANCELLED_INSIDE}, ok=False, unknown=True)
     except Exception as error:
         log.debug("tool %s failed", tool.name, exc_info=True)
@@ -83,16 +83,16 @@ def _failed(error: BaseException) -> ToolOutcome:
     if isinstance(error, ToolError):
         with suppress(NotJson):  # then the message alone must do
             details = to_result(error.details)
-    clipped = clip({"error": error_text(error), **details})
-    return ToolOutcome(clipped.shown, ok=False, whole=clipped.whole)
+    clipped = clip_to_characters({"error": error_text(error), **details})
+    return ToolOutcome(clipped.result, ok=False, whole=clipped.whole)
 
 
 def _timed_out(tool: Tool, limit_s: float) -> ToolOutcome:
-    told = f"timed out after {limit_s:g} s"
+    message = f"timed out after {limit_s:g} s"
     if tool.effect == "none":
-        return ToolOutcome({"error": told}, ok=False)
+        return ToolOutcome({"error": message}, ok=False)
     left = "it was stopped" if tool.is_async else "it may still be running"
-    return ToolOutcome({"error": f"{told}; {left}, and its outcome is unknown"}, ok=False, unknown=True)
+    return ToolOutcome({"error": f"{message}; {left}, and its outcome is unknown"}, ok=False, unknown=True)
 
 
 def _outcome(value: Any, max_characters: int, how_to_read: str) -> ToolOutcome:
@@ -100,15 +100,15 @@ def _outcome(value: Any, max_characters: int, how_to_read: str) -> ToolOutcome:
         result = to_result(value)
     except NotJson as error:
         return ToolOutcome({"error": f"the tool ran, but what it returned is not JSON: {error}"}, ok=False)
-    clipped = clip(result, max_characters, how_to_read=how_to_read)
-    return ToolOutcome(clipped.shown, ok=True, whole=clipped.whole)
+    clipped = clip_to_characters(result, max_characters, how_to_read=how_to_read)
+    return ToolOutcome(clipped.result, ok=True, whole=clipped.whole)
 
 
-class _Stopped(Exception):
+class _HandlerCancelled(Exception):
     """The handler's own task was cancelled, and not by us."""
 
 
-async def contained(work: Awaitable[T], passes: Callable[[BaseException], bool] = lambda _: False) -> T:
+async def convert_base_exceptions(work: Awaitable[T], passes: Callable[[BaseException], bool] = lambda _: False) -> T:
     """Await a handler; what it raises that is no `Exception` becomes a `ToolError`.
 
     A `SystemExit` (of an argument parser) that leaves a task ends the event loop, and a panic of a native library is
@@ -129,9 +129,9 @@ def as_tool_error(error: BaseException) -> ToolError:
     return ToolError(error_text(error))
 
 
-async def _own_task(awaitable: Any) -> Any:
+async def _run_in_task(awaitable: Any) -> Any:
     """Await a handler in a task of its own, so that its cancellation and ours can be told apart."""
-    task = asyncio.ensure_future(contained(awaitable))
+    task = asyncio.ensure_future(convert_base_exceptions(awaitable))
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
@@ -139,22 +139,22 @@ async def _own_task(awaitable: Any) -> Any:
         # A handler that will not stop is left alone: a turn must not hang on it.
         _, running = await asyncio.wait({task}, timeout=_GRACE_S)
         if running:
-            task.add_done_callback(_seen)
+            task.add_done_callback(_log_abandoned)
         else:
-            _seen(task)
+            _log_abandoned(task)
         raise
     if task.cancelled():
-        raise _Stopped
+        raise _HandlerCancelled
     return task.result()
 
 
-def _seen(task: "asyncio.Future[Any]") -> None:
+def _log_abandoned(task: "asyncio.Future[Any]") -> None:
     """Look at how an abandoned task ended, so that asyncio does not complain that nobody did."""
     if not task.cancelled() and task.exception():
         log.info("an abandoned tool ended with %s", type(task.exception()).__name__)
 
 
-async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     """Run a function in a daemon thread of its own.
 
     Not in asyncio's pool: handlers that hang would use its few threads up, and keep the program from ending.
@@ -181,7 +181,7 @@ async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     threading.Thread(target=work, name="lango-tool", daemon=True).start()
     value, error = await done
     if isinstance(error, asyncio.CancelledError):  # some future of the handler's was cancelled; we were not
-        raise _Stopped from error
+        raise _HandlerCancelled from error
     if isinstance(error, Exception | KeyboardInterrupt):
         raise error
     if error is not None:

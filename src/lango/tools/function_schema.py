@@ -102,7 +102,7 @@ class TypedArguments(Struct, frozen=True):
         except PydanticUserError as error:  # unknown names, types that JSON has no word for
             raise ConfigError(f"tool {self.model.__name__}: an annotation has no JSON schema: {error}") from error
         schema.pop("title", None)
-        return inlined(schema)
+        return inline_definitions(schema)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as their annotated types; raise pydantic's `ValidationError`."""
@@ -119,8 +119,8 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str | Non
         annotation, default = Annotated[annotation, default], default.get_default()
         if metadata[-1].is_required():
             default = ...
-    written = [one for one in metadata if isinstance(one, str)]
-    has_own = any(isinstance(one, FieldInfo) and one.description for one in metadata)
+    written = [item for item in metadata if isinstance(item, str)]
+    has_own = any(isinstance(item, FieldInfo) and item.description for item in metadata)
     if not has_own and (written or description):
         annotation = Annotated[annotation, Field(description=written[0] if written else description)]
     if default is ... and _has_default(metadata):
@@ -129,10 +129,10 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str | Non
 
 
 def _has_default(metadata: list[Any]) -> bool:
-    return any(isinstance(one, FieldInfo) and not one.is_required() for one in metadata)
+    return any(isinstance(item, FieldInfo) and not item.is_required() for item in metadata)
 
 
-def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+def inline_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema with its `$defs` put where they are used: Gemini takes no `$ref` with a description beside it.
 
     A definition that contains itself stays a reference.
@@ -142,7 +142,7 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     def put(node: Any, inside: tuple[str, ...]) -> Any:
         if isinstance(node, list):
-            return [put(one, inside) for one in cast("list[Any]", node)]
+            return [put(item, inside) for item in cast("list[Any]", node)]
         if not isinstance(node, dict):
             return node
         members = cast("dict[str, Any]", node)
@@ -161,7 +161,7 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def described(docstring: str) -> tuple[str, dict[str, str]]:
+def split_docstring(docstring: str) -> tuple[str, dict[str, str]]:
     """Split a docstring into what the function does and what its `Args:` section says about each argument."""
     summary: list[str] = []
     arguments: dict[str, str] = {}

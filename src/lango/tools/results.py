@@ -30,10 +30,10 @@ MAX_KEPT_CHARACTERS = 2_000_000
 """What is kept of one result, to be read in pieces."""
 MAX_RESULT_VALUES = 100_000
 MAX_ERROR_CHARACTERS = 2_000
-_DEEPEST = 100
+_MAX_DEPTH = 100
 _PIECE = 1_000_000
 _LONGEST_INT_BITS = 4096  # Python refuses to write much longer ones
-_UNSHOWABLE = {0: 0xFFFD} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
+_UNSTORABLE = {0: 0xFFFD} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 _NEEDS_CARE = re.compile("[\0\ud800-\udfff]")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|DATABASE_URL|STORE__URL", re.IGNORECASE)
 _SECRET_SHAPES = re.compile(
@@ -47,44 +47,47 @@ _SHORTEST_SECRET = 8
 class Clipped(Struct, frozen=True):
     """A result as the model is shown it, and the whole text that was clipped; None where nothing was."""
 
-    shown: dict[str, Any]
+    result: dict[str, Any]
     whole: str | None = None
 
 
 def to_result(value: Any) -> dict[str, Any]:
     """Return what a handler returned as a JSON object. Raise `NotJson` where there is none, or where it is too much."""
-    plain = _plain(value, "result", 0, itertools.count())
+    plain = _to_json_value(value, "result", 0, itertools.count())
     return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
 
 
-def _plain(value: Any, place: str, depth: int, values: "itertools.count[int]") -> Any:
-    if depth > _DEEPEST:
-        raise NotJson(f"{place[:80]} is nested too deep, or contains itself")
+def _to_json_value(value: Any, path: str, depth: int, values: "itertools.count[int]") -> Any:
+    if depth > _MAX_DEPTH:
+        raise NotJson(f"{path[:80]} is nested too deep, or contains itself")
     if next(values) > MAX_RESULT_VALUES:
         raise NotJson(f"it has more than {MAX_RESULT_VALUES} values")
     match value:
         case Enum():  # before the scalars: an enum may be text or a number too
-            return _plain(value.value, place, depth + 1, values)
+            return _to_json_value(value.value, path, depth + 1, values)
         case str() if depth > 1:  # what `clip` cannot cut at its place: a long text would be written as JSON again
-            return clean(_kept(value))
+            return replace_unstorable(_limit_kept_text(value))
         case None | bool() | int() | float() | str():
-            return _scalar(value, place)
+            return _scalar(value, path)
         case Mapping():
             members = cast("Mapping[Any, Any]", value)
-            return {_key(key, place): _plain(one, f"{place}.{key}", depth + 1, values) for key, one in members.items()}
+            return {
+                _key(key, path): _to_json_value(item, f"{path}.{key}", depth + 1, values)
+                for key, item in members.items()
+            }
         case list() | tuple() | set() | frozenset():
             items = cast("Iterable[Any]", value)
-            return [_plain(one, f"{place}[{at}]", depth + 1, values) for at, one in enumerate(items)]
+            return [_to_json_value(item, f"{path}[{at}]", depth + 1, values) for at, item in enumerate(items)]
         case BaseModel():
-            return _plain(value.model_dump(by_alias=True), place, depth + 1, values)
+            return _to_json_value(value.model_dump(by_alias=True), path, depth + 1, values)
         case _:
-            return _plain(_other(value, place), place, depth + 1, values)
+            return _to_json_value(_convert_other(value, path), path, depth + 1, values)
 
 
 def _scalar(value: float | str | None, place: str) -> float | str | None:
     match value:
         case str():
-            return clean(value)
+            return replace_unstorable(value)
         case float() if not math.isfinite(value):
             raise NotJson(f"{place} is {value}")
         case int() if value.bit_length() > _LONGEST_INT_BITS:
@@ -93,7 +96,7 @@ def _scalar(value: float | str | None, place: str) -> float | str | None:
             return value
 
 
-def _other(value: Any, place: str) -> Any:
+def _convert_other(value: Any, place: str) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         raise NotJson(f"{place} is bytes; return text, or base64 if it must be bytes")
     if isinstance(value, os.PathLike):
@@ -101,7 +104,7 @@ def _other(value: Any, place: str) -> Any:
     if isinstance(value, Struct):
         return asdict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if not hasattr(value, "__next__"):  # a generator would be used up, and may never end
         try:
             return to_jsonable_python(value)
@@ -115,23 +118,23 @@ def _key(key: Any, place: str) -> str:
         case Enum():
             return _key(key.value, place)
         case str():
-            return clean(key)
+            return replace_unstorable(key)
         case None | bool() | int() | float():
             return json.dumps(key)
         case _:
             raise NotJson(f"{place} has a key of type {type(key).__name__}")
 
 
-def clean(text: str) -> str:
+def replace_unstorable(text: str) -> str:
     """Return the text with U+FFFD for NUL and for lone surrogates."""
     if text.isascii() and "\0" not in text:
         return str(text)
     if len(text) > _PIECE:  # piece by piece: one call of a compiled function stops every other thread
-        return "".join(clean(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE))
-    return text.translate(_UNSHOWABLE) if _NEEDS_CARE.search(text) else str(text)
+        return "".join(replace_unstorable(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE))
+    return text.translate(_UNSTORABLE) if _NEEDS_CARE.search(text) else str(text)
 
 
-def clip(
+def clip_to_characters(
     result: Mapping[str, Any],
     max_characters: int = MAX_RESULT_CHARACTERS,
     *,
@@ -150,11 +153,11 @@ def clip(
         if beside <= max_characters // 2:
             return Clipped(
                 {**result, longest: _clip_text(texts[longest], max_characters - beside, how_to_read)},
-                _kept(texts[longest]),
+                _limit_kept_text(texts[longest]),
             )
     room = max_characters - len(_compact({"clipped": ""}))
-    whole = _compact({key: _kept(text) if isinstance(text, str) else text for key, text in result.items()})
-    return Clipped({"clipped": _clip_text(whole, room, how_to_read)}, _kept(whole))
+    whole = _compact({key: _limit_kept_text(text) if isinstance(text, str) else text for key, text in result.items()})
+    return Clipped({"clipped": _clip_text(whole, room, how_to_read)}, _limit_kept_text(whole))
 
 
 def _clip_text(text: str, max_characters: int, how_to_read: str) -> str:
@@ -170,7 +173,7 @@ def _clip_text(text: str, max_characters: int, how_to_read: str) -> str:
         room = min(room * max_characters // cost, room - 1)
 
 
-def _kept(text: str) -> str:
+def _limit_kept_text(text: str) -> str:
     if len(text) <= MAX_KEPT_CHARACTERS:
         return text
     head, tail = MAX_KEPT_CHARACTERS * 3 // 4, MAX_KEPT_CHARACTERS // 4
@@ -190,11 +193,11 @@ def error_text(error: BaseException) -> str:
     if not isinstance(error, ToolError):
         name = type(error).__name__
         message = f"{name}: {message}" if message else name
-    message = clean(redacted(message[: MAX_ERROR_CHARACTERS * 4]))
+    message = replace_unstorable(redact_secrets(message[: MAX_ERROR_CHARACTERS * 4]))
     return message if len(message) <= MAX_ERROR_CHARACTERS else message[:MAX_ERROR_CHARACTERS] + " [...]"
 
 
-def redacted(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Return the text without secrets: values of this process's variables, and what looks like one."""
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST_SECRET and value in text and _SECRET_NAME.search(name):

@@ -31,8 +31,8 @@ MAX_DEPTH = 64
 """Objects and lists inside each other, in arguments."""
 MAX_STEPS = 1_000_000
 """Steps of one check: subschemas, times values and characters of the arguments."""
-_MAX_TOLD_STEPS = 20_000  # to say what is wrong costs far more than to see that something is
-_MAX_TOLD_CHARACTERS = 2_000
+_MAX_STEPS_TO_EXPLAIN = 20_000  # to say what is wrong costs far more than to see that something is
+_MAX_CHARACTERS_TO_QUOTE = 2_000
 _MAX_BACKTRACKS = 10_000
 _MAX_PATTERN_BYTES = 1_000_000
 _CHARACTERS_PER_STEP = 20
@@ -58,7 +58,7 @@ class SchemaChecker:
         self._schema = dict(schema)
         if not _DRAFT.fullmatch(str(self._schema.get("$schema", ""))):
             self._schema.pop("$schema", None)  # a dialect of its own is read as the newest draft
-        measure(self._schema)
+        measure_schema(self._schema)
         self._steps = _Steps(self._schema)
         if self._steps.at_depth(1) > MAX_STEPS:
             raise ConfigError(f"its references multiply to more than {MAX_STEPS} steps for one argument")
@@ -66,7 +66,7 @@ class SchemaChecker:
 
     def check(self, arguments: Mapping[str, Any]) -> list[str]:
         """Return what is wrong with the arguments. Raise `InvalidArguments` where they are too large to be checked."""
-        size = measured(arguments)
+        size = measure_arguments(arguments)
         steps = self._steps.at_depth(size.depth) * size.steps
         if steps > MAX_STEPS:
             raise InvalidArguments(
@@ -75,11 +75,14 @@ class SchemaChecker:
             )
         if self._quick.is_valid(arguments):
             return []
-        if steps > _MAX_TOLD_STEPS:
+        if steps > _MAX_STEPS_TO_EXPLAIN:
             return ["they do not fit the schema, and are too large to say where"]
-        checker = self._quick if size.characters <= _MAX_TOLD_CHARACTERS else self._masked
+        checker = self._quick if size.characters <= _MAX_CHARACTERS_TO_QUOTE else self._masked
         found: Iterable[Any] = islice(checker.iter_errors(arguments), _MAX_PROBLEMS)
-        return [_problem(one) for one in sorted(found, key=lambda one: [str(part) for part in one.instance_path])]
+        return [
+            _problem(problem)
+            for problem in sorted(found, key=lambda problem: [str(part) for part in problem.instance_path])
+        ]
 
     @cached_property
     def _masked(self) -> Any:
@@ -103,7 +106,7 @@ class SchemaChecker:
             raise ConfigError(f"{place}: {message}" if place else message) from error
 
 
-def measure(schema: Mapping[str, Any]) -> int:
+def measure_schema(schema: Mapping[str, Any]) -> int:
     """Return the characters of a schema. Raise `ConfigError` that names the bound which it passes.
 
     Call it before anything else reads the schema.
@@ -114,17 +117,17 @@ def measure(schema: Mapping[str, Any]) -> int:
         if (depth := depth + 1) > MAX_SCHEMA_DEPTH:
             raise ConfigError(f"it is nested more than {MAX_SCHEMA_DEPTH} levels deep")
         below: list[Any] = []
-        for one in level:
+        for node in level:
             values += 1
-            characters += _characters(one)
-            if isinstance(one, Mapping):
-                members = cast("Mapping[str, Any]", one)
+            characters += _characters(node)
+            if isinstance(node, Mapping):
+                members = cast("Mapping[str, Any]", node)
                 references += sum(name in members for name in _REFERENCES)
                 if too_wide := [name for name in _BRANCHES if _length(members.get(name)) > MAX_BRANCHES]:
                     raise ConfigError(f"one {too_wide[0]} has more than {MAX_BRANCHES} branches")
                 below += members.values()
-            elif isinstance(one, list | tuple):
-                below += cast("list[Any]", one)
+            elif isinstance(node, list | tuple):
+                below += cast("list[Any]", node)
             if values + len(below) > MAX_SCHEMA_VALUES:
                 raise ConfigError(f"it has more than {MAX_SCHEMA_VALUES} values")
             if characters > MAX_SCHEMA_CHARACTERS:
@@ -139,8 +142,8 @@ def has_patterns(schema: Mapping[str, Any]) -> bool:
     """Say whether a schema that was measured holds a regular expression."""
     ahead: list[Any] = [schema]
     while ahead:
-        one = ahead.pop()
-        members = _members(one)
+        node = ahead.pop()
+        members = _members(node)
         if isinstance(members.get("pattern"), str) or "patternProperties" in members:
             return True
         ahead += members.values()
@@ -186,8 +189,8 @@ class _Steps:
         """Return the steps of each subschema for values that are one level deeper than those of `above`."""
         steps: dict[int, int] = {}
         for node in self._order:
-            total = self._weights[node] + sum(steps[one] for one in self._same[node])
-            total += sum(above[one] for one in self._below[node]) if above else 0
+            total = self._weights[node] + sum(steps[subschema] for subschema in self._same[node])
+            total += sum(above[subschema] for subschema in self._below[node]) if above else 0
             steps[node] = min(total, MAX_STEPS + 1)
         return steps
 
@@ -200,9 +203,9 @@ class _Steps:
             if key in self._weights:
                 continue
             members: Mapping[str, Any] = cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
-            same = [one for name in _SAME_VALUE for one in _subschemas(name, members)]
+            same = [subschema for name in _SAME_VALUE for subschema in _subschemas(name, members)]
             same += [self._target(members[name]) for name in _REFERENCES if name in members]
-            below = [one for name in _BELOW for one in _subschemas(name, members)]
+            below = [subschema for name in _BELOW for subschema in _subschemas(name, members)]
             patterns = cast("Mapping[str, Any]", members.get("patternProperties") or {})
             pattern_characters = sum(map(len, [str(members.get("pattern", "")), *patterns]))
             self._weights[key] = 1 + pattern_characters // 10 + _length(members.get("enum"))
@@ -225,7 +228,7 @@ class _Steps:
 
 def _members(value: Any) -> Mapping[str, Any]:
     if isinstance(value, list):
-        return {str(at): one for at, one in enumerate(cast("list[Any]", value))}
+        return {str(at): item for at, item in enumerate(cast("list[Any]", value))}
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
@@ -254,19 +257,19 @@ class Size:
         self.steps = values + characters // _CHARACTERS_PER_STEP
 
 
-def measured(value: Any) -> Size:
+def measure_arguments(value: Any) -> Size:
     """Measure a value of JSON. Raise `InvalidArguments` where it is nested too deeply."""
     depth = values = characters = 0
     level: list[Any] = [value]
     while level:
         below: list[Any] = []
-        for one in level:
+        for node in level:
             values += 1
-            characters += _characters(one)
-            if isinstance(one, dict):
-                below += cast("dict[str, Any]", one).values()
-            elif isinstance(one, list | tuple):
-                below += cast("list[Any]", one)
+            characters += _characters(node)
+            if isinstance(node, dict):
+                below += cast("dict[str, Any]", node).values()
+            elif isinstance(node, list | tuple):
+                below += cast("list[Any]", node)
         depth += bool(below)
         if depth > MAX_DEPTH:
             raise InvalidArguments(f"they are nested more than {MAX_DEPTH} levels deep")
@@ -279,6 +282,6 @@ def _never_fetched(uri: str) -> Any:
 
 
 def _problem(problem: Any) -> str:
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.instance_path).lstrip(".")
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.instance_path).lstrip(".")
     message = str(problem.message)[:_MAX_SHOWN]
-    return f"{place[:_MAX_SHOWN]}: {message}" if place else message
+    return f"{path[:_MAX_SHOWN]}: {message}" if path else message

@@ -29,7 +29,7 @@ from typing import Any, Literal, get_args, overload
 from pydantic import ValidationError
 
 from lango.errors import ConfigError, InvalidArguments
-from lango.tools.function_schema import TypedArguments, described, read_signature, resolved_hints
+from lango.tools.function_schema import TypedArguments, read_signature, resolved_hints, split_docstring
 from lango.tools.schema_checker import SchemaChecker
 
 Level = Literal["safe", "write", "dangerous"]
@@ -93,7 +93,7 @@ class Tool:
         object.__setattr__(self, "parameters", _object_schema(self.name, self.parameters))
         if self.typed is None:
             self._checker  # noqa: B018 - read once, so that a wrong schema is told now
-        self._calling  # noqa: B018
+        self._call_style  # noqa: B018
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -107,15 +107,17 @@ class Tool:
                 return self.typed.validate(arguments)
             problems = self._checker.check(dict(arguments))
         except ValidationError as error:
-            problems = [_typed_problem(one) for one in error.errors()]
+            problems = [_typed_problem(problem) for problem in error.errors()]
         except InvalidArguments as error:
-            raise InvalidArguments(_told([str(error)])) from error
+            raise InvalidArguments(_invalid_arguments_message([str(error)])) from error
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # values that are not JSON, somebody's own validator
-            raise InvalidArguments(_told([f"they cannot be checked: {type(error).__name__}: {error}"])) from error
+            raise InvalidArguments(
+                _invalid_arguments_message([f"they cannot be checked: {type(error).__name__}: {error}"])
+            ) from error
         if problems:
-            raise InvalidArguments(_told(problems))
+            raise InvalidArguments(_invalid_arguments_message(problems))
         return dict(arguments)
 
     def fits(self, arguments: Mapping[str, Any]) -> bool:
@@ -128,7 +130,7 @@ class Tool:
 
     def call(self, arguments: Mapping[str, Any], context: ToolContext) -> Any:
         """Call the handler with validated arguments; an async one returns its coroutine."""
-        calling = self._calling
+        calling = self._call_style
         filled = {calling.context: context} if calling.context else {}
         if calling.takes_dict:
             return self.handler(dict(arguments), **filled)
@@ -149,12 +151,12 @@ class Tool:
             raise ConfigError(f"tool {self.name}: its parameters cannot be used as a JSON schema: {error}") from error
 
     @cached_property
-    def _calling(self) -> "_Calling":
-        return _read_calling(self)
+    def _call_style(self) -> "_CallStyle":
+        return _read_call_style(self)
 
 
 @dataclass(frozen=True, slots=True)
-class _Calling:
+class _CallStyle:
     """How a handler is called."""
 
     context: str = ""
@@ -170,24 +172,26 @@ def _object_schema(name: str, schema: Mapping[str, Any] | None) -> Mapping[str, 
     return {"type": "object", "properties": {}, **schema}
 
 
-def _read_calling(tool: Tool) -> _Calling:
+def _read_call_style(tool: Tool) -> _CallStyle:
     """Find out how the handler takes its arguments. Raise where it asks for one that the schema does not have."""
     signature = read_signature(tool.handler)
     if signature is None:  # a builtin without one
-        return _Calling()
+        return _CallStyle()
     hints = resolved_hints(tool.handler)
     context = next((name for name in signature.parameters if is_context(hints.get(name))), "")
-    rest = [one for one in signature.parameters.values() if one.name != context]
-    if any(one.kind is one.VAR_KEYWORD for one in rest):
-        return _Calling(context)
+    rest = [parameter for parameter in signature.parameters.values() if parameter.name != context]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in rest):
+        return _CallStyle(context)
     known = tool.schema["properties"]
-    named = [one for one in rest if one.kind is not one.VAR_POSITIONAL]
+    named = [parameter for parameter in rest if parameter.kind is not parameter.VAR_POSITIONAL]
     if len(named) == 1 and tool.typed is None and _takes_dict(named[0], known):
-        return _Calling(context, takes_dict=True)
-    unknown = [one.name for one in named if one.name not in known and one.default is one.empty]
+        return _CallStyle(context, takes_dict=True)
+    unknown = [
+        parameter.name for parameter in named if parameter.name not in known and parameter.default is parameter.empty
+    ]
     if unknown:
         raise ConfigError(f"tool {tool.name}: its handler wants {', '.join(unknown)}, which the schema does not have")
-    return _Calling(context)
+    return _CallStyle(context)
 
 
 def _takes_dict(parameter: inspect.Parameter, known: Collection[str]) -> bool:
@@ -234,9 +238,9 @@ def tool(
     parameters come from `Annotated[int, Field(description=...)]` or from the docstring's `Args:` section.
     """
 
-    def made(function: Handler) -> Tool:
+    def make_tool(function: Handler) -> Tool:
         own_name = name or getattr(function, "__name__", "")
-        summary, parameters = described(inspect.getdoc(function) or "")
+        summary, parameters = split_docstring(inspect.getdoc(function) or "")
         typed = TypedArguments.of(function, own_name, parameters, skip=is_context)
         return Tool(
             own_name,
@@ -249,16 +253,16 @@ def tool(
             typed=typed,
         )
 
-    return made if function is None else made(function)
+    return make_tool if function is None else make_tool(function)
 
 
-def _told(problems: list[str]) -> str:
+def _invalid_arguments_message(problems: list[str]) -> str:
     shown = "; ".join(problems[:_MAX_PROBLEMS])
     more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
     return f"invalid arguments, the tool was not run: {shown}{more}"
 
 
 def _typed_problem(problem: Any) -> str:
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
     message = "there is no such argument" if problem["type"] == "extra_forbidden" else str(problem["msg"])
-    return f"{place[:_MAX_SHOWN]}: {message[:_MAX_SHOWN]}" if place else message[:_MAX_SHOWN]
+    return f"{path[:_MAX_SHOWN]}: {message[:_MAX_SHOWN]}" if path else message[:_MAX_SHOWN]

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 GONE_AFTER_S = 15.0
-_MOST_SEEN = 1_000
+_MAX_TRACKED_TURNS = 1_000
 
-_here: set[str] = set()
+_live_tokens: set[str] = set()
 
-IsGone = Callable[[int, int, str, int], bool]
+OwnerIsGone = Callable[[int, int, str, int], bool]
 """Whether the process of a turn is gone: the session's key, the turn, its owner, its beat."""
 
 
@@ -27,55 +27,55 @@ class Owner:
 
     def __init__(self) -> None:
         self._token = uuid.uuid4().hex
-        self.name = "|".join([_machine(), str(os.getpid()), _started(os.getpid()), self._token])
-        _here.add(self._token)
+        self.name = "|".join([_machine_id(), str(os.getpid()), _process_started(os.getpid()), self._token])
+        _live_tokens.add(self._token)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Say that this runtime runs nothing any more."""
-        _here.discard(self._token)
+        _live_tokens.discard(self._token)
 
 
-class Watch:
+class LivenessMonitor:
     """Tells who is gone, from what it has seen itself."""
 
     def __init__(self, gone_after_s: float = GONE_AFTER_S, *, back_at: Callable[[], float] = lambda: 0.0) -> None:
-        """`back_at`: when the database came back after it was away. Nobody could beat until then."""
+        """`recovered_at`: when the database came back after it was away. Nobody could beat until then."""
         self._gone_after_s = gone_after_s
         self._back_at = back_at
-        self._seen: dict[tuple[int, int], tuple[int, float]] = {}
+        self._last_heartbeats: dict[tuple[int, int], tuple[int, float]] = {}
 
-    def is_gone(self, session_key: int, turn: int, owner: str, beat: int) -> bool:
+    def is_gone(self, session_key: int, turn: int, owner: str, heartbeat: int) -> bool:
         """Whether the process that owns a turn is gone: dead, or without a heartbeat for too long."""
-        known = _is_gone_here(owner)
+        known = _known_locally(owner)
         if known is not None:
             return known
-        last, since = self._seen.get((session_key, turn), (-1, 0.0))
-        if last != beat:
-            self._forget_old()
-            self._seen[session_key, turn] = (beat, time.monotonic())
+        last, since = self._last_heartbeats.get((session_key, turn), (-1, 0.0))
+        if last != heartbeat:
+            self._drop_stale()
+            self._last_heartbeats[session_key, turn] = (heartbeat, time.monotonic())
             return False
         return time.monotonic() - max(since, self._back_at()) > self._gone_after_s
 
-    def _forget_old(self) -> None:
+    def _drop_stale(self) -> None:
         """Turns that nobody asked about for long are over: what was seen of them is not kept for ever."""
-        if len(self._seen) < _MOST_SEEN:
+        if len(self._last_heartbeats) < _MAX_TRACKED_TURNS:
             return
         since = time.monotonic() - 10 * self._gone_after_s
-        self._seen = {place: seen for place, seen in self._seen.items() if seen[1] > since}
+        self._last_heartbeats = {place: last for place, last in self._last_heartbeats.items() if last[1] > since}
 
 
-def _is_gone_here(owner: str) -> bool | None:
+def _known_locally(owner: str) -> bool | None:
     """Whether an owner is known to be gone, or is of this process and not; None: its heartbeat decides."""
     machine, pid, started, token = [*owner.split("|"), "", "", "", ""][:4]
-    if machine != _machine() or not pid.isdigit():
+    if machine != _machine_id() or not pid.isdigit():
         return None
-    if int(pid) == os.getpid() and started == _started(os.getpid()):
-        return token not in _here
-    return True if not _exists(int(pid)) or _started(int(pid)) != started else None
+    if int(pid) == os.getpid() and started == _process_started(os.getpid()):
+        return token not in _live_tokens
+    return True if not _process_exists(int(pid)) or _process_started(int(pid)) != started else None
 
 
 @functools.cache
-def _machine() -> str:
+def _machine_id() -> str:
     """Where this process's number means something: two containers may have the same name and other processes."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     started = boot.read_text().strip() if boot.exists() else ""
@@ -86,7 +86,7 @@ def _machine() -> str:
     return f"{socket.gethostname()}/{started}/{numbers}"
 
 
-def _exists(pid: int) -> bool:
+def _process_exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -96,7 +96,7 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def _started(pid: int) -> str:
+def _process_started(pid: int) -> str:
     """When a process was started, where the system says it: pids are used again."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()

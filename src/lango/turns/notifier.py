@@ -3,16 +3,16 @@
 import asyncio
 
 
-class News:
+class Notifier:
     """Wakes everybody who waits at that moment. What the news are, they look up where it is kept."""
 
     def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[bool]] = []
+        self._waiters: list[asyncio.Future[bool]] = []
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake all who wait."""
-        if self._waiting:
-            woken, self._waiting = self._waiting, []
+        if self._waiters:
+            woken, self._waiters = self._waiters, []
             for future in woken:
                 if not future.done():
                     future.set_result(True)
@@ -21,19 +21,19 @@ class News:
         """Wait to be woken; False: nothing came in time."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
-        timer = None if timeout_s is None else loop.call_later(timeout_s, _give_up, future)
-        self._waiting.append(future)
-        told = False
+        timer = None if timeout_s is None else loop.call_later(timeout_s, _time_out, future)
+        self._waiters.append(future)
+        notified = False
         try:
-            told = await future
+            notified = await future
         finally:
             if timer is not None:
                 timer.cancel()
-            if not told and future in self._waiting:
-                self._waiting.remove(future)
-        return told
+            if not notified and future in self._waiters:
+                self._waiters.remove(future)
+        return notified
 
 
-def _give_up(future: "asyncio.Future[bool]") -> None:
+def _time_out(future: "asyncio.Future[bool]") -> None:
     if not future.done():
         future.set_result(False)

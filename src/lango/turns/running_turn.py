@@ -16,7 +16,7 @@ from lango.events import TextDelta, ThoughtDelta, TurnError, TurnEvent
 from lango.store import SessionRecord, Turn
 from lango.store.codec import event_ids
 from lango.store.turns import event_log
-from lango.turns.notifier import News
+from lango.turns.notifier import Notifier
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,57 +33,57 @@ class RunningTurn(Struct, eq=False):
     error: LangoError | None = None
     answer: str | None = None
     """The whole text: parallel agents are told mixed, and each is whole here."""
-    stopped: LangoError | None = None
+    stop_reason: LangoError | None = None
     """Why it was stopped."""
     superseded: bool = False
     """A newer message came before its turn did: it ends where it would begin."""
-    begun: bool = False
+    started: bool = False
     """The task runs: one that is cancelled before would end without a word."""
     readers: int = 0
     """How many must leave before the turn is stopped."""
-    kept: bool = False
+    detached: bool = False
     """Somebody submitted it to run on, whoever reads."""
     trace_id: str = ""
     """The trace that it is told in, where somebody takes traces."""
-    news: News = field(default_factory=News)
-    urgent: News = field(default_factory=News)
+    changed: Notifier = field(default_factory=Notifier)
+    urgent_changed: Notifier = field(default_factory=Notifier)
     """News that are more than a piece of text."""
-    _count: int = 0
+    _event_count: int = 0
     _last_urgent: int = 0
 
     def next_id(self) -> int:
         """Return an id larger than every one before it in this session."""
-        self._count += 1
-        return self.turn.turn * event_ids.IDS_PER_TURN + self._count
+        self._event_count += 1
+        return self.turn.turn * event_ids.IDS_PER_TURN + self._event_count
 
-    def tell(self, event: TurnEvent) -> None:
+    def emit(self, event: TurnEvent) -> None:
         """Add an event for every reader."""
         self.events.append(event)
         if not isinstance(event, TextDelta | ThoughtDelta):
             self._last_urgent = len(self.events)
-            self.urgent.tell()
-        self.news.tell()
+            self.urgent_changed.notify()
+        self.changed.notify()
 
-    def is_urgent(self, read: int) -> bool:
+    def has_urgent_after(self, read: int) -> bool:
         """Whether more than pieces of text were told after the first `read` events."""
         return self.finished or self._last_urgent > read
 
     def finish(self) -> None:
         """Say that nothing comes any more."""
         self.finished = True
-        self.urgent.tell()
-        self.news.tell()
+        self.urgent_changed.notify()
+        self.changed.notify()
 
     def fail(self, error: BaseException) -> None:
         """Tell the error that the turn ends with."""
-        self.error = as_error(error)
-        self.tell(TurnError(self.next_id(), type(self.error).__name__, str(self.error)))
+        self.error = to_lango_error(error)
+        self.emit(TurnError(self.next_id(), type(self.error).__name__, str(self.error)))
 
     def stop(self, why: LangoError) -> None:
         """Stop the turn, once: another cancel would break off what the first one tidies up."""
-        if self.stopped is None:
-            self.stopped = why
-            if self.task is not None and self.begun:
+        if self.stop_reason is None:
+            self.stop_reason = why
+            if self.task is not None and self.started:
                 self.task.cancel()
 
     async def follow(self, after_id: int = 0) -> AsyncGenerator[TurnEvent, None]:
@@ -96,21 +96,21 @@ class RunningTurn(Struct, eq=False):
             while read < len(self.events):
                 event = self.events[read]
                 read += 1
-                if event_ids.is_rebuilt(event.id) and event_ids.is_between(self.turn.turn, after_id):
-                    raise EventsGone(event_log.gone(after_id))
+                if event_ids.is_rebuilt(event.id) and event_ids.is_known_only_to_log(self.turn.turn, after_id):
+                    raise EventsGone(event_log.events_gone_message(after_id))
                 if event.id > after_id:
                     yield event
             if self.finished:
                 return
-            await self.news.wait()
+            await self.changed.wait()
 
     async def wait(self) -> None:
         """Wait for the end."""
         while not self.finished:
-            await self.news.wait()
+            await self.changed.wait()
 
 
-async def followed(turn: RunningTurn) -> AsyncGenerator[TurnEvent, None]:
+async def follow_until_left(turn: RunningTurn) -> AsyncGenerator[TurnEvent, None]:
     """Yield the events of a turn to its end; a reader that leaves before may stop it."""
     turn.readers += 1
     try:
@@ -118,32 +118,32 @@ async def followed(turn: RunningTurn) -> AsyncGenerator[TurnEvent, None]:
             async for event in events:
                 yield event
     finally:
-        await _leave(turn)
+        await _release_reader(turn)
 
 
-async def collected(turn: RunningTurn) -> str:
+async def collect_answer(turn: RunningTurn) -> str:
     """Wait for a turn and return its answer, or raise its error."""
     turn.readers += 1
     try:
         await turn.wait()
     finally:
-        await _leave(turn)
+        await _release_reader(turn)
     if turn.error is not None:
         raise turn.error
-    told = "".join(event.text for event in turn.events if isinstance(event, TextDelta))
-    return told if turn.answer is None else turn.answer
+    text = "".join(event.text for event in turn.events if isinstance(event, TextDelta))
+    return text if turn.answer is None else turn.answer
 
 
-async def _leave(turn: RunningTurn) -> None:
+async def _release_reader(turn: RunningTurn) -> None:
     """Stop a turn that its last reader leaves before the end, and wait until its record is honest."""
     turn.readers -= 1
-    if turn.finished or turn.readers or turn.kept:
+    if turn.finished or turn.readers or turn.detached:
         return
     turn.stop(TurnCancelled("the turn was stopped: nobody reads its answer any more"))
     await turn.wait()
 
 
-def as_error(error: BaseException) -> LangoError:
+def to_lango_error(error: BaseException) -> LangoError:
     """Return an error of ours as it is, and any other one as the cause of one."""
     if isinstance(error, LangoError):
         return error

@@ -8,31 +8,31 @@ from msgspec import Struct, field
 from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
 from lango.messages import MIME_TYPE, Attachment
-from lango.store import Entry
-from lango.store.turns.approvals import Answer
+from lango.store import NewEvent
+from lango.store.turns.approvals import ApprovalAnswer
 from lango.tools import Tool
 
 
-class Asked(Struct):
+class TurnInput(Struct):
     """What a turn is about: the user's message as an event, and as the store keeps it."""
 
     event: Any
     """The message as an ADK event; only `lango.adk` reads it."""
-    entry: Entry
-    approves: str = ""
+    entry: NewEvent
+    answered_call_id: str = ""
     """The call that it answers a question about, going on with that invocation."""
-    answer: Answer | None = None
+    approval_answer: ApprovalAnswer | None = None
     """What was said to that question, and by whom."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """What the client runs itself in this turn."""
 
-    again: bool = False
+    is_retry: bool = False
     """The results that it is about are stored, and the turn that brought them failed before it was answered."""
 
     @property
-    def answers_client(self) -> bool:
+    def brings_client_results(self) -> bool:
         """It brings what the client's tools returned, and nothing else."""
-        return bool(self.entry.results) and self.entry.message is not None and self.entry.message.role == "tool"
+        return bool(self.entry.client_results) and self.entry.message is not None and self.entry.message.role == "tool"
 
 
 def check_attachments(attachments: Sequence[Attachment], limits: ServerSettings) -> None:

@@ -6,53 +6,53 @@ from itertools import chain
 from msgspec import Struct, field
 
 from lango.events import TextDelta, ThoughtDelta
-from lango.store.turns.approvals import Question
+from lango.store.turns.approvals import ApprovalRequest
 
 NextId = Callable[[], int]
-Speaker = tuple[str, str]
+AgentBranch = tuple[str, str]
 """An agent, and the branch it speaks in."""
 
 
-class Told(Struct):
+class TurnProgress(Struct):
     """What a run has said so far."""
 
     next_id: NextId
-    said_since_tool: bool = False
+    has_text_since_tool: bool = False
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     tokens_by_model: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     finish_reason: str = ""
-    waiting: bool = False
+    awaits_approval: bool = False
     """A question for approval is open."""
-    client: bool = False
+    awaits_client: bool = False
     """A call waits for the client."""
     error: tuple[str, str] | None = None
-    answer: list[str] = field(default_factory=list[str])
+    finished_texts: list[str] = field(default_factory=list[str])
     """The texts of all answers, whole, in the order of their ends."""
-    streamed: dict[Speaker, list[str]] = field(default_factory=dict[Speaker, list[str]])
+    streaming_texts: dict[AgentBranch, list[str]] = field(default_factory=dict[AgentBranch, list[str]])
     """What is being told piece by piece: the final event repeats it."""
-    asked: set[str] = field(default_factory=set[str])
+    call_ids: set[str] = field(default_factory=set[str])
     """Ids of the calls that were made."""
     ended_by_tool: bool = False
     """A tool's own result is the end: nothing more is to be said."""
-    invocations: list[str] = field(default_factory=list[str])
+    invocation_ids: list[str] = field(default_factory=list[str])
     durations_s: dict[str, float] = field(default_factory=dict[str, float])
     """How long each call took, once it is over."""
-    approval_requests: Mapping[str, Question] = field(default_factory=dict[str, Question])
+    approval_requests: Mapping[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
     """The open approval requests, as the store has them, by the id of the call that each is about."""
 
     @property
     def text(self) -> str:
         """All that was said."""
-        return "".join(chain(self.answer, *self.streamed.values()))
+        return "".join(chain(self.finished_texts, *self.streaming_texts.values()))
 
-    def say(self, who: Speaker, text: str, *, thought: bool = False) -> TextDelta | ThoughtDelta:
+    def text_event(self, speaker: AgentBranch, text: str, *, thought: bool = False) -> TextDelta | ThoughtDelta:
         """Make the event that tells a piece of text, and remember it: the final event says it once more."""
-        said = self.streamed.setdefault(who, [])
+        texts = self.streaming_texts.setdefault(speaker, [])
         if thought:
-            return ThoughtDelta(self.next_id(), text, who[0])
-        said.append(text)
-        self.said_since_tool = self.said_since_tool or not text.isspace()
+            return ThoughtDelta(self.next_id(), text, speaker[0])
+        texts.append(text)
+        self.has_text_since_tool = self.has_text_since_tool or not text.isspace()
         self.error = None  # an earlier one was overcome
-        return TextDelta(self.next_id(), text, who[0])
+        return TextDelta(self.next_id(), text, speaker[0])

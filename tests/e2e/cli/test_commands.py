@@ -17,7 +17,7 @@ from lango.config import Settings, StoreSettings
 from lango.errors import ConfigError, LangoError
 from lango.messages import Message
 from lango.providers.protocol import UsageDelta
-from lango.store import Entry, SessionId, Store
+from lango.store import NewEvent, SessionId, Store
 from lango.store.engine.schema import migrations
 from lango.testing import ScriptedProvider
 
@@ -89,7 +89,7 @@ async def test_sessions_list_show_delete(tmp_path: Path) -> None:
     name = SessionId("app", "alice", "first")
     async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
         session = await store.create_session(name)
-        await store.append(session.key, name, 0, Entry("e", time.time(), Message("user", "hello"), tokens=3))
+        await store.append(session.key, name, 0, NewEvent("e", time.time(), Message("user", "hello"), tokens=3))
     [listed] = [json.loads(line) for line in lango("sessions", "list", "--json", cwd=tmp_path).stdout.splitlines()]
     assert listed["id"] == "first"
     assert (listed["messages"], listed["tokens"]) == (1, 3)

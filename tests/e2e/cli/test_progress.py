@@ -17,7 +17,7 @@ import pytest
 from lango.messages import Message
 from lango.providers.local.known_models import SMOLLM2
 from lango.providers.local.weights import pull
-from lango.store import Entry, SessionId, Store
+from lango.store import NewEvent, SessionId, Store
 from tests.support.servers.index_server import index_of
 from tests.support.terminal import CTRL_C, LANGO, PATIENCE_S, Terminal, terminal
 from tests.unit.providers.test_local_weights import find_uv
@@ -45,7 +45,7 @@ async def fill(folder: Path) -> None:
                 role = "assistant" if number % 2 else "user"
                 message = Message(role, f"about pear{number} " + "and so on " * 20, author=role)
                 await store.append(
-                    session.key, name, number, Entry(f"e{number}", time.time(), message, 3, f"i{number}")
+                    session.key, name, number, NewEvent(f"e{number}", time.time(), message, 3, f"i{number}")
                 )
 
 

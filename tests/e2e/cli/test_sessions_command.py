@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lango.messages import Message
-from lango.store import Entry, SessionId, Store
+from lango.store import NewEvent, SessionId, Store
 from tests.e2e.cli.test_commands import lango, refused
 
 TEXTS = ["where is Bern", "in Switzerland", "and \x1b[31m Oslo", "in Norway"]
@@ -28,7 +28,7 @@ async def fill(store: Store, name: SessionId, texts: list[str]) -> None:
         role = "assistant" if number % 2 else "user"
         message = Message(role, text, author=role)
         delta = {"turns": number // 2 + 1}
-        entry = Entry(f"e{number}", time.time(), message, 3, f"i{number // 2}", delta)
+        entry = NewEvent(f"e{number}", time.time(), message, 3, f"i{number // 2}", delta)
         await store.append(record.key, name, number, entry)
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lango import Settings, open_runtime
 from lango.memory import transcript
-from lango.memory.note_format import OBSERVE
+from lango.memory.note_format import OBSERVE_PROMPT
 from lango.providers import Delta, Request
 from lango.providers.local import SMOLLM2, LocalProvider, pull
 from lango.providers.local.known_models import QWEN
@@ -67,7 +67,7 @@ async def test_o1_an_embedded_model_observes_a_conversation_and_the_notes_go_to_
         notes = [note for batch in recalled.batches for note in batch.observations]
         said = " ".join(note.text for note in notes).lower()
         assert any(word in said for word in ("ann", "lisbon", "rex", "carpenter", "bern", "bridge", "tom")), said
-        assert not any(len(note.text) > 20 and note.text in OBSERVE for note in notes), "not its instructions"
+        assert not any(len(note.text) > 20 and note.text in OBSERVE_PROMPT for note in notes), "not its instructions"
         for batch in recalled.batches:
             assert batch.model == f"local/{QWEN.name}"
             assert batch.input_tokens > 100

@@ -32,9 +32,9 @@ from ag_ui.core import (
     UserMessage,
 )
 
-from lango.server.compat.resent_history import LEFT_OUT
+from lango.server.compat.resent_history import FILE_LEFT_OUT
 from lango.store import Store
-from lango.store.turns.client_calls import UNANSWERED
+from lango.store.turns.client_calls import NO_RESULT_TEXT
 from tests.e2e.server_compat.test_agui import CALL, END, SAID, one_of, run, types_of
 from tests.support.servers.agui_client import run_script
 from tests.support.servers.served import Server, serving
@@ -175,7 +175,7 @@ async def test_a_file_in_a_result_is_left_out_and_the_model_reads_so(server: Ser
         await client.say("call pick")
         source = DataSource(value="iVBORw0KGgo=", mime_type="image/png")
         client.returned(client.calls["pick"], [TextPart(text="look: "), ImagePart(source=source)])
-        assert text_of(await client.run()) == f"the tool said {{'result': 'look: {LEFT_OUT}'}}"
+        assert text_of(await client.run()) == f"the tool said {{'result': 'look: {FILE_LEFT_OUT}'}}"
 
 
 async def test_calls_beside_the_agents_own_tools_go_on_together(server: Server) -> None:
@@ -210,7 +210,7 @@ async def test_a_message_instead_closes_the_call_and_one_beside_a_result_takes_i
         client.returned(client.calls["pick"], "in time")
         assert text_of(await client.say("hello")) == "hello"
         assert [one.get("error") or one["result"] for one in (await client.results()).values()] == [
-            UNANSWERED,
+            NO_RESULT_TEXT,
             "in time",
         ]
 
@@ -238,7 +238,7 @@ async def test_an_id_that_comes_again_is_another_call(server: Server) -> None:
         assert text_of(await client.say("never mind")) == "never mind"
         page = (await http.get(f"/v1/sessions/{client.thread}/messages")).json()["messages"]
         results = [call["output"] for one in page if one["role"] == "tool" for call in one["tool_calls"]]
-        assert [one.get("result") or one["error"] for one in results] == ["red", "blue", UNANSWERED]
+        assert [one.get("result") or one["error"] for one in results] == ["red", "blue", NO_RESULT_TEXT]
 
 
 async def test_a_run_that_failed_after_the_result_is_tried_again_by_the_next(server: Server, tmp_path: Path) -> None:

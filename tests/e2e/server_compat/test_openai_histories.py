@@ -13,7 +13,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from lango.store import SessionId, Store
-from lango.store.codec.records import CARRIED
+from lango.store.codec.records import CLIENT_HISTORY_KEY
 from lango.store.turns.client_calls import NO_RESULT
 from tests.e2e.server_compat.test_openai_files import PNG, picture, text, url_of
 from tests.support.servers.served import PATIENCE_S, Server, serving
@@ -98,7 +98,7 @@ async def sound(url: str, session: str, user: str = "user") -> list[tuple[str, b
     assert found
     metadata: list[dict[str, Any]] = [(one.extra or {}).get("custom_metadata") or {} for one in found[1]]
     roles = [one.message.role for one in found[1] if one.message]
-    return list(zip(roles, [bool(one.get(CARRIED)) for one in metadata], strict=True))
+    return list(zip(roles, [bool(one.get(CLIENT_HISTORY_KEY)) for one in metadata], strict=True))
 
 
 # -- chats do not mix ----------------------------------------------------------------------------------------------

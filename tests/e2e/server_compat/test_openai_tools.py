@@ -11,8 +11,8 @@ import pytest
 from openai import AsyncOpenAI, omit
 from openai.types.chat import ChatCompletion, ChatCompletionFunctionToolParam, ChatCompletionMessageFunctionToolCall
 
-from lango.server.compat.resent_history import LEFT_OUT
-from lango.store.turns.client_calls import UNANSWERED
+from lango.server.compat.resent_history import FILE_LEFT_OUT
+from lango.store.turns.client_calls import NO_RESULT_TEXT
 from tests.support.servers.served import PATIENCE_S, Server, serving
 
 SCHEMA: dict[str, object] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -126,7 +126,7 @@ async def test_a_file_in_a_result_is_left_out_and_the_model_reads_so(client: Cli
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     client.returned(call.id, [{"type": "text", "text": "look: "}, picture])
     text, _ = await client.ask()
-    assert text == f"the tool said {{'result': 'look: {LEFT_OUT}'}}"
+    assert text == f"the tool said {{'result': 'look: {FILE_LEFT_OUT}'}}"
 
 
 async def test_several_calls_are_answered_together_or_not_at_all(client: Client) -> None:
@@ -232,7 +232,7 @@ async def test_an_id_that_comes_again_is_another_call(tmp_path: Path, sqlite_url
             assert (await client.say("never mind"))[0] == "never mind"
             kept = [one for one in await client.messages_stored() if one["role"] == "tool"]
             outputs = [call["output"] for one in kept for call in one["tool_calls"]]
-            assert [one.get("result") or one["error"] for one in outputs] == ["red", "blue", UNANSWERED]
+            assert [one.get("result") or one["error"] for one in outputs] == ["red", "blue", NO_RESULT_TEXT]
 
 
 async def test_results_are_taken_from_further_up_too(client: Client) -> None:
@@ -263,7 +263,7 @@ async def test_a_message_instead_of_results_closes_the_calls(client: Client) -> 
     assert (await client.say("never mind"))[0] == "never mind"
     kept = await client.results()
     assert kept[calls[0].id] == {"result": "red"}, "it came along"
-    assert kept[calls[1].id]["error"] == UNANSWERED
+    assert kept[calls[1].id]["error"] == NO_RESULT_TEXT
     client.messages = [{"role": "tool", "tool_call_id": calls[1].id, "content": "late"}]
     with pytest.raises(openai.ConflictError) as raised:
         await client.ask(session=client.session)

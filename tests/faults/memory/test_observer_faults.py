@@ -20,7 +20,7 @@ from lango.errors import BudgetTooSmall
 from lango.messages import ToolCall
 from lango.providers import Request
 from lango.store.memory.memory_store import MemoryStore
-from lango.store.memory.observations import Batch, Observation, Recalled
+from lango.store.memory.observations import Batch, Observation, SessionMemory
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from lango.turns import liveness
@@ -123,8 +123,8 @@ async def test_o1_two_replicas_observe_a_batch_once(store_url: str) -> None:
         for number in range(4):
             await (one, two)[number % 2].run("s", f"{number} {LONG}")
             name = (await session_of(one)).name
-            one.memory.turn_ended(name)  # both believe that they should
-            two.memory.turn_ended(name)
+            one.memory.observe_in_background(name)  # both believe that they should
+            two.memory.observe_in_background(name)
         await asyncio.gather(one.memory.settle(), two.memory.settle())
         await one.run("s", LONG)
         await one.memory.settle()
@@ -231,9 +231,9 @@ async def test_attack_15_orders_in_what_was_observed_give_nothing_new(sqlite_url
 _notes = st.lists(st.text(min_size=1, max_size=80).filter(str.strip), max_size=5)
 
 
-def _recalled(texts: Iterable[str], facts: list[str]) -> Recalled:
+def _recalled(texts: Iterable[str], facts: list[str]) -> SessionMemory:
     notes = tuple(Observation(text, 1, 2, "medium", "2026-11-15") for text in texts)
-    return Recalled((Batch(1, 2, notes),), tuple(facts))
+    return SessionMemory((Batch(1, 2, notes),), tuple(facts))
 
 
 @given(any_history(8), _notes, _notes, st.integers(60, 3_000))

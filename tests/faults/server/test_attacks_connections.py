@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from lango.config import ServerSettings
-from lango.server.security.connections import RESERVED, ConnectionLimits
+from lango.server.security.connections import RESERVED_CONNECTIONS, ConnectionLimits
 from tests.faults.server.test_attacks_oidc import server_settings
 from tests.support.servers.issuer import issuing, rsa_key
 from tests.support.servers.served import PATIENCE_S, Server, configure, events_of, lango, serving
@@ -147,7 +147,7 @@ def test_18_too_many_connections_are_refused_and_health_checks_are_answered(tmp_
         for path in ("/healthz", "/readyz"):
             with opened(server, asked.format(path)) as connection:
                 assert answer_on(connection)[0] == 200
-        for _ in range(RESERVED):
+        for _ in range(RESERVED_CONNECTIONS):
             held.enter_context(opened(server, "GET / HTT"))
         for _ in attempts("the reserve was never full"):
             with opened(server, "") as connection:
@@ -163,14 +163,16 @@ def test_18_too_many_connections_are_refused_and_health_checks_are_answered(tmp_
 
 
 def test_18_one_client_cannot_take_all_connections() -> None:
-    limits = ConnectionLimits.of(ServerSettings(max_connections=100, max_connections_per_client=3))
+    limits = ConnectionLimits.from_settings(ServerSettings(max_connections=100, max_connections_per_client=3))
     assert limits.allows("192.0.2.1", ["192.0.2.1"] * 2 + ["192.0.2.2"] * 3)
     assert not limits.allows("192.0.2.1", ["192.0.2.1"] * 3)
     assert not limits.allows("127.0.0.1", ["127.0.0.1"] * 3), "a number that was named holds for everybody"
-    default = ConnectionLimits.of(ServerSettings(max_connections=1000))
+    default = ConnectionLimits.from_settings(ServerSettings(max_connections=1000))
     assert not default.allows("192.0.2.1", ["192.0.2.1"] * 256)
     assert default.allows("127.0.0.1", ["127.0.0.1"] * 500), "a proxy on this machine"
-    assert ConnectionLimits.of(ServerSettings(max_connections_per_client=0)).allows("192.0.2.1", ["192.0.2.1"] * 500)
+    assert ConnectionLimits.from_settings(ServerSettings(max_connections_per_client=0)).allows(
+        "192.0.2.1", ["192.0.2.1"] * 500
+    )
 
 
 # -- 19: keys that are revoked and tokens that expire while a stream is open ------------------------------------------

@@ -19,7 +19,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from lango.store.api_keys import until_tomorrow_s
+from lango.store.api_keys import seconds_until_tomorrow
 from tests.support.servers.issuer import LocalIssuer, ec_key, issuing, rsa_key
 from tests.support.servers.served import PATIENCE_S, Server, configure, lango, not_at_midnight, send, serving, text_of
 
@@ -208,7 +208,7 @@ async def test_limits_hold_for_a_user_whatever_token_they_bring(tmp_path: Path, 
             while answers[-1][0] == 200:  # what a turn took is counted after it is told
                 answers.append(await told(tokens[0], message=True))
             assert answers[-1][1] == "TokensUsedUp"
-            assert (answers[-1][2] - until_tomorrow_s(time.time())) % 86_400 < PATIENCE_S, "until tomorrow"
+            assert (answers[-1][2] - seconds_until_tomorrow(time.time())) % 86_400 < PATIENCE_S, "until tomorrow"
             assert (await told(tokens[1], message=True))[1] == "TokensUsedUp"
             asked = 3 + len(answers) + 1
             assert [(await told(tokens[at % 2]))[0] for at in range(20 - asked)] == [200] * (20 - asked)

@@ -11,9 +11,9 @@ import pytest
 from websockets.asyncio.client import connect
 
 from lango.config import ServerSettings
-from lango.server.errors import Refused
+from lango.server.errors import ApiError
 from lango.server.security import auth
-from lango.server.security.auth import Door
+from lango.server.security.auth import Principal
 from lango.server.security.connections import ConnectionLimits
 from lango.server.security.hosts import is_loopback, network_of
 from lango.store import Store
@@ -94,13 +94,13 @@ async def test_24_a_limit_never_sticks_and_no_clock_moves_it(sqlite_url: str, mo
     clocks = SimpleNamespace(monotonic=lambda: now, time=lambda: wall)
     monkeypatch.setattr(auth, "time", clocks)
     async with Store(sqlite_url) as store:
-        door = Door(ServerSettings(auth="keys"), store)
+        door = Principal(ServerSettings(auth="keys"), store)
         _, secret = await store.keys.add("alice", requests_per_minute=LIMIT)
 
         async def passed(count: int) -> int:
-            asked = [door.enter(f"Bearer {secret}") for _ in range(count)]
+            asked = [door.authenticate(f"Bearer {secret}") for _ in range(count)]
             outcomes = await asyncio.gather(*asked, return_exceptions=True)
-            assert all(isinstance(one, auth.Caller | Refused) for one in outcomes)
+            assert all(isinstance(one, auth.Caller | ApiError) for one in outcomes)
             return sum(isinstance(one, auth.Caller) for one in outcomes)
 
         assert await passed(3 * LIMIT) == LIMIT
@@ -120,7 +120,7 @@ async def test_24_a_limit_never_sticks_and_no_clock_moves_it(sqlite_url: str, mo
 
 
 def test_24_all_addresses_of_one_network_are_one_client() -> None:
-    limits = ConnectionLimits.of(ServerSettings(max_connections=1_000, max_connections_per_client=3))
+    limits = ConnectionLimits.from_settings(ServerSettings(max_connections=1_000, max_connections_per_client=3))
     mine = [f"2001:db8:1:2::{number:x}" for number in range(1, 4)]
     assert not limits.allows("2001:db8:1:2:ffff::9", mine)
     assert limits.allows("2001:db8:1:3::1", mine)

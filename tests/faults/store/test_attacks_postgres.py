@@ -12,8 +12,8 @@ import pytest
 
 from lango.errors import StoreError, StoreUnavailable, StoreUrlError, Unstorable
 from lango.messages import Message
-from lango.store import Entry, SessionId, Store
-from lango.store.engine.postgres_notify import channel_of
+from lango.store import NewEvent, SessionId, Store
+from lango.store.engine.postgres_notify import channel_name
 from lango.store.engine.urls import open_database
 from tests.support.servers.served import PATIENCE_S, lango, send, serving
 
@@ -58,7 +58,7 @@ def schema_of(url: str) -> str:
 
 async def tell(store: Store, name: SessionId, text: str) -> None:
     session = await store.create_session(name)
-    entry = Entry(f"e-{name.user_id[:40]}", 1.0, message=Message("user", text))
+    entry = NewEvent(f"e-{name.user_id[:40]}", 1.0, message=Message("user", text))
     await store.append(session.key, name, session.revision, entry)
 
 
@@ -213,7 +213,7 @@ async def test_20_a_forged_notification_wakes_or_does_nothing(
         database = vars(store)["_database"]
         async with database.changes(session.key) as changes:
             await admin.execute(
-                "SELECT pg_notify($1, $2)", channel_of(schema_of(postgres_url)), payload.format(session.key)
+                "SELECT pg_notify($1, $2)", channel_name(schema_of(postgres_url)), payload.format(session.key)
             )
             assert await changes.wait(PATIENCE_S), "what is a session's number is heard, whatever stands before it"
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

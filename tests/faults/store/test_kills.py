@@ -129,13 +129,13 @@ async def test_kill_inside_a_migration_leaves_what_was_before(statement: int, tm
 
 
 def _migrate_halfway(pipe: Any, path: str, statements: int) -> None:
-    from lango.store.engine.schema import migrate
+    from lango.store.engine.schema import upgrade
 
     connection: Any = apsw.Connection(path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA cache_size = 1")  # so that pages reach the file before there is a commit
     connection.execute("BEGIN IMMEDIATE")
-    operation = migrate(path, "sqlite")
+    operation = upgrade(path, "sqlite")
     sql, values = next(operation)
     for _ in range(statements):
         sql, values = operation.send(connection.execute(sql, values).fetchall())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lango.store import SessionId, SessionRecord, Stored
+from lango.store import SessionId, SessionRecord, StoredEvent
 from lango.store.engine.database import Database, Operation, Row, Statement
 from lango.store.engine.urls import open_database
 from lango.store.lifecycle import fork
@@ -46,16 +46,16 @@ async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     await database.close()
 
 
-def load(name: str) -> Operation[list[Stored]]:
+def load(name: str) -> Operation[list[StoredEvent]]:
     record = yield from sessions.get(SessionId("app", "user", name))
     assert record
-    return (yield from window.window(record, BUDGET))
+    return (yield from window.read_window(record, BUDGET))
 
 
 def statements_of_window(record: SessionRecord) -> Operation[list[Statement]]:
     """Read the window, and return what was asked of the database for it."""
     asked: list[Statement] = []
-    reading = window.window(record, BUDGET)
+    reading = window.read_window(record, BUDGET)
     try:
         statement = next(reading)
         while True:
@@ -115,7 +115,7 @@ async def test_a_fork_of_100_000_messages_asks_as_little_as_one_of_1_000(databas
         made = await database.write(lambda: counted(fork.fork(source, new, point, None, 1.0), statements))  # noqa: B023
         count = point or SIZES[name]
         assert (made.last_seq, made.total_tokens) == (count, count * TOKENS)
-        stored = await database.read(lambda: window.window(made, BUDGET))  # noqa: B023
+        stored = await database.read(lambda: window.read_window(made, BUDGET))  # noqa: B023
         assert [one.seq for one in stored] == list(range(count - BUDGET // TOKENS + 1, count + 1))
     assert len(asked["long"]) == len(asked["short"]) < 25
     await check_plans(database, asked["long"])

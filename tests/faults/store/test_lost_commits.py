@@ -97,7 +97,7 @@ class Stage:
             [one.turn.status for one in turns if one.turn],
             sorted((name, runs) for (name, by), runs in self.tools.runs.items() if by == session),
             record.revision,
-            record.shown_title.replace(session, "..."),
+            record.display_title.replace(session, "..."),
         ]
 
 

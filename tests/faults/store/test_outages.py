@@ -14,7 +14,7 @@ from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
-from lango.store.engine.outages import long_wait
+from lango.store.engine.outages import wait_for_database
 from lango.store.engine.sqlite import SqliteDatabase
 from lango.testing import ScriptedProvider
 from tests.agents.parts import (
@@ -82,7 +82,7 @@ async def test_a_turn_waits_for_postgres_as_long_as_store_wait_s_says(
         assert isinstance(events[-1], TurnDone), events
         assert text_of(events) == "here I am"
         assert gate.runs == 1
-        assert runtime.store.outages.back_at > 0
+        assert runtime.store.outages.recovered_at > 0
         assert await statuses(runtime) == ["done"]
         await whole(runtime)
 
@@ -231,7 +231,7 @@ async def test_a_turn_waits_for_a_locked_file_as_long_as_store_wait_s_says(
     other = Worker(hold_the_lock, str(path))
     other.send("lock")
     assert other.recv() == "locked"
-    with long_wait(), caplog.at_level(logging.WARNING):
+    with wait_for_database(), caplog.at_level(logging.WARNING):
         waiting = asyncio.create_task(session.append())
         while "trying again" not in caplog.text:
             assert not waiting.done(), "it gave up"
@@ -245,7 +245,7 @@ async def test_a_turn_waits_for_a_locked_file_as_long_as_store_wait_s_says(
     other.send("lock")
     assert other.recv() == "locked"
     session.database = SqliteDatabase(str(path), busy_timeout_s=BUSY_TIMEOUT_S, wait_s=0.1)
-    with long_wait(), pytest.raises(StoreUnavailable, match="is locked"):
+    with wait_for_database(), pytest.raises(StoreUnavailable, match="is locked"):
         await session.append()
     await session.database.close()
     other.kill()

@@ -15,14 +15,14 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from lango.messages import Message, ToolCall
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Store, Turn
+from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.engine.database import Operation
-from lango.store.engine.postgres_notify import channel_of
+from lango.store.engine.postgres_notify import channel_name
 from lango.store.lifecycle import delete
 from lango.store.turns import event_log, lease, tool_journal
-from lango.store.turns.event_log import ToldEvent
-from lango.store.turns.recovery import NOT_RUN
+from lango.store.turns.event_log import LoggedEvent
+from lango.store.turns.recovery import NOT_RUN_RESULT
 from tests.agents.parts import PATIENCE_S, rows
 from tests.support.store_workers import Worker
 
@@ -44,8 +44,8 @@ async def session(store: Store) -> SessionRecord:
     return await store.create_session(NAME)
 
 
-def asks(text: str) -> Entry:
-    return Entry(f"event {text}", time.time(), Message("user", text, author="user"), 5, f"invocation {text}")
+def asks(text: str) -> NewEvent:
+    return NewEvent(f"event {text}", time.time(), Message("user", text, author="user"), 5, f"invocation {text}")
 
 
 def held_before(statement: str, operation: Callable[[], Operation[T]]) -> Callable[[], Operation[T]]:
@@ -96,7 +96,9 @@ async def test_a_message_that_is_taken_back_while_its_turn_is_claimed_is_not_ans
     running = await store.submit_turn(session, asks("first"), "me")
     queued = await store.submit_turn(session, asks("second"), "me")
     await store.end_turn(NAME, running, "done")
-    claiming = held_before("SET status = 'running'", lambda: lease.claim(session.key, NAME, queued.turn, time.time()))
+    claiming = held_before(
+        "SET status = 'running'", lambda: lease.lease_turn(session.key, NAME, queued.turn, time.time())
+    )
     claimed, withdrawn = await together(store, postgres_url, claiming, lambda: store.withdraw_turn(queued))
     record = await store.turn(queued)
     assert record
@@ -113,20 +115,20 @@ async def test_a_tool_does_not_begin_while_its_turn_is_taken_over(
     zombie = await store.submit_turn(session, asks("first"), "gone")
     now = await store.session(NAME)
     assert now
-    call = Entry("call", time.time(), Message("assistant", tool_calls=(ToolCall("c1", "f", {}),)))
+    call = NewEvent("call", time.time(), Message("assistant", tool_calls=(ToolCall("c1", "f", {}),)))
     await store.append(session.key, NAME, now.revision, call, epoch=zombie.epoch)
     await store.intend_effect(zombie, "c1", "f", "once", "hash")
     starting = held_before(
-        "SET status = 'started'", lambda: tool_journal.start(session.key, zombie.epoch or 0, "c1", time.time())
+        "SET status = 'started'", lambda: tool_journal.record_start(session.key, zombie.epoch or 0, "c1", time.time())
     )
-    gone = Ahead(zombie.turn, "running", "gone", 0)
+    gone = QueuedTurn(zombie.turn, "running", "gone", 0)
     began, interrupted = await together(store, postgres_url, starting, lambda: store.interrupt_turn(session, gone))
     found = await store.events(NAME)
     assert found
     closed = found[1][-1].message
     assert closed
     assert interrupted
-    told_not_run = (closed.tool_calls[0].output or {}).get("error") == NOT_RUN
+    told_not_run = (closed.tool_calls[0].output or {}).get("error") == NOT_RUN_RESULT
     assert not (began and told_not_run), "the model was told that it did not run"
 
 
@@ -135,10 +137,10 @@ async def test_the_events_of_a_turn_have_one_end(store: Store, session: SessionR
     turn = await store.submit_turn(session, asks("first"), "me")
     await store.end_turn(NAME, turn, "done")
     told = [
-        ToldEvent(id_, 1, "text_delta", json.dumps({"type": "text_delta", "id": id_, "text": "late"}))
+        LoggedEvent(id_, 1, "text_delta", json.dumps({"type": "text_delta", "id": id_, "text": "late"}))
         for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)
     ]
-    adding = held_before("INSERT INTO turn_events", lambda: event_log.add(session.key, 1, told))
+    adding = held_before("INSERT INTO turn_events", lambda: event_log.append(session.key, 1, told))
     await together(store, postgres_url, adding, lambda: store.close_told(session.key, 1))
     await store.close_told(session.key, 1)
     assert [one.final for one in (await store.told(session.key, 1)).events].count(True) == 1
@@ -149,8 +151,8 @@ async def test_a_deleted_session_leaves_no_events_behind(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
     await store.submit_turn(session, asks("first"), "me")
-    told = [ToldEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")]
-    adding = held_before("INSERT INTO turn_events", lambda: event_log.add(session.key, 1, told))
+    told = [LoggedEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")]
+    adding = held_before("INSERT INTO turn_events", lambda: event_log.append(session.key, 1, told))
     await together(store, postgres_url, adding, lambda: store.write(lambda: delete.delete(NAME)))
     assert await rows(store, "SELECT COUNT(*) FROM turn_events") == [(0,)]
 
@@ -170,11 +172,11 @@ async def test_sessions_that_change_at_the_same_time_share_one_notification(stor
 
     listener = await driver.connect(postgres_url.partition("&schema")[0])
     try:
-        await listener.add_listener(channel_of(schema), hear)
+        await listener.add_listener(channel_name(schema), hear)
         for key in range(200):
             database.announce(key, elsewhere=True)
         await database.close()
-        await listener.execute("SELECT pg_notify($1, 'last')", channel_of(schema))
+        await listener.execute("SELECT pg_notify($1, 'last')", channel_name(schema))
         await last.wait()
     finally:
         await listener.close()

@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from lango.errors import LangoError, StoreError, StoreUnavailable
 from lango.messages import Message
-from lango.store import Appended, Entry, SessionId, SessionRecord
-from lango.store.engine.database import Operation, Shortcut
+from lango.store import AppendResult, NewEvent, SessionId, SessionRecord
+from lango.store.engine.database import Operation, SingleStatementWrite
 from lango.store.engine.schema import migrations
 from lango.store.engine.sqlite import SqliteDatabase
 from lango.store.lifecycle import integrity
 from lango.store.sessions import sessions, window
 from lango.store.sessions.append import append
-from lango.store.sessions.append_statement import plain_append
+from lango.store.sessions.append_statement import append_statement
 from tests.support.store_workers import NAME, PATIENCE_S, Worker
 
 BUSY_TIMEOUT_S = 0.2
@@ -46,14 +46,16 @@ class Session:
         record = await self.record()
         number = record.last_seq + 1
         delta = None if self.at_once else {"newest": number}
-        entry = Entry(f"e{number}", 0.0, Message("user", f"{number}" + "x" * size), state_delta=delta)
+        entry = NewEvent(f"e{number}", 0.0, Message("user", f"{number}" + "x" * size), state_delta=delta)
         operation = functools.partial(append, record.key, NAME, record.revision, entry)
         return (await self.database.write(operation, long=self.in_thread, shortcut=self._shortcut(record, entry))).seq
 
-    def _shortcut(self, record: SessionRecord, entry: Entry) -> Callable[[], Shortcut[Appended] | None] | None:
+    def _shortcut(
+        self, record: SessionRecord, entry: NewEvent
+    ) -> Callable[[], SingleStatementWrite[AppendResult] | None] | None:
         if not self.at_once:
             return None
-        return lambda: plain_append(record.key, record.revision, record.last_seq, entry, None)
+        return lambda: append_statement(record.key, record.revision, record.last_seq, entry, None)
 
     async def record(self) -> SessionRecord:
         record = await self.database.read(lambda: sessions.get(NAME))
@@ -63,7 +65,7 @@ class Session:
     async def check(self) -> int:
         """F3 and F4: return how many events there are."""
         record = await self.record()
-        stored = await self.database.read(lambda: window.events(record))
+        stored = await self.database.read(lambda: window.read_events(record))
         assert [one.seq for one in stored] == list(range(1, record.last_seq + 1))
         assert record.revision == record.last_seq
         assert self.at_once or record.state.get("newest", 0) == record.last_seq
@@ -76,8 +78,8 @@ def session(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     """A session for each way of writing."""
     at_once = request.param == "by one statement"
     if at_once:
-        monkeypatch.setattr("lango.store.engine.sqlite._QUICK_S", float("inf"))
-        monkeypatch.setattr("lango.store.engine.sqlite._QUICK_ENOUGH", 0)
+        monkeypatch.setattr("lango.store.engine.sqlite._FAST_COMMIT_S", float("inf"))
+        monkeypatch.setattr("lango.store.engine.sqlite._FAST_COMMITS_NEEDED", 0)
     return Session(tmp_path / "lango.db", in_thread=request.param == "in the thread", at_once=at_once)
 
 
@@ -184,7 +186,7 @@ async def test_f7_a_full_database_takes_nothing_of_those_who_write_at_once(tmp_p
     told = dict.fromkeys(names, 0)
 
     async def one(name: SessionId) -> None:
-        entry = Entry(f"e{told[name]}", 0.0, Message("user", "x" * 20_000))
+        entry = NewEvent(f"e{told[name]}", 0.0, Message("user", "x" * 20_000))
         operation = functools.partial(append, records[name].key, name, told[name], entry)
         await database.write(operation, long=True)  # through the writer's thread, with whoever else waits
         told[name] += 1

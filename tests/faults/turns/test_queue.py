@@ -19,12 +19,12 @@ from lango.adk.run import journal_recorder
 from lango.errors import TurnFailed
 from lango.messages import Message
 from lango.runtime.runtime import Runtime
-from lango.store import Entry, SessionId, Store
+from lango.store import NewEvent, SessionId, Store
 from lango.store.engine import changes, postgres, postgres_notify
 from lango.store.engine.database import Operation
 from lango.testing import ScriptedProvider
 from lango.turns import lease_holder, liveness
-from lango.turns.liveness import Watch
+from lango.turns.liveness import LivenessMonitor
 from tests.agents.parts import PATIENCE_S, collect, messages, rows, statuses
 from tests.support.store_workers import Worker
 from tests.support.turn_worker import answer, check_calls, run_a_turn, run_many_turns, teller
@@ -51,16 +51,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-class Looks(Watch):
+class Looks(LivenessMonitor):
     """A watch that says when it has looked at a turn."""
 
     def __init__(self) -> None:
         super().__init__()
         self._looks: Counter[int] = Counter()
 
-    def is_gone(self, session_key: int, turn: int, owner: str, beat: int) -> bool:
+    def is_gone(self, session_key: int, turn: int, owner: str, heartbeat: int) -> bool:
         self._looks[turn] += 1
-        return super().is_gone(session_key, turn, owner, beat)
+        return super().is_gone(session_key, turn, owner, heartbeat)
 
     async def at(self, turn: int) -> None:
         """Wait until a look at a turn has begun and ended since now."""
@@ -176,7 +176,7 @@ async def test_two_deaths_are_closed_in_the_order_of_the_queue(store_url: str, t
 
 def run_a_turn_and_notice(pipe: Connection, *args: Any) -> None:
     """Run a turn that notices a stop of a moment: in life it is one of many seconds that costs it the turn."""
-    journal_recorder._STOOD_STILL_S = 0.05  # pyright: ignore[reportPrivateUsage] - of this process
+    journal_recorder._RECHECK_LEASE_AFTER_S = 0.05  # pyright: ignore[reportPrivateUsage] - of this process
     run_a_turn(pipe, *args)
 
 
@@ -270,7 +270,7 @@ async def test_a_process_that_is_stopped_in_a_transaction_gives_its_locks_back(p
         stopped = Worker(stand_still_in_a_transaction, postgres_url, where)
         assert stopped.recv() == "here"
         stop(stopped)
-        turn = await store.submit_turn(session, Entry("e", 0.0, Message("user", "hi", author="user")), "me")
+        turn = await store.submit_turn(session, NewEvent("e", 0.0, Message("user", "hi", author="user")), "me")
         assert turn.status == "running"
         wake(stopped)
         assert await asyncio.to_thread(stopped.recv) == 1, "tried again, it sees what came meanwhile"
@@ -290,7 +290,7 @@ def run_many_turns_without_polling(pipe: Connection, *args: Any) -> None:
 def run_many_turns_unheard(pipe: Connection, *args: Any) -> None:
     """Run turn after turn where no wake-up of another process comes through."""
     postgres_notify.Notifications.send = lambda _, key: None  # pyright: ignore[reportAttributeAccessIssue]
-    changes.FileChanges.version = lambda _: 0  # pyright: ignore[reportAttributeAccessIssue]
+    changes.SqliteChanges.data_version = lambda _: 0  # pyright: ignore[reportAttributeAccessIssue]
     run_many_turns(pipe, *args)
 
 

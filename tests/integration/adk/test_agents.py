@@ -17,7 +17,7 @@ from google.genai import types
 from pydantic import Field
 
 from lango import Settings, open_runtime
-from lango.adk.agents.loader import load_module
+from lango.adk.agents.loader import load_agent
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.errors import ConfigError, MissingCredentials, UnknownModel
 from lango.messages import ToolCall
@@ -332,5 +332,5 @@ def test_what_is_wrong_with_an_own_agent_is_told_in_one_line(code: str, says: st
     file = tmp_path / f"odd_{len(code) % 10}.py"
     file.write_text(code)
     with pytest.raises(ConfigError, match=says) as told:
-        load_module(str(file))
+        load_agent(str(file))
     assert "\n" not in str(told.value)

@@ -10,7 +10,7 @@ from lango import open_runtime
 from lango.messages import Message, ToolCall
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
-from lango.store import Entry, SessionId
+from lango.store import NewEvent, SessionId
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import broken_for, settings_for
@@ -38,7 +38,7 @@ async def fill(runtime: Runtime, turns: int, seed: int = 1) -> None:
         messages.append(Message("assistant", f"answer {number}", author="lango"))
         for message in messages:
             count += 1
-            entry = Entry(f"e{seed}-{count}", float(count), message, tokens=60, invocation_id=f"i{number}")
+            entry = NewEvent(f"e{seed}-{count}", float(count), message, tokens=60, invocation_id=f"i{number}")
             revision = (await runtime.store.append(session.key, name, revision, entry)).revision
 
 

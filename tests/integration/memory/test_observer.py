@@ -8,7 +8,7 @@ import pytest
 from lango import open_runtime
 from lango.events import TurnDone
 from lango.history import count_tokens
-from lango.memory.note_format import OBSERVE
+from lango.memory.note_format import OBSERVE_PROMPT
 from lango.messages import Attachment, ToolCall
 from lango.providers import Request
 from lango.tools import tool
@@ -142,7 +142,7 @@ async def test_o1_neither_the_answer_nor_the_next_turn_waits_for_the_observer(sq
     began = asyncio.Event()
 
     async def slow(request: Request) -> str:
-        if request.system.startswith(OBSERVE):
+        if request.system.startswith(OBSERVE_PROMPT):
             began.set()
             await may_end.wait()
             return "- [high] (1-2) noted late"

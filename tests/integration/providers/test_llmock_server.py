@@ -23,7 +23,7 @@ from lango.providers import (
 from lango.providers.anthropic import AnthropicProvider
 from lango.providers.gemini import GeminiProvider
 from lango.providers.openai import OpenAIProvider
-from lango.providers.reply_assembly import Assembler
+from lango.providers.reply_assembly import ReplyAssembler
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock
@@ -78,7 +78,7 @@ async def test_m9_parallel_calls_and_their_results_go_both_ways(provider: Any, l
 
     calls = (Scripted("weather", {"city": "Paris"}), Scripted("weather", {"city": "Rome, the eternal city"}))
     llmock.add(Reply(text="Let me see.", tool_calls=calls)).reply("Sunny and warm.")
-    assembler = Assembler()
+    assembler = ReplyAssembler()
     for delta in await collect(provider, ask(tools=TOOLS)):
         assembler.add(delta)
     reply = assembler.reply()
@@ -101,7 +101,7 @@ async def test_m9_parallel_calls_and_their_results_go_both_ways(provider: Any, l
 @pytest.mark.parametrize("provider", ["chat", "compatible", "responses", "anthropic"], indirect=True)
 async def test_m7_arguments_that_are_not_json_arrive_as_they_are(provider: Any, llmock: "LLMock") -> None:
     llmock.call_tool("weather", {"city": "Paris"}).break_tool_call("malformed_arguments")
-    assembler = Assembler()
+    assembler = ReplyAssembler()
     for delta in await collect(provider, ask(tools=TOOLS)):
         assembler.add(delta)
     assert not assembler.reply().calls

@@ -13,9 +13,9 @@ from lango.errors import ProviderAuthError, ProviderProtocolError, ProviderRejec
 from lango.messages import Message, Signature, Thought, ToolCall
 from lango.providers import CallDelta, Delta, Finish, Request, TextDelta, ThoughtDelta, UsageDelta
 from lango.providers.anthropic import AnthropicProvider
-from lango.providers.gemini import STAND_IN, GeminiProvider
+from lango.providers.gemini import PLACEHOLDER_SIGNATURE, GeminiProvider
 from lango.providers.openai import OpenAIProvider
-from lango.providers.reply_assembly import Assembler, Reply
+from lango.providers.reply_assembly import Reply, ReplyAssembler
 from tests.support.servers.wire_server import Answer, Exchange, WireServer, wire_server
 
 USER = Message("user", "hi")
@@ -52,7 +52,7 @@ async def collect(provider: Any, model: str, *messages: Message) -> list[Delta]:
 
 
 def assembled(deltas: list[Delta]) -> Reply:
-    assembler = Assembler()
+    assembler = ReplyAssembler()
     for delta in deltas:
         assembler.add(delta)
     return assembler.reply()
@@ -459,7 +459,7 @@ async def test_gemini_gets_a_stand_in_for_calls_of_others() -> None:
     async with served(GeminiProvider, streams(candidate({"text": "x"}, finish="STOP"))) as (provider, server):
         await collect(provider, GEMINI, USER, asked, result)
         [part] = server.requests[0].body["contents"][1]["parts"]
-    assert base64.urlsafe_b64decode(part["thoughtSignature"]) == STAND_IN
+    assert base64.urlsafe_b64decode(part["thoughtSignature"]) == PLACEHOLDER_SIGNATURE
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def places(turn: RunningTurn) -> list[int]:
 async def until_queued(turn: RunningTurn) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not places(turn):
-            await turn.news.wait()
+            await turn.changed.wait()
 
 
 async def test_turns_beyond_the_limit_queue_in_order_and_see_their_place(store_url: str) -> None:

@@ -13,8 +13,8 @@ from lango.messages import Message, ToolCall
 from lango.providers import Request
 from lango.providers.protocol import Delta
 from lango.runtime.runtime import Runtime
-from lango.store import Entry, SessionId
-from lango.store.turns.recovery import SAFE_TO_REPEAT, UNKNOWN
+from lango.store import NewEvent, SessionId
+from lango.store.turns.recovery import SAFE_TO_REPEAT_RESULT, UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import (
@@ -100,7 +100,7 @@ async def test_a8_a_cancel_in_a_tool_is_told_to_the_next_turns_model(store_url: 
         assert await statuses(runtime) == ["cancelled"]
         history = await messages(runtime)
         assert [one.role for one in history] == ["user", "assistant", "tool"]
-        assert history[-1].tool_calls[0].output == {"error": UNKNOWN, "outcome": "unknown"}
+        assert history[-1].tool_calls[0].output == {"error": UNKNOWN_RESULT, "outcome": "unknown"}
     later = ScriptedProvider(["I see"])
     async with open_runtime(settings_for(store_url), provider=later, tools=[gate.tool]) as runtime:
         assert await runtime.run("s", "what happened?") == "I see"
@@ -143,7 +143,7 @@ async def test_a8_tools_that_can_be_repeated_are_told_so(sqlite_url: str) -> Non
             await task
         await runtime.run("s", "and?")
     told = {call_id: result["error"] for call_id, result in results_in(provider.requests[-1]).items()}
-    assert told == {"c_reads": SAFE_TO_REPEAT, "c_sets": SAFE_TO_REPEAT, "c_sends": UNKNOWN}
+    assert told == {"c_reads": SAFE_TO_REPEAT_RESULT, "c_sets": SAFE_TO_REPEAT_RESULT, "c_sends": UNKNOWN_RESULT}
     assert broken_for(provider.requests[-1]) == []
 
 
@@ -170,7 +170,7 @@ async def test_a8_what_finished_before_the_cancel_keeps_its_result(store_url: st
         await runtime.run("s", "and?")
     results = results_in(provider.requests[-1])
     assert results["c1"] == {"result": "quick result"}
-    assert results["c2"]["error"] == UNKNOWN
+    assert results["c2"]["error"] == UNKNOWN_RESULT
     assert broken_for(provider.requests[-1]) == []
 
 
@@ -229,7 +229,7 @@ async def test_a8_the_same_id_in_another_turn_is_another_call(store_url: str) ->
     provider = ScriptedProvider([ToolCall("same", gate.tool.name, {}), "I see"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
         await until(runtime.stream("s", "again"), ToolStart)
-        assert (await messages(runtime))[-1].tool_calls[0].output == {"error": UNKNOWN, "outcome": "unknown"}
+        assert (await messages(runtime))[-1].tool_calls[0].output == {"error": UNKNOWN_RESULT, "outcome": "unknown"}
         assert await runtime.run("s", "and?") == "I see"
     assert broken_for(provider.requests[-1]) == []
 
@@ -238,9 +238,9 @@ def _name(runtime: Runtime) -> SessionId:
     return SessionId(runtime.app_name, "user", "s")
 
 
-def _filler(number: int) -> Entry:
+def _filler(number: int) -> NewEvent:
     role = "user" if number % 2 == 0 else "assistant"
-    return Entry(
+    return NewEvent(
         f"filler-{number}", 0.0, Message(role, "word " * 500, author="user" if role == "user" else "lango"), 500
     )
 

@@ -11,7 +11,7 @@ from lango.events import Accepted, ToolEnd, ToolStart, TurnDone, TurnError, Turn
 from lango.messages import ToolCall
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
-from lango.store.codec.event_ids import IDS_PER_TURN, REBUILT
+from lango.store.codec.event_ids import FIRST_REBUILT, IDS_PER_TURN
 from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from tests.agents.parts import PATIENCE_S, check_order, collect, kinds, last_error, rows, settings_for, text_of
@@ -62,7 +62,7 @@ async def test_a_turn_that_is_told_again_has_its_tools_and_the_same_ids_each_tim
         starts = [event.arguments for event in second if isinstance(event, ToolStart)]
         assert starts == [{"a": 1, "b": 2}, {}, {"a": 3, "b": 4}]
         assert without_ids_and_times(second[-1:]) == without_ids_and_times(first[-1:]), "usage and all"
-        assert all(event.id % IDS_PER_TURN >= REBUILT for event in second[1:]), (
+        assert all(event.id % IDS_PER_TURN >= FIRST_REBUILT for event in second[1:]), (
             "ids that no other event of the turn had"
         )
     async with open_runtime(settings, provider=NO_MORE) as later:

@@ -200,7 +200,7 @@ async def test_a7_one_reader_that_leaves_does_not_stop_the_others(sqlite_url: st
         await gate.wait()
         second = asyncio.create_task(collect(runtime.stream("s", "go", idempotency_key="k")))
         known = await runtime.submit("s", "go", idempotency_key="k")
-        known.kept = False  # only those two count
+        known.detached = False  # only those two count
         while known.readers < 2:
             await asyncio.sleep(0)
         first.cancel()

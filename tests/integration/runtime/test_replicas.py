@@ -12,14 +12,14 @@ from lango.errors import TurnFailed
 from lango.events import ToolStart
 from lango.messages import Message, ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store import Ahead, Entry, SessionId, SessionRecord, Turn
+from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Turn
 from lango.testing import ScriptedProvider
 from lango.turns import liveness
-from lango.turns.liveness import Watch
+from lango.turns.liveness import LivenessMonitor
 from tests.agents.parts import PATIENCE_S, Gate, broken_for, collect, last_error, messages, settings_for, statuses
 
 ELSEWHERE = "elsewhere/boot/pid:[1]|7|123|token"
-DEAD = f"{liveness._machine()}|999999999|1|token"  # pyright: ignore[reportPrivateUsage]
+DEAD = f"{liveness._machine_id()}|999999999|1|token"  # pyright: ignore[reportPrivateUsage]
 
 
 async def session_of(runtime: Runtime) -> SessionRecord:
@@ -27,8 +27,8 @@ async def session_of(runtime: Runtime) -> SessionRecord:
     return await runtime.store.session(name) or await runtime.store.create_session(name)
 
 
-def entry(text: str) -> Entry:
-    return Entry(f"event of {text}", time.time(), Message("user", text, author="user"), 5, f"invocation of {text}")
+def entry(text: str) -> NewEvent:
+    return NewEvent(f"event of {text}", time.time(), Message("user", text, author="user"), 5, f"invocation of {text}")
 
 
 async def test_a_message_of_a_process_that_died_while_it_waited_is_not_lost(store_url: str) -> None:
@@ -52,7 +52,7 @@ async def test_another_machine_is_replaced_only_when_its_beat_stands_still(
     monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: now))
     provider = ScriptedProvider(["I see"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
-        watch = Watch(gone_after_s=15)
+        watch = LivenessMonitor(gone_after_s=15)
         looks: list[int] = []
 
         def is_gone(key: int, turn: int, owner: str, beat: int) -> bool:
@@ -114,7 +114,7 @@ async def test_a_zombies_writes_are_refused(store_url: str) -> None:
         session = await session_of(other)
         beat = await other.store.turn(Turn(session.key, 1))
         assert beat is not None
-        assert await other.store.interrupt_turn(session, Ahead(1, "running", beat.owner, beat.beat))
+        assert await other.store.interrupt_turn(session, QueuedTurn(1, "running", beat.owner, beat.heartbeat))
         assert await other.run("s", "what happened?") == "I see"
         gate.may_end.set()
         events = await collect(turn.follow())

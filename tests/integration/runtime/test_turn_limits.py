@@ -11,7 +11,7 @@ from google.adk.tools import FunctionTool, ToolContext
 
 from lango import open_runtime
 from lango.adk import ProviderLlm
-from lango.adk.run.turn_limits import WRAP_UP
+from lango.adk.run.turn_limits import FINAL_STEP_INSTRUCTION
 from lango.errors import EmptyAnswer, TurnLimit, TurnTimeout
 from lango.messages import ToolCall
 from lango.providers import Request
@@ -55,8 +55,8 @@ async def test_the_last_call_of_the_model_has_no_tools_and_wraps_up(store_url: s
         assert await runtime.run("s", "look at everything") == "I saw four pages"
         assert await statuses(runtime) == ["done"]
         assert [bool(request.tools) for request in provider.requests] == [True] * 4 + [False]
-        assert WRAP_UP in provider.requests[4].system
-        assert all(WRAP_UP not in request.system for request in provider.requests[:4])
+        assert FINAL_STEP_INSTRUCTION in provider.requests[4].system
+        assert all(FINAL_STEP_INSTRUCTION not in request.system for request in provider.requests[:4])
         await works_again(runtime, provider)
         assert provider.requests[-1].tools, "the next turn has its tools again"
 

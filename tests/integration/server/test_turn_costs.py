@@ -11,11 +11,11 @@ from lango import open_runtime
 from lango.errors import StoreUnavailable
 from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
-from lango.server.streaming.recorder import EventLog
-from lango.store import Entry, SessionId, Store
+from lango.server.streaming.recorder import EventLogWriter
+from lango.store import NewEvent, SessionId, Store
 from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.engine.sqlite import SqliteDatabase
-from lango.store.turns.event_log import Batch, ToldEvent
+from lango.store.turns.event_log import EventBatch, LoggedEvent
 from lango.testing import ScriptedProvider
 from tests.agents.parts import settings_for
 from tests.support.servers.served import send, serving, text_of
@@ -47,40 +47,40 @@ async def test_a_turn_takes_three_writes_two_reads_and_no_thread_of_its_own(
     assert sorted(calls) == ["read"] * 2 + ["write"] * 3
 
 
-async def turns_under_way(store: Store, count: int) -> list[Batch]:
+async def turns_under_way(store: Store, count: int) -> list[EventBatch]:
     """Begin turns, and return what each of them tells next."""
-    batches: list[Batch] = []
+    batches: list[EventBatch] = []
     for number in range(count):
         session = await store.create_session(SessionId("app", "alice", f"s{number}"))
-        entry = Entry(f"e{number}", 1.0, Message("user", "hi"), invocation_id="inv")
+        entry = NewEvent(f"e{number}", 1.0, Message("user", "hi"), invocation_id="inv")
         await store.submit_turn(session, entry, "owner")
         await store.add_told(session.key, 1, [event(1)])
-        batches.append(Batch(session.key, 1, [event(2)]))
+        batches.append(EventBatch(session.key, 1, [event(2)]))
     return batches
 
 
-def event(number: int) -> ToldEvent:
-    return ToldEvent(IDS_PER_TURN + number, 1, "text_delta", f'{{"text":"{number}"}}')
+def event(number: int) -> LoggedEvent:
+    return LoggedEvent(IDS_PER_TURN + number, 1, "text_delta", f'{{"text":"{number}"}}')
 
 
 async def test_the_events_of_streams_that_go_on_at_the_same_moment_are_one_write(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = await turns_under_way(store, 20)
-    log, writes = EventLog(store), list[str]()
+    log, writes = EventLogWriter(store), list[str]()
     counted(monkeypatch, store, "write", writes)
     counted(monkeypatch, vars(store)["_database"], "write", writes)
     assert all(await asyncio.gather(*(log.append(batch) for batch in batches)))
     assert len(writes) == 1
     for batch in batches:
-        assert (await store.told(batch.key, 1, IDS_PER_TURN + 1)).events == batch.told
+        assert (await store.told(batch.session_key, 1, IDS_PER_TURN + 1)).events == batch.events
 
 
 async def test_a_failed_write_is_everybodys_and_the_next_one_works(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = await turns_under_way(store, 3)
-    log = EventLog(store)
+    log = EventLogWriter(store)
 
     async def away(_: object) -> list[bool]:
         raise StoreUnavailable("the store is away")
@@ -94,12 +94,12 @@ async def test_a_failed_write_is_everybodys_and_the_next_one_works(
 
 async def test_a_reader_that_left_takes_no_other_event_along(store: Store) -> None:
     batches = await turns_under_way(store, 2)
-    log = EventLog(store)
+    log = EventLogWriter(store)
     first, second = (asyncio.create_task(log.append(batch)) for batch in batches)
     await asyncio.sleep(0)
     first.cancel()
     assert await second
-    assert (await store.told(batches[1].key, 1, IDS_PER_TURN + 1)).events == batches[1].told
+    assert (await store.told(batches[1].session_key, 1, IDS_PER_TURN + 1)).events == batches[1].events
 
 
 async def test_a_server_has_no_tokenizer_in_memory_after_its_first_turns(tmp_path: Path, sqlite_url: str) -> None:

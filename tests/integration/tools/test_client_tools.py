@@ -16,12 +16,12 @@ from google.adk.tools.base_toolset import BaseToolset
 
 from lango import open_runtime
 from lango.adk import AdkTool
-from lango.adk.run.turn_limits import SAME_CALLS
+from lango.adk.run.turn_limits import MAX_SAME_CALLS
 from lango.errors import CallNotWaiting, ClientToolRefused
 from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store.turns.client_calls import UNANSWERED
+from lango.store.turns.client_calls import NO_RESULT_TEXT
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
 from tests.agents.parts import (
@@ -113,7 +113,7 @@ async def test_a_message_instead_of_a_result_closes_the_call_honestly(store_url:
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         await say(runtime)
         assert status(await say(runtime, "forget it")) == "done"
-        unanswered = {"error": UNANSWERED, "outcome": "unknown"}
+        unanswered = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
         assert results_in(provider.requests[1]) == {"c1": unanswered, "c2": unanswered}
         with pytest.raises(CallNotWaiting, match="c1"):
             await give(runtime, c1={"color": "red"})
@@ -131,7 +131,7 @@ async def test_results_that_come_with_a_message_are_its_calls_own(store_url: str
         assert status(await say(runtime, "and more", results=given)) == "done"
         shown = results_in(provider.requests[1])
         assert shown["c1"] == {"color": "red"}
-        assert shown["c2"]["error"] == UNANSWERED
+        assert shown["c2"]["error"] == NO_RESULT_TEXT
         assert shown.keys() == {"c1", "c2"}
         assert [one.role for one in await messages(runtime)] == ["user", "assistant", "tool", "user", "assistant"]
     assert not broken_for(provider.requests[1])
@@ -157,10 +157,10 @@ async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(stor
 
 
 async def test_a_model_that_repeats_a_wrong_call_is_stopped(store_url: str) -> None:
-    provider = ScriptedProvider([ToolCall(f"w{at}", "pick_color", {"among": 1}) for at in range(SAME_CALLS + 3)])
+    provider = ScriptedProvider([ToolCall(f"w{at}", "pick_color", {"among": 1}) for at in range(MAX_SAME_CALLS + 3)])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         assert last_error(await say(runtime)).error == "TurnLimit"
-        assert len(provider.requests) == SAME_CALLS
+        assert len(provider.requests) == MAX_SAME_CALLS
         assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
 
 
@@ -231,7 +231,7 @@ async def test_a_result_that_waits_behind_a_message_is_refused_when_its_turn_com
         assert status(await collect(first.follow())) == "waiting_for_client"
         assert status(await collect(second.follow())) == "done"
         assert last_error(await collect(third.follow())).error == "CallNotWaiting"
-        assert (await results_stored(runtime))["c1"]["error"] == UNANSWERED
+        assert (await results_stored(runtime))["c1"]["error"] == NO_RESULT_TEXT
         assert status(await say(runtime, "still there?")) == "done"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from lango.store.api_keys import until_tomorrow_s
+from lango.store.api_keys import seconds_until_tomorrow
 
 LANGO = str(Path(sys.executable).with_name("lango"))
 AGENT = Path(__file__).with_name("served_agent.py")
@@ -47,7 +47,7 @@ class Server:
 
 async def not_at_midnight() -> None:
     """Wait for tomorrow where today is nearly over, UTC: what a test counts by the day stays on one."""
-    left_s = until_tomorrow_s(time.time())
+    left_s = seconds_until_tomorrow(time.time())
     if left_s < PATIENCE_S / 2:
         await asyncio.sleep(left_s)
 

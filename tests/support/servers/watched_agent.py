@@ -24,7 +24,7 @@ from typing import Any
 from google.adk.agents import LlmAgent
 
 from lango.adk import AdkTool, ProviderLlm
-from lango.memory.note_format import OBSERVE
+from lango.memory.note_format import OBSERVE_PROMPT
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, UsageDelta
 from lango.tools import Tool
@@ -111,7 +111,7 @@ class Hostile:
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         last = request.messages[-1]
         asked: Any = {}
-        if request.system.startswith(OBSERVE):
+        if request.system.startswith(OBSERVE_PROMPT):
             yield TextDelta(await asyncio.to_thread(_notes, last.content))
             yield Finish("stop")
             return

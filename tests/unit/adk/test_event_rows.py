@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from lango.adk.services.events_to_rows import complete_event, event_to_entry
 from lango.adk.services.rows_to_events import stored_to_events
 from lango.messages import Message, ToolCall
-from lango.store import Entry, Stored
+from lango.store import NewEvent, StoredEvent
 from lango.store.codec.rows import (
     STATE_COLUMNS,
     calls_from_json,
     calls_to_json,
-    from_message_row,
-    from_state_row,
-    object_or_result,
-    to_columns,
+    event_to_row,
+    parse_result_text,
+    row_to_event,
+    row_to_state_event,
 )
 from tests.support import strategies
 
@@ -30,16 +30,16 @@ def reload(event: Event, root_agent_name: str = "root") -> Event:
     """Take an event through its columns, as a database would."""
     complete_event(event, root_agent_name)
     entry = event_to_entry(event)
-    row = to_columns(entry)
+    row = event_to_row(entry)
     for column in (row.content, row.author, row.event_id, row.invocation_id, row.extra or "", row.tool_calls or ""):
         column.encode()  # SQLite and PostgreSQL take UTF-8 only,
         assert "\0" not in column  # and PostgreSQL no NUL
     if entry.message is None:
-        stored = from_state_row((0, row.event_id, row.created_at, row.state_delta or "{}", row.extra))
+        stored = row_to_state_event((0, row.event_id, row.created_at, row.state_delta or "{}", row.extra))
         stored = replace(stored, invocation_id=row.invocation_id)
     else:
         values = (row.role, row.author, row.content, row.tool_calls, row.tokens, 0, row.created_at)
-        stored = from_message_row((1, *values, row.event_id, row.invocation_id, row.state_delta, row.extra, None))
+        stored = row_to_event((1, *values, row.event_id, row.invocation_id, row.state_delta, row.extra, None))
     [again] = stored_to_events([stored], root_agent_name)
     return again
 
@@ -113,7 +113,7 @@ def test_s4_parallel_calls_and_results_in_one_event() -> None:
 
 
 def test_s5_results_come_back_with_the_role_function() -> None:
-    stored = Stored(1, "e", 0.0, Message("tool", "x", (ToolCall("c1", "exec", output={"result": "ok"}),)))
+    stored = StoredEvent(1, "e", 0.0, Message("tool", "x", (ToolCall("c1", "exec", output={"result": "ok"}),)))
     [event] = stored_to_events([stored], "root")
     assert event.content is not None
     assert event.content.role == "function"
@@ -122,12 +122,12 @@ def test_s5_results_come_back_with_the_role_function() -> None:
 
 def test_s5_calls_come_back_with_id_name_and_arguments() -> None:
     calls = calls_from_json('[{"id": "adk-uuid-123", "name": "exec", "input": "{\\"cmd\\":\\"ls\\"}"}]')
-    [event] = stored_to_events([Stored(1, "e", 0.0, Message("assistant", "", calls))], "root")
+    [event] = stored_to_events([StoredEvent(1, "e", 0.0, Message("assistant", "", calls))], "root")
     assert event.get_function_calls() == [types.FunctionCall(id="adk-uuid-123", name="exec", args={"cmd": "ls"})]
 
 
 def legacy(*messages: Message) -> list[Event]:
-    return stored_to_events([Stored(n, str(n), 0.0, message) for n, message in enumerate(messages, 1)], "root")
+    return stored_to_events([StoredEvent(n, str(n), 0.0, message) for n, message in enumerate(messages, 1)], "root")
 
 
 def test_s6_results_of_an_older_writer_are_matched_by_position() -> None:
@@ -209,7 +209,7 @@ def test_s6_a_result_without_any_call_becomes_text() -> None:
     ("text", "response"), [("[1]", {"result": "[1]"}), ("", {"result": ""}), ('{"a":1}', {"a": 1})]
 )
 def test_s6_content_that_is_no_object_becomes_a_result(text: str, response: dict[str, Any]) -> None:
-    assert object_or_result(text) == response
+    assert parse_result_text(text) == response
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_s7_author(role: Any, stored_author: str, author: str) -> None:
 @pytest.mark.parametrize("root_agent_name", ["lango-agent", "", " \n", None])
 @pytest.mark.parametrize("message", [Message("assistant", "hi"), Message("tool", "{}"), Message("event"), None])
 def test_s7_without_a_root_name_the_author_is_lango_agent(message: Message | None, root_agent_name: str | None) -> None:
-    stored = Stored(1, "e", 0.0, message, state_delta={"k": 1})
+    stored = StoredEvent(1, "e", 0.0, message, state_delta={"k": 1})
     [event] = stored_to_events([stored], root_agent_name)
     assert event.author == "lango-agent"
 
@@ -313,9 +313,9 @@ def test_s9_genais_shorthands_come_back_equal() -> None:
 
 def test_content_shows_what_text_it_can_and_keeps_the_rest_exactly() -> None:
     event = model_event(types.Part(text="a\0b\ud800"), types.Part(text="c"))
-    assert to_columns(event_to_entry(event)).content == "a\ufffdb\ufffdc"
+    assert event_to_row(event_to_entry(event)).content == "a\ufffdb\ufffdc"
     assert reload(event) == event
 
 
 def test_an_entry_without_extras_takes_no_extra_column() -> None:
-    assert to_columns(Entry("e", 0.0, Message("user", "hi"))).extra is None
+    assert event_to_row(NewEvent("e", 0.0, Message("user", "hi"))).extra is None

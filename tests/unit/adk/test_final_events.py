@@ -10,7 +10,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.workflow import Workflow
 from google.genai import types
 
-from lango.adk.agents.tree import is_answer, sure_speaker
+from lango.adk.agents.tree import final_answer_agent, is_final_answer
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.testing import ScriptedProvider
 
@@ -37,8 +37,8 @@ def event(*parts: types.Part, **fields: Any) -> Event:
 
 
 def test_a_single_agent_ends_the_turn() -> None:
-    assert sure_speaker(app(agent(output_key="said", tools=[print]))) == "one"
-    assert sure_speaker(app(agent(), BasePlugin(name="theirs"))) == ""
+    assert final_answer_agent(app(agent(output_key="said", tools=[print]))) == "one"
+    assert final_answer_agent(app(agent(), BasePlugin(name="theirs"))) == ""
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_single_agent_ends_the_turn() -> None:
     ids=["own model", "sub agents", "callback after it", "callback on answers", "workflow"],
 )
 def test_in_any_other_app_something_may_come_after_an_answer(root: Any) -> None:
-    assert sure_speaker(app(root)) == ""
+    assert final_answer_agent(app(root)) == ""
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_in_any_other_app_something_may_come_after_an_answer(root: Any) -> None:
     ],
 )
 def test_an_answer_is_whole_and_in_words(said: Event, ends: bool) -> None:
-    assert is_answer(said, "one") is ends
-    assert not is_answer(said, "")
+    assert is_final_answer(said, "one") is ends
+    assert not is_final_answer(said, "")

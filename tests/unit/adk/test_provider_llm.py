@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from lango.adk.model.content import signature_to_bytes
-from lango.adk.model.provider_llm import MAX_REASKS, ProviderLlm
+from lango.adk.model.provider_llm import MAX_CORRECTIONS, ProviderLlm
 from lango.errors import BudgetTooSmall, ProviderProtocolError, ProviderUnavailable
 from lango.history import CONTEXT_AUTHOR, TokenCounter
 from lango.messages import Message, Signature, ToolCall
@@ -234,7 +234,7 @@ async def test_m7_a_model_that_does_not_learn_is_given_up() -> None:
     provider, llm = scripted(*[[CallDelta(0, "c1", "", "[]"), Finish("stop")]] * 10)
     with pytest.raises(ProviderProtocolError, match="malformed"):
         await answers(llm, request("hi"))
-    assert len(provider.requests) == MAX_REASKS + 1
+    assert len(provider.requests) == MAX_CORRECTIONS + 1
 
 
 # M8

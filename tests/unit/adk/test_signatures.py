@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from lango import open_runtime
-from lango.adk.model.content import open_envelopes, signature_to_bytes
+from lango.adk.model.content import signature_to_bytes, unwrap_signatures
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.messages import Signature
 from lango.providers import anthropic, gemini, openai_responses
@@ -114,10 +114,10 @@ def called(signature: bytes | None) -> list[types.Content]:
     ("signature", "sent"),
     [
         (tagged(("gemini", MODEL), b"mine"), b"mine"),
-        (tagged(("gemini", "gemini-3-flash"), b"theirs"), gemini.STAND_IN),
-        (tagged(("anthropic", MODEL), b"theirs"), gemini.STAND_IN),
-        (b"untagged, of ADK's own Gemini", gemini.STAND_IN),
-        (None, gemini.STAND_IN),
+        (tagged(("gemini", "gemini-3-flash"), b"theirs"), gemini.PLACEHOLDER_SIGNATURE),
+        (tagged(("anthropic", MODEL), b"theirs"), gemini.PLACEHOLDER_SIGNATURE),
+        (b"untagged, of ADK's own Gemini", gemini.PLACEHOLDER_SIGNATURE),
+        (None, gemini.PLACEHOLDER_SIGNATURE),
     ],
 )
 async def test_m8_a_call_of_the_current_turn_goes_to_gemini_3_with_its_signature_or_the_stand_in(
@@ -136,7 +136,7 @@ def test_m8_a_model_of_adks_own_gets_no_envelope_and_no_part_that_was_nothing_el
     contents: list[types.Content], is_gemini: bool
 ) -> None:
     untouched = [content.model_copy(deep=True) for content in contents]
-    opened = open_envelopes(contents, MODEL, gemini=is_gemini)
+    opened = unwrap_signatures(contents, MODEL, gemini=is_gemini)
     assert contents == untouched, "what is stored stays as it is"
     before = [part for content in contents for part in content.parts or []]
     for part in (part for content in opened for part in content.parts or []):
@@ -152,8 +152,8 @@ def test_m8_a_model_of_adks_own_gets_no_envelope_and_no_part_that_was_nothing_el
     [
         (("gemini", MODEL), MODEL, True, b"s"),
         (("gemini", MODEL), MODEL, False, None),
-        (("gemini", "other"), MODEL, True, gemini.STAND_IN),
-        (("openai", MODEL), MODEL, True, gemini.STAND_IN),
+        (("gemini", "other"), MODEL, True, gemini.PLACEHOLDER_SIGNATURE),
+        (("openai", MODEL), MODEL, True, gemini.PLACEHOLDER_SIGNATURE),
         (("openai", MODEL), "gemini-2.5-flash", True, None),
         (("", ""), MODEL, True, b"s"),
     ],
@@ -161,7 +161,7 @@ def test_m8_a_model_of_adks_own_gets_no_envelope_and_no_part_that_was_nothing_el
 def test_m8_a_call_goes_to_a_model_of_adks_own_with_what_it_can_read(
     maker: tuple[str, str], model: str, is_gemini: bool, sent: bytes | None
 ) -> None:
-    opened = open_envelopes(called(tagged(maker, b"s")), model, gemini=is_gemini)
+    opened = unwrap_signatures(called(tagged(maker, b"s")), model, gemini=is_gemini)
     assert (opened[1].parts or [])[0].thought_signature == sent
 
 

@@ -11,8 +11,8 @@ from google.adk.agents import LlmAgent
 from google.adk.flows.llm_flows.core import _function_call_postprocessor as postprocessor
 from google.adk.flows.llm_flows.extensions import _agent_transfer as offered
 
-from lango.adk.agents.transfers import correction, missing_agent, transfer_targets
-from lango.adk.agents.tree import tree
+from lango.adk.agents.transfers import missing_transfer_target, transfer_correction, transfer_targets
+from lango.adk.agents.tree import walk_agents
 
 ADK = Path(google.adk.__path__[0])
 
@@ -76,8 +76,8 @@ def test_a5_every_wording_is_recognised(template: str) -> None:
     text = template.replace("{target_name}", "nobody").replace("{agent_name}", "nobody")
     text = re.sub(r"\{(curr_node|current_agent|agent)\.name\}", "boss", text)
     text = text.replace("{available_str}", "\nAvailable agents: a, b").replace(".\n", ".\nAvailable agents: a, b")
-    assert missing_agent(ValueError(text)) == "nobody"
-    assert missing_agent(RuntimeError(text)) is None, "ADK raises ValueError"
+    assert missing_transfer_target(ValueError(text)) == "nobody"
+    assert missing_transfer_target(RuntimeError(text)) is None, "ADK raises ValueError"
 
 
 def trees() -> LlmAgent:
@@ -102,19 +102,19 @@ def test_a5_what_adk_raises_itself_is_recognised() -> None:
     for wanted in ("nobody", "below"):
         with pytest.raises(ValueError, match="gent") as raised:
             postprocessor.get_agent_to_run(Context(), wanted)  # pyright: ignore[reportArgumentType]
-        assert missing_agent(raised.value) == wanted
+        assert missing_transfer_target(raised.value) == wanted
 
 
 def test_a5_the_agents_that_can_be_handed_over_to_are_those_that_adk_offers() -> None:
     boss = trees()
-    for agent in tree(boss):
+    for agent in walk_agents(boss):
         theirs = [one.name for one in offered._get_transfer_targets(agent)]  # pyright: ignore[reportPrivateUsage]
         assert transfer_targets(boss, agent.name) == theirs, agent.name
     assert transfer_targets(boss, "nobody") == []
 
 
 def test_a5_the_correction_is_worded_as_the_requirement_says() -> None:
-    assert correction("x", ["a", "b"]) == (
+    assert transfer_correction("x", ["a", "b"]) == (
         '[System: Agent "x" does not exist. Valid agents: a, b. '
         "Please retry using one of the valid agent names listed above.]"
     )
@@ -122,4 +122,4 @@ def test_a5_the_correction_is_worded_as_the_requirement_says() -> None:
 
 @pytest.mark.parametrize("text", ["Session not found: s1", "Agent is tired", "the agent 'x' was not found by somebody"])
 def test_other_errors_are_not_taken_for_a_bad_transfer(text: str) -> None:
-    assert missing_agent(ValueError(text)) is None
+    assert missing_transfer_target(ValueError(text)) is None

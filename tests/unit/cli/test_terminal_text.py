@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.cli.chat.collapsed_sections import call_title, readable
-from lango.cli.chat.markdown_blocks import Blocks, split
-from lango.cli.chat.terminal.input_history import Past
-from lango.cli.terminal_text import ago, cell, one_line, visible
+from lango.cli.chat.collapsed_sections import call_title, readable_result
+from lango.cli.chat.markdown_blocks import MarkdownBlocks, split_blocks
+from lango.cli.chat.terminal.input_history import InputHistory
+from lango.cli.terminal_text import format_age, format_cell, one_line, printable
 
 
 @given(st.text(st.characters()))
 def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
-    shown = visible(text)
+    shown = printable(text)
     assert not any(ord(one) < 0x20 and one not in "\n\t" for one in shown)
     assert not any(
         0x7F <= ord(one) < 0xA0 or 0x202A <= ord(one) <= 0x202E or 0x2066 <= ord(one) <= 0x2069 for one in shown
@@ -32,7 +32,7 @@ DOCUMENT = "# Head\n\npara\nstill para\n- a\n- b\n\n| a |\n|---|\n| 1 |\n\n```\n
 
 
 def test_blocks_of_markdown() -> None:
-    assert split(DOCUMENT) == [
+    assert split_blocks(DOCUMENT) == [
         "# Head\n\n",
         "para\nstill para\n",
         "- a\n- b\n\n",
@@ -44,48 +44,48 @@ def test_blocks_of_markdown() -> None:
 
 @given(st.lists(st.integers(1, 12), min_size=1))
 def test_blocks_are_the_same_wherever_the_stream_was_cut(sizes: list[int]) -> None:
-    blocks, told, at = Blocks(), list[str](), 0
+    blocks, told, at = MarkdownBlocks(), list[str](), 0
     while at < len(DOCUMENT):
         size = sizes[at % len(sizes)]
         blocks.add(DOCUMENT[at : at + size])
-        told += blocks.finished()
+        told += blocks.take_finished()
         at += size
-    assert told + blocks.take() == split(DOCUMENT)
+    assert told + blocks.take_all() == split_blocks(DOCUMENT)
     assert blocks.growing == ""
 
 
 @given(st.text(st.sampled_from("ab \r\n#-|`>1.\t\x0b\u2028")))
 def test_no_text_is_lost_between_blocks(text: str) -> None:
-    assert "".join(split(text)) == text
+    assert "".join(split_blocks(text)) == text
 
 
 def test_half_a_line_is_not_taken_for_a_block() -> None:
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     blocks.add("words\n#")  # an empty heading, or the beginning of a word
-    assert blocks.finished() == []
+    assert blocks.take_finished() == []
     blocks.add("tag and more\n")
-    assert blocks.finished() == []
-    assert blocks.take() == ["words\n#tag and more\n"]
+    assert blocks.take_finished() == []
+    assert blocks.take_all() == ["words\n#tag and more\n"]
 
 
 def test_calls_in_a_line() -> None:
     assert call_title("read_file", {"path": "a.txt", "lines": [1, 2]}) == 'read_file(path="a.txt", lines=[1, 2])'
     assert len(call_title("write", {"text": "x" * 1000})) < 60
-    assert readable({"out": "a\nb", "code": 1}) == "out:\n  a\n  b\ncode: 1"
-    assert readable({"out": "x\n" * 500}).endswith("... 101 more lines")
+    assert readable_result({"out": "a\nb", "code": 1}) == "out:\n  a\n  b\ncode: 1"
+    assert readable_result({"out": "x\n" * 500}).endswith("... 101 more lines")
 
 
 def test_history_is_the_users_own_and_holds_no_secrets(tmp_path: Path) -> None:
     file = tmp_path / "state" / "history"
-    past = Past(file, {"MY_TOKEN": "very-long-secret", "SHORT_KEY": "abc"})
+    past = InputHistory(file, {"MY_TOKEN": "very-long-secret", "SHORT_KEY": "abc"})
     for text in ("hello", "hello", "two\nlines", " private", "the token is very-long-secret", "sk-123", "abc is short"):
         past.append_string(text)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert list(Past(file, {}).load_history_strings()) == ["abc is short", "two\nlines", "hello"]
+    assert list(InputHistory(file, {}).load_history_strings()) == ["abc is short", "two\nlines", "hello"]
     file.chmod(0o644)
     with file.open("a") as damaged:
         damaged.write("no json\n")
-    again = Past(file, {})
+    again = InputHistory(file, {})
     again.append_string("more")
     assert file.stat().st_mode & 0o777 == 0o600
     assert list(again.load_history_strings())[:2] == ["more", "abc is short"]
@@ -93,23 +93,23 @@ def test_history_is_the_users_own_and_holds_no_secrets(tmp_path: Path) -> None:
 
 def test_history_does_not_grow_for_ever_and_needs_no_file(tmp_path: Path) -> None:
     file = tmp_path / "history"
-    past = Past(file, {})
+    past = InputHistory(file, {})
     for number in range(1200):
         past.append_string(f"{number} " + "x" * 1000)
     assert len(list(past.load_history_strings())) == 1000
     assert file.stat().st_size < 1_100_000
-    nowhere = Past(Path("/proc/none/history"), {})
+    nowhere = InputHistory(Path("/proc/none/history"), {})
     nowhere.append_string("kept while the program runs")
     assert nowhere.get_strings() == ["kept while the program runs"]
 
 
 @pytest.mark.parametrize(("value", "told"), [(None, ""), (True, "yes"), (12345, "12,345"), (1.5, "1.50"), ("a", "a")])
 def test_cells(value: object, told: str) -> None:
-    assert cell(value) == told
+    assert format_cell(value) == told
 
 
 def test_ago() -> None:
-    assert [ago(1000.0 - back, 1000.0) for back in (-5, 3, 60, 7200, 90_000)] == [
+    assert [format_age(1000.0 - back, 1000.0) for back in (-5, 3, 60, 7200, 90_000)] == [
         "just now",
         "just now",
         "1 minute ago",

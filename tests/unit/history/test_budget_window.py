@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lango.errors import BudgetTooSmall
 from lango.history import CONTEXT_AUTHOR, count_tokens, current_user_message, fit_to_budget
-from lango.history.budget_window import first_whole
+from lango.history.budget_window import first_valid_start
 from lango.history.token_clipping import clip_object
 from lango.history.tokens import compact_json
 from lango.messages import Media, Message, ToolCall
@@ -176,10 +176,10 @@ def test_h3_a_result_far_from_its_call_is_not_parted_from_it() -> None:
 
 
 def test_h3_where_a_history_that_was_cut_may_start() -> None:
-    assert first_whole([]) == 0
-    assert first_whole([results("gone"), calls("c1", "c2"), results("c1"), user()]) == 3
-    assert first_whole([results("gone"), calls("c1"), results("c1"), user()]) == 1
-    assert first_whole([results("gone")]) == 1
+    assert first_valid_start([]) == 0
+    assert first_valid_start([results("gone"), calls("c1", "c2"), results("c1"), user()]) == 3
+    assert first_valid_start([results("gone"), calls("c1"), results("c1"), user()]) == 1
+    assert first_valid_start([results("gone")]) == 1
 
 
 def test_h3_a_result_before_its_call_is_not_parted_from_it() -> None:

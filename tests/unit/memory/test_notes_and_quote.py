@@ -6,19 +6,28 @@ from hypothesis import strategies as st
 
 from lango.config import MemorySettings
 from lango.history import count_tokens
-from lango.memory import limits_for, quote
-from lango.memory.note_format import FACTS, OBSERVE, REFLECT, Span, as_lines, named_fact, observations, read_notes
-from lango.memory.quote import cost_of, line_of
+from lango.memory import quote, thresholds_for
+from lango.memory.note_format import (
+    FACTS_PROMPT,
+    OBSERVE_PROMPT,
+    REFLECT_PROMPT,
+    Span,
+    notes_to_observations,
+    observations_as_lines,
+    parse_notes,
+    split_fact,
+)
+from lango.memory.quote import observation_line, observation_tokens
 from lango.memory.transcript import next_batch, pieces
 from lango.messages import Message, ToolCall
-from lango.store import Stored
-from lango.store.memory.observations import Batch, Observation, Recalled
+from lango.store import StoredEvent
+from lango.store.memory.observations import Batch, Observation, SessionMemory
 
 SPAN = Span(10, 20)
 
 
 def notes(answer: str, *, lenient: bool = False) -> list[tuple[str, int, int, str]]:
-    found = read_notes(answer, SPAN, OBSERVE, lenient=lenient)
+    found = parse_notes(answer, SPAN, OBSERVE_PROMPT, lenient=lenient)
     return [(note.kind, note.first_seq, note.last_seq, note.text) for note in found]
 
 
@@ -50,8 +59,8 @@ def test_o1_what_is_in_no_form_is_taken_only_at_last_and_as_one_note_of_low_prio
 def test_o1_a_transcript_that_was_copied_is_taken_only_at_last() -> None:
     copied = "#12 2026-11-15 09:00 user: I live in Bern.\n#13 2026-11-15 09:00 lango: Nice!"
     made_up = "#14 2026-11-15 09:00 lango: I said more.\n#15 2026-11-15 09:00 user: I live in Bern."
-    assert read_notes(copied, SPAN, OBSERVE, shown=copied) == []
-    found = read_notes(f"{copied}\n{made_up}", SPAN, OBSERVE, shown=copied, lenient=True)
+    assert parse_notes(copied, SPAN, OBSERVE_PROMPT, shown=copied) == []
+    found = parse_notes(f"{copied}\n{made_up}", SPAN, OBSERVE_PROMPT, shown=copied, lenient=True)
     assert [(note.first_seq, note.text) for note in found] == [(12, "user: I live in Bern."), (13, "lango: Nice!")]
 
 
@@ -60,7 +69,7 @@ def test_o1_a_note_that_is_said_again_and_again_is_one_note() -> None:
 
 
 @pytest.mark.parametrize("lenient", [False, True])
-@pytest.mark.parametrize("prompt", [OBSERVE, f"{OBSERVE}\n{FACTS}", REFLECT])
+@pytest.mark.parametrize("prompt", [OBSERVE_PROMPT, f"{OBSERVE_PROMPT}\n{FACTS_PROMPT}", REFLECT_PROMPT])
 def test_o1_an_observer_that_echoes_its_prompt_notes_nothing(prompt: str, lenient: bool) -> None:
     transcript = "#12 2026-11-15 09:00 user: hello\n    and more"
     for echo in (
@@ -72,45 +81,47 @@ def test_o1_an_observer_that_echoes_its_prompt_notes_nothing(prompt: str, lenien
         "[high] The note in one sentence.",
         "- The note in one sentence.",
     ):
-        assert read_notes(echo, SPAN, prompt, lenient=lenient) == []
+        assert parse_notes(echo, SPAN, prompt, lenient=lenient) == []
 
 
 def test_o1_what_is_noted_beside_an_echo_is_kept_where_it_has_the_form() -> None:
-    assert notes(f"{OBSERVE}\n- [high] (12) Ann lives in Bern.") == [("high", 12, 12, "Ann lives in Bern.")]
+    assert notes(f"{OBSERVE_PROMPT}\n- [high] (12) Ann lives in Bern.") == [("high", 12, 12, "Ann lives in Bern.")]
 
 
 @given(st.text(max_size=300), st.booleans())
 def test_o1_any_answer_is_read_and_every_note_names_messages_that_were_shown(answer: str, lenient: bool) -> None:
-    for note in read_notes(answer, SPAN, OBSERVE, lenient=lenient):
+    for note in parse_notes(answer, SPAN, OBSERVE_PROMPT, lenient=lenient):
         assert 10 <= note.first_seq <= note.last_seq <= 20
         assert note.text.strip()
         assert "\n" not in note.text
 
 
 def test_o1_notes_are_dated_by_the_store() -> None:
-    found = read_notes("- [high] (12) a\n- [low] (15) b\n- [fact] (11) home: Bern", SPAN, OBSERVE)
-    dated = observations(found, {10: "2026-01-01", 12: "2026-01-02", 14: "2026-01-03"})
+    found = parse_notes("- [high] (12) a\n- [low] (15) b\n- [fact] (11) home: Bern", SPAN, OBSERVE_PROMPT)
+    dated = notes_to_observations(found, {10: "2026-01-01", 12: "2026-01-02", 14: "2026-01-03"})
     assert [(one.day, one.priority) for one in dated] == [
         ("2026-01-02", "high"),
         ("2026-01-03", "low"),
         ("2026-01-01", "high"),
     ]
-    assert read_notes(as_lines(dated), SPAN, REFLECT)[0].text == "a", "a reflector may give a note back as it is"
+    assert parse_notes(observations_as_lines(dated), SPAN, REFLECT_PROMPT)[0].text == "a", (
+        "a reflector may give a note back as it is"
+    )
 
 
 def test_facts_are_named_in_one_spelling() -> None:
-    assert named_fact("Home  City: Bern, since 2020: really") == ("home city", "Bern, since 2020: really")
-    assert named_fact("home_city = Bern") == ("home city", "Bern")
-    assert named_fact("likes tea") is None
-    assert named_fact(": nothing") is None
+    assert split_fact("Home  City: Bern, since 2020: really") == ("home city", "Bern, since 2020: really")
+    assert split_fact("home_city = Bern") == ("home city", "Bern")
+    assert split_fact("likes tea") is None
+    assert split_fact(": nothing") is None
 
 
 # -- the quote --------------------------------------------------------------------------------------------------------
 
 
-def recalled(*texts: str, facts: tuple[str, ...] = ()) -> Recalled:
+def recalled(*texts: str, facts: tuple[str, ...] = ()) -> SessionMemory:
     found = tuple(Observation(text, 1, 2, "medium", "2026-11-15") for text in texts)
-    return Recalled((Batch(1, 2, found, tokens=cost_of(found)),) if texts else (), facts)
+    return SessionMemory((Batch(1, 2, found, tokens=observation_tokens(found)),) if texts else (), facts)
 
 
 ATTACKS = [
@@ -145,7 +156,7 @@ def test_o1_any_note_stays_one_line_between_the_marks(texts: list[str]) -> None:
 def test_o1_the_quote_only_grows_at_its_end() -> None:
     short, long = quote(recalled("a", "b")), quote(recalled("a", "b", "c"))
     assert long.startswith(short.removesuffix("</memory>"))
-    assert quote(Recalled()) == ""
+    assert quote(SessionMemory()) == ""
 
 
 def test_o1_a_quote_that_is_too_large_leaves_out_low_priorities_first_and_says_so() -> None:
@@ -153,7 +164,7 @@ def test_o1_a_quote_that_is_too_large_leaves_out_low_priorities_first_and_says_s
         Observation(f"note {number} " + "word " * 20, 1, 2, "high" if number % 3 == 0 else "low", "2026-11-15")
         for number in range(30)
     )
-    whole = Recalled((Batch(1, 2, found),))
+    whole = SessionMemory((Batch(1, 2, found),))
     text = quote(whole, 500)
     assert count_tokens(text) <= 500
     assert "notes are left out here]" in text
@@ -165,7 +176,9 @@ def test_o1_a_quote_that_is_too_large_leaves_out_low_priorities_first_and_says_s
 
 def test_the_cost_of_notes_is_what_they_add_to_a_request() -> None:
     notes = [Observation("Ann lives in Bern.", 1, 2, "high", "2026-11-15")] * 10
-    assert cost_of(notes) == pytest.approx(count_tokens("\n".join(line_of(note) for note in notes)), abs=12)
+    assert observation_tokens(notes) == pytest.approx(
+        count_tokens("\n".join(observation_line(note) for note in notes)), abs=12
+    )
 
 
 # -- limits and transcripts -------------------------------------------------------------------------------------------
@@ -173,20 +186,20 @@ def test_the_cost_of_notes_is_what_they_add_to_a_request() -> None:
 
 def test_o1_the_defaults_are_the_published_ones_scaled_to_the_budget() -> None:
     settings = MemorySettings(enabled=True)
-    large = limits_for(settings, 200_000)
+    large = thresholds_for(settings, 200_000)
     assert (large.observe_at_tokens, large.reflect_at_tokens) == (30_000, 40_000)
-    usual = limits_for(settings, 32_000)
+    usual = thresholds_for(settings, 32_000)
     assert (usual.observe_at_tokens, usual.reflect_at_tokens) == (9_600, 12_800)
     assert usual.observe_at_tokens + usual.reflect_at_tokens + usual.floor_tokens <= 32_000
-    small = limits_for(settings, 32_000, context_tokens=8_192, observer_context_tokens=8_192)
+    small = thresholds_for(settings, 32_000, context_tokens=8_192, observer_context_tokens=8_192)
     assert small.observe_at_tokens + small.reflect_at_tokens + small.floor_tokens <= 6_144
     assert small.batch_tokens <= 4_096
-    chosen = limits_for(MemorySettings(enabled=True, observe_at_tokens=5, reflect_at_tokens=7), 32_000)
+    chosen = thresholds_for(MemorySettings(enabled=True, observe_at_tokens=5, reflect_at_tokens=7), 32_000)
     assert (chosen.observe_at_tokens, chosen.reflect_at_tokens) == (5, 7)
 
 
-def stored(seq: int, message: Message) -> Stored:
-    return Stored(seq, f"e{seq}", 1_794_702_400.0, message, tokens=count_tokens(message))
+def stored(seq: int, message: Message) -> StoredEvent:
+    return StoredEvent(seq, f"e{seq}", 1_794_702_400.0, message, tokens=count_tokens(message))
 
 
 def test_o1_a_batch_never_parts_a_call_from_its_results() -> None:

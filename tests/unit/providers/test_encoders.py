@@ -94,7 +94,7 @@ def test_compatible_servers_get_plain_max_tokens() -> None:
 
 @pytest.mark.parametrize("model", ["o1", "o3-mini", "gpt-5", "gpt-5.2-pro", "gpt-6", "gpt-10-mini", "codex-mini"])
 def test_reasoning_models_get_no_sampling_settings(model: str) -> None:
-    assert openai.wants_responses(model)
+    assert openai.uses_responses_api(model)
     body = openai.encode(request(model=model, temperature=0.5, top_p=0.5, stop=("x",), max_tokens=9))
     assert not {"temperature", "top_p", "stop", "max_tokens"} & set(body)
     assert body["max_completion_tokens"] == 9
@@ -102,7 +102,7 @@ def test_reasoning_models_get_no_sampling_settings(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "gpt-5-chat-latest", "ft:gpt-4o:me"])
 def test_other_models_are_used_through_chat_completions(model: str) -> None:
-    assert not openai.wants_responses(model)
+    assert not openai.uses_responses_api(model)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_gemini_gets_its_signature_on_the_first_call_of_each_step() -> None:
     first, sibling = contents[1]["parts"]
     assert first["thought_signature"] == b"\x01"
     assert "thought_signature" not in sibling
-    assert contents[3]["parts"][0]["thought_signature"] == gemini.STAND_IN
+    assert contents[3]["parts"][0]["thought_signature"] == gemini.PLACEHOLDER_SIGNATURE
 
 
 def test_gemini_gets_no_stand_in_in_turns_that_are_over() -> None:

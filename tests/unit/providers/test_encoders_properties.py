@@ -110,7 +110,7 @@ def test_m8_signatures_of_every_kind_stay_with_who_made_them(
 def test_gemini_2_gets_no_stand_in(history: list[Message]) -> None:
     contents = gemini.encode(Request("gemini-2.5-flash", tuple(history)))["contents"]
     signatures = [part.get("thought_signature") for content in contents for part in content["parts"]]
-    assert gemini.STAND_IN not in signatures
+    assert gemini.PLACEHOLDER_SIGNATURE not in signatures
 
 
 @given(signed_histories())

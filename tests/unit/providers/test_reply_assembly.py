@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from lango.errors import ProviderProtocolError
 from lango.messages import Signature, Thought, ToolCall
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
-from lango.providers.reply_assembly import Assembler, Reply
+from lango.providers.reply_assembly import Reply, ReplyAssembler
 
 SIGNED = Signature("p", "m", b"s")
 
 
 def assembled(*deltas: Delta) -> Reply:
-    assembler = Assembler("p")
+    assembler = ReplyAssembler("p")
     for delta in deltas:
         assembler.add(delta)
     return assembler.reply()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lango.messages import Message
 from lango.providers import CallDelta, Delta, Finish, Request, TextDelta, UsageDelta
-from lango.providers.sdk.stop_sequences import stop_at
+from lango.providers.sdk.stop_sequences import stop_at_sequences
 from lango.testing import ScriptedProvider
 
 REQUEST = Request("m", (Message("user", "hi"),))
@@ -16,7 +16,7 @@ REQUEST = Request("m", (Message("user", "hi"),))
 
 async def stopped(deltas: list[Delta], *stops: str) -> list[Delta]:
     stream = ScriptedProvider([deltas]).stream(REQUEST)
-    return [delta async for delta in stop_at(stream, stops)]
+    return [delta async for delta in stop_at_sequences(stream, stops)]
 
 
 @given(st.text("ab<E", max_size=30), st.lists(st.sampled_from(["<E", "<E<E", "aab", "b<"]), min_size=1), st.data())
@@ -46,5 +46,8 @@ async def test_the_stream_is_closed_at_the_stop() -> None:
         finally:
             closed.append(True)
 
-    assert [delta async for delta in stop_at(stream(), ["END"])] == [TextDelta("one "), Finish("stop", "stop_sequence")]
+    assert [delta async for delta in stop_at_sequences(stream(), ["END"])] == [
+        TextDelta("one "),
+        Finish("stop", "stop_sequence"),
+    ]
     assert closed == [True]

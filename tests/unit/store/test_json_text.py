@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.errors import Unstorable
-from lango.store.codec.json_text import dumps, loads, readable
+from lango.store.codec.json_text import dumps, loads, printable_text
 from tests.support.strategies import text
 
 values = st.recursive(
@@ -38,9 +38,9 @@ def test_not_a_number_stays_one() -> None:
 
 
 def test_text_that_any_column_can_show_is_left_alone() -> None:
-    assert readable("plain, é漢😀") == "plain, é漢😀"
-    assert readable("a\0b\ud800c\udfff") == "a\ufffdb\ufffdc\ufffd"
-    assert len(readable("\0\ud800")) == 2, "offsets into the text stay true"
+    assert printable_text("plain, é漢😀") == "plain, é漢😀"
+    assert printable_text("a\0b\ud800c\udfff") == "a\ufffdb\ufffdc\ufffd"
+    assert len(printable_text("\0\ud800")) == 2, "offsets into the text stay true"
 
 
 def test_rich_values_take_their_json_form() -> None:

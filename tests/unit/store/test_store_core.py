@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lango import errors, store
 from lango.errors import StoreUrlError
 from lango.store import Store
-from lango.store.codec.ids import lengthen, shorten
+from lango.store.codec.ids import expand, shorten
 from lango.store.engine.schema import migrations
 from lango.store.sessions import lineage
 from tests.support.strategies import text
@@ -43,8 +43,8 @@ def test_live_ranges_are_what_adk_calls_live(script: list[tuple[bool, int]]) -> 
 
 @given(text | st.uuids().map(str) | st.uuids().map(lambda u: f"e-{u}") | text.map(lambda t: f"~{t}"))
 def test_an_id_is_what_it_was_after_it_was_shortened(id_: str) -> None:
-    assert lengthen(shorten(id_)) == id_
-    assert lengthen(shorten(shorten(id_))) == shorten(id_), "an id that is itself a short spelling"
+    assert expand(shorten(id_)) == id_
+    assert expand(shorten(shorten(id_))) == shorten(id_), "an id that is itself a short spelling"
 
 
 def test_adks_ids_are_shortened() -> None:

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel
 
 from lango.errors import InvalidArguments
 from lango.tools import Effect, Tool, ToolError, ToolOutcome, run_tool, tool
-from lango.tools.results import MAX_KEPT_CHARACTERS, MAX_RESULT_CHARACTERS, clip, error_text, to_result
+from lango.tools.results import MAX_KEPT_CHARACTERS, MAX_RESULT_CHARACTERS, clip_to_characters, error_text, to_result
 
 
 def returning(value: Any) -> Tool:
@@ -368,15 +368,15 @@ async def test_t2_fifty_megabytes_are_clipped_and_it_says_so() -> None:
 
 def test_a_clipped_text_keeps_its_head_its_tail_and_what_is_beside_it() -> None:
     text = "".join(f"line {number}\n" for number in range(10_000))
-    clipped = clip({"exit_code": 0, "stdout": text}, 1_000)
-    assert clipped.shown["exit_code"] == 0
-    assert clipped.shown["stdout"].startswith("line 0\n")
-    assert clipped.shown["stdout"].endswith("line 9999\n")
+    clipped = clip_to_characters({"exit_code": 0, "stdout": text}, 1_000)
+    assert clipped.result["exit_code"] == 0
+    assert clipped.result["stdout"].startswith("line 0\n")
+    assert clipped.result["stdout"].endswith("line 9999\n")
     assert clipped.whole is not None
     assert clipped.whole == text
-    mark = clipped.shown["stdout"].split("[... characters ")[1]
+    mark = clipped.result["stdout"].split("[... characters ")[1]
     first, last = int(mark.split(" to ")[0]), int(mark.split(" to ")[1].split(" of ")[0])
-    head, tail = clipped.shown["stdout"].split("\n[...")[0], clipped.shown["stdout"].split("...]\n")[1]
+    head, tail = clipped.result["stdout"].split("\n[...")[0], clipped.result["stdout"].split("...]\n")[1]
     assert head + clipped.whole[first:last] + tail == text  # the offsets are what read_result takes
 
 
@@ -386,14 +386,14 @@ def test_a_clipped_text_keeps_its_head_its_tail_and_what_is_beside_it() -> None:
 )
 def test_a_clipped_result_fits(result: dict[str, Any], most: int) -> None:
     result = to_result(result | {"long": '\n"é' * 300})
-    clipped = clip(result, most)
-    assert len(json.dumps(clipped.shown, ensure_ascii=False, separators=(",", ":"))) <= most or clipped.whole is None
-    assert (clipped.shown == result) == (clipped.whole is None)
+    clipped = clip_to_characters(result, most)
+    assert len(json.dumps(clipped.result, ensure_ascii=False, separators=(",", ":"))) <= most or clipped.whole is None
+    assert (clipped.result == result) == (clipped.whole is None)
 
 
 def test_many_small_values_are_clipped_as_text() -> None:
-    clipped = clip({"rows": list(range(100_000))}, 1_000)
-    assert clipped.shown["clipped"].startswith('{"rows":[0,1,2')
+    clipped = clip_to_characters({"rows": list(range(100_000))}, 1_000)
+    assert clipped.result["clipped"].startswith('{"rows":[0,1,2')
     assert clipped.whole is not None
     assert json.loads(clipped.whole) == {"rows": list(range(100_000))}
 

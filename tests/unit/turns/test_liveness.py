@@ -8,24 +8,24 @@ import sys
 import pytest
 
 from lango.turns import liveness
-from lango.turns.liveness import Owner, Watch
+from lango.turns.liveness import LivenessMonitor, Owner
 
 
 def test_a_runtime_of_this_process_lives_until_it_leaves() -> None:
     owner = Owner()
-    watch = Watch(gone_after_s=0.0)
+    watch = LivenessMonitor(gone_after_s=0.0)
     assert not watch.is_gone(1, 1, owner.name, 0)
     assert not watch.is_gone(1, 1, owner.name, 0), "however long its beat stands still"
-    owner.leave()
+    owner.release()
     assert watch.is_gone(1, 1, owner.name, 0)
 
 
 def test_runtimes_of_one_process_are_told_apart() -> None:
     one, other = Owner(), Owner()
-    one.leave()
-    assert Watch().is_gone(1, 1, one.name, 0)
-    assert not Watch().is_gone(1, 1, other.name, 0)
-    other.leave()
+    one.release()
+    assert LivenessMonitor().is_gone(1, 1, one.name, 0)
+    assert not LivenessMonitor().is_gone(1, 1, other.name, 0)
+    other.release()
 
 
 def other_process() -> tuple["subprocess.Popen[str]", str]:
@@ -37,7 +37,7 @@ def other_process() -> tuple["subprocess.Popen[str]", str]:
 
 def test_another_process_of_this_machine_is_gone_when_it_is_dead() -> None:
     process, name = other_process()
-    watch = Watch()
+    watch = LivenessMonitor()
     try:
         assert not watch.is_gone(1, 1, name, 0)
         assert not watch.is_gone(1, 1, name, 0)
@@ -53,7 +53,7 @@ def test_another_process_of_this_machine_that_is_stopped_is_known_by_its_beat(mo
     now = 100.0
     monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
     process, name = other_process()
-    watch = Watch(gone_after_s=15.0)
+    watch = LivenessMonitor(gone_after_s=15.0)
     try:
         process.send_signal(signal.SIGSTOP)
         assert not watch.is_gone(1, 1, name, 0)
@@ -70,14 +70,14 @@ def test_another_process_of_this_machine_that_is_stopped_is_known_by_its_beat(mo
 def test_a_number_that_another_process_got_meanwhile_is_not_taken_for_the_first() -> None:
     machine, pid, started, token = Owner().name.split("|")
     assert pid == str(os.getpid())
-    assert Watch().is_gone(1, 1, "|".join([machine, "1", started, token]), 0)
-    assert Watch().is_gone(1, 1, "|".join([machine, pid, str(int(started) - 1), token]), 0)
+    assert LivenessMonitor().is_gone(1, 1, "|".join([machine, "1", started, token]), 0)
+    assert LivenessMonitor().is_gone(1, 1, "|".join([machine, pid, str(int(started) - 1), token]), 0)
 
 
 def test_another_machine_is_known_by_its_beat(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
-    watch = Watch(gone_after_s=15.0)
+    watch = LivenessMonitor(gone_after_s=15.0)
     elsewhere = "elsewhere/boot/pid:[1]|7|123|token"
     for beat in range(5):  # as long as it grows, it lives
         now += 100
@@ -93,7 +93,7 @@ def test_another_machine_is_known_by_its_beat(monkeypatch: pytest.MonkeyPatch) -
 def test_another_machine_is_given_time_after_the_database_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
     now, back_at = 100.0, 0.0
     monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
-    watch = Watch(gone_after_s=15.0, back_at=lambda: back_at)
+    watch = LivenessMonitor(gone_after_s=15.0, back_at=lambda: back_at)
     elsewhere = "elsewhere/boot/pid:[1]|7|123|token"
     assert not watch.is_gone(1, 1, elsewhere, 0)
     now = back_at = 150.0
@@ -106,4 +106,4 @@ def test_another_machine_is_given_time_after_the_database_was_away(monkeypatch: 
 
 @pytest.mark.parametrize("name", ["", "somebody", "|||", "a|b"])
 def test_an_owner_that_nobody_can_ask_for_is_given_time(name: str) -> None:
-    assert not Watch().is_gone(1, 1, name, 0)
+    assert not LivenessMonitor().is_gone(1, 1, name, 0)

@@ -26,7 +26,7 @@ Gate = Callable[[Tool, Mapping[str, Any], str, AdkToolContext], Awaitable[dict[s
 OnStart = Callable[[str, Tool, Mapping[str, Any]], Awaitable[None]]
 OnEnd = Callable[[str, ToolOutcome], Awaitable[None]]
 
-_current: ContextVar[AdkToolContext] = ContextVar("lango_adk_tool_context")
+_adk_context: ContextVar[AdkToolContext] = ContextVar("lango_adk_tool_context")
 
 
 class AdkTool(BaseTool):
@@ -70,17 +70,17 @@ class AdkTool(BaseTool):
     @override
     async def run_async(self, *, args: dict[str, Any], tool_context: AdkToolContext) -> dict[str, Any]:
         """Run the tool once and return what the model reads."""
-        arguments = _copied(args)  # what was approved is what runs, whoever changes theirs meanwhile
+        arguments = _copy_arguments(args)  # what was approved is what runs, whoever changes theirs meanwhile
         try:
             self.tool.validate(arguments)
         except InvalidArguments as error:  # nobody is asked about a call that cannot run
             return {"error": error_text(error)}
         call_id = tool_context.function_call_id or ""
-        instead = await self._gate(self.tool, _copied(arguments), call_id, tool_context)
+        instead = await self._gate(self.tool, _copy_arguments(arguments), call_id, tool_context)
         if instead is not None:
             return instead
         if self._on_start is not None:
-            await self._on_start(call_id, self.tool, _copied(arguments))
+            await self._on_start(call_id, self.tool, _copy_arguments(arguments))
         outcome = await self._run(arguments, call_id, tool_context)
         if self._on_end is not None:
             await self._on_end(call_id, outcome)
@@ -94,7 +94,7 @@ class AdkTool(BaseTool):
             state=MappingProxyType(copy.deepcopy(tool_context.state.to_dict())),
             workspace=self._workspace,
         )
-        token = _current.set(tool_context)
+        token = _adk_context.set(tool_context)
         try:
             return await run_tool(
                 self.tool,
@@ -104,10 +104,10 @@ class AdkTool(BaseTool):
                 how_to_read=self._how_to_read.replace("{call_id}", call_id),
             )
         finally:
-            _current.reset(token)
+            _adk_context.reset(token)
 
 
-def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Copy arguments; those that are JSON, as a model's are, at a tenth of the cost."""
     try:
         return msgspec.to_builtins(arguments, builtin_types=(bytes, bytearray))
@@ -133,7 +133,7 @@ async def confirm_unless_safe(
     return None if confirmation.confirmed else {"error": f"not run: {tool.name} was not approved"}
 
 
-def foreign_tool(inner: BaseTool, *, level: Level = "dangerous", effect: Effect = "once") -> Tool:
+def tool_from_adk(inner: BaseTool, *, level: Level = "dangerous", effect: Effect = "once") -> Tool:
     """Return somebody else's ADK tool as a `Tool`, so that approval, limits and honest results hold for it too.
 
     Nothing is known about what it does, so it asks first and is never run again by itself. It runs only in `AdkTool`,
@@ -141,9 +141,9 @@ def foreign_tool(inner: BaseTool, *, level: Level = "dangerous", effect: Effect 
     """
 
     async def handler(arguments: dict[str, Any], /) -> Any:
-        result: Any = await inner.run_async(args=arguments, tool_context=_current.get())
-        if isinstance(result, dict) and _is_error(told := cast("dict[str, Any]", result)):
-            raise ToolError(_error_text(told))
+        result: Any = await inner.run_async(args=arguments, tool_context=_adk_context.get())
+        if isinstance(result, dict) and _is_error(fields := cast("dict[str, Any]", result)):
+            raise ToolError(_error_text(fields))
         return cast("Any", result)
 
     declaration = inner._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - ADK has no other way
@@ -169,7 +169,7 @@ def _error_text(result: dict[str, Any]) -> str:
 def decision_for(tool: BaseTool, settings: ToolSettings) -> Decision:
     """Say whether a tool may run. Somebody's own ADK tool has no level: they put it there, so it counts as safe."""
     known = tool.tool if isinstance(tool, AdkTool) else None
-    return decide(_Named(tool.name, known.level if known else "safe"), settings)
+    return decide(_PolicySubject(tool.name, known.level if known else "safe"), settings)
 
 
 def effect_of(tool: BaseTool) -> Effect:
@@ -177,7 +177,7 @@ def effect_of(tool: BaseTool) -> Effect:
     return tool.tool.effect if isinstance(tool, AdkTool) else "once"
 
 
-class _Named(Struct, frozen=True):
+class _PolicySubject(Struct, frozen=True):
     name: str
     level: Level
 
@@ -187,7 +187,7 @@ def needs_approval(tool: BaseTool) -> bool:
     return isinstance(tool, AdkTool) and tool.tool.level != "safe"
 
 
-def limit_s(tool: BaseTool, default_s: float) -> float | None:
+def time_limit_s(tool: BaseTool, default_s: float) -> float | None:
     """Return how long a tool may take; None: an agent that is a tool takes as long as the turn may."""
     if isinstance(tool, AdkTool):
         return tool.tool.timeout_s or default_s

@@ -15,31 +15,31 @@ from google.adk.agents import BaseAgent
 from lango.errors import AgentFailed
 from lango.tools.results import error_text
 
-_MARK = "_lango_contained"
+_GUARDED_MARK = "_lango_contained"
 
 
-def is_adks(error: BaseException) -> bool:
+def is_adk_control_flow(error: BaseException) -> bool:
     """Whether ADK itself raises this to steer a run, such as a node that waits for a person."""
     return type(error).__module__.startswith("google.adk.")
 
 
-def passes(error: BaseException) -> bool:
+def may_propagate(error: BaseException) -> bool:
     """Whether an error goes on as it is: an `Exception`, Ctrl-C, a cancel."""
-    return isinstance(error, Exception | KeyboardInterrupt | CancelledError) or is_adks(error)
+    return isinstance(error, Exception | KeyboardInterrupt | CancelledError) or is_adk_control_flow(error)
 
 
-def contain_callbacks(agent: BaseAgent) -> None:
+def guard_callbacks(agent: BaseAgent) -> None:
     """Let the callbacks of an agent raise nothing but an `Exception`. Contained ones stay as they are."""
     for name in type(agent).model_fields:
         found: Any = getattr(agent, name) if name.endswith("_callback") else None
         if isinstance(found, list):
-            setattr(agent, name, [_contained(one) for one in cast("list[Any]", found)])
+            setattr(agent, name, [_guarded(callback) for callback in cast("list[Any]", found)])
         elif callable(found):
-            setattr(agent, name, _contained(found))
+            setattr(agent, name, _guarded(found))
 
 
-def _contained(callback: Callable[..., Any]) -> Callable[..., Any]:
-    if hasattr(callback, _MARK):
+def _guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
+    if hasattr(callback, _GUARDED_MARK):
         return callback
 
     @functools.wraps(callback)
@@ -47,23 +47,23 @@ def _contained(callback: Callable[..., Any]) -> Callable[..., Any]:
         try:
             result = callback(*arguments, **named)
         except BaseException as error:
-            if passes(error):
+            if may_propagate(error):
                 raise
-            raise _failed(error) from error
-        return _awaited(result) if inspect.isawaitable(result) else result
+            raise _to_agent_failed(error) from error
+        return _guarded_await(result) if inspect.isawaitable(result) else result
 
-    setattr(call, _MARK, True)
+    setattr(call, _GUARDED_MARK, True)
     return call
 
 
-async def _awaited(result: Awaitable[Any]) -> Any:
+async def _guarded_await(result: Awaitable[Any]) -> Any:
     try:
         return await result
     except BaseException as error:
-        if passes(error):
+        if may_propagate(error):
             raise
-        raise _failed(error) from error
+        raise _to_agent_failed(error) from error
 
 
-def _failed(error: BaseException) -> AgentFailed:
+def _to_agent_failed(error: BaseException) -> AgentFailed:
     return AgentFailed(f"a callback of the agent raised {error_text(error)}")

@@ -18,17 +18,17 @@ from google.genai import types
 from typing_extensions import override
 
 from lango.adk.agents.transfers import TRANSFER_TOOL
-from lango.adk.model.call_checks import is_reserved
+from lango.adk.model.call_checks import is_reserved_name
 from lango.errors import ClientToolRefused, NotJson
 from lango.messages import ToolCall
-from lango.store.codec.records import CLIENT_CALLS, ClientResult
+from lango.store.codec.records import CLIENT_CALLS_KEY, ClientResult
 from lango.tools import HOW_TO_READ, Tool
-from lango.tools.results import clip, to_result
+from lango.tools.results import clip_to_characters, to_result
 
 WAITS_FOR_CLIENT = "not done: other calls of this answer wait for the client; hand over after their results"
-RESERVED_NAMES = frozenset({TRANSFER_TOOL, "set_model_response", "finish_task"})
+ADK_TOOL_NAMES = frozenset({TRANSFER_TOOL, "set_model_response", "finish_task"})
 """Calls in these names are ADK's own: what they say is done, asked or approved."""
-_READER = "read_result"
+_READ_RESULT_TOOL = "read_result"
 
 
 class ClientTool(BaseTool):
@@ -49,13 +49,13 @@ class ClientTool(BaseTool):
         """Do nothing: the result comes from the client."""
 
 
-def check_names(tools: Iterable[str], agents: Iterable[Any]) -> None:
+def check_tool_names(tools: Iterable[str], agents: Iterable[Any]) -> None:
     """Raise `ClientToolRefused` for a name that an agent has given to a tool of its own."""
-    taken = _own_names(agents) | RESERVED_NAMES
-    _refuse(name for name in tools if name in taken or is_reserved(name))
+    used_names = agent_tool_names(agents) | ADK_TOOL_NAMES
+    _refuse(name for name in tools if name in used_names or is_reserved_name(name))
 
 
-def offer(request: LlmRequest, tools: Mapping[str, Tool]) -> None:
+def add_client_tools(request: LlmRequest, tools: Mapping[str, Tool]) -> None:
     """Put the client's tools beside the agent's own. Raise `ClientToolRefused` where a toolset has such a name."""
     _refuse(name for name in tools if name in request.tools_dict)
     request.append_tools([ClientTool(tool) for tool in tools.values()])
@@ -67,13 +67,13 @@ def _refuse(names: Iterable[str]) -> None:
         raise ClientToolRefused(f"the agent has a tool {', '.join(refused)} of its own: give the client's another name")
 
 
-def _own_names(agents: Iterable[Any]) -> set[str]:
+def agent_tool_names(agents: Iterable[Any]) -> set[str]:
     """Return the names of the agents' tools; those of a toolset are known when the model is called."""
     tools: list[Any] = [tool for agent in agents for tool in getattr(agent, "tools", ())]
     return {getattr(tool, "name", "") or getattr(tool, "__name__", "") for tool in tools}
 
 
-def mark_calls(response: LlmResponse, tools: Mapping[str, Tool]) -> set[str]:
+def mark_client_calls(response: LlmResponse, tools: Mapping[str, Tool]) -> set[str]:
     """Note in an answer which of its calls are the client's; return their ids.
 
     Those that do not fit the schema are not: the model is told what is wrong with them, and no client need be.
@@ -86,18 +86,18 @@ def mark_calls(response: LlmResponse, tools: Mapping[str, Tool]) -> set[str]:
             call.id = call.id or f"call_{uuid.uuid4().hex[:24]}"
             ids.append(call.id)
     if ids:
-        response.custom_metadata = {**(response.custom_metadata or {}), CLIENT_CALLS: ids}
+        response.custom_metadata = {**(response.custom_metadata or {}), CLIENT_CALLS_KEY: ids}
     return set(ids)
 
 
-def kept(results: Mapping[str, Mapping[str, Any]], agents: Iterable[Any]) -> dict[str, ClientResult]:
+def results_to_store(results: Mapping[str, Mapping[str, Any]], agents: Iterable[Any]) -> dict[str, ClientResult]:
     """Return results as the store keeps them: plain JSON, clipped as those of the agent's own tools are."""
-    can_read = _READER in _own_names(agents)
+    can_read = _READ_RESULT_TOOL in agent_tool_names(agents)
     found: dict[str, ClientResult] = {}
     for call_id, result in results.items():
         how = HOW_TO_READ.replace("{call_id}", call_id) if can_read else ""
-        clipped = clip(_plain(result), how_to_read=how)
-        found[call_id] = ClientResult(_readable_by_adk(clipped.shown), clipped.whole if can_read else None)
+        clipped = clip_to_characters(_to_json_object(result), how_to_read=how)
+        found[call_id] = ClientResult(_readable_by_adk(clipped.result), clipped.whole if can_read else None)
     return found
 
 
@@ -113,35 +113,35 @@ def _readable_by_adk(result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
+def _to_json_object(result: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return to_result(result)
     except NotJson:
         return to_result({"result": json.dumps(result)})
 
 
-def answering(calls: Sequence[ToolCall], results: Mapping[str, ClientResult]) -> types.Content:
+def results_content(calls: Sequence[ToolCall], results: Mapping[str, ClientResult]) -> types.Content:
     """Make the message that brings the results of calls."""
     made = [
-        types.FunctionResponse(id=one.id, name=one.name, response=dict(results[one.id].output))
-        for one in calls
-        if one.id in results
+        types.FunctionResponse(id=call.id, name=call.name, response=dict(results[call.id].output))
+        for call in calls
+        if call.id in results
     ]
-    return types.Content(role="user", parts=[types.Part(function_response=one) for one in made])
+    return types.Content(role="user", parts=[types.Part(function_response=call) for call in made])
 
 
-def _as_brought(event: Event) -> Event:
+def _as_user_content(event: Event) -> Event:
     """Return a stored event of results as it was when it came: then, its role was the user's."""
     parts = event.content.parts if event.content else []
     return event.model_copy(update={"content": types.Content(role="user", parts=parts)})
 
 
-def unanswered_results(events: Sequence[Event], call_ids: Collection[str]) -> Event | None:
+def find_unanswered_results(events: Sequence[Event], call_ids: Collection[str]) -> Event | None:
     """Return the event that brought the results of these calls, if nothing was said to them yet."""
     for event in reversed(events):
-        brought = {one.id for one in event.get_function_responses()}
+        brought = {response.id for response in event.get_function_responses()}
         if event.author == "user":
-            return _as_brought(event) if brought and brought <= {*call_ids} else None
+            return _as_user_content(event) if brought and brought <= {*call_ids} else None
         if event.content and not (brought or event.get_function_calls() or event.error_code):
             return None
     return None

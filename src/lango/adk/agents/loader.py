@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from lango.errors import ConfigError, LangoError
 
 
-def load_module(path: str) -> BaseAgent | App:
+def load_agent(path: str) -> BaseAgent | App:
     """Load a `root_agent` or `app` with ADK's loader: a folder, a Python file or a `root_agent.yaml`."""
     place = Path(path).resolve()
     if not place.exists():
@@ -31,20 +31,20 @@ def load_module(path: str) -> BaseAgent | App:
     except LangoError:
         raise
     except Exception as error:
-        said = f"{_said(error)}{_line(error, folder)}"
-        raise ConfigError(f"agent.module: {path} cannot be loaded: {said}") from error
+        problem = f"{_describe_error(error)}{_error_location(error, folder)}"
+        raise ConfigError(f"agent.module: {path} cannot be loaded: {problem}") from error
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return an error's words on one line, with its kind where they say little: a `KeyError` says only the key."""
     if isinstance(error.__cause__, ValidationError):  # its first line only counts what is wrong
         return "; ".join(one["msg"].removeprefix("Value error, ") for one in error.__cause__.errors())
-    said = str(error.args[0] if len(error.args) == 1 else error).strip().partition("\n")[0]
-    said = said.removesuffix(":")  # and then what it found, at length
-    return said if type(error) in (ValueError, ModuleNotFoundError) else f"{type(error).__name__}: {said}"
+    message = str(error.args[0] if len(error.args) == 1 else error).strip().partition("\n")[0]
+    message = message.removesuffix(":")  # and then what it found, at length
+    return message if type(error) in (ValueError, ModuleNotFoundError) else f"{type(error).__name__}: {message}"
 
 
-def _line(error: Exception, folder: Path) -> str:
+def _error_location(error: Exception, folder: Path) -> str:
     """Say at which line of the user's own files it went wrong, when it was in one of them."""
     frames = traceback.extract_tb(error.__traceback__)
     if error.__cause__ is not None:  # ADK's loader raised its own of it
@@ -57,7 +57,7 @@ def _line(error: Exception, folder: Path) -> str:
     return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
 
 
-def import_adk() -> None:
+def preload_adk() -> None:
     """Import what ADK imports in its first run, a second and a half in which nothing else of the process would run."""
     importlib.import_module("google.adk.workflow").Workflow  # noqa: B018 - an attribute that imports
     optional = "google.adk.agents.remote_a2a_agent"

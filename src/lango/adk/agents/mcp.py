@@ -11,12 +11,12 @@ from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.tools.base_tool import BaseTool
 from typing_extensions import override
 
-from lango.adk.agents.adk_tool import AdkTool, foreign_tool
+from lango.adk.agents.adk_tool import AdkTool, tool_from_adk
 from lango.adk.run.turn_state import current_turn
 from lango.config import McpSettings
 from lango.errors import ConfigError, MissingDependency
 from lango.tools import DEFAULT_TIMEOUT_S, Tool
-from lango.tools.schema_checker import has_patterns, measure
+from lango.tools.schema_checker import has_patterns, measure_schema
 
 if importlib.util.find_spec("mcp") is None:
     raise MissingDependency('MCP servers need another package: pip install "lango-adk[mcp]"')
@@ -26,17 +26,17 @@ from mcp import StdioServerParameters
 
 log = logging.getLogger(__name__)
 
-_LISTED_FOR_S = 60.0  # ADK asks for the list before every call of the model
+_TOOL_LIST_TTL_S = 60.0  # ADK asks for the list before every call of the model
 
 
 class LangoMcpToolset(McpToolset):
     """ADK's toolset of one MCP server, whose tools are `AdkTool`s."""
 
-    same_for_all = True
+    tools_are_static = True
     """Its tools do not depend on who asks."""
 
     def __init__(self, server: str, wrap: Callable[[Tool], BaseTool], **options: Any) -> None:
-        super().__init__(tool_list_cache_ttl_seconds=_LISTED_FOR_S, **options)
+        super().__init__(tool_list_cache_ttl_seconds=_TOOL_LIST_TTL_S, **options)
         self._server = server
         self._wrap = wrap
         self._wrapped: dict[str, BaseTool] = {}
@@ -52,25 +52,25 @@ class LangoMcpToolset(McpToolset):
         except Exception as error:
             lost = ConfigError(f"the MCP server {self._server} does not answer ({error}): check [mcp.{self._server}]")
             if (turn := current_turn.get()) is not None:
-                turn.lost = lost
+                turn.toolset_error = lost
             raise lost from error
         # in a thread: what a server sends may be large
-        return await asyncio.to_thread(lambda: [ours for tool in tools if (ours := self._as_ours(tool))])
+        return await asyncio.to_thread(lambda: [ours for tool in tools if (ours := self._to_lango_tool(tool))])
 
-    def _as_ours(self, tool: BaseTool) -> BaseTool | None:
+    def _to_lango_tool(self, tool: BaseTool) -> BaseTool | None:
         try:
-            _measure_schemas(tool)
+            _check_schemas(tool)
             declared = tool._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
             key = json.dumps(declared.model_dump(mode="json", exclude_none=True) if declared else tool.name)
             if key not in self._wrapped:
-                self._wrapped[key] = self._wrap(foreign_tool(tool))
+                self._wrapped[key] = self._wrap(tool_from_adk(tool))
             return self._wrapped[key]
         except ConfigError as error:
             log.warning("a tool of the MCP server %s cannot be used: %s", self._server, error)
             return None
 
 
-def _measure_schemas(tool: BaseTool) -> None:
+def _check_schemas(tool: BaseTool) -> None:
     """Raise `ConfigError` where a schema of a tool is too large, or one of its results could take long to check.
 
     The MCP library checks results on the event loop, with regular expressions that can backtrack without end.
@@ -79,7 +79,7 @@ def _measure_schemas(tool: BaseTool) -> None:
     for name in ("inputSchema", "input_schema", "outputSchema", "output_schema"):
         schema: Mapping[str, Any] = getattr(raw, name, None) or {}
         try:
-            measure(schema)
+            measure_schema(schema)
         except ConfigError as error:
             raise ConfigError(f"tool {tool.name}: its schema cannot be used: {error}") from error
         if name.startswith("output") and has_patterns(schema):

@@ -8,12 +8,12 @@ from google.adk.apps import App
 from google.adk.tools.base_toolset import BaseToolset
 from msgspec import Struct
 
-from lango.adk.agents.tree import names_of, with_called
+from lango.adk.agents.tree import names_of, walk_with_agent_tools
 from lango.errors import LangoError
 
 _log = logging.getLogger("lango.runtime")
 
-_IN_ORDER = frozenset({"SequentialAgent", "ParallelAgent", "LoopAgent"})
+_WORKFLOW_AGENTS = frozenset({"SequentialAgent", "ParallelAgent", "LoopAgent"})
 
 
 class ToolNames(Struct, frozen=True):
@@ -30,26 +30,26 @@ async def tool_names(app: App, *, ask_toolsets: bool) -> ToolNames:
     Raises `ConfigError` for an MCP server of the settings that does not answer, as a turn would.
     """
     root: Any = app.root_agent
-    agents = [*with_called(root)]
+    agents = [*walk_with_agent_tools(root)]
     tools = [tool for agent in agents for tool in vars(agent).get("tools", ())]
     toolsets = [tool for tool in tools if isinstance(tool, BaseToolset)]
     names = {*names_of(tool for tool in tools if not isinstance(tool, BaseToolset))}
-    complete = isinstance(root, BaseAgent) and len(app.plugins) == 1 and all(map(_is_plain, agents))
+    complete = isinstance(root, BaseAgent) and len(app.plugins) == 1 and all(map(_has_static_tools, agents))
     for toolset in toolsets:
-        found = await _asked(toolset) if ask_toolsets else None
+        found = await _toolset_names(toolset) if ask_toolsets else None
         names.update(found or ())
         complete = complete and found is not None and getattr(toolset, "same_for_all", False)
     return ToolNames(frozenset(names), complete)
 
 
-def _is_plain(agent: BaseAgent) -> bool:
+def _has_static_tools(agent: BaseAgent) -> bool:
     """Whether an agent has the tools that it lists, and no others."""
     if type(agent) is LlmAgent:
         return not agent.before_model_callback
-    return type(agent).__name__ in _IN_ORDER and type(agent).__module__.startswith("google.adk.")
+    return type(agent).__name__ in _WORKFLOW_AGENTS and type(agent).__module__.startswith("google.adk.")
 
 
-async def _asked(toolset: BaseToolset) -> set[str] | None:
+async def _toolset_names(toolset: BaseToolset) -> set[str] | None:
     """Return the names of a toolset's tools; None where it does not tell them outside a turn."""
     try:
         return names_of(await toolset.get_tools_with_prefix())

@@ -6,7 +6,7 @@ from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
 
-from lango.adk.agents.tree import tree
+from lango.adk.agents.tree import walk_agents
 
 TRANSFER_TOOL = "transfer_to_agent"
 
@@ -20,7 +20,7 @@ _WORDINGS = (
 )
 
 
-def missing_agent(error: BaseException) -> str | None:
+def missing_transfer_target(error: BaseException) -> str | None:
     """Return the name of the agent that ADK did not find, if that is what the error says."""
     if isinstance(error, ValueError):
         for wording in _WORDINGS:
@@ -29,7 +29,7 @@ def missing_agent(error: BaseException) -> str | None:
     return None
 
 
-def correction(name: str, valid: Sequence[str]) -> str:
+def transfer_correction(name: str, valid: Sequence[str]) -> str:
     """Return what the model is told."""
     return (
         f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
@@ -39,17 +39,21 @@ def correction(name: str, valid: Sequence[str]) -> str:
 
 def transfer_targets(root: Any, name: str) -> list[str]:
     """Return the agents that an agent can hand over to, as ADK offers them: its own, its parent, its siblings."""
-    for agent in tree(root):
+    for agent in walk_agents(root):
         if agent.name == name and isinstance(agent, LlmAgent):
             near = [*agent.sub_agents]
             parent = agent.parent_agent
             if isinstance(parent, LlmAgent):
                 near += [] if agent.disallow_transfer_to_parent else [parent]
                 near += [] if agent.disallow_transfer_to_peers else parent.sub_agents
-            return [one.name for one in near if one.name != name and (one is parent or not _is_called(one))]
+            return [
+                target.name
+                for target in near
+                if target.name != name and (target is parent or not _is_agent_tool(target))
+            ]
     return []
 
 
-def _is_called(agent: BaseAgent) -> bool:
+def _is_agent_tool(agent: BaseAgent) -> bool:
     """Whether an agent is called like a tool, and never handed over to."""
     return getattr(agent, "mode", None) in ("task", "single_turn")

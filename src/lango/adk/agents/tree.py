@@ -8,39 +8,41 @@ from google.adk.apps import App
 from google.adk.events import Event
 from google.adk.tools.agent_tool import AgentTool
 
-from lango.adk.model.direct_text import plain_speakers
+from lango.adk.model.direct_text import agents_with_direct_text
 from lango.adk.model.provider_llm import ProviderLlm
 
 
-def tree(root: Any) -> Iterator[BaseAgent]:
+def walk_agents(root: Any) -> Iterator[BaseAgent]:
     """Walk the agents of an app: the root, all below it, and those in the graph of a workflow."""
-    waiting, seen = [root], set[int]()
-    while waiting:
-        node = waiting.pop(0)
-        if id(node) not in seen:
-            seen.add(id(node))
+    pending, visited = [root], set[int]()
+    while pending:
+        node = pending.pop(0)
+        if id(node) not in visited:
+            visited.add(id(node))
             if isinstance(node, BaseAgent):
                 yield node
             graph: Any = getattr(node, "graph", None)
-            waiting[:0] = [*getattr(node, "sub_agents", ()), *(graph.nodes if graph else ())]
+            pending[:0] = [*getattr(node, "sub_agents", ()), *(graph.nodes if graph else ())]
 
 
-def with_called(root: Any) -> Iterator[BaseAgent]:
+def walk_with_agent_tools(root: Any) -> Iterator[BaseAgent]:
     """Walk the agents of an app, and those that are tools of others."""
-    for agent in tree(root):
+    for agent in walk_agents(root):
         yield agent
         for tool in vars(agent).get("tools", ()):
             if isinstance(tool, AgentTool):
-                yield from with_called(tool.agent)
+                yield from walk_with_agent_tools(tool.agent)
 
 
 def is_copyable(root: Any) -> bool:
     """Whether a copy is the same agent: ADK copies its own kinds and those below, no graph, no agent in a tool."""
-    agents = [*tree(root)]
+    agents = [*walk_agents(root)]
     return (
         getattr(root, "parent_agent", None) is None
-        and len(agents) == len([*with_called(root)])
-        and all(type(one).__module__.startswith("google.adk.") and not getattr(one, "graph", None) for one in agents)
+        and len(agents) == len([*walk_with_agent_tools(root)])
+        and all(
+            type(agent).__module__.startswith("google.adk.") and not getattr(agent, "graph", None) for agent in agents
+        )
         and isinstance(root, BaseAgent)
     )
 
@@ -50,21 +52,23 @@ def names_of(tools: Iterable[Any]) -> set[str]:
     return {getattr(tool, "name", "") or getattr(tool, "__name__", "") for tool in tools}
 
 
-def sure_speaker(app: App) -> str:
+def final_answer_agent(app: App) -> str:
     """Return the agent whose final answer ends the turn; empty: in this app something may come after it."""
     root: Any = app.root_agent  # an agent, or any node of a workflow
-    if not isinstance(root, LlmAgent) or not plain_speakers([root]) or len(app.plugins) != 1:  # the one plugin is ours
+    if (
+        not isinstance(root, LlmAgent) or not agents_with_direct_text([root]) or len(app.plugins) != 1
+    ):  # the one plugin is ours
         return ""
     more = root.sub_agents or vars(root)["after_agent_callback"]
     return root.name if not more and isinstance(root.model, ProviderLlm) else ""
 
 
-def is_answer(event: Event, speaker: str) -> bool:
+def is_final_answer(event: Event, agent_name: str) -> bool:
     """Whether an event is a whole answer of that agent, in words, after which it says nothing more."""
     parts = (event.content and event.content.parts) or []
     return (
-        bool(speaker)
-        and event.author == speaker
+        bool(agent_name)
+        and event.author == agent_name
         and event.finish_reason is not None
         and not (event.error_code or event.long_running_tool_ids or event.get_function_responses())
         and event.is_final_response()

@@ -8,7 +8,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.sessions import Session
 from google.genai import types
 
-from lango.adk.services.request_context import loaded
+from lango.adk.services.request_context import last_load
 from lango.tools import RESERVED_PREFIX
 
 ADK_PREFIX = "adk-"
@@ -19,22 +19,22 @@ _RANDOM = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{8,}$")
 REFUSED_PREFIX = "refused_"
 
 
-def unique_call_id(call_id: str, taken: set[str], *, all_seen: bool) -> str:
+def unique_call_id(call_id: str, used_ids: set[str], *, has_all_calls: bool) -> str:
     """Return an id that no call of the session has, and add it to those that are `taken`.
 
     A provider's own id is kept where it cannot have been used before: it is not among those that are taken, and either
-    these are all of the session (`all_seen`) or the id was evidently drawn at random. Some servers count from 0 in
+    these are all of the session (`has_all_calls`) or the id was evidently drawn at random. Some servers count from 0 in
     every answer; renaming an id costs nothing, because every provider takes any id back.
     """
-    used_before = call_id in taken or not (all_seen or _is_random(call_id))
+    used_before = call_id in used_ids or not (has_all_calls or _is_random(call_id))
     if not call_id or call_id.startswith(ADK_PREFIX) or used_before:
         # Not call_<name>: the one before it may have been cut from the window, and still be in the session.
         call_id = f"call_{uuid.uuid4().hex[:24]}"
-    taken.add(call_id)
+    used_ids.add(call_id)
     return call_id
 
 
-def make_unique(calls: Iterable[types.FunctionCall], made: set[str], session: Session) -> None:
+def make_call_ids_unique(calls: Iterable[types.FunctionCall], used_ids: set[str], session: Session) -> None:
     """Rename the calls of an answer whose id may be one of the session's, or of those `made` in the same turn.
 
     A request shows the calls of other agents as quoted text, or not at all: only the session has them all. ADK gives
@@ -42,27 +42,27 @@ def make_unique(calls: Iterable[types.FunctionCall], made: set[str], session: Se
     """
     named = [call for call in calls if call.id]
     if named:
-        made.update(call.id or "" for event in session.events for call in event.get_function_calls())
+        used_ids.update(call.id or "" for event in session.events for call in event.get_function_calls())
     for call in named:
-        call.id = unique_call_id(call.id or "", made, all_seen=loaded.get().all_seen)
+        call.id = unique_call_id(call.id or "", used_ids, has_all_calls=last_load.get().has_all_calls)
 
 
 def _is_random(call_id: str) -> bool:
     return _RANDOM.search(call_id) is not None
 
 
-def is_reserved(name: str | None) -> bool:
+def is_reserved_name(name: str | None) -> bool:
     """Whether a name is ADK's own."""
     return (name or "").startswith(RESERVED_PREFIX)
 
 
 def allowed_name(name: str) -> str:
     """Return the name under which a model's call is made: its own, unless that is reserved."""
-    return f"{REFUSED_PREFIX}{name}" if is_reserved(name) else name
+    return f"{REFUSED_PREFIX}{name}" if is_reserved_name(name) else name
 
 
 def rename_reserved_calls(response: LlmResponse) -> None:
     """Give every call of a response that has a reserved name another one."""
     for part in (response.content and response.content.parts) or []:
-        if part.function_call is not None and is_reserved(part.function_call.name):
+        if part.function_call is not None and is_reserved_name(part.function_call.name):
             part.function_call.name = allowed_name(part.function_call.name or "")

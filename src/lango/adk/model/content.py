@@ -13,38 +13,38 @@ from lango.adk.services.unpaired_results import UnpairedContent
 from lango.history import CONTEXT_AUTHOR
 from lango.history.pairing import with_ids
 from lango.messages import Media, Message, Signature, Thought, ToolCall
-from lango.providers.gemini import STAND_IN, takes_stand_in
+from lango.providers.gemini import PLACEHOLDER_SIGNATURE, checks_signatures
 
-_ENVELOPE = b"lango-signature"
-_OTHER_AGENT = "For context: below is a transcript of what another agent did"
+_SIGNATURE_HEADER = b"lango-signature"
+_OTHER_AGENT_PREFIX = "For context: below is a transcript of what another agent did"
 """How ADK begins the user message in which it quotes other agents."""
 
 
 def signature_to_bytes(signature: Signature) -> bytes:
     """Put a signature and who made it into one value."""
-    return b"\0".join((_ENVELOPE, signature.provider.encode(), signature.model.encode(), signature.value))
+    return b"\0".join((_SIGNATURE_HEADER, signature.provider.encode(), signature.model.encode(), signature.value))
 
 
 def bytes_to_signature(value: bytes | None) -> Signature | None:
     """Return the signature in a `thought_signature`; None where it does not say which provider and model made it."""
     fields = (value or b"").split(b"\0", 3)
-    if fields[0] != _ENVELOPE or len(fields) != 4:
+    if fields[0] != _SIGNATURE_HEADER or len(fields) != 4:
         return None
     return Signature(fields[1].decode("utf-8", "replace"), fields[2].decode("utf-8", "replace"), fields[3])
 
 
-def open_envelopes(contents: Sequence[types.Content], model: str, *, gemini: bool) -> list[types.Content]:
+def unwrap_signatures(contents: Sequence[types.Content], model: str, *, gemini: bool) -> list[types.Content]:
     """Return contents for a model of ADK's own: no signature in an envelope, no part that was nothing but one.
 
     ADK's Gemini gets back what the same model signed for our provider, and the stand-in on calls that another signed.
     Signatures without an envelope are ADK's own matter.
     """
-    opened = [_opened(content, model, gemini=gemini) for content in contents]
+    opened = [_unwrap_content(content, model, gemini=gemini) for content in contents]
     return [content for content, before in zip(opened, contents, strict=True) if content.parts or not before.parts]
 
 
-def _opened(content: types.Content, model: str, *, gemini: bool) -> types.Content:
-    if not any((part.thought_signature or b"").startswith(_ENVELOPE) for part in content.parts or ()):
+def _unwrap_content(content: types.Content, model: str, *, gemini: bool) -> types.Content:
+    if not any((part.thought_signature or b"").startswith(_SIGNATURE_HEADER) for part in content.parts or ()):
         return content
     parts: list[types.Part] = []
     for part in content.parts or ():
@@ -52,7 +52,7 @@ def _opened(content: types.Content, model: str, *, gemini: bool) -> types.Conten
         if signature is None:
             parts.append(part)
             continue
-        value = STAND_IN if gemini and part.function_call and takes_stand_in(model) else None
+        value = PLACEHOLDER_SIGNATURE if gemini and part.function_call and checks_signatures(model) else None
         if gemini and (signature.provider, signature.model) == ("gemini", model):
             value = signature.value
         part = part.model_copy(update={"thought_signature": value})
@@ -86,10 +86,10 @@ def content_to_messages(content: types.Content) -> list[Message]:
         messages.append(Message("tool", tool_calls=results, media=media))
     if content.role != "model":
         messages.append(_user_message(parts))
-    return [message for message in messages if _says_something(message)]
+    return [message for message in messages if _is_not_empty(message)]
 
 
-def _says_something(message: Message) -> bool:
+def _is_not_empty(message: Message) -> bool:
     return bool(message.content or message.tool_calls or message.media or message.thoughts or message.signature)
 
 
@@ -108,7 +108,7 @@ def _model_message(parts: Sequence[types.Part], calls: tuple[ToolCall, ...]) -> 
 
 def _user_message(parts: Sequence[types.Part]) -> Message:
     text = "\n".join(text for part in parts if (text := _text(part)))
-    author = CONTEXT_AUTHOR if text.startswith(_OTHER_AGENT) else ""
+    author = CONTEXT_AUTHOR if text.startswith(_OTHER_AGENT_PREFIX) else ""
     return Message("user", text, author=author, media=_media(parts))
 
 
@@ -137,17 +137,17 @@ def _result(result: types.FunctionResponse) -> ToolCall:
 
 
 def _media(parts: Sequence[types.Part]) -> tuple[Media, ...]:
-    found = [_one_media(part.inline_data, part.file_data) for part in parts]
+    found = [_to_media(part.inline_data, part.file_data) for part in parts]
     return tuple(media for media in found if media is not None)
 
 
 def _result_media(part: types.Part) -> list[Media]:
     pieces = (part.function_response and part.function_response.parts) or []
-    found = [_one_media(piece.inline_data, piece.file_data) for piece in pieces]
+    found = [_to_media(piece.inline_data, piece.file_data) for piece in pieces]
     return [media for media in found if media is not None]
 
 
-def _one_media(
+def _to_media(
     blob: types.Blob | types.FunctionResponseBlob | None, file: types.FileData | types.FunctionResponseFileData | None
 ) -> Media | None:
     if blob and blob.data:

@@ -14,30 +14,30 @@ from google.adk.models.llm_request import LlmRequest
 
 from lango.providers.protocol import TextDelta, ThoughtDelta
 
-Say = Callable[[TextDelta | ThoughtDelta], None]
+TextSink = Callable[[TextDelta | ThoughtDelta], None]
 
 model_progress: ContextVar[Callable[[], None]] = ContextVar("lango_model_progress", default=lambda: None)
 """Called for each delta of a model, also for those that are no event: the turn's model is not silent."""
-_speaking: ContextVar[tuple[LlmRequest, Say] | None] = ContextVar("lango_speaking", default=None)
+_text_sink: ContextVar[tuple[LlmRequest, TextSink] | None] = ContextVar("lango_speaking", default=None)
 
 
-def speak(request: LlmRequest, say: Say | None) -> None:
+def set_text_sink(request: LlmRequest, sink: TextSink | None) -> None:
     """Have the answer to this request told by `say`, piece by piece; None: through ADK."""
-    _speaking.set(None if say is None else (request, say))
+    _text_sink.set(None if sink is None else (request, sink))
 
 
-def speaker_of(request: LlmRequest) -> Say | None:
+def text_sink_of(request: LlmRequest) -> TextSink | None:
     """Return who tells the answer to this request; None: ADK does."""
-    speaking = _speaking.get()
-    return speaking[1] if speaking is not None and speaking[0] is request else None
+    current = _text_sink.get()
+    return current[1] if current is not None and current[0] is request else None
 
 
-def plain_speakers(agents: Iterable[BaseAgent]) -> frozenset[str]:
+def agents_with_direct_text(agents: Iterable[BaseAgent]) -> frozenset[str]:
     """Return the names of the agents whose text nobody changes on its way out."""
-    return frozenset(agent.name for agent in agents if _is_plain(agent))
+    return frozenset(agent.name for agent in agents if _text_passes_unchanged(agent))
 
 
-def _is_plain(agent: BaseAgent) -> bool:
+def _text_passes_unchanged(agent: BaseAgent) -> bool:
     return (
         type(agent) is LlmAgent
         and agent.mode in (None, "chat")

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from pydantic import PrivateAttr
 
 from lango.adk.model.content import contents_to_messages
-from lango.adk.model.direct_text import Say, model_progress, speaker_of
+from lango.adk.model.direct_text import TextSink, model_progress, text_sink_of
 from lango.adk.model.quoted_memory import MemoryContent
 from lango.adk.model.request_config import (
     reserved_tokens,
     response_schema,
     system_text,
-    thinking,
+    thinking_config,
     tool_choice,
     tool_specs,
 )
@@ -35,7 +35,7 @@ from lango.adk.model.responses import (
     request_after_malformed_calls,
     with_unique_call_ids,
 )
-from lango.adk.services.request_context import loaded
+from lango.adk.services.request_context import last_load
 from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (
     DEFAULT_BUDGET_TOKENS,
@@ -55,14 +55,14 @@ from lango.providers.protocol import (
     Request,
     TextDelta,
     ThoughtDelta,
-    closing,
+    closing_stream,
 )
-from lango.providers.reply_assembly import Assembler, Reply
-from lango.store.memory.observations import Recalled
+from lango.providers.reply_assembly import Reply, ReplyAssembler
+from lango.store.memory.observations import SessionMemory
 
 _log = logging.getLogger("lango.history")
 
-MAX_REASKS = 2
+MAX_CORRECTIONS = 2
 """How often a model is told that its call was malformed, before it is given up."""
 
 
@@ -131,44 +131,46 @@ class ProviderLlm(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """Answer a request: with `stream` a partial response per delta, and always one final response, last."""
-        messages = contents_to_messages(one for one in llm_request.contents if not isinstance(one, MemoryContent))
+        messages = contents_to_messages(
+            content for content in llm_request.contents if not isinstance(content, MemoryContent)
+        )
         request = self._request(llm_request, messages)
-        taken = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
-        say = speaker_of(llm_request) if stream else None
+        used_ids = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
+        sink = text_sink_of(llm_request) if stream else None
         note_progress = model_progress.get()
-        said: Reply | None = None
+        answer: Reply | None = None
         problem = ""
-        for _ in range(MAX_REASKS + 1):
-            assembler = Assembler(self._provider.name)
-            if say is not None:
-                await _in_task(self._listen(request, assembler, say))
+        for _ in range(MAX_CORRECTIONS + 1):
+            assembler = ReplyAssembler(self._provider.name)
+            if sink is not None:
+                await _await_in_task(self._stream_to_sink(request, assembler, sink))
             else:
-                async with closing(self._provider.stream(request)) as deltas:
+                async with closing_stream(self._provider.stream(request)) as deltas:
                     async for delta in deltas:
                         note_progress()
                         assembler.add(delta)
                         if stream and (partial := partial_response(delta)):
                             yield partial
-            reply = with_unique_call_ids(assembler.reply(), taken)
-            self._learn(request, reply)
-            said = reply if said is None else join_replies(said, reply)
+            reply = with_unique_call_ids(assembler.reply(), used_ids)
+            self._calibrate(request, reply)
+            answer = reply if answer is None else join_replies(answer, reply)
             problem = malformed_call_problem(reply)
             if not problem:
-                yield final_response(said, request.model)
+                yield final_response(answer, request.model)
                 return
             request = request_after_malformed_calls(request, reply, problem)
         raise ProviderProtocolError(
-            f"{request.model} made malformed calls {MAX_REASKS + 1} times in a row, at last: {problem}",
+            f"{request.model} made malformed calls {MAX_CORRECTIONS + 1} times in a row, at last: {problem}",
             provider=self._provider.name,
         )
 
-    async def _listen(self, request: Request, assembler: Assembler, say: Say) -> None:
+    async def _stream_to_sink(self, request: Request, assembler: ReplyAssembler, sink: TextSink) -> None:
         note_progress = model_progress.get()
-        async with closing(self._provider.stream(request)) as deltas:
+        async with closing_stream(self._provider.stream(request)) as deltas:
             async for delta in deltas:
                 assembler.add(delta)
                 if isinstance(delta, TextDelta | ThoughtDelta) and delta.text:
-                    say(delta)
+                    sink(delta)
                 else:
                     note_progress()
 
@@ -189,60 +191,60 @@ class ProviderLlm(BaseLlm):
             stop=tuple(config.stop_sequences or ()),
             response_schema=response_schema(config),
             tool_choice=tool_choice(config),
-            thinking=thinking(config),
+            thinking=thinking_config(config),
         )
         # Signatures first: a thought that was only a foreign signature leaves an empty message for repair to drop.
         valid = repair(keep_signatures(messages, self._provider.name, model))
         valid = valid or [Message("user", CONTINUE, author=CONTEXT_AUTHOR)]
-        recalled = [one.recalled for one in llm_request.contents if isinstance(one, MemoryContent)]
-        quoted, window = self._window(request, valid, recalled[0] if recalled else Recalled())
+        recalled = [content.recalled for content in llm_request.contents if isinstance(content, MemoryContent)]
+        quoted, window = self._window(request, valid, recalled[0] if recalled else SessionMemory())
         heads = sum(1 for _ in takewhile(lambda message: message.role == "system", window))
         # what a vendor signed was made after all that stood before it: a cut in the store counts, and so does a summary
-        cut = window != valid or bool(quoted) or bool(loaded.get().left_out)
+        cut = window != valid or bool(quoted) or bool(last_load.get().left_out)
         return replace(request, messages=(*window[:heads], *quoted, *window[heads:]), cut=cut)
 
     def _window(
-        self, request: Request, messages: list[Message], recalled: Recalled
+        self, request: Request, messages: list[Message], recalled: SessionMemory
     ) -> tuple[list[Message], list[Message]]:
         """Return what is quoted of the memory, and the newest messages that fit beside it."""
         reserved = self._reserved_tokens = reserved_tokens(request)
-        budget = self._counter.budget(self._budget_tokens, self._key(request)) + reserved
+        budget = self._counter.budget(self._budget_tokens, self._counter_key(request)) + reserved
         if self._context_tokens:
             room = self._context_tokens - (request.max_tokens or 0)
-            budget = min(budget, self._counter.budget(room, self._key(request)))
+            budget = min(budget, self._counter.budget(room, self._counter_key(request)))
         # what is remembered takes half of the room at most, and none where the current message needs it all
         memory = quote(recalled, max(0, (budget - reserved) // 2))
         if memory:
             quoted = Message("user", memory, author=CONTEXT_AUTHOR)
             try:
-                return [quoted], self._fitted(messages, budget, reserved + count_tokens(quoted))
+                return [quoted], self._fit(messages, budget, reserved + count_tokens(quoted))
             except BudgetTooSmall:
                 _log.warning("the current message leaves no room for what is remembered")
-        return [], self._fitted(messages, budget, reserved)
+        return [], self._fit(messages, budget, reserved)
 
-    def _fitted(self, messages: list[Message], budget: int, reserved: int) -> list[Message]:
+    def _fit(self, messages: list[Message], budget: int, reserved: int) -> list[Message]:
         return fit_to_budget(
             messages,
             max(1, budget),
             max_messages=self._max_messages,
             max_turns=self._max_turns,
             reserved_tokens=reserved,
-            not_loaded=0 if (load := loaded.get()).logged else load.left_out,
+            not_loaded=0 if (load := last_load.get()).logged else load.left_out,
             clipped_tokens=load.clipped_tokens,
         )
 
-    def _key(self, request: Request) -> str:
+    def _counter_key(self, request: Request) -> str:
         return f"{self._provider.name}/{request.model}"
 
-    def _learn(self, request: Request, reply: Reply) -> None:
+    def _calibrate(self, request: Request, reply: Reply) -> None:
         """Compare our count with the provider's, but not of pictures and files: those are estimates."""
         reported = reply.usage.input_tokens
         if reported and not any(message.media for message in request.messages):
             counted = count_tokens(request.messages) + reserved_tokens(request)
-            self._counter.learn(self._key(request), counted, reported)
+            self._counter.learn(self._counter_key(request), counted, reported)
 
 
-async def _in_task(work: Coroutine[Any, Any, None]) -> None:
+async def _await_in_task(work: Coroutine[Any, Any, None]) -> None:
     """Await work in a task of its own: a piece of text then wakes that task, and not the forty frames of ADK above."""
     task = asyncio.create_task(work)
     try:

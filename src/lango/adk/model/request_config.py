@@ -77,12 +77,12 @@ def tool_choice(config: types.GenerateContentConfig) -> Literal["auto", "require
             return "auto"
 
 
-def thinking(config: types.GenerateContentConfig) -> Thinking | None:
+def thinking_config(config: types.GenerateContentConfig) -> Thinking | None:
     """Return how much the model may think, where the agent says so."""
-    told = config.thinking_config
-    if told is None:
+    requested = config.thinking_config
+    if requested is None:
         return None
-    return Thinking(_LEVELS.get(told.thinking_level), told.thinking_budget, told.include_thoughts)
+    return Thinking(_LEVELS.get(requested.thinking_level), requested.thinking_budget, requested.include_thoughts)
 
 
 def reserved_tokens(request: Request) -> int:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lango.adk.model.call_checks import allowed_name, unique_call_id
 from lango.adk.model.content import signature_to_bytes
-from lango.adk.services.request_context import loaded
+from lango.adk.services.request_context import last_load
 from lango.history import repair
 from lango.history.history_repair import CONTEXT_AUTHOR
 from lango.messages import Message, Signature, Thought, ToolCall
@@ -30,19 +30,19 @@ _FINISH_REASONS: Mapping[FinishReason, types.FinishReason] = {
 def reply_to_content(reply: Reply) -> types.Content:
     """Return a whole reply as ADK stores it: thoughts, text, calls."""
     parts = [
-        types.Part(text=thought.text, thought=True, thought_signature=_bytes(thought.signature))
+        types.Part(text=thought.text, thought=True, thought_signature=_signature_bytes(thought.signature))
         for thought in reply.thoughts
     ]
     signature = reply.finish.signature
     if reply.text or signature:
-        parts.append(types.Part(text=reply.text, thought_signature=_bytes(signature)))
+        parts.append(types.Part(text=reply.text, thought_signature=_signature_bytes(signature)))
     for call in reply.calls:
         function_call = types.FunctionCall(id=call.id, name=allowed_name(call.name), args=dict(call.input or {}))
-        parts.append(types.Part(function_call=function_call, thought_signature=_bytes(call.signature)))
+        parts.append(types.Part(function_call=function_call, thought_signature=_signature_bytes(call.signature)))
     return types.Content(role="model", parts=parts)
 
 
-def _bytes(signature: Signature | None) -> bytes | None:
+def _signature_bytes(signature: Signature | None) -> bytes | None:
     return None if signature is None else signature_to_bytes(signature)
 
 
@@ -75,11 +75,15 @@ def partial_response(delta: Delta) -> LlmResponse | None:
     return LlmResponse(content=types.Content(role="model", parts=[part]), partial=True)
 
 
-def with_unique_call_ids(reply: Reply, taken: set[str]) -> Reply:
+def with_unique_call_ids(reply: Reply, used_ids: set[str]) -> Reply:
     """Give a fresh id to every call that has none, one that may have been used before, or one that ADK would hide."""
-    seen = loaded.get().all_seen
-    calls = tuple(replace(call, id=unique_call_id(call.id, taken, all_seen=seen)) for call in reply.calls)
-    malformed = tuple(replace(call, id=unique_call_id(call.id, taken, all_seen=seen)) for call in reply.malformed)
+    has_all_calls = last_load.get().has_all_calls
+    calls = tuple(
+        replace(call, id=unique_call_id(call.id, used_ids, has_all_calls=has_all_calls)) for call in reply.calls
+    )
+    malformed = tuple(
+        replace(call, id=unique_call_id(call.id, used_ids, has_all_calls=has_all_calls)) for call in reply.malformed
+    )
     return replace(reply, calls=calls, malformed=malformed)
 
 
@@ -100,15 +104,15 @@ def request_after_malformed_calls(request: Request, reply: Reply, problem: str) 
         not_run = {"error": "not run, because another call of the same turn was malformed: call it again if needed"}
         results = (
             *(ToolCall(call.id, call.name, output=not_run) for call in reply.calls),
-            *(_refusal(call) for call in reply.malformed),
+            *(_malformed_call_result(call) for call in reply.malformed),
         )
-        told = Message("tool", tool_calls=results)
+        correction = Message("tool", tool_calls=results)
     else:
-        told = Message("user", f"[Your call was malformed and was not run: {problem}]", author=CONTEXT_AUTHOR)
-    return replace(request, messages=tuple(repair([*request.messages, answer, told])))
+        correction = Message("user", f"[Your call was malformed and was not run: {problem}]", author=CONTEXT_AUTHOR)
+    return replace(request, messages=tuple(repair([*request.messages, answer, correction])))
 
 
-def _refusal(call: MalformedCall) -> ToolCall:
+def _malformed_call_result(call: MalformedCall) -> ToolCall:
     error = (
         f"not run: {call.problem}. Call again, with arguments that are one JSON object and follow the tool's schema."
     )
@@ -124,12 +128,15 @@ def join_replies(before: Reply, after: Reply) -> Reply:
         text=before.text + after.text,
         thoughts=(*unsigned, *after.thoughts),
         usage=UsageDelta(
-            *(_sum(getattr(before.usage, name), getattr(after.usage, name)) for name in UsageDelta.__struct_fields__)
+            *(
+                _sum_counts(getattr(before.usage, name), getattr(after.usage, name))
+                for name in UsageDelta.__struct_fields__
+            )
         ),
     )
 
 
-def _sum(before: int | None, after: int | None) -> int | None:
+def _sum_counts(before: int | None, after: int | None) -> int | None:
     return None if before is None and after is None else (before or 0) + (after or 0)
 
 

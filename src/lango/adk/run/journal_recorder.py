@@ -12,7 +12,7 @@ from lango.tools.results import to_result
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_STOOD_STILL_S = 5.0  # well before a turn is taken over for want of a heartbeat
+_RECHECK_LEASE_AFTER_S = 5.0  # well before a turn is taken over for want of a heartbeat
 
 
 async def record_start(state: TurnState, call_id: str) -> bool:
@@ -20,12 +20,12 @@ async def record_start(state: TurnState, call_id: str) -> bool:
 
     A process that stood still meanwhile may have lost the turn since: it asks again before the tool runs.
     """
-    asked_at = time.monotonic()
-    begins = await state.store.start_effect(state.turn, call_id)
-    while time.monotonic() - asked_at > _STOOD_STILL_S:
-        asked_at = time.monotonic()
+    checked_at = time.monotonic()
+    is_first = await state.store.start_effect(state.turn, call_id)
+    while time.monotonic() - checked_at > _RECHECK_LEASE_AFTER_S:
+        checked_at = time.monotonic()
         await state.store.check_lease(state.turn)
-    return begins
+    return is_first
 
 
 def to_json_result(result: Any) -> dict[str, Any]:
@@ -41,4 +41,4 @@ def holds_media(result: Any) -> bool:
     members: Iterable[Any] = [result]
     if isinstance(result, dict | list):
         members = cast("dict[str, Any]", result).values() if isinstance(result, dict) else cast("list[Any]", result)
-    return any(isinstance(one, types.Part | types.FunctionResponse) for one in members)
+    return any(isinstance(member, types.Part | types.FunctionResponse) for member in members)

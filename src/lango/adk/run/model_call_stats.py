@@ -7,7 +7,7 @@ from google.genai import types
 from msgspec import Struct, field
 
 
-class ModelCall(Struct):
+class ModelCallStats(Struct):
     """One call of the model, from the request to the end of its answer."""
 
     model: str
@@ -17,7 +17,7 @@ class ModelCall(Struct):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    _began: float = field(default_factory=time.monotonic)  # a clock that is set meanwhile changes no duration
+    _started: float = field(default_factory=time.monotonic)  # a clock that is set meanwhile changes no duration
 
     def end(self, model: str | None, usage: types.GenerateContentResponseUsageMetadata | None) -> None:
         """Note that the answer is there, and what it took; of an answer in parts, the last counts."""
@@ -30,13 +30,13 @@ class ModelCall(Struct):
 
     def stop(self) -> None:
         """Note that nothing more comes."""
-        self.duration_s = time.monotonic() - self._began
+        self.duration_s = time.monotonic() - self._started
 
-    def to_json(self) -> dict[str, Any]:
+    def to_row(self) -> dict[str, Any]:
         """Return what the turn's row keeps of it."""
         if self.duration_s is None:  # it failed, or the turn was stopped
             self.stop()
-        told: dict[str, Any] = {
+        row: dict[str, Any] = {
             "model": self.model,
             "agent": self.agent,
             "started_at": round(self.started_at, 3),
@@ -44,4 +44,4 @@ class ModelCall(Struct):
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
         }
-        return told | ({"cached_tokens": self.cached_tokens} if self.cached_tokens else {})
+        return row | ({"cached_tokens": self.cached_tokens} if self.cached_tokens else {})

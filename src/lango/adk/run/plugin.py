@@ -18,35 +18,37 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
 from typing_extensions import override
 
-from lango.adk.agents.adk_tool import limit_s
-from lango.adk.agents.client_tools import ClientTool, mark_calls, offer
+from lango.adk.agents.adk_tool import time_limit_s
+from lango.adk.agents.client_tools import ClientTool, add_client_tools, mark_client_calls
 from lango.adk.agents.transfers import TRANSFER_TOOL
-from lango.adk.model.call_checks import make_unique, rename_reserved_calls
-from lango.adk.model.content import open_envelopes
-from lango.adk.model.direct_text import speak
+from lango.adk.model.call_checks import make_call_ids_unique, rename_reserved_calls
+from lango.adk.model.content import unwrap_signatures
+from lango.adk.model.direct_text import set_text_sink
 from lango.adk.model.provider_llm import ProviderLlm
-from lango.adk.model.quoted_memory import add_memory
-from lango.adk.run.approval_gate import CHANGED, approval_record, require_approval
+from lango.adk.model.quoted_memory import insert_memory
+from lango.adk.run.approval_gate import ARGUMENTS_CHANGED, approval_record, require_approval
 from lango.adk.run.journal_recorder import holds_media, record_start, to_json_result
-from lango.adk.run.model_call_stats import ModelCall
-from lango.adk.run.runtime_tools import contain
+from lango.adk.run.model_call_stats import ModelCallStats
+from lango.adk.run.runtime_tools import guard_tool
 from lango.adk.run.turn_limits import (
-    WARN_AT,
+    WARN_AT_SHARE,
     call_fingerprint,
     check_call,
     check_transfer,
     has_answer_schema,
-    is_unknown,
+    is_unknown_tool,
     remove_tools,
 )
 from lango.adk.run.turn_state import TurnState, current_turn
-from lango.adk.services.request_context import Loaded, loaded, warn_of_cut
+from lango.adk.services.request_context import LoadSummary, last_load, warn_left_out
 from lango.errors import ClientToolRefused, TurnLimit
 from lango.events import ToolStart
 from lango.tools.results import error_text
 
 _log = logging.getLogger("lango.runtime")
-_current_call: ContextVar[ModelCall | None] = ContextVar("lango_model_call", default=None)  # parallel agents: one each
+_current_call: ContextVar[ModelCallStats | None] = ContextVar(
+    "lango_model_call", default=None
+)  # parallel agents: one each
 
 
 class RuntimePlugin(BasePlugin):
@@ -64,34 +66,37 @@ class RuntimePlugin(BasePlugin):
         if state is None:
             return None
         # an agent that is a tool has a session of its own, and what it says is only a result
-        inside = callback_context.session.id != state.session_id
-        speak(llm_request, None if inside else state.say(callback_context.agent_name, callback_context.branch or ""))
+        in_agent_tool = callback_context.session.id != state.session_id
+        set_text_sink(
+            llm_request,
+            None if in_agent_tool else state.text_sink_for(callback_context.agent_name, callback_context.branch or ""),
+        )
         state.model_calls += 1
         limit = state.max_model_calls
         if state.model_calls > limit:
             state.failure = TurnLimit(f"the turn took more than {limit} calls of the model (setting agent.max_turns)")
             return LlmResponse(error_code="TURN_LIMIT", error_message=str(state.failure))
-        if state.lost is not None:
-            state.failure = state.lost
-            return LlmResponse(error_code="TOOLS_LOST", error_message=str(state.lost))
-        state.log.append(call := ModelCall(llm_request.model or "", callback_context.agent_name))
+        if state.toolset_error is not None:
+            state.failure = state.toolset_error
+            return LlmResponse(error_code="TOOLS_LOST", error_message=str(state.toolset_error))
+        state.model_call_stats.append(call := ModelCallStats(llm_request.model or "", callback_context.agent_name))
         _current_call.set(call)
         if state.offers_client_tools(callback_context) and not has_answer_schema(llm_request):
             try:
-                offer(llm_request, state.client_tools)
+                add_client_tools(llm_request, state.client_tools)
             except ClientToolRefused as error:
                 state.failure = error
                 return LlmResponse(error_code="CLIENT_TOOL_REFUSED", error_message=str(error))
         if state.model_calls == limit and limit > 1:
             remove_tools(llm_request)
-        elif state.model_calls == max(1, int(limit * WARN_AT)):
+        elif state.model_calls == max(1, int(limit * WARN_AT_SHARE)):
             _log.warning("turn %s: %s of %s calls of the model are used", state.turn.turn, state.model_calls, limit)
-        add_memory(callback_context, llm_request)
-        if inside:
-            loaded.set(Loaded())  # an agent that is a tool has a session of its own
+        insert_memory(callback_context, llm_request)
+        if in_agent_tool:
+            last_load.set(LoadSummary())  # an agent that is a tool has a session of its own
         agent: Any = callback_context.get_invocation_context().agent
         if not isinstance(model := agent.canonical_model, ProviderLlm):
-            _fit_for(model, llm_request, callback_context)
+            _prepare_foreign_request(model, llm_request, callback_context)
         return None
 
     @override
@@ -109,9 +114,9 @@ class RuntimePlugin(BasePlugin):
             if (call := _current_call.get()) is not None:
                 call.end(llm_response.model_version, llm_response.usage_metadata)
             calls = [part.function_call for part in parts if part.function_call]
-            make_unique(calls, state.made, callback_context.session)
+            make_call_ids_unique(calls, state.used_call_ids, callback_context.session)
             if state.offers_client_tools(callback_context):
-                state.client_calls |= mark_calls(llm_response, state.client_tools)
+                state.client_calls |= mark_client_calls(llm_response, state.client_tools)
         return None
 
     @override
@@ -126,39 +131,39 @@ class RuntimePlugin(BasePlugin):
         if state.client_calls and tool_context.session.id == state.session_id:
             tool_context.actions.skip_summarization = True  # the model goes on with the client's results
         if isinstance(tool, ClientTool):
-            state.tell(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
+            state.emit(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
             return None if call_id in state.client_calls else check_call(state, tool, tool_args, tool_context)
         if tool.name == TRANSFER_TOOL:
             return check_transfer(state, tool_args, tool_context)
-        answer = await self._check(state, call_id, tool, tool_args, tool_context)
+        answer = await self._journal_and_admit(state, call_id, tool, tool_args, tool_context)
         waits = call_id in tool_context.actions.requested_tool_confirmations
-        if not waits and (call_id in state.asked or tool_context.tool_confirmation is not None):
-            state.tell(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
+        if not waits and (call_id in state.own_call_ids or tool_context.tool_confirmation is not None):
+            state.emit(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
         return answer
 
-    async def _check(
+    async def _journal_and_admit(
         self, state: TurnState, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
     ) -> dict[str, Any] | None:
         """Return what the model is told in place of a result; None: the tool runs."""
-        if context.tool_confirmation is not None and state.more_approvals:
+        if context.tool_confirmation is not None and state.has_other_pending:
             context.actions.skip_summarization = True  # the model goes on when every question is answered
         refused = check_call(state, tool, arguments, context)
-        if refused or is_unknown(tool):  # ADK tells the model which tools there are
+        if refused or is_unknown_tool(tool):  # ADK tells the model which tools there are
             return refused
-        same = call_fingerprint(tool.name, arguments)
+        fingerprint = call_fingerprint(tool.name, arguments)
         shown = await state.store.effect(state.turn.session_key, call_id) if context.tool_confirmation else None
-        if shown is not None and shown.arguments != same:
-            return {"error": CHANGED}
+        if shown is not None and shown.arguments != fingerprint:
+            return {"error": ARGUMENTS_CHANGED}
         allowed = approval_record(state, tool, context)
-        await state.store.intend_effect(state.turn, call_id, tool.name, state.effect_of(tool), same, allowed)
+        await state.store.intend_effect(state.turn, call_id, tool.name, state.effect_of(tool), fingerprint, allowed)
         refused = require_approval(state, tool, context)
         if refused:
             return refused
         if not await record_start(state, call_id):
             return {"error": "not run: this call was begun before"}
-        state.started[call_id] = time.monotonic()
-        state.limits_s[call_id] = limit_s(tool, state.tool_timeout_s)
-        contain(tool)
+        state.started_at[call_id] = time.monotonic()
+        state.time_limits_s[call_id] = time_limit_s(tool, state.tool_timeout_s)
+        guard_tool(tool)
         return None
 
     @override
@@ -168,9 +173,9 @@ class RuntimePlugin(BasePlugin):
         """Journal the result before it becomes a message; a foreign tool's odd result is made plain JSON."""
         state = current_turn.get()
         call_id = tool_context.function_call_id or ""
-        if state is None or call_id not in state.started:
+        if state is None or call_id not in state.started_at:
             return None
-        took_s = time.monotonic() - state.started.pop(call_id)
+        took_s = time.monotonic() - state.started_at.pop(call_id)
         if call_id in tool_context.actions.requested_tool_confirmations:
             # it asks by itself: it has not done anything yet, and will be called again
             await state.store.finish_effect(state.turn, call_id, None, "unknown")
@@ -190,19 +195,19 @@ class RuntimePlugin(BasePlugin):
         """Tell the model of a tool that raised; a tool that was cancelled has an unknown outcome."""
         state = current_turn.get()
         call_id = tool_context.function_call_id or ""
-        if state is None or call_id not in state.started:
+        if state is None or call_id not in state.started_at:
             return None
         if isinstance(error, asyncio.CancelledError):
             return None  # the row stays `started`: what became of it nobody knows
-        told = {"error": error_text(error)}
-        state.durations_s[call_id] = time.monotonic() - state.started.pop(call_id)
-        await state.store.finish_effect(state.turn, call_id, told)
-        return told
+        result = {"error": error_text(error)}
+        state.durations_s[call_id] = time.monotonic() - state.started_at.pop(call_id)
+        await state.store.finish_effect(state.turn, call_id, result)
+        return result
 
 
-def _fit_for(model: BaseLlm, request: LlmRequest, context: CallbackContext) -> None:
+def _prepare_foreign_request(model: BaseLlm, request: LlmRequest, context: CallbackContext) -> None:
     """Do for a model that is not ours what ours do themselves: leave foreign signatures out, and log what was cut."""
-    request.contents = open_envelopes(request.contents, request.model or "", gemini=isinstance(model, Gemini))
-    load = loaded.get()
+    request.contents = unwrap_signatures(request.contents, request.model or "", gemini=isinstance(model, Gemini))
+    load = last_load.get()
     if load.left_out and not load.logged:
-        warn_of_cut(load.left_out, load.left_out + len(context.session.events))
+        warn_left_out(load.left_out, load.left_out + len(context.session.events))

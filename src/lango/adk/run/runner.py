@@ -14,14 +14,14 @@ from lango.adk.agents.transfers import TRANSFER_TOOL
 from lango.events import ApprovalNeeded, ToolEnd, TurnError, TurnEvent
 from lango.messages import ToolCall
 from lango.store import SessionId
-from lango.store.codec.records import CONFIRMATION, as_datetime
-from lango.store.codec.rows import asked_about
-from lango.store.turns.approvals import Question
-from lango.turns.turn_progress import Told
+from lango.store.codec.records import CONFIRMATION_CALL, as_datetime
+from lango.store.codec.rows import approval_subject
+from lango.store.turns.approvals import ApprovalRequest
+from lango.turns.turn_progress import TurnProgress
 
-_NO_LIMIT = 1_000_000
+_MAX_LLM_CALLS = 1_000_000
 _TOOL_THREADS = 32
-_ASKS_USER = "adk_request_"  # ADK's own questions to the user are calls, too
+_REQUEST_PREFIX = "adk_request_"  # ADK's own questions to the user are calls, too
 
 
 async def run_adk(
@@ -29,8 +29,8 @@ async def run_adk(
     name: SessionId,
     message: types.Content,
     invocation_id: str | None,
-    told: Told,
-    open_requests: Callable[[], Awaitable[Mapping[str, Question]]],
+    progress: TurnProgress,
+    open_requests: Callable[[], Awaitable[Mapping[str, ApprovalRequest]]],
     *,
     capture_content: bool = False,
 ) -> AsyncGenerator[TurnEvent, None]:
@@ -42,7 +42,7 @@ async def run_adk(
         {
             "streaming_mode": "sse",
             # the plugin counts calls of the model, and lets the last one wrap up: ADK's own limit is out of the way
-            "max_llm_calls": _NO_LIMIT,
+            "max_llm_calls": _MAX_LLM_CALLS,
             # somebody's own blocking function must not stop every other turn of this process
             "tool_thread_pool_config": {"max_workers": _TOOL_THREADS},
             # ADK puts what was said on its spans unless it is told not to
@@ -54,10 +54,10 @@ async def run_adk(
     )
     async with aclosing(run) as events:
         async for event in events:
-            if not event.partial and any(call.name == CONFIRMATION for call in event.get_function_calls()):
-                told.approval_requests = await open_requests()
-            for one in _tell(event, told):
-                yield one
+            if not event.partial and any(call.name == CONFIRMATION_CALL for call in event.get_function_calls()):
+                progress.approval_requests = await open_requests()
+            for turn_event in _to_turn_events(event, progress):
+                yield turn_event
 
 
 @functools.cache
@@ -66,74 +66,74 @@ def _telemetry(capture_content: bool) -> TelemetryConfig:
     return TelemetryConfig(capture_message_content=mode)
 
 
-def _tell(event: Event, told: Told) -> Iterator[TurnEvent]:
-    _count(event, told)
-    if event.invocation_id and event.invocation_id not in told.invocations:
-        told.invocations.append(event.invocation_id)
-    yield from _tell_text(event, told)
+def _to_turn_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
+    _add_usage(event, progress)
+    if event.invocation_id and event.invocation_id not in progress.invocation_ids:
+        progress.invocation_ids.append(event.invocation_id)
+    yield from _text_events(event, progress)
     if event.partial:
         return
     if event.error_code:
-        told.error = (str(event.error_code), event.error_message or "")
+        progress.error = (str(event.error_code), event.error_message or "")
     for call in event.get_function_calls():
-        yield from _tell_call(call, told)
+        yield from _call_events(call, progress)
     for result in event.get_function_responses():
-        yield from _tell_result(event, result, told)
+        yield from _result_events(event, result, progress)
 
 
-def _tell_text(event: Event, told: Told) -> Iterator[TurnEvent]:
+def _text_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
     """Tell text from the pieces or from the final event, never from both."""
     if event.author == "user":
         return
-    who = (event.author, event.branch or "")  # parallel agents speak at the same time
-    streamed = who in told.streamed and not event.partial
-    only_thoughts = streamed and not told.streamed[who]
+    speaker = (event.author, event.branch or "")  # parallel agents speak at the same time
+    streamed = speaker in progress.streaming_texts and not event.partial
+    only_thoughts = streamed and not progress.streaming_texts[speaker]
     for part in (event.content and event.content.parts) or []:
         if part.text and (not streamed or (only_thoughts and not part.thought)):
-            yield told.say(who, part.text, thought=bool(part.thought))
+            yield progress.text_event(speaker, part.text, thought=bool(part.thought))
     if not event.partial:
-        told.answer.append("".join(told.streamed.pop(who, [])))
+        progress.finished_texts.append("".join(progress.streaming_texts.pop(speaker, [])))
 
 
-def _tell_call(call: types.FunctionCall, told: Told) -> Iterator[TurnEvent]:
+def _call_events(call: types.FunctionCall, progress: TurnProgress) -> Iterator[TurnEvent]:
     """Note a call; its start is told by the plugin, when it starts."""
     id_, name = call.id or "", call.name or ""
-    if name == CONFIRMATION:
-        told.waiting = True
+    if name == CONFIRMATION_CALL:
+        progress.awaits_approval = True
         # what a person is shown is the call as it is stored, which is what will run; not what this event says of it
-        about = told.approval_requests.get(asked_about(ToolCall(id_, name, call.args)).get("id", ""))
+        about = progress.approval_requests.get(approval_subject(ToolCall(id_, name, call.args)).get("id", ""))
         if about is not None:
             until = None if about.expires_at is None else as_datetime(about.expires_at)
-            yield ApprovalNeeded(told.next_id(), about.call_id, about.name, about.arguments, until)
-    elif name != TRANSFER_TOOL and not name.startswith(_ASKS_USER):
-        told.asked.add(id_)
+            yield ApprovalNeeded(progress.next_id(), about.call_id, about.name, about.arguments, until)
+    elif name != TRANSFER_TOOL and not name.startswith(_REQUEST_PREFIX):
+        progress.call_ids.add(id_)
 
 
-def _tell_result(event: Event, result: types.FunctionResponse, told: Told) -> Iterator[TurnEvent]:
+def _result_events(event: Event, result: types.FunctionResponse, progress: TurnProgress) -> Iterator[TurnEvent]:
     id_, name, response = result.id or "", result.name or "", result.response or {}
-    if name == TRANSFER_TOOL or name.startswith(_ASKS_USER) or id_ in event.actions.requested_tool_confirmations:
+    if name == TRANSFER_TOOL or name.startswith(_REQUEST_PREFIX) or id_ in event.actions.requested_tool_confirmations:
         return
     ok = not response.get("error")
-    told.said_since_tool = False
-    told.ended_by_tool = ok and bool(event.actions.skip_summarization)
-    yield ToolEnd(told.next_id(), id_, name, ok, response, told.durations_s.pop(id_, None))
+    progress.has_text_since_tool = False
+    progress.ended_by_tool = ok and bool(event.actions.skip_summarization)
+    yield ToolEnd(progress.next_id(), id_, name, ok, response, progress.durations_s.pop(id_, None))
     if not ok:
-        yield TurnError(told.next_id(), "ToolFailed", str(response["error"]), fatal=False, call_id=id_)
+        yield TurnError(progress.next_id(), "ToolFailed", str(response["error"]), fatal=False, call_id=id_)
 
 
-def _count(event: Event, told: Told) -> None:
+def _add_usage(event: Event, progress: TurnProgress) -> None:
     if event.partial:
         return
     if event.finish_reason:
-        told.finish_reason = str(event.finish_reason.value).lower()
+        progress.finish_reason = str(event.finish_reason.value).lower()
     usage = event.usage_metadata
     if usage is None:
         return
     spent = (usage.prompt_token_count or 0, usage.candidates_token_count or 0)
-    told.input_tokens += spent[0]
-    told.output_tokens += spent[1] + (usage.thoughts_token_count or 0)
-    told.cached_tokens += usage.cached_content_token_count or 0
-    by_model = told.tokens_by_model.setdefault(event.model_version or "", [0, 0, 0])
+    progress.input_tokens += spent[0]
+    progress.output_tokens += spent[1] + (usage.thoughts_token_count or 0)
+    progress.cached_tokens += usage.cached_content_token_count or 0
+    by_model = progress.tokens_by_model.setdefault(event.model_version or "", [0, 0, 0])
     by_model[0] += spent[0]
     by_model[1] += spent[1] + (usage.thoughts_token_count or 0)
     by_model[2] += usage.cached_content_token_count or 0

@@ -8,21 +8,21 @@ from google.adk.tools import BaseTool, ToolContext
 
 from lango.adk.agents.adk_tool import AdkTool
 from lango.adk.agents.client_tools import WAITS_FOR_CLIENT, ClientTool
-from lango.adk.agents.transfers import correction
+from lango.adk.agents.transfers import transfer_correction
 from lango.adk.run.turn_state import TurnState
 from lango.errors import InvalidArguments, TurnLimit
 from lango.tools.approval_policy import fingerprint
 
-SAME_CALLS = 5
+MAX_SAME_CALLS = 5
 """How often a tool may be called with the same arguments in one turn."""
-WARN_AT = 0.8
-WRAP_UP = (
+WARN_AT_SHARE = 0.8
+FINAL_STEP_INSTRUCTION = (
     "This is the last step of this turn and no tool can be used any more. Say in plain words what was done, what was "
     "found, and what is still open."
 )
 
 
-def is_unknown(tool: BaseTool) -> bool:
+def is_unknown_tool(tool: BaseTool) -> bool:
     """Whether this stands for a tool that does not exist: ADK then makes one of its bare class."""
     return type(tool) is BaseTool
 
@@ -37,7 +37,7 @@ def remove_tools(request: LlmRequest) -> None:
     request.tools_dict.clear()
     request.config.tools = None
     request.config.tool_config = None
-    request.append_instructions([WRAP_UP])
+    request.append_instructions([FINAL_STEP_INSTRUCTION])
 
 
 def check_transfer(state: TurnState, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any] | None:
@@ -50,7 +50,7 @@ def check_transfer(state: TurnState, arguments: Mapping[str, Any], context: Tool
         return None
     state.bad_transfer, state.valid_agents = wanted, valid
     context.actions.skip_summarization = True  # the run ends here; the runtime tells the model and runs again
-    return {"error": correction(wanted, valid)}
+    return {"error": transfer_correction(wanted, valid)}
 
 
 def check_call(
@@ -72,11 +72,11 @@ def _check_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, 
 def _check_repetition(
     state: TurnState, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
-    same = call_fingerprint(tool.name, arguments)
-    state.calls[same] += 1
-    if state.calls[same] < SAME_CALLS or context.tool_confirmation is not None:
+    fingerprint = call_fingerprint(tool.name, arguments)
+    state.call_counts[fingerprint] += 1
+    if state.call_counts[fingerprint] < MAX_SAME_CALLS or context.tool_confirmation is not None:
         return None
-    state.failure = TurnLimit(f"{tool.name} was called {SAME_CALLS} times in one turn with the same arguments")
+    state.failure = TurnLimit(f"{tool.name} was called {MAX_SAME_CALLS} times in one turn with the same arguments")
     context.actions.skip_summarization = True
     return {"error": f"not run: {state.failure}"}
 

@@ -8,8 +8,8 @@ from google.adk.agents.callback_context import CallbackContext
 from google.adk.tools import BaseTool, ToolContext
 from msgspec import Struct, field
 
-from lango.adk.model.direct_text import Say
-from lango.adk.run.model_call_stats import ModelCall
+from lango.adk.model.direct_text import TextSink
+from lango.adk.run.model_call_stats import ModelCallStats
 from lango.errors import LangoError
 from lango.events import TurnEvent
 from lango.store import Store, Turn
@@ -28,33 +28,33 @@ class TurnState(Struct):
     effect_of: Callable[[BaseTool], Effect]
     agent_names: Callable[[str], list[str]]
     """The agents that an agent can hand over to, by its name."""
-    tell: Callable[[TurnEvent], None]
+    emit: Callable[[TurnEvent], None]
     next_id: Callable[[], int]
     tool_timeout_s: float
-    asked: set[str] = field(default_factory=set[str])
+    own_call_ids: set[str] = field(default_factory=set[str])
     """Ids of the calls that the turn's own agents made: what an agent that is a tool does inside is not told."""
-    made: set[str] = field(default_factory=set[str])
+    used_call_ids: set[str] = field(default_factory=set[str])
     """Ids of calls that are taken in this turn."""
     model_calls: int = 0
     bad_transfer: str | None = None
     valid_agents: list[str] = field(default_factory=list[str])
     failure: LangoError | None = None
-    lost: LangoError | None = None
+    toolset_error: LangoError | None = None
     """Why tools that the agent should have could not be had: ADK would go on without them."""
-    more_approvals: bool = False
+    has_other_pending: bool = False
     """Beside the question that this turn answers, others still wait."""
     answered_by: str = ""
     """Who answered that question."""
-    started: dict[str, float] = field(default_factory=dict[str, float])
+    started_at: dict[str, float] = field(default_factory=dict[str, float])
     """Calls under way, and when they began, by a clock that only goes forward."""
     durations_s: dict[str, float] = field(default_factory=dict[str, float])
-    limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    time_limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])
     """How long a call may take; None: an agent that is a tool takes as long as the turn may."""
-    calls: Counter[str] = field(default_factory=Counter[str])
+    call_counts: Counter[str] = field(default_factory=Counter[str])
     session_id: str = ""
-    say: Callable[[str, str], Say | None] = field(default=lambda agent, branch: None)
+    text_sink_for: Callable[[str, str], TextSink | None] = field(default=lambda agent, branch: None)
     """Who tells the text of an agent in a branch; None: ADK does."""
-    log: list[ModelCall] = field(default_factory=list[ModelCall])
+    model_call_stats: list[ModelCallStats] = field(default_factory=list[ModelCallStats])
     """The calls of the model, in the order of their beginning."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """What the client of this turn runs itself, by name."""

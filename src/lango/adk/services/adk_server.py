@@ -16,22 +16,22 @@ from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from lango.adk.services.message_parts import file_of
+from lango.adk.services.message_parts import make_attachment
 from lango.adk.services.rows_to_events import stored_to_events
 from lango.errors import UsageError
 from lango.messages import Attachment
-from lango.store import SessionRecord, Stored
-from lango.store.codec.json_text import plain_json
-from lango.store.codec.records import CONFIRMATION
+from lango.store import SessionRecord, StoredEvent
+from lango.store.codec.json_text import to_client_json
+from lango.store.codec.records import CONFIRMATION_CALL
 
 ADK_VERSION = version("google-adk")
 
-_INTERNAL = "__adk_internal_"
+_ADK_INTERNAL_PREFIX = "__adk_internal_"
 _CREDENTIALS = {"rawAuthCredential", "raw_auth_credential", "exchangedAuthCredential", "exchanged_auth_credential"}
 _AUTH_TYPES = {name for kind in AuthCredentialTypes for name in (kind.value, kind.name, kind.name.lower())}
 
 
-class Said(Struct, frozen=True):
+class ClientMessage(Struct, frozen=True):
     """What a client's message says: text and files, or answers to questions for approval, by the ids of those."""
 
     text: str = ""
@@ -39,55 +39,65 @@ class Said(Struct, frozen=True):
     answers: tuple[tuple[str, bool], ...] = ()
 
 
-def read_message(message: Mapping[str, Any]) -> Said:
+def read_message(message: Mapping[str, Any]) -> ClientMessage:
     """Read genai's `Content`; raise `UsageError` where it is none, or says more than a turn can be asked."""
     try:
         parts = types.Content.model_validate(message).parts or []
     except ValidationError as error:
         raise UsageError("newMessage: this is not a Content of genai") from error
     responses = [part.function_response for part in parts if part.function_response]
-    if responses and len(responses) == len(parts) and all(one.name == CONFIRMATION for one in responses):
-        return Said(answers=tuple((one.id or "", (one.response or {}).get("confirmed") is True) for one in responses))
+    if responses and len(responses) == len(parts) and all(response.name == CONFIRMATION_CALL for response in responses):
+        return ClientMessage(
+            answers=tuple(
+                (response.id or "", (response.response or {}).get("confirmed") is True) for response in responses
+            )
+        )
     text = "".join(part.text or "" for part in parts)
     files = [part.inline_data for part in parts if part.inline_data]
     if not (text or files) or any(part.text is None and not part.inline_data for part in parts):
         raise UsageError("newMessage: send text, files as inlineData, or answers to adk_request_confirmation")
     numbered = enumerate(files, 1)
-    return Said(text, tuple(file_of(number, one.display_name, one.mime_type, one.data) for number, one in numbered))
+    return ClientMessage(
+        text,
+        tuple(
+            make_attachment(number, response.display_name, response.mime_type, response.data)
+            for number, response in numbered
+        ),
+    )
 
 
-def asked_about(stored: Iterable[Stored], question_id: str) -> str | None:
+def call_of_approval_request(stored: Iterable[StoredEvent], request_id: str) -> str | None:
     """Return the id of the call that a question for approval is about."""
-    for one in stored:
-        for call in one.message.tool_calls if one.message else ():
-            if call.id == question_id and call.name == CONFIRMATION and call.input:
+    for row in stored:
+        for call in row.message.tool_calls if row.message else ():
+            if call.id == request_id and call.name == CONFIRMATION_CALL and call.input:
                 original: dict[str, Any] = call.input.get("originalFunctionCall") or {}
                 return original.get("id")
     return None
 
 
-def session_to_json(record: SessionRecord, stored: Iterable[Stored], root_agent_name: str) -> dict[str, Any]:
+def session_to_json(record: SessionRecord, stored: Iterable[StoredEvent], root_agent_name: str) -> dict[str, Any]:
     """Show a session as ADK does; state of the whole app is nobody's to read."""
     own = {name: value for name, value in record.state.items() if not name.startswith("app:")}
     session = Session(
         id=record.name.id,
         app_name=record.name.app_name,
         user_id=record.name.user_id,
-        state=plain_json(own),
+        state=to_client_json(own),
         last_update_time=record.updated_at,
     )
-    return _shown(session) | {"events": stored_to_json(stored, root_agent_name)}
+    return _to_public_json(session) | {"events": stored_to_json(stored, root_agent_name)}
 
 
-def stored_to_json(stored: Iterable[Stored], root_agent_name: str) -> list[dict[str, Any]]:
+def stored_to_json(stored: Iterable[StoredEvent], root_agent_name: str) -> list[dict[str, Any]]:
     """Show stored events as ADK does."""
-    return [_shown(event) for event in stored_to_events(stored, root_agent_name)]
+    return [_to_public_json(event) for event in stored_to_events(stored, root_agent_name)]
 
 
 def partial_event(text: str, author: str, invocation_id: str, *, thought: bool) -> dict[str, Any]:
     """Show a piece of an answer that is under way."""
     part = types.Part(text=text, thought=True if thought else None)
-    return _shown(
+    return _to_public_json(
         Event(
             id=str(uuid.uuid4()),
             invocation_id=invocation_id,
@@ -99,27 +109,27 @@ def partial_event(text: str, author: str, invocation_id: str, *, thought: bool) 
     )
 
 
-def _shown(model: BaseModel) -> dict[str, Any]:
+def _to_public_json(model: BaseModel) -> dict[str, Any]:
     try:
         shown = model.model_dump(mode="json", by_alias=True, exclude_none=True)
     except (PydanticSerializationError, UnicodeError):  # it holds half a character, or bytes
-        shown = plain_json(model.model_dump(mode="python", by_alias=True, exclude_none=True))
-    return _public(shown)
+        shown = to_client_json(model.model_dump(mode="python", by_alias=True, exclude_none=True))
+    return _without_secrets(shown)
 
 
-def _public(value: Any) -> Any:
+def _without_secrets(value: Any) -> Any:
     """Leave out credentials, and what ADK notes for itself."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         if any(str(fields.get(name)) in _AUTH_TYPES for name in ("authType", "auth_type")):
             return {}
         return {
-            name: _public(inner)
+            name: _without_secrets(inner)
             for name, inner in fields.items()
-            if name not in _CREDENTIALS and not name.startswith(_INTERNAL)
+            if name not in _CREDENTIALS and not name.startswith(_ADK_INTERNAL_PREFIX)
         }
     if isinstance(value, list):
-        return [_public(inner) for inner in cast("list[Any]", value)]
+        return [_without_secrets(inner) for inner in cast("list[Any]", value)]
     return value
 
 

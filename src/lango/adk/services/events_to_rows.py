@@ -18,40 +18,40 @@ from pydantic import BaseModel
 from lango.history import count_tokens
 from lango.history.pairing import pair
 from lango.messages import Media, Message, Role, Thought, ToolCall, fresh_call_id
-from lango.store import Entry
-from lango.store.codec.json_text import dumps, readable
-from lango.store.codec.records import without_temp
+from lango.store import NewEvent
+from lango.store.codec.json_text import dumps, printable_text
+from lango.store.codec.records import without_temporary_state
 
 DEFAULT_AGENT_NAME = "lango-agent"
 
 # what every event has: who, when, where. An event with only these and a state delta is no message.
-_ENVELOPE = {"branch", "isolation_scope", "node_info", "partial", "turn_complete", "custom_metadata"}
-_IN_COLUMNS = {"id", "author", "timestamp", "invocation_id", "content", "actions", "node_info"}
+_COMMON_FIELDS = {"branch", "isolation_scope", "node_info", "partial", "turn_complete", "custom_metadata"}
+_COLUMN_FIELDS = {"id", "author", "timestamp", "invocation_id", "content", "actions", "node_info"}
 
-_NO_ACTIONS: dict[str, Any] = {
+_DEFAULT_ACTIONS: dict[str, Any] = {
     name: field.get_default(call_default_factory=True, validated_data={})
     for name, field in EventActions.model_fields.items()
 }
-EMPTY_ACTIONS = {name for name, value in _NO_ACTIONS.items() if value == {}}
+EMPTY_ACTION_FIELDS = {name for name, value in _DEFAULT_ACTIONS.items() if value == {}}
 
 
-def _only(kind: type[BaseModel], *known: str) -> Callable[[BaseModel], bool]:
+def _sets_only(kind: type[BaseModel], *known: str) -> Callable[[BaseModel], bool]:
     """Make what tells whether a model sets only these fields: one after the other, it would take ten times as long."""
     others = sorted(kind.model_fields.keys() - {*known})
     get, unset = itemgetter(*others), (None,) * len(others)
     return lambda model: get(model.__dict__) == unset
 
 
-_only_usual = _only(Event, *_IN_COLUMNS, "usage_metadata")
-_only_text = _only(types.Part, "text")
-_only_call = _only(types.Part, "function_call")
-_only_result = _only(types.Part, "function_response")
-_CALL, _RESULT = ("id", "name", "args"), ("id", "name", "response")
-_usual_call = _only(types.FunctionCall, *_CALL)
-_usual_result = _only(types.FunctionResponse, *_RESULT)
+_is_usual_event = _sets_only(Event, *_COLUMN_FIELDS, "usage_metadata")
+_is_only_text = _sets_only(types.Part, "text")
+_is_only_call = _sets_only(types.Part, "function_call")
+_is_only_result = _sets_only(types.Part, "function_response")
+_CALL_FIELDS, _RESULT_FIELDS = ("id", "name", "args"), ("id", "name", "response")
+_is_usual_call = _sets_only(types.FunctionCall, *_CALL_FIELDS)
+_is_usual_result = _sets_only(types.FunctionResponse, *_RESULT_FIELDS)
 
-_PLAIN_TYPES = {str, bool, int, float}
-_COUNTS: set[type] = {int}
+_BUILTIN_TYPES = {str, bool, int, float}
+_COUNT_TYPES: set[type] = {int}
 
 Layout = list[Any]
 
@@ -66,44 +66,44 @@ def complete_event(event: Event, root_agent_name: str | None, earlier: Sequence[
         # genai's UserContent and ModelContent are other types of the same content, and compare unequal to it
         event.content = content = types.Content(role=content.role, parts=content.parts)
     if not event.author:
-        event.author = author_of("user" if content and content.role == "user" else "", root_agent_name)
+        event.author = default_author("user" if content and content.role == "user" else "", root_agent_name)
     if content is None:
         return
     calls = [part.function_call for part in content.parts or () if part.function_call]
     results = [part.function_response for part in content.parts or () if part.function_response]
     if calls:
-        _give_ids(calls)
+        _fill_call_ids(calls)
     if results:
         _pair_results(event, results, earlier)
-        _give_ids(results)
+        _fill_call_ids(results)
 
 
-def author_of(role: str, root_agent_name: str | None) -> str:
+def default_author(role: str, root_agent_name: str | None) -> str:
     """Return the author of a message of this role that names none."""
     return "user" if role == "user" else (root_agent_name or "").strip() or DEFAULT_AGENT_NAME
 
 
-def _give_ids(calls: Sequence[types.FunctionCall | types.FunctionResponse]) -> None:
+def _fill_call_ids(calls: Sequence[types.FunctionCall | types.FunctionResponse]) -> None:
     if all(call.id for call in calls):
         return
-    taken = {call.id for call in calls if call.id}
+    used_ids = {call.id for call in calls if call.id}
     for call in calls:
         if not call.id:
-            call.id = fresh_call_id(call.name or "", taken)
-            taken.add(call.id)
+            call.id = fresh_call_id(call.name or "", used_ids)
+            used_ids.add(call.id)
 
 
 def _pair_results(event: Event, results: Sequence[types.FunctionResponse], earlier: Sequence[Event]) -> None:
     """Let results name the calls that they answer, where an id is missing on either side."""
-    if all(result.id and _is_made(result.id, earlier) for result in results):
+    if all(result.id and _has_call(result.id, earlier) for result in results):
         return
-    messages = [message for one in (*earlier, event) for message in _calls_and_results(one)]
+    messages = [message for candidate in (*earlier, event) for message in _calls_and_results(candidate)]
     for slot in pair(messages).slots:
         if slot.result is not None and slot.result.at == len(messages) - 1:
             results[slot.result.number].id = slot.call.id
 
 
-def _is_made(call_id: str, events: Sequence[Event]) -> bool:
+def _has_call(call_id: str, events: Sequence[Event]) -> bool:
     """Whether a call of this id was made; it is most often the newest one."""
     return any(call.id == call_id for event in reversed(events) for call in event.get_function_calls())
 
@@ -112,23 +112,25 @@ def _calls_and_results(event: Event) -> Iterator[Message]:
     if calls := event.get_function_calls():
         yield Message("assistant", tool_calls=tuple(ToolCall(call.id or "", call.name or "", {}) for call in calls))
     if results := event.get_function_responses():
-        yield Message("tool", tool_calls=tuple(ToolCall(one.id or "", one.name or "", output={}) for one in results))
+        yield Message(
+            "tool", tool_calls=tuple(ToolCall(result.id or "", result.name or "", output={}) for result in results)
+        )
 
 
-def event_to_entry(event: Event, approval_expires_s: float | None = None) -> Entry:
+def event_to_entry(event: Event, approval_expires_s: float | None = None) -> NewEvent:
     """Turn an event into what the store keeps. The event is complete (see `complete_event`)."""
-    extra = _rest_of_event(event)
-    delta = without_temp(event.actions.state_delta) if event.actions.state_delta else None
+    extra = _extra_of_event(event)
+    delta = without_temporary_state(event.actions.state_delta) if event.actions.state_delta else None
     if event.content is None:
-        state_only = bool(event.actions.state_delta) and extra.keys() <= _ENVELOPE
+        state_only = bool(event.actions.state_delta) and extra.keys() <= _COMMON_FIELDS
         message = None if state_only else Message("event", author=event.author)
         if state_only:
             extra["author"] = event.author
         tokens = 0
     else:
         message = _content_to_message(event.content, event.author, extra)
-        tokens = count_tokens(message) + (_tokens_beside(event.content) if "parts" in extra else 0)
-    return Entry(
+        tokens = count_tokens(message) + (_tokens_outside_columns(event.content) if "parts" in extra else 0)
+    return NewEvent(
         event_id=event.id,
         created_at=event.timestamp,
         message=message,
@@ -138,57 +140,61 @@ def event_to_entry(event: Event, approval_expires_s: float | None = None) -> Ent
         extra=extra,
         long_running=frozenset(event.long_running_tool_ids or ()),
         rewind_before=event.actions.rewind_before_invocation_id,
-        expires_s=approval_expires_s,
+        approval_timeout_s=approval_expires_s,
     )
 
 
-def _rest_of_event(event: Event) -> dict[str, Any]:
+def _extra_of_event(event: Event) -> dict[str, Any]:
     """Dump the fields that have no column. Unset is None for all of them, so that is all there is to leave out."""
     fields = event.__dict__
     rest: dict[str, Any] = {}
-    if type(event) is not Event or not _only_usual(event):
-        rest = {name: _plain(value) for name, value in fields.items() if value is not None and name not in _IN_COLUMNS}
+    if type(event) is not Event or not _is_usual_event(event):
+        rest = {
+            name: _to_builtin(value)
+            for name, value in fields.items()
+            if value is not None and name not in _COLUMN_FIELDS
+        }
     elif event.usage_metadata is not None:
-        rest["usage_metadata"] = _plain(event.usage_metadata)
+        rest["usage_metadata"] = _to_builtin(event.usage_metadata)
     if _has_more_than_state(event.actions):
-        actions = dump(event.actions, {"state_delta"})
+        actions = dump_non_defaults(event.actions, {"state_delta"})
         rest["actions"] = {name: value for name, value in actions.items() if not _is_unset(name, value)}
     node_info = event.node_info
     if node_info.path or node_info.output_for is not None or node_info.message_as_output is not None:
-        rest["node_info"] = dump(node_info)
+        rest["node_info"] = dump_non_defaults(node_info)
     return rest
 
 
-def _plain(value: Any) -> Any:
+def _to_builtin(value: Any) -> Any:
     kind = cast(
         "type[object]", type(value)
     )  # to ask pydantic's classes whose instance something is takes many times longer
-    if kind in _PLAIN_TYPES:
+    if kind in _BUILTIN_TYPES:
         return value
     if kind is types.GenerateContentResponseUsageMetadata:  # every answer of a model has one
         counts = {name: count for name, count in value.__dict__.items() if count is not None}
-        if {*map(type, counts.values())} <= _COUNTS and not value.__pydantic_extra__:
+        if {*map(type, counts.values())} <= _COUNT_TYPES and not value.__pydantic_extra__:
             return counts
     if isinstance(value, BaseModel):
-        return dump(value)
+        return dump_non_defaults(value)
     return sorted(cast("set[str]", value)) if isinstance(value, set) else value
 
 
 def _has_more_than_state(actions: EventActions) -> bool:
-    return vars(actions) != _NO_ACTIONS and {**vars(actions), "state_delta": {}} != _NO_ACTIONS
+    return vars(actions) != _DEFAULT_ACTIONS and {**vars(actions), "state_delta": {}} != _DEFAULT_ACTIONS
 
 
 def _is_unset(name: str, value: Any) -> bool:
-    return value is None or (value == {} and name in EMPTY_ACTIONS)
+    return value is None or (value == {} and name in EMPTY_ACTION_FIELDS)
 
 
-def dump(model: BaseModel, exclude: set[str] | None = None) -> dict[str, Any]:
+def dump_non_defaults(model: BaseModel, exclude: set[str] | None = None) -> dict[str, Any]:
     """Return what a model says beyond its defaults."""
     # python mode keeps bytes as bytes, floats as they are: JSON text is the store's matter
     return model.model_dump(exclude_defaults=True, exclude=exclude)
 
 
-class _Written:
+class _RowBuilder:
     """A content on its way into columns."""
 
     def __init__(self) -> None:
@@ -198,42 +204,42 @@ class _Written:
         self.has_results = False
 
     def add(self, part: types.Part) -> None:
-        told: dict[str, Any] = {}
-        plain: Any = None
+        fields: dict[str, Any] = {}
+        shorthand: Any = None
         for name, value in part.__dict__.items():
             if value is None:
                 continue
             match name:
                 case "text":
-                    told["text"] = self._add_text(value, part.thought is True)
-                    plain = told["text"] if isinstance(told["text"], int) else None
+                    fields["text"] = self._add_text(value, part.thought is True)
+                    shorthand = fields["text"] if isinstance(fields["text"], int) else None
                 case "function_call":
-                    told["call"] = self._add_call(value)
-                    plain = "call" if not told["call"] else None
+                    fields["call"] = self._add_call(value)
+                    shorthand = "call" if not fields["call"] else None
                 case "function_response":
-                    told["result"] = self._add_result(value)
-                    plain = "result" if not told["result"] else None
+                    fields["result"] = self._add_result(value)
+                    shorthand = "result" if not fields["result"] else None
                 case _:
-                    told[name] = _plain(value)
-        self.layout.append(plain if len(told) == 1 and plain is not None else told)
+                    fields[name] = _to_builtin(value)
+        self.layout.append(shorthand if len(fields) == 1 and shorthand is not None else fields)
 
     def _add_text(self, text: str, thought: bool) -> int | str:
         if thought:
             return text
         self.texts.append(text)
-        return len(text) if readable(text) == text else text
+        return len(text) if printable_text(text) == text else text
 
     def _add_call(self, call: types.FunctionCall) -> dict[str, Any]:
         self.calls.append(ToolCall(call.id or "", call.name or "", call.args))
-        return _beyond(call, _CALL, usual=_usual_call(call))
+        return _extra_fields(call, _CALL_FIELDS, usual=_is_usual_call(call))
 
     def _add_result(self, result: types.FunctionResponse) -> dict[str, Any]:
         self.has_results = True
         self.calls.append(ToolCall(result.id or "", result.name or "", output=result.response))
-        return _beyond(result, _RESULT, usual=_usual_result(result))
+        return _extra_fields(result, _RESULT_FIELDS, usual=_is_usual_result(result))
 
     @property
-    def is_plain(self) -> bool:
+    def has_default_layout(self) -> bool:
         """The layout is the one that a reader takes for granted."""
         layout = self.layout
         if not layout:
@@ -244,23 +250,27 @@ class _Written:
         return all(item == "call" for item in calls)
 
 
-def _beyond(
+def _extra_fields(
     call: types.FunctionCall | types.FunctionResponse, known: tuple[str, ...], *, usual: bool
 ) -> dict[str, Any]:
     """What a call or result has besides what `ToolCall` says."""
-    beyond = {} if usual else dump(call, {*known})
+    beyond = {} if usual else dump_non_defaults(call, {*known})
     if call.name is None:
         beyond["name"] = None
     return beyond
 
 
 def _content_to_message(content: types.Content, author: str, extra: dict[str, Any]) -> Message:
-    if content.parts and len(content.parts) == 1 and (message := _of_one_part(content, content.parts[0], author)):
+    if (
+        content.parts
+        and len(content.parts) == 1
+        and (message := _single_part_message(content, content.parts[0], author))
+    ):
         return message
-    written = _Written()
+    written = _RowBuilder()
     for part in content.parts or ():
         written.add(part)
-    if not written.is_plain:
+    if not written.has_default_layout:
         extra["parts"] = written.layout if content.parts is not None else None
     role = _role(content, written)
     if role != "tool" and content_role(role) != content.role:
@@ -272,19 +282,19 @@ def _content_to_message(content: types.Content, author: str, extra: dict[str, An
 _CONTENT_ROLES: dict[str | None, Role] = {"user": "user", "model": "assistant"}
 
 
-def _of_one_part(content: types.Content, part: types.Part, author: str) -> Message | None:
+def _single_part_message(content: types.Content, part: types.Part, author: str) -> Message | None:
     """Return the message of one text, one call or one result with nothing more to it, as most are: the short way."""
     if type(part) is not types.Part:
         return None
-    if (result := part.function_response) and _only_result(part) and _usual_result(result) and result.name:
+    if (result := part.function_response) and _is_only_result(part) and _is_usual_result(result) and result.name:
         called = ToolCall(result.id or "", result.name, output=result.response)
         return Message("tool", dumps(result.response or {}), (called,), author)
     role = _CONTENT_ROLES.get(content.role)
     if role is None:
         return None
-    if (text := part.text) and _only_text(part) and readable(text) == text:
+    if (text := part.text) and _is_only_text(part) and printable_text(text) == text:
         return Message(role, text, author=author)
-    if (call := part.function_call) and _only_call(part) and _usual_call(call) and call.name:
+    if (call := part.function_call) and _is_only_call(part) and _is_usual_call(call) and call.name:
         return Message(role, "", (ToolCall(call.id or "", call.name, call.args),), author)
     return None
 
@@ -300,7 +310,7 @@ def content_role(role: str) -> str:
             return "model"
 
 
-def _role(content: types.Content, written: _Written) -> Role:
+def _role(content: types.Content, written: _RowBuilder) -> Role:
     if written.has_results:
         return "tool"
     if content.role == "user":
@@ -308,7 +318,7 @@ def _role(content: types.Content, written: _Written) -> Role:
     return "assistant"
 
 
-def _tokens_beside(content: types.Content) -> int:
+def _tokens_outside_columns(content: types.Content) -> int:
     """Tokens of what no column shows: thoughts, pictures, files."""
     thoughts: list[Thought] = []
     media: list[Media] = []

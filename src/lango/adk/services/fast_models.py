@@ -10,12 +10,12 @@ T = TypeVar("T", bound=BaseModel)
 
 
 @cache
-def blank(kind: type[T]) -> T:
+def blank_model(kind: type[T]) -> T:
     """Return the template of a kind that needs no fields. Its first use builds the model, so none is made before."""
     return kind()
 
 
-def like(template: T, fields: Mapping[str, Any]) -> T:
+def copy_with(template: T, fields: Mapping[str, Any]) -> T:
     """Return a copy of a model with other values in some of its fields, as `model_copy(update=...)` does.
 
     For templates of our own alone: they hold nothing beside their fields, and no value that a copy must not share.

@@ -6,13 +6,13 @@ from typing import Any, cast
 from google.genai import types
 
 from lango.messages import FILE_NAME, Attachment
-from lango.store import Stored
+from lango.store import StoredEvent
 
 
-def file_of(number: int, name: str | None, mime_type: str | None, data: bytes | None) -> Attachment:
+def make_attachment(number: int, name: str | None, mime_type: str | None, data: bytes | None) -> Attachment:
     """Return a file that a message brings: under its own name, where that is one, else under its number."""
-    sayable = (name or "").encode(errors="replace").decode()  # JSON can hold half a character, the store cannot
-    named = sayable if FILE_NAME.fullmatch(sayable) else f"file {number}"
+    encodable = (name or "").encode(errors="replace").decode()  # JSON can hold half a character, the store cannot
+    named = encodable if FILE_NAME.fullmatch(encodable) else f"file {number}"
     return Attachment(named, (mime_type or "").lower(), data or b"")
 
 
@@ -24,7 +24,7 @@ def attachments_to_parts(attachments: Sequence[Attachment]) -> list[types.Part]:
     ]
 
 
-def stored_attachments(stored: Stored) -> list[Attachment]:
+def stored_attachments(stored: StoredEvent) -> list[Attachment]:
     """Return the files that a stored message brings, in order."""
     layout: Any = (stored.extra or {}).get("parts") or ()
     parts = [cast("dict[str, Any]", item) for item in layout if isinstance(item, dict)]
@@ -35,7 +35,7 @@ def stored_attachments(stored: Stored) -> list[Attachment]:
     ]
 
 
-def stored_thoughts(stored: Stored) -> str:
+def stored_thoughts(stored: StoredEvent) -> str:
     """Return what the model thought before a stored message; nothing where its provider does not tell."""
     layout: Any = (stored.extra or {}).get("parts") or ()
     parts = [cast("dict[str, Any]", item) for item in layout if isinstance(item, dict)]

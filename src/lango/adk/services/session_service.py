@@ -16,10 +16,10 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from typing_extensions import override
 
 from lango.adk.services.events_to_rows import DEFAULT_AGENT_NAME, complete_event, event_to_entry
-from lango.adk.services.request_context import Loaded, loaded, stored_message, warn_of_cut, writing_epoch
+from lango.adk.services.request_context import LoadSummary, input_event, last_load, warn_left_out, writing_epoch
 from lango.adk.services.rows_to_events import stored_to_events
 from lango.adk.services.stored_session import (
-    Seen,
+    SessionVersion,
     known_version,
     prepare_for_requests,
     session_from_record,
@@ -28,12 +28,12 @@ from lango.adk.services.stored_session import (
     version_of_record,
 )
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
-from lango.store import SessionId, SessionRecord, Store, Stored
-from lango.store.codec.records import without_temp
-from lango.store.codec.rows import no_collection
-from lango.store.memory.observations import Recalled
+from lango.store import SessionId, SessionRecord, Store, StoredEvent
+from lango.store.codec.records import without_temporary_state
+from lango.store.codec.rows import garbage_collection_paused
+from lango.store.memory.observations import SessionMemory
 from lango.store.sessions.lineage import live_ranges
-from lango.store.sessions.state import delta_back_to, split_scopes
+from lango.store.sessions.state import delta_to_restore, split_scopes
 
 
 class StaleStoredSession(StaleSession, StaleSessionError):
@@ -87,7 +87,7 @@ class SqlSessionService(BaseSessionService):
         self._user_facts = user_facts
         self._approval_expires_s = approval_expires_s
         self._ends_turn = ends_turn
-        self._busy: dict[tuple[int, int], deque[asyncio.Future[None]] | None] = {}
+        self._appending: dict[tuple[int, int], deque[asyncio.Future[None]] | None] = {}
 
     @property
     def store(self) -> Store:
@@ -121,7 +121,7 @@ class SqlSessionService(BaseSessionService):
         try:
             return session_from_record(await self._store.create_session(name, state, now=time.time()), [])
         except (StaleSession, SessionNotFound, SessionExists) as error:
-            raise _as_adk_knows_it(error) from error
+            raise _to_adk_error(error) from error
 
     @override
     async def get_session(
@@ -136,7 +136,7 @@ class SqlSessionService(BaseSessionService):
         name = SessionId(app_name, user_id, session_id)
         newest = config.num_recent_events if config else None
         since = config.after_timestamp if config else None
-        recalled = Recalled()
+        recalled = SessionMemory()
         if self._budget_tokens is None:
             found = await self._store.events(name, newest, since)
         elif self._memory:
@@ -151,30 +151,30 @@ class SqlSessionService(BaseSessionService):
         left_out = 0
         if self._budget_tokens is not None:
             left_out = self._count_left_out(record, stored, recalled.floor_seq)
-            stored = _filtered(stored, newest, since)
-        all_seen = not record.rewinds and len([one for one in stored if one.message]) == record.last_seq
-        loaded.set(Loaded(left_out, self._warn, all_seen, sum(one.clipped_tokens for one in stored)))
+            stored = _apply_config(stored, newest, since)
+        has_all_calls = not record.rewinds and len([row for row in stored if row.message]) == record.last_seq
+        last_load.set(LoadSummary(left_out, self._warn, has_all_calls, sum(row.clipped_tokens for row in stored)))
         session = session_from_record(record, stored_to_events(stored, self._root_agent_name))
-        session.remember(recalled)
+        session.set_recalled(recalled)
         return session
 
-    def _count_left_out(self, record: SessionRecord, stored: list[Stored], first_seq: int) -> int:
+    def _count_left_out(self, record: SessionRecord, stored: list[StoredEvent], first_seq: int) -> int:
         """Return how many messages the budget left out; what stands before `first_seq` was observed, and is quoted."""
         in_all = sum(
             last - max(first, first_seq) + 1
             for first, last in live_ranges(record.last_seq, record.rewinds)
             if last >= first_seq
         )
-        left_out = in_all - len([one for one in stored if one.seq >= first_seq])
+        left_out = in_all - len([row for row in stored if row.seq >= first_seq])
         if self._warn and left_out:
-            warn_of_cut(left_out, in_all)
+            warn_left_out(left_out, in_all)
         return left_out
 
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """List sessions with their state and without their events, oldest update first."""
         records = await self._store.sessions(app_name, user_id)
-        with no_collection():
+        with garbage_collection_paused():
             return ListSessionsResponse.model_construct(
                 sessions=[session_from_record(record, []) for record in records]
             )
@@ -197,65 +197,65 @@ class SqlSessionService(BaseSessionService):
         if event.partial or _is_stored_already(session, event):
             return event
         # tasks that share a session object append one after the other, not against each other
-        place = (id(asyncio.get_running_loop()), id(session))
-        if place in self._busy:
-            await self._in_turn(place)
+        lock_key = (id(asyncio.get_running_loop()), id(session))
+        if lock_key in self._appending:
+            await self._wait_to_append(lock_key)
         else:
-            self._busy[place] = None
+            self._appending[lock_key] = None
         try:
             complete_event(event, self._root_agent_name, session.events)
-            seen = known_version(session) or await self._found(session)
+            version = known_version(session) or await self._find_version(session)
             if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
-                await self._complete_rewind(seen.key, session, event)
+                await self._complete_rewind(version.key, session, event)
             entry = event_to_entry(event, self._approval_expires_s)
             ends_turn = self._ends_turn is not None and self._ends_turn(event)
-            key, name, revision, last_seq = seen
+            key, name, revision, last_seq = version
             appended = await self._store.append(
                 key, name, revision, entry, epoch=writing_epoch.get(), ends_turn=ends_turn, last_seq=last_seq
             )
-            set_version(session, Seen(key, name, appended.revision, appended.seq))
+            set_version(session, SessionVersion(key, name, appended.revision, appended.seq))
             shown = appended.repeated and any(shown.id == event.id for shown in session.events)
             show_event(
                 session, event, as_event=not shown and (entry.message is not None or self._budget_tokens is None)
             )
         except (StaleSession, SessionNotFound, SessionExists) as error:
-            raise _as_adk_knows_it(error) from error
+            raise _to_adk_error(error) from error
         finally:
-            if self._busy[place]:
-                self._let_next(place)
+            if self._appending[lock_key]:
+                self._wake_next_append(lock_key)
             else:
-                del self._busy[place]
+                del self._appending[lock_key]
         return event
 
-    async def _in_turn(self, place: tuple[int, int]) -> None:
+    async def _wait_to_append(self, place: tuple[int, int]) -> None:
         """Wait until those who came before are done."""
         turn = asyncio.get_running_loop().create_future()
-        if (waiting := self._busy[place]) is None:
-            waiting = self._busy[place] = deque()
-        waiting.append(turn)
+        if (waiters := self._appending[place]) is None:
+            waiters = self._appending[place] = deque()
+        waiters.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # it was our turn by then, and is the next one's now
-                self._let_next(place)
+                self._wake_next_append(place)
             raise
 
-    def _let_next(self, place: tuple[int, int]) -> None:
-        waiting = self._busy[place]
-        while waiting:
-            turn = waiting.popleft()
+    def _wake_next_append(self, place: tuple[int, int]) -> None:
+        waiters = self._appending[place]
+        while waiters:
+            turn = waiters.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return
-        del self._busy[place]
+        del self._appending[place]
 
     async def _complete_rewind(self, key: int, session: Session, event: Event) -> None:
         """ADK works out the state to return to from the events it sees; a window does not show them all."""
         target = await self._store.state_before(key, event.actions.rewind_before_invocation_id or "")
-        own, _, _ = split_scopes(without_temp(session.state))
-        event.actions.state_delta = delta_back_to(own, target)
+        own, _, _ = split_scopes(without_temporary_state(session.state))
+        event.actions.state_delta = delta_to_restore(own, target)
 
-    async def _found(self, session: Session) -> Seen:
+    async def _find_version(self, session: Session) -> SessionVersion:
         """Find a session that somebody made by hand: its time tells how new it is."""
         name = SessionId(session.app_name, session.user_id, session.id)
         record = await self._store.session(name)
@@ -267,7 +267,7 @@ class SqlSessionService(BaseSessionService):
 
 
 def _is_stored_already(session: Session, event: Event) -> bool:
-    stored = stored_message.get()
+    stored = input_event.get()
     return (
         stored is not None
         and event.author == "user"
@@ -276,13 +276,13 @@ def _is_stored_already(session: Session, event: Event) -> bool:
     )
 
 
-def _filtered(stored: list[Stored], newest: int | None, since: float | None) -> list[Stored]:
+def _apply_config(stored: list[StoredEvent], newest: int | None, since: float | None) -> list[StoredEvent]:
     if since is not None:
-        stored = [one for one in stored if one.created_at >= since]
+        stored = [row for row in stored if row.created_at >= since]
     return stored if newest is None else stored[len(stored) - min(newest, len(stored)) :]
 
 
-def _as_adk_knows_it(error: StaleSession | SessionNotFound | SessionExists) -> StoreError:
+def _to_adk_error(error: StaleSession | SessionNotFound | SessionExists) -> StoreError:
     """Return the error in ADK's own type for it."""
     match error:
         case StaleSession():

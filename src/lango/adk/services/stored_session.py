@@ -7,14 +7,14 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 from pydantic import PrivateAttr
 
-from lango.adk.services.fast_models import like
-from lango.adk.services.unpaired_results import as_sent
+from lango.adk.services.fast_models import copy_with
+from lango.adk.services.unpaired_results import events_for_requests
 from lango.store import SessionId, SessionRecord
-from lango.store.codec.records import TEMP_PREFIX, without_temp
-from lango.store.memory.observations import Recalled
+from lango.store.codec.records import TEMP_PREFIX, without_temporary_state
+from lango.store.memory.observations import SessionMemory
 
 
-class Seen(NamedTuple):
+class SessionVersion(NamedTuple):
     """What an object shows of the store: a session by its key and its name, its revision, its newest message."""
 
     key: int
@@ -26,48 +26,48 @@ class Seen(NamedTuple):
 class StoredSession(Session):
     """A session that remembers what it has seen of the store."""
 
-    _seen: Seen | None = PrivateAttr(default=None)
-    _is_loaded: bool = PrivateAttr(default=False)
+    _version: SessionVersion | None = PrivateAttr(default=None)
+    _is_as_stored: bool = PrivateAttr(default=False)
     """It shows what was loaded, as it is stored; until a run begins with it."""
-    _recalled: Recalled = PrivateAttr(default_factory=Recalled)
+    _recalled: SessionMemory = PrivateAttr(default_factory=SessionMemory)
 
     @property
-    def recalled(self) -> Recalled:
+    def recalled(self) -> SessionMemory:
         """What is remembered of the messages before those that this object shows."""
         return self._recalled
 
-    def remember(self, recalled: Recalled) -> None:
+    def set_recalled(self, recalled: SessionMemory) -> None:
         """Note what is remembered."""
         self._recalled = recalled
 
 
 @cache
-def _template() -> StoredSession:
+def _session_template() -> StoredSession:
     return StoredSession(id="", app_name="", user_id="")
 
 
-def version_of_record(record: SessionRecord) -> Seen:
+def version_of_record(record: SessionRecord) -> SessionVersion:
     """Return the version of a session that a record holds."""
-    return Seen(record.key, record.name, record.revision, record.last_seq)
+    return SessionVersion(record.key, record.name, record.revision, record.last_seq)
 
 
-def known_version(session: Session) -> Seen | None:
+def known_version(session: Session) -> SessionVersion | None:
     """Return what the object shows, if it is of our kind, past pydantic's search for attributes: that takes longer."""
     private = session.__pydantic_private__
     return private.get("_seen") if private else None
 
 
-def set_version(session: Session, seen: Seen) -> None:
+def set_version(session: Session, version: SessionVersion) -> None:
     """Note what the object shows now, if it is of our kind."""
     if (private := session.__pydantic_private__) and "_seen" in private:
-        private["_seen"] = seen
+        private["_seen"] = version
 
 
 def prepare_for_requests(session: Session) -> None:
     """Let a session that was loaded show its events as ADK keeps them all in its requests, once."""
     if (private := session.__pydantic_private__) and private.get("_is_loaded"):
         private["_is_loaded"] = False
-        session.events[:] = as_sent(session.events)
+        session.events[:] = events_for_requests(session.events)
 
 
 def show_event(session: Session, event: Event, *, as_event: bool) -> None:
@@ -76,7 +76,7 @@ def show_event(session: Session, event: Event, *, as_event: bool) -> None:
     if delta:
         session.state.update(delta)
         if any(key.startswith(TEMP_PREFIX) for key in delta):
-            event.actions.state_delta = without_temp(delta)
+            event.actions.state_delta = without_temporary_state(delta)
     vars(session)["last_update_time"] = event.timestamp  # its validation would take as long as all the rest
     if as_event:
         session.events.append(event)
@@ -85,8 +85,8 @@ def show_event(session: Session, event: Event, *, as_event: bool) -> None:
 def session_from_record(record: SessionRecord, events: list[Event]) -> StoredSession:
     """Build the ADK session of a stored record and its events."""
     # a copy of a template: what comes from the store needs no validation, and a list may have 50,000 of them
-    session = like(
-        _template(),
+    session = copy_with(
+        _session_template(),
         {
             "app_name": record.name.app_name,
             "user_id": record.name.user_id,

@@ -40,13 +40,13 @@ def _quote(result: types.FunctionResponse | None) -> str:
     return quote_result(ToolCall(result.id or "", result.name or "", output=result.response or {}))
 
 
-def as_sent(events: Sequence[Event]) -> list[Event]:
+def events_for_requests(events: Sequence[Event]) -> list[Event]:
     """Return the events for ADK to build requests from: with roles, and each result that it would drop quoted.
 
     A long-running tool reports several times, and a call that waits for approval has a result that says so: of these,
     ADK sends the last one, and that is left to it.
     """
-    kept: list[Event] = []
+    prepared: list[Event] = []
     made: dict[str, int] = {}  # the newest event that makes a call of this id
     answers: dict[tuple[str, int], int] = {}  # the event that answers a call: by its id and the event that makes it
     reported: set[str] | None = None
@@ -60,14 +60,14 @@ def as_sent(events: Sequence[Event]) -> list[Event]:
             owner = made.get(call_id)
             is_second = owner is not None and answers.setdefault((call_id, owner), at) != at
             if is_second and reported is None:
-                reported = _reported(events)
+                reported = _calls_with_updates(events)
             if owner is None or (is_second and call_id not in (reported or ())):
                 unpaired.append(part)
         for part in parts:
             if part.function_call and part.function_call.id:
                 made[part.function_call.id] = at
-        kept += _split(_with_role(event), unpaired) if unpaired else [_with_role(event)]
-    return kept
+        prepared += _split_event(_with_role(event), unpaired) if unpaired else [_with_role(event)]
+    return prepared
 
 
 def _with_role(event: Event) -> Event:
@@ -77,7 +77,7 @@ def _with_role(event: Event) -> Event:
     return event.model_copy(update={"content": event.content.model_copy(update={"role": role})})
 
 
-def _reported(events: Sequence[Event]) -> set[str]:
+def _calls_with_updates(events: Sequence[Event]) -> set[str]:
     """Return the ids of calls whose later results replace the earlier ones."""
     return {
         call_id
@@ -90,7 +90,7 @@ def _reported(events: Sequence[Event]) -> set[str]:
     }
 
 
-def _split(event: Event, unpaired: list[types.Part]) -> list[Event]:
+def _split_event(event: Event, unpaired: list[types.Part]) -> list[Event]:
     """Part an event: the results that answer no call, and what else it holds."""
     assert event.content
     found = {id(part) for part in unpaired}

@@ -6,30 +6,30 @@ import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from lango.cli.chat.chat_session import Chat
+from lango.cli.chat.chat_session import ChatSession
 from lango.cli.chat.terminal.screen import Screen
-from lango.cli.session_target import find_place
+from lango.cli.session_target import choose_session
 from lango.config import Settings
 
 
-async def talk(settings: Settings, resume: str | None, go_on: bool) -> None:
+async def run_chat(settings: Settings, resume: str | None, go_on: bool) -> None:
     """Talk until the end of the input, /quit, or Ctrl-C twice at an empty prompt."""
     screen = Screen()
-    _log_to(screen)
+    _log_to_screen(screen)
     if screen.live:
         screen.draw([], ["starting ..."])
     try:
-        async with Chat(settings, screen) as chat:
-            chat.place = await find_place(chat.runtime, resume, go_on)
+        async with ChatSession(settings, screen) as chat:
+            chat.target = await choose_session(chat.runtime, resume, go_on)
             screen.draw([], [])
-            with _interrupts(chat):
-                await chat.talk()
+            with _handle_interrupts(chat):
+                await chat.read_messages()
     finally:
         screen.draw([], [])
 
 
 @contextmanager
-def _interrupts(chat: Chat) -> Generator[None]:
+def _handle_interrupts(chat: ChatSession) -> Generator[None]:
     """Take Ctrl-C for the conversation, for as long as it lasts."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
@@ -46,7 +46,7 @@ def _interrupts(chat: Chat) -> Generator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-class _ScreenLog(logging.Handler):
+class _ScreenLogHandler(logging.Handler):
     """Writes warnings as lines of the screen: anywhere else they would break what is drawn there."""
 
     def __init__(self, screen: Screen) -> None:
@@ -56,9 +56,9 @@ class _ScreenLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a warning, from whatever thread."""
-        self._loop.call_soon_threadsafe(self._screen.say, f"lango: {record.getMessage()}", "dim yellow")
+        self._loop.call_soon_threadsafe(self._screen.print_line, f"lango: {record.getMessage()}", "dim yellow")
 
 
-def _log_to(screen: Screen) -> None:
+def _log_to_screen(screen: Screen) -> None:
     if screen.live:
-        logging.getLogger().handlers = [_ScreenLog(screen)]
+        logging.getLogger().handlers = [_ScreenLogHandler(screen)]

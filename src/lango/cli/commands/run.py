@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from msgspec import Struct, field
 
-from lango.cli.options import Config, Continue, Model, Resume, StoreUrl, chosen_settings
-from lango.cli.process_setup import only_what_is_used
-from lango.cli.session_target import USER, Place, find_place
-from lango.cli.terminal_text import visible
+from lango.cli.options import Config, Continue, Model, Resume, StoreUrl, settings_from_options
+from lango.cli.process_setup import fast_imports
+from lango.cli.session_target import LOCAL_USER, SessionTarget, choose_session
+from lango.cli.terminal_text import printable
 from lango.errors import LangoError, TurnCancelled, UsageError
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ Attach = Annotated[
     typer.Option("--attach", metavar="FILE", help="Send a file or picture along; may be given more than once."),
 ]
 
-WAITS = 3
+EXIT_WAITS_FOR_APPROVAL = 3
 """The exit code where a tool waits for an approval."""
-_INTERRUPTED = 130
-_PATIENCE_S = 3.0
-_NOBODY_READS = 141  # as the shell says it of a program that SIGPIPE ended
+_EXIT_INTERRUPTED = 130
+_STDIN_NOTICE_S = 3.0
+_EXIT_CLOSED_PIPE = 141  # as the shell says it of a program that SIGPIPE ended
 
 
 def run(
@@ -67,14 +67,14 @@ def run(
     store: StoreUrl = None,
 ) -> None:
     """Ask once and print the answer. Exits with 0, 1 (failed), 2 (a mistake), 3 (a tool waits for approval) or 130."""
-    text = "\n\n".join(part for part in (prompt, _from_pipe(prompt)) if part and part.strip())
+    text = "\n\n".join(part for part in (prompt, _read_piped_input(prompt)) if part and part.strip())
     if not text:
         raise UsageError('there is nothing to ask: lango run "your question", or pipe it in')
-    chosen = chosen_settings(config, store, model)
+    chosen = settings_from_options(config, store, model)
     names = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
     files = [_attachment(path) for path in attach or ()]
-    code = asyncio.run(_run(chosen, _Question(text, files, names), resume, go_on, _Printer(output_format)))
-    if code == _NOBODY_READS:
+    code = asyncio.run(_run_prompt(chosen, _Prompt(text, files, names), resume, go_on, _Printer(output_format)))
+    if code == _EXIT_CLOSED_PIPE:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains when it flushes at its end
     raise typer.Exit(code)
 
@@ -85,11 +85,11 @@ def _attachment(path: Path) -> "Attachment":
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"--attach {visible(str(path))}: {error.strerror}") from error
-    return Attachment(path.name, mimetypes.guess_type(path.name)[0] or _kind_of(data), data)
+        raise UsageError(f"--attach {printable(str(path))}: {error.strerror}") from error
+    return Attachment(path.name, mimetypes.guess_type(path.name)[0] or _guess_mime_type(data), data)
 
 
-def _kind_of(data: bytes) -> str:
+def _guess_mime_type(data: bytes) -> str:
     """A file whose name says nothing: text, if it is."""
     try:
         data.decode()
@@ -98,31 +98,31 @@ def _kind_of(data: bytes) -> str:
     return "text/plain"
 
 
-def _from_pipe(prompt: str | None) -> str:
+def _read_piped_input(prompt: str | None) -> str:
     """Read what is piped in. Beside an argument, only a pipe or a file: a job of a scheduler has neither."""
     if sys.stdin.isatty():
         return ""
-    if prompt is not None and not _is_given(sys.stdin.fileno()):
+    if prompt is not None and not _is_pipe_or_file(sys.stdin.fileno()):
         return ""
-    _say_that_it_waits()
+    _announce_waiting_for_stdin()
     try:
         return sys.stdin.read().rstrip("\n")
     except UnicodeDecodeError as error:
         raise UsageError(f"what is piped in is not text ({error.reason}): ask about text only") from error
 
 
-def _is_given(descriptor: int) -> bool:
+def _is_pipe_or_file(descriptor: int) -> bool:
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
-def _say_that_it_waits() -> None:
+def _announce_waiting_for_stdin() -> None:
     """A pipe that nobody writes to and nobody closes would be waited for without a word."""
-    if os.name == "posix" and not select.select([sys.stdin], [], [], _PATIENCE_S)[0]:
+    if os.name == "posix" and not select.select([sys.stdin], [], [], _STDIN_NOTICE_S)[0]:
         print("lango: waiting for what is piped in; `< /dev/null` says that there is nothing", file=sys.stderr)
 
 
-class _Question(Struct, frozen=True):
+class _Prompt(Struct, frozen=True):
     """What is asked: text and files, and which tools may run for it."""
 
     text: str
@@ -136,12 +136,12 @@ class _Printer(Struct):
     output_format: str
     session_id: str = ""
     pieces: list[str] = field(default_factory=list[str])
-    questions: "list[ApprovalNeeded]" = field(default_factory=list["ApprovalNeeded"])
+    approval_requests: "list[ApprovalNeeded]" = field(default_factory=list["ApprovalNeeded"])
     done: "TurnDone | None" = None
     totals: dict[str, Any] = field(default_factory=dict[str, Any])
     turn: int | None = None
 
-    def show(self, event: "TurnEvent") -> None:
+    def print_event(self, event: "TurnEvent") -> None:
         """Print what the format prints of an event as it happens."""
         from lango.events import Accepted, ApprovalNeeded, TextDelta, TurnDone, to_json
 
@@ -153,23 +153,23 @@ class _Printer(Struct):
             case TextDelta():
                 self.pieces.append(event.text)
                 if self.output_format == "text":
-                    self._print(visible(event.text) if sys.stdout.isatty() else event.text)
+                    self._print(printable(event.text) if sys.stdout.isatty() else event.text)
             case ApprovalNeeded():
-                self.questions.append(event)
+                self.approval_requests.append(event)
             case TurnDone():
                 self.done = event
-                self._add_up(to_json(event)["usage"])
+                self._add_usage(to_json(event)["usage"])
             case _:
                 pass
 
-    def _add_up(self, usage: dict[str, Any]) -> None:
+    def _add_usage(self, usage: dict[str, Any]) -> None:
         """Add the usage of a turn; with one of unknown cost, the cost of all is not known."""
         first = not self.totals
         for name, spent in usage.items():
             before = self.totals.get(name, 0 if first or name != "cost_usd" else None)
             self.totals[name] = None if spent is None or before is None else before + spent
 
-    def end(self, error: LangoError | None) -> None:
+    def print_end(self, error: LangoError | None) -> None:
         """Print what the format prints at the end."""
         if self.output_format == "text" and self.pieces:
             self._print("\n")
@@ -178,7 +178,7 @@ class _Printer(Struct):
         status = self.done.status if self.done else "failed"
         if isinstance(error, TurnCancelled):
             status = "cancelled"
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "text": "".join(self.pieces),
             "session_id": self.session_id,
             "session": self.session_id,
@@ -187,73 +187,77 @@ class _Printer(Struct):
             "usage": self.totals,
             "cost_usd": self.totals.get("cost_usd"),
         }
-        if self.questions and status == "waiting_for_approval":
-            told["waiting"] = [
-                {"call_id": one.call_id, "name": one.name, "arguments": dict(one.arguments)} for one in self.questions
+        if self.approval_requests and status == "waiting_for_approval":
+            report["waiting"] = [
+                {"call_id": request.call_id, "name": request.name, "arguments": dict(request.arguments)}
+                for request in self.approval_requests
             ]
         if error is not None:
-            told["error"] = {"type": type(error).__name__, "message": str(error)}
-        self._print(json.dumps(told, ensure_ascii=False) + "\n")
+            report["error"] = {"type": type(error).__name__, "message": str(error)}
+        self._print(json.dumps(report, ensure_ascii=False) + "\n")
 
     def _print(self, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
-async def _run(chosen: "Settings", question: _Question, resume: str | None, go_on: bool, printer: _Printer) -> int:
-    with only_what_is_used():
+async def _run_prompt(chosen: "Settings", question: _Prompt, resume: str | None, go_on: bool, printer: _Printer) -> int:
+    with fast_imports():
         from lango.runtime.opening import open_runtime
 
     async with open_runtime(chosen) as runtime:
-        await _check_names(runtime, {*question.approved} - {"all"})
-        place = await find_place(runtime, resume, go_on)
+        await _check_tool_names(runtime, {*question.approved} - {"all"})
+        place = await choose_session(runtime, resume, go_on)
         if resume and place.new:
-            print(f"lango: there was no session {visible(resume)!r}: this is a new one", file=sys.stderr)
+            print(f"lango: there was no session {printable(resume)!r}: this is a new one", file=sys.stderr)
         printer.session_id = place.session_id
         try:
-            return await _ask(runtime, place, question, printer)
+            return await _run_turns(runtime, place, question, printer)
         except BrokenPipeError:  # whoever read has seen enough; the runtime stops the turn as it closes
-            return _NOBODY_READS
+            return _EXIT_CLOSED_PIPE
 
 
-async def _check_names(runtime: "Runtime", wanted: set[str]) -> None:
+async def _check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:
     """Refuse names that no tool has; where a turn may bring tools that nobody knows yet, say that, and go on."""
     known = await runtime.tool_names() if wanted else None
     if known and wanted - known.names and not known.complete:
         known = await runtime.tool_names(ask_toolsets=True)
     if not known or not (unknown := sorted(wanted - known.names)):
         return
-    there = ", ".join(sorted(known.names)) or "none"
-    said = f"--approve: there is no tool {', '.join(unknown)}"
+    tool_names = ", ".join(sorted(known.names)) or "none"
+    message = f"--approve: there is no tool {', '.join(unknown)}"
     if known.complete:
-        raise UsageError(f"{said}; the agent's tools: {there}")
-    print(f"lango: {visible(said)} yet, the turn may bring it; known before it: {visible(there)}", file=sys.stderr)
+        raise UsageError(f"{message}; the agent's tools: {tool_names}")
+    print(
+        f"lango: {printable(message)} yet, the turn may bring it; known before it: {printable(tool_names)}",
+        file=sys.stderr,
+    )
 
 
-async def _ask(runtime: "Runtime", place: Place, asked: _Question, printer: _Printer) -> int:
+async def _run_turns(runtime: "Runtime", place: SessionTarget, prompt: _Prompt, printer: _Printer) -> int:
     """Run a turn, and those that go on where a tool was allowed beforehand."""
     id_ = place.session_id
-    error = await _follow(await runtime.submit(id_, asked.text, user_id=USER, attachments=asked.files), printer)
-    while error is None and (question := _allowed(printer.questions, asked.approved)):
-        printer.questions.remove(question)
+    error = await _follow(await runtime.submit(id_, prompt.text, user_id=LOCAL_USER, attachments=prompt.files), printer)
+    while error is None and (request := _first_approved(printer.approval_requests, prompt.approved)):
+        printer.approval_requests.remove(request)
         error = await _follow(
-            await runtime.submit_approval(id_, question.call_id, approved=True, user_id=USER), printer
+            await runtime.submit_approval(id_, request.call_id, approved=True, user_id=LOCAL_USER), printer
         )
-    printer.end(error)
+    printer.print_end(error)
     if error is not None:
-        print(f"lango: {visible(str(error))}", file=sys.stderr)
-        return _INTERRUPTED if isinstance(error, TurnCancelled) else 1
+        print(f"lango: {printable(str(error))}", file=sys.stderr)
+        return _EXIT_INTERRUPTED if isinstance(error, TurnCancelled) else 1
     if printer.done and printer.done.status == "waiting_for_approval":
-        for one in printer.questions:
-            told = visible(json.dumps(dict(one.arguments), ensure_ascii=False))
-            print(f"lango: {visible(one.name)} waits for an approval: {told}", file=sys.stderr)
-        print(f"lango: answer with `lango chat -r {visible(id_)}`, or allow it with --approve", file=sys.stderr)
-        return WAITS
+        for one in printer.approval_requests:
+            arguments = printable(json.dumps(dict(one.arguments), ensure_ascii=False))
+            print(f"lango: {printable(one.name)} waits for an approval: {arguments}", file=sys.stderr)
+        print(f"lango: answer with `lango chat -r {printable(id_)}`, or allow it with --approve", file=sys.stderr)
+        return EXIT_WAITS_FOR_APPROVAL
     return 0
 
 
-def _allowed(questions: "Sequence[ApprovalNeeded]", approved: Sequence[str]) -> "ApprovalNeeded | None":
-    return next((one for one in questions if one.name in approved or "all" in approved), None)
+def _first_approved(questions: "Sequence[ApprovalNeeded]", approved: Sequence[str]) -> "ApprovalNeeded | None":
+    return next((request for request in questions if request.name in approved or "all" in approved), None)
 
 
 async def _follow(turn: "RunningTurn", printer: _Printer) -> LangoError | None:
@@ -263,7 +267,7 @@ async def _follow(turn: "RunningTurn", printer: _Printer) -> LangoError | None:
         loop.add_signal_handler(signal.SIGINT, lambda: turn.stop(TurnCancelled("stopped")))
     try:
         async for event in turn.follow():
-            printer.show(event)
+            printer.print_event(event)
     finally:
         with suppress(NotImplementedError):
             loop.remove_signal_handler(signal.SIGINT)

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lango.cli.options import Config, StoreUrl, settings
-from lango.cli.process_setup import only_what_is_used
+from lango.cli.options import Config, StoreUrl, load_settings
+from lango.cli.process_setup import fast_imports
 
 Host = Annotated[str | None, typer.Option("--host", help="The address to listen on, instead of server.host.")]
 Port = Annotated[
@@ -21,27 +21,27 @@ def serve(
 ) -> None:
     """Serve the agent over HTTP until Ctrl-C. Without keys, to this machine only."""
     gc.disable()  # nothing of what is imported now is ever garbage; the server turns it on again
-    chosen = settings(config)
+    settings = load_settings(config)
     update: dict[str, Any] = {}
     given: dict[str, Any] = {name: value for name, value in {"host": host, "port": port}.items() if value is not None}
     if adk_ui:
         given["adk_ui"] = True
     if given:
-        update["server"] = chosen.server.model_copy(update=given)
+        update["server"] = settings.server.model_copy(update=given)
     if store:
-        update["store"] = chosen.store.model_copy(update={"url": store})
-    chosen = chosen.model_copy(update=update)
-    from lango.server.startup import opened
+        update["store"] = settings.store.model_copy(update={"url": store})
+    settings = settings.model_copy(update=update)
+    from lango.server.startup import open_listener
 
-    place = asyncio.run(opened(chosen))
-    from lango.server.startup import configure
+    listening_socket = asyncio.run(open_listener(settings))
+    from lango.server.startup import configure_logging
 
-    with only_what_is_used():
+    with fast_imports():
         from lango.server.serve import serve as run
 
-    configure(chosen.server.log_format)
-    asyncio.run(run(chosen, place, _say_where))
+    configure_logging(settings.server.log_format)
+    asyncio.run(run(settings, listening_socket, _print_address))
 
 
-def _say_where(address: str) -> None:
+def _print_address(address: str) -> None:
     print(f"listening on {address}", flush=True)

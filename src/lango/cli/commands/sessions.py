@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import asdict
 
-from lango.cli.options import App, Config, Id, Json, StoreUrl, User, settings, store_url
+from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings, store_url
 from lango.cli.progress import progress_bar
-from lango.cli.store_access import matching, one_session, owners, run
+from lango.cli.store_access import run_on_store, session_by_id, session_owners, sessions_matching
 from lango.cli.tables import print_table
-from lango.cli.terminal_text import moment, visible
+from lango.cli.terminal_text import format_time, printable
 from lango.errors import SessionNotFound
 
 if TYPE_CHECKING:
@@ -29,29 +29,29 @@ app = typer.Typer(
 
 @app.command("list")
 def list_sessions(
-    app: App = None, user: User = None, as_json: Json = False, config: Config = None, store: StoreUrl = None
+    app: AppFilter = None, user: UserFilter = None, as_json: Json = False, config: Config = None, store: StoreUrl = None
 ) -> None:
     """List sessions, the newest last."""
 
     async def read(opened: "Store") -> "list[SessionRecord]":
         from lango.store.sessions.titles import with_all_first_words
 
-        found = await matching(opened, app, user)
+        found = await sessions_matching(opened, app, user)
         return await opened.read(lambda: with_all_first_words(found))
 
-    records = run(store_url(config, store), read)
+    records = run_on_store(store_url(config, store), read)
     if as_json:
         for record in records:
-            print(json.dumps(summary(record)))
+            print(json.dumps(session_json(record)))
     else:
-        print_table([summary(record) for record in records], empty="no sessions", cut=("title",))
+        print_table([session_json(record) for record in records], empty="no sessions", cut=("title",))
 
 
 @app.command()
 def show(
-    session_id: Id,
-    app: App = None,
-    user: User = None,
+    session_id: SessionIdArgument,
+    app: AppFilter = None,
+    user: UserFilter = None,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
@@ -61,24 +61,24 @@ def show(
     async def read(opened: "Store") -> "list[tuple[int, Message]]":
         from lango.store.sessions.lineage import is_live, live_ranges
 
-        record = await one_session(opened, session_id, app, user)
+        record = await session_by_id(opened, session_id, app, user)
         _, stored = await opened.events(record.name) or (record, [])
         live = list(live_ranges(record.last_seq, record.rewinds))
-        return [(one.seq, one.message) for one in stored if one.message and is_live(one.seq, live)]
+        return [(stored.seq, stored.message) for stored in stored if stored.message and is_live(stored.seq, live)]
 
-    for seq, message in run(store_url(config, store), read):
+    for seq, message in run_on_store(store_url(config, store), read):
         if as_json:
-            print(json.dumps(_message(seq, message)))
+            print(json.dumps(_message_json(seq, message)))
         else:
             calls = "".join(f" {call.name}({call.id})" for call in message.tool_calls)
-            print(visible(f"{seq:>4} {message.author or message.role}:{calls} {message.content}").rstrip())
+            print(printable(f"{seq:>4} {message.author or message.role}:{calls} {message.content}").rstrip())
 
 
 @app.command()
 def usage(
-    session_id: Id,
-    app: App = None,
-    user: User = None,
+    session_id: SessionIdArgument,
+    app: AppFilter = None,
+    user: UserFilter = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many of the newest turns.")] = 20,
     as_json: Json = False,
     config: Config = None,
@@ -88,36 +88,36 @@ def usage(
     from lango.cli.usage_report import print_usage, read_usage
 
     async def read(opened: "Store") -> "SessionUsage":
-        record = await one_session(opened, session_id, app, user)
-        return await read_usage(opened, record.name, settings(config), limit)
+        record = await session_by_id(opened, session_id, app, user)
+        return await read_usage(opened, record.name, load_settings(config), limit)
 
-    print_usage(run(store_url(config, store), read), as_json=as_json)
+    print_usage(run_on_store(store_url(config, store), read), as_json=as_json)
 
 
 @app.command()
 def delete(
-    session_id: Id,
-    app: App = None,
-    user: User = None,
+    session_id: SessionIdArgument,
+    app: AppFilter = None,
+    user: UserFilter = None,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
     """Delete a session and everything that belongs to it."""
 
     async def remove(opened: "Store") -> None:
-        record = await one_session(opened, session_id, app, user)
+        record = await session_by_id(opened, session_id, app, user)
         await opened.delete_session(record.name)
 
-    run(store_url(config, store), remove)
+    run_on_store(store_url(config, store), remove)
     print(f"deleted {session_id}")
 
 
 @app.command()
 def rename(
-    session_id: Id,
+    session_id: SessionIdArgument,
     title: Annotated[str, typer.Argument(help="Its title; empty: it is called by its first words again.")],
-    app: App = None,
-    user: User = None,
+    app: AppFilter = None,
+    user: UserFilter = None,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
@@ -125,20 +125,20 @@ def rename(
     """Name a session."""
 
     async def name(opened: "Store") -> "SessionRecord":
-        sessions, record = await _sessions(opened, session_id, app, user)
+        sessions, record = await _sessions_api(opened, session_id, app, user)
         return await sessions.rename(session_id, title, user_id=record.name.user_id)
 
-    _told(run(store_url(config, store), name), as_json, "{id} is called {title!r}")
+    _print_session(run_on_store(store_url(config, store), name), as_json, "{id} is called {title!r}")
 
 
 @app.command()
 def fork(
-    session_id: Id,
+    session_id: SessionIdArgument,
     at: Annotated[int | None, typer.Option("--at", min=0, help="The last message that is kept; 0: none.")] = None,
     new_id: Annotated[str | None, typer.Option("--id", help="The fork's id; else a random one.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="The fork's title.")] = None,
-    app: App = None,
-    user: User = None,
+    app: AppFilter = None,
+    user: UserFilter = None,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
@@ -146,30 +146,30 @@ def fork(
     """Make a session with the same past, up to a message, and a future of its own. Prints its id."""
 
     async def make(opened: "Store") -> "SessionRecord":
-        sessions, record = await _sessions(opened, session_id, app, user)
+        sessions, record = await _sessions_api(opened, session_id, app, user)
         return await sessions.fork(session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id)
 
-    _told(run(store_url(config, store), make), as_json, "{id}")
+    _print_session(run_on_store(store_url(config, store), make), as_json, "{id}")
 
 
 @app.command()
 def rewind(
-    session_id: Id,
+    session_id: SessionIdArgument,
     before: Annotated[int, typer.Option("--before", min=1, help="A message: its turn is taken back, and all after.")],
-    app: App = None,
-    user: User = None,
+    app: AppFilter = None,
+    user: UserFilter = None,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
     """Take back the turn that holds a message, and all after it. Nothing is deleted."""
 
-    async def take_back(opened: "Store") -> "SessionRecord":
-        sessions, record = await _sessions(opened, session_id, app, user)
+    async def rewind_session(opened: "Store") -> "SessionRecord":
+        sessions, record = await _sessions_api(opened, session_id, app, user)
         return await sessions.rewind(session_id, before=before, user_id=record.name.user_id)
 
-    _told(
-        run(store_url(config, store), take_back),
+    _print_session(
+        run_on_store(store_url(config, store), rewind_session),
         as_json,
         "{id} is as it was before the turn of message {before}",
         before,
@@ -179,8 +179,8 @@ def rewind(
 @app.command()
 def search(
     words: Annotated[list[str], typer.Argument(help="What to find: every word, in one message.")],
-    app: App = None,
-    user: User = None,
+    app: AppFilter = None,
+    user: UserFilter = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 20,
     as_json: Json = False,
     config: Config = None,
@@ -190,16 +190,16 @@ def search(
 
     async def find(opened: "Store") -> list[dict[str, Any]]:
         hits: list[dict[str, Any]] = []
-        for app_name, user_id in await owners(opened, app, user):
+        for app_name, user_id in await session_owners(opened, app, user):
             # only the first search after many messages takes long
-            with progress_bar("indexing", "messages") as tell:
-                found = await opened.search(app_name, user_id, " ".join(words), limit=limit, indexing=tell)
+            with progress_bar("indexing", "messages") as advance:
+                found = await opened.search(app_name, user_id, " ".join(words), limit=limit, indexing=advance)
             hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
         return hits[:limit]
 
-    hits = run(store_url(config, store), find)
+    hits = run_on_store(store_url(config, store), find)
     for hit in hits if as_json else ():
-        print(json.dumps(hit | {"created_at": moment(hit["created_at"])}))
+        print(json.dumps(hit | {"created_at": format_time(hit["created_at"])}))
     if not as_json:
         shown = [
             {"session": hit["session_id"], "seq": hit["seq"], "role": hit["role"], "text": hit["text"]} for hit in hits
@@ -207,43 +207,43 @@ def search(
         print_table(shown, empty="nothing found", cut=("text",))
 
 
-def _told(record: "SessionRecord", as_json: bool, sentence: str, before: int = 0) -> None:
-    told = summary(record)
-    print(json.dumps(told) if as_json else visible(sentence.format(**told, before=before)))
+def _print_session(record: "SessionRecord", as_json: bool, sentence: str, before: int = 0) -> None:
+    fields = session_json(record)
+    print(json.dumps(fields) if as_json else printable(sentence.format(**fields, before=before)))
 
 
-async def _sessions(
+async def _sessions_api(
     store: "Store", session_id: str, app: str | None, user: str | None
 ) -> "tuple[Sessions, SessionRecord]":
     from lango.runtime.sessions import Sessions
 
-    record = await one_session(store, session_id, app, user)
+    record = await session_by_id(store, session_id, app, user)
     return Sessions(store, record.name.app_name), record
 
 
-def summary(record: "SessionRecord") -> dict[str, Any]:
+def session_json(record: "SessionRecord") -> dict[str, Any]:
     """Say what a session is, on a line."""
     return {
         "id": record.name.id,
-        "title": record.shown_title,
+        "title": record.display_title,
         "app": record.name.app_name,
         "user": record.name.user_id,
         "messages": record.last_seq,
         "tokens": record.total_tokens,
-        "updated_at": moment(record.updated_at),
+        "updated_at": format_time(record.updated_at),
     }
 
 
-def _message(seq: int, message: "Message") -> dict[str, Any]:
-    told = {"seq": seq, "role": message.role, "author": message.author, "content": message.content}
+def _message_json(seq: int, message: "Message") -> dict[str, Any]:
+    fields = {"seq": seq, "role": message.role, "author": message.author, "content": message.content}
     calls = [{"id": c.id, "name": c.name, "input": c.input, "output": c.output} for c in message.tool_calls]
-    return told | ({"tool_calls": calls} if calls else {})
+    return fields | ({"tool_calls": calls} if calls else {})
 
 
 def check(
     session_id: Annotated[str | None, typer.Argument(help="The session's id; else every session.")] = None,
-    app: App = None,
-    user: User = None,
+    app: AppFilter = None,
+    user: UserFilter = None,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
@@ -253,12 +253,12 @@ def check(
     Changes nothing. Exits with 1 where something is wrong.
     """
 
-    async def look(opened: "Store") -> "tuple[int, list[tuple[SessionId | None, Problem]]]":
+    async def find_problems(opened: "Store") -> "tuple[int, list[tuple[SessionId | None, Problem]]]":
         from lango.store.lifecycle import integrity
 
         wanted = [
             name
-            for name in await opened.read(integrity.names)
+            for name in await opened.read(integrity.list_names)
             if session_id in (None, name.id) and app in (None, name.app_name) and user in (None, name.user_id)
         ]
         if session_id is not None and not wanted:
@@ -266,23 +266,23 @@ def check(
         found: list[tuple[SessionId | None, Problem]] = []
         if session_id is None:
             found += [(None, problem) for problem in await opened.check_database()]
-        with progress_bar("checking", "sessions") as tell:
+        with progress_bar("checking", "sessions") as advance:
             for done, name in enumerate(wanted, 1):
                 found += [(name, problem) for problem in await opened.check(name)]
-                tell(done, len(wanted))
+                advance(done, len(wanted))
         return len(wanted), found
 
-    count, found = run(store_url(config, store), look)
+    count, found = run_on_store(store_url(config, store), find_problems)
     for name, problem in found:
-        print(_json(name, problem) if as_json else visible(f"{name.id}: {problem}" if name else str(problem)))
+        print(_problem_json(name, problem) if as_json else printable(f"{name.id}: {problem}" if name else str(problem)))
     if not found and not as_json:
         print(f"{count} session{'' if count == 1 else 's'} checked: nothing is wrong")
     if found:
         raise typer.Exit(1)
 
 
-def _json(name: "SessionId | None", problem: "Problem") -> str:
-    told = {"problem": problem.what}
+def _problem_json(name: "SessionId | None", problem: "Problem") -> str:
+    fields = {"problem": problem.what}
     if name is None:
-        return json.dumps(told)
-    return json.dumps({"app": name.app_name, "user": name.user_id, "session": name.id, "seq": problem.seq} | told)
+        return json.dumps(fields)
+    return json.dumps({"app": name.app_name, "user": name.user_id, "session": name.id, "seq": problem.seq} | fields)

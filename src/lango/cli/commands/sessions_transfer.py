@@ -11,11 +11,11 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from lango.cli.commands.sessions import summary
-from lango.cli.options import App, Config, Json, StoreUrl, User, store_url
+from lango.cli.commands.sessions import session_json
+from lango.cli.options import AppFilter, Config, Json, StoreUrl, UserFilter, store_url
 from lango.cli.progress import Progress, progress_bar
-from lango.cli.store_access import matching, one_session, run
-from lango.cli.terminal_text import visible
+from lango.cli.store_access import run_on_store, session_by_id, sessions_matching
+from lango.cli.terminal_text import printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def export(
     session_id: Annotated[str | None, typer.Argument(help="The session's id.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every session, one after the other.")] = False,
     output: File = None,
-    app: App = None,
-    user: User = None,
+    app: AppFilter = None,
+    user: UserFilter = None,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
@@ -39,26 +39,26 @@ def export(
 
     async def write(opened: "Store") -> int:
         if session_id is None:
-            records = await matching(opened, app, user)
+            records = await sessions_matching(opened, app, user)
         else:
-            records = [await one_session(opened, session_id, app, user)]
+            records = [await session_by_id(opened, session_id, app, user)]
         if output is None and sys.stdout.isatty():  # the lines themselves show how far it is
             return await _export(opened, records, sys.stdout.buffer, lambda done, total: None)
-        with progress_bar("exporting", "messages") as tell:
+        with progress_bar("exporting", "messages") as advance:
             if output is None:
-                return await _export(opened, records, sys.stdout.buffer, tell)
+                return await _export(opened, records, sys.stdout.buffer, advance)
             with output.open("wb") as file:
-                return await _export(opened, records, file, tell)
+                return await _export(opened, records, file, advance)
 
     try:
-        count = run(store_url(config, store), write)
+        count = run_on_store(store_url(config, store), write)
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}") from error
     if output is not None:
         print(f"exported {count} session{'' if count == 1 else 's'} to {output}")
 
 
-async def _export(store: "Store", records: "list[SessionRecord]", file: IO[bytes], tell: Progress) -> int:
+async def _export(store: "Store", records: "list[SessionRecord]", file: IO[bytes], advance: Progress) -> int:
     from lango.runtime.sessions import Sessions
 
     done, total = 0, sum(record.last_seq for record in records)
@@ -67,7 +67,7 @@ async def _export(store: "Store", records: "list[SessionRecord]", file: IO[bytes
         async for line in Sessions(store, name.app_name).export_lines(name.id, user_id=name.user_id):
             file.write(line.encode())
             done += line.startswith('{"kind":"message"')
-            tell(done, total)
+            advance(done, total)
     file.flush()
     return len(records)
 
@@ -83,39 +83,41 @@ def import_(
 ) -> None:
     """Make sessions of a file that was exported: each whole, or not at all."""
 
-    async def read(opened: "Store", parts: _Parts) -> None:
+    async def read(opened: "Store", parts: _ExportFile) -> None:
         from lango.runtime.session_transfer import import_session
 
-        while parts.more:
-            made = await import_session(opened, parts.part(), app, user, new_id, parts.tell_share)
-            _tell(made, as_json)
+        while parts.has_more:
+            made = await import_session(opened, parts.next_export(), app, user, new_id, parts.report_imported_share)
+            _print_imported(made, as_json)
 
     url = store_url(config, store)
     try:
-        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as lines, progress_bar("importing") as tell:
-            run(url, functools.partial(read, parts=_Parts(lines, tell)))
+        with sys.stdin.buffer if file == "-" else Path(file).open("rb") as lines, progress_bar("importing") as advance:
+            run_on_store(url, functools.partial(read, parts=_ExportFile(lines, advance)))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _tell(made: "SessionRecord", as_json: bool) -> None:
-    print(json.dumps(summary(made)) if as_json else visible(f"imported {made.name.id}: {made.last_seq} messages"))
+def _print_imported(made: "SessionRecord", as_json: bool) -> None:
+    print(
+        json.dumps(session_json(made)) if as_json else printable(f"imported {made.name.id}: {made.last_seq} messages")
+    )
 
 
-class _Parts:
+class _ExportFile:
     """The exports in a file, one after the other: each begins with a header."""
 
-    def __init__(self, lines: IO[bytes], tell: Progress) -> None:
+    def __init__(self, lines: IO[bytes], advance: Progress) -> None:
         self._lines: Iterator[bytes] = iter(lines)
-        self._tell = tell
-        told = os.fstat(lines.fileno())
-        self._size = told.st_size if stat.S_ISREG(told.st_mode) else None
+        self._advance = advance
+        status = os.fstat(lines.fileno())
+        self._size = status.st_size if stat.S_ISREG(status.st_mode) else None
         self._before = 0
         self._read = 0
         self._next = next(self._lines, None)
-        self.more = True
+        self.has_more = True
 
-    async def part(self) -> AsyncIterator[bytes]:
+    async def next_export(self) -> AsyncIterator[bytes]:
         """Read the lines of one export."""
         self._before, first = self._read, True
         while self._next is not None and (first or not _is_header(self._next)):
@@ -123,20 +125,20 @@ class _Parts:
             first = False
             self._read += len(self._next)
             if self._size is None:  # what comes through a pipe may come slowly
-                self._tell(self._read, None)
+                self._advance(self._read, None)
             self._next = next(self._lines, None)
-        self.more = self._next is not None
+        self.has_more = self._next is not None
 
-    def tell_share(self, share: float) -> None:
+    def report_imported_share(self, share: float) -> None:
         """Say how much of the part that was read last is imported."""
-        self._tell(self._before + round(share * (self._read - self._before)), self._size)
+        self._advance(self._before + round(share * (self._read - self._before)), self._size)
 
 
 def _is_header(line: bytes) -> bool:
     if len(line) > 1_000 or b"header" not in line:
         return False
     try:
-        told: Any = json.loads(line)
+        header: Any = json.loads(line)
     except ValueError:
         return False
-    return isinstance(told, dict) and cast("dict[str, Any]", told).get("kind") == "header"
+    return isinstance(header, dict) and cast("dict[str, Any]", header).get("kind") == "header"

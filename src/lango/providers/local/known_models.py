@@ -103,12 +103,12 @@ def weights_path(weights: Weights) -> Path:
     return models_dir() / weights.file_name
 
 
-def named(name: str) -> LocalModel:
+def local_model(name: str) -> LocalModel:
     """Return the model of that name, `default` and .gguf paths included; its file need not be there."""
     if name.endswith(".gguf"):
         return _from_file(name)
     if name == "default":
-        return QWEN if _is_there(QWEN) else SMOLLM2
+        return QWEN if _has_weights(QWEN) else SMOLLM2
     for model in MODELS:
         if model.name == name:
             return model
@@ -120,7 +120,7 @@ def named(name: str) -> LocalModel:
 
 def model_file(name: str) -> tuple[LocalModel, Path]:
     """Return the model that a name means and its file; a file that is not there is an error that says what to do."""
-    model = named(name)
+    model = local_model(name)
     path = weights_path(model.weights) if model.weights else Path(name).expanduser()
     if path.is_file():
         return model, path
@@ -140,11 +140,11 @@ def _from_file(name: str) -> LocalModel:
         context_tokens=8192,
         answer_tokens=2048,
         temperature=0.2,
-        calls="template" if _knows_tools(Path(name).expanduser()) else "pick",
+        calls="template" if _template_takes_tools(Path(name).expanduser()) else "pick",
     )
 
 
-def _knows_tools(path: Path) -> bool:
+def _template_takes_tools(path: Path) -> bool:
     """Say whether the chat template in a model's file has a place for tools."""
     try:
         return _template_has_tools(path, path.stat().st_mtime_ns)
@@ -164,5 +164,5 @@ def _template_has_tools(path: Path, _changed_at: int) -> bool:
     return b"tools" in head[at + 12 : at + 12 + length]
 
 
-def _is_there(model: LocalModel) -> bool:
+def _has_weights(model: LocalModel) -> bool:
     return model.weights is not None and weights_path(model.weights).is_file()

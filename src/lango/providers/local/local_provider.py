@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from lango.errors import ProviderProtocolError
 from lango.providers.local import tool_choice
-from lango.providers.local.known_models import PROVIDER, LocalModel, model_file, named
+from lango.providers.local.known_models import PROVIDER, LocalModel, local_model, model_file
 from lango.providers.local.model_engine import Engine, engine_for, ensure_installed
-from lango.providers.local.wire_format import Spent, decode, encode, encode_tool, json_format
+from lango.providers.local.wire_format import TokenUsage, decode, encode, encode_tool, json_format
 from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec
 
-_PICK_TOKENS = 64
+_CHOICE_TOKENS = 64
 _ARGUMENT_TOKENS = 512
 
 
@@ -30,7 +30,7 @@ class LocalProvider:
     async def stream(self, request: Request) -> AsyncGenerator[Delta]:
         """Stream the answer to a request; closing the iterator stops the generation."""
         model, path = model_file(request.model)
-        answer = _Answer(request, model, engine_for(model, path))
+        answer = _LocalAnswer(request, model, engine_for(model, path))
         async with aclosing(answer.deltas()) as deltas:
             async for delta in deltas:
                 yield delta
@@ -47,29 +47,29 @@ class LocalProvider:
 
     def label(self, model: str) -> str:
         """Return what a model is, in words for a page or a terminal."""
-        return named(model).label
+        return local_model(model).label
 
     def context_tokens(self, model: str) -> int:
         """Return how many tokens a model's context holds, prompt and answer together."""
-        return named(model).context_tokens
+        return local_model(model).context_tokens
 
 
-class _Answer:
+class _LocalAnswer:
     """One request on its way through an engine."""
 
     def __init__(self, request: Request, model: LocalModel, engine: Engine) -> None:
         self._request = request
         self._model = model
         self._engine = engine
-        self._spent = Spent()
+        self._usage = TokenUsage()
 
     async def deltas(self) -> AsyncGenerator[Delta]:
         """Yield the deltas of the answer."""
         body = encode(self._request, self._model)
         if self._request.tools and self._request.tool_choice != "none":
-            if not self._by_steps():
+            if not self._chooses_tool_first():
                 body["tools"] = [encode_tool(tool) for tool in self._request.tools]
-            elif picked := await self._pick():
+            elif picked := await self._choose_tool():
                 steps = self._call(*picked)
                 async with aclosing(steps):
                     async for delta in steps:
@@ -78,24 +78,24 @@ class _Answer:
         async with aclosing(self._complete(body)) as answer:
             async for delta in answer:
                 if isinstance(delta, Finish):
-                    yield self._spent.delta()
+                    yield self._usage.delta()
                 yield delta
 
-    def _by_steps(self) -> bool:
+    def _chooses_tool_first(self) -> bool:
         # The parser of calls can neither be made to call nor be held to a schema as well.
         demanding = self._request.tool_choice == "required" or self._request.response_schema is not None
         return self._model.calls == "pick" or demanding
 
-    async def _pick(self) -> tuple[ToolSpec, list[dict[str, Any]]] | None:
+    async def _choose_tool(self) -> tuple[ToolSpec, list[dict[str, Any]]] | None:
         """Let the model choose a tool; return it with the conversation that led there."""
         required = self._request.tool_choice == "required"
-        if not required and not tool_choice.waits_for_answer(self._request.messages):
+        if not required and not tool_choice.user_spoke_last(self._request.messages):
             return None
         tools = tool_choice.candidates(self._request, gated=self._model.calls == "pick" and not required)
         if not tools:
             return None
-        turns = tool_choice.pick_turns(tools, tool_choice.last_request(self._request.messages), required=required)
-        body = self._step(turns, tool_choice.pick_schema(tools, required=required), _PICK_TOKENS)
+        turns = tool_choice.choice_turns(tools, tool_choice.last_request(self._request.messages), required=required)
+        body = self._step(turns, tool_choice.choice_schema(tools, required=required), _CHOICE_TOKENS)
         async with aclosing(self._complete(body)) as answer:
             pieces = [delta.text async for delta in answer if isinstance(delta, TextDelta)]
         chosen = _function("".join(pieces))
@@ -108,15 +108,15 @@ class _Answer:
         if not tool.parameters.get("properties"):
             yield CallDelta(0, arguments="{}")
         else:
-            asked = tool_choice.last_request(self._request.messages)
-            body = self._step(tool_choice.argument_turns(turns, tool, asked), tool.parameters, _ARGUMENT_TOKENS)
+            request_text = tool_choice.last_request(self._request.messages)
+            body = self._step(tool_choice.argument_turns(turns, tool, request_text), tool.parameters, _ARGUMENT_TOKENS)
             async with aclosing(self._complete(body)) as answer:
                 async for delta in answer:
                     if isinstance(delta, TextDelta):
                         yield CallDelta(0, arguments=delta.text)
                     elif isinstance(delta, Finish):
                         finish = replace(delta, reason="tool_calls") if delta.reason == "stop" else delta
-        yield self._spent.delta()
+        yield self._usage.delta()
         yield finish
 
     def _step(self, turns: list[dict[str, Any]], schema: Any, max_tokens: int) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class _Answer:
     async def _complete(self, body: dict[str, Any]) -> AsyncGenerator[Delta]:
         async with (
             aclosing(self._engine.chat(body)) as chunks,
-            aclosing(decode(chunks, self._spent, self._model.name)) as deltas,
+            aclosing(decode(chunks, self._usage, self._model.name)) as deltas,
         ):
             async for delta in deltas:
                 yield delta

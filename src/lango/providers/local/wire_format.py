@@ -22,7 +22,7 @@ from lango.providers.protocol import (
     UsageDelta,
 )
 
-Turn = dict[str, Any]
+ChatTurn = dict[str, Any]
 
 _CONTROL_TOKEN = re.compile(r"<\|(?=\w+\|>)")
 _DEFAULT_SYSTEM = "You are a helpful assistant."
@@ -50,9 +50,9 @@ def encode(request: Request, model: LocalModel) -> dict[str, Any]:
     return body
 
 
-def encode_messages(request: Request, *, as_text: bool) -> list[Turn]:
+def encode_messages(request: Request, *, as_text: bool) -> list[ChatTurn]:
     """Return the system message and the turns; `as_text` puts calls into words, for a model without a form for them."""
-    turns: list[Turn] = [{"role": "system", "content": plain(request.system) or _DEFAULT_SYSTEM}]
+    turns: list[ChatTurn] = [{"role": "system", "content": escape_control_tokens(request.system) or _DEFAULT_SYSTEM}]
     for message in request.messages:
         turn = _turn(message, as_text=as_text)
         if turn is None:
@@ -66,9 +66,9 @@ def encode_messages(request: Request, *, as_text: bool) -> list[Turn]:
 
 def encode_tool(tool: ToolSpec) -> dict[str, Any]:
     """Return a tool's declaration."""
-    parameters: dict[str, Any] = json.loads(plain(json.dumps(dict(tool.parameters))))
+    parameters: dict[str, Any] = json.loads(escape_control_tokens(json.dumps(dict(tool.parameters))))
     parameters = parameters or {"type": "object", "properties": {}}
-    function = {"name": tool.name, "description": plain(tool.description), "parameters": parameters}
+    function = {"name": tool.name, "description": escape_control_tokens(tool.description), "parameters": parameters}
     return {"type": "function", "function": function}
 
 
@@ -77,53 +77,53 @@ def json_format(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}
 
 
-def plain(text: str) -> str:
+def escape_control_tokens(text: str) -> str:
     """Return a text that cannot end its own turn: the engine reads `<|im_end|>` in a message as the control token."""
     return _CONTROL_TOKEN.sub("<| ", text)
 
 
-def _turn(message: Message, *, as_text: bool) -> Turn | None:
+def _turn(message: Message, *, as_text: bool) -> ChatTurn | None:
     match message.role:
         case "user":
             text = "\n".join(part for part in (message.content, *map(_media_note, message.media)) if part)
-            return {"role": "user", "content": plain(text)} if text else None
+            return {"role": "user", "content": escape_control_tokens(text)} if text else None
         case "assistant":
             return _assistant(message, as_text=as_text)
         case "tool":
             text = _results(message.tool_calls) if message.tool_calls else message.content
-            return {"role": "user", "content": plain(text)} if text else None
+            return {"role": "user", "content": escape_control_tokens(text)} if text else None
         case "system":
-            return {"role": "user", "content": plain(message.content)} if message.content else None
+            return {"role": "user", "content": escape_control_tokens(message.content)} if message.content else None
         case "event":
             return None
 
 
-def _assistant(message: Message, *, as_text: bool) -> Turn | None:
+def _assistant(message: Message, *, as_text: bool) -> ChatTurn | None:
     if not message.content and not message.tool_calls:
         return None
-    turn: Turn = {"role": "assistant", "content": plain(message.content)}
+    turn: ChatTurn = {"role": "assistant", "content": escape_control_tokens(message.content)}
     if not message.tool_calls:
         return turn
     if as_text:
-        turn["content"] = "\n".join([turn["content"], *map(_call_in_words, message.tool_calls)]).strip()
+        turn["content"] = "\n".join([turn["content"], *map(_call_as_text, message.tool_calls)]).strip()
     else:
         turn["tool_calls"] = [_call(call) for call in message.tool_calls]
     return turn
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    arguments = plain(json.dumps(dict(call.input or {}), ensure_ascii=False))
+    arguments = escape_control_tokens(json.dumps(dict(call.input or {}), ensure_ascii=False))
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _call_in_words(call: ToolCall) -> str:
-    return plain(f"I call {call.name} with {json.dumps(dict(call.input or {}), ensure_ascii=False)}.")
+def _call_as_text(call: ToolCall) -> str:
+    return escape_control_tokens(f"I call {call.name} with {json.dumps(dict(call.input or {}), ensure_ascii=False)}.")
 
 
 def _results(results: Iterable[ToolCall]) -> str:
     # As a user's turn: small models take a turn of role `tool` as a reason to call again.
-    said = [f"The function {one.name} returned this:\n{_json(one.output)}" for one in results]
-    return "\n\n".join([*said, "Use it to answer my request in plain words."])
+    texts = [f"The function {result.name} returned this:\n{_json(result.output)}" for result in results]
+    return "\n\n".join([*texts, "Use it to answer my request in plain words."])
 
 
 def _json(value: Mapping[str, Any] | None) -> str:
@@ -134,7 +134,7 @@ def _media_note(media: Media) -> str:
     return media.text or f"[{media.name or 'a file'} ({media.mime_type}) was attached; this model cannot see it]"
 
 
-class Spent(Struct):
+class TokenUsage(Struct):
     """Tokens of all the completions that one request took."""
 
     input_tokens: int = 0
@@ -153,7 +153,7 @@ class Spent(Struct):
         return UsageDelta(self.input_tokens, self.output_tokens, self.cached_tokens)
 
 
-async def decode(chunks: AsyncIterator[Mapping[str, Any]], spent: Spent, model: str) -> AsyncGenerator[Delta]:
+async def decode(chunks: AsyncIterator[Mapping[str, Any]], spent: TokenUsage, model: str) -> AsyncGenerator[Delta]:
     """Turn one completion's chunks into deltas, `Finish` last; the usage is counted, not sent.
 
     While the model waits for its turn or reads the prompt, which may take minutes, a `UsageDelta` says that it lives.
@@ -161,7 +161,7 @@ async def decode(chunks: AsyncIterator[Mapping[str, Any]], spent: Spent, model: 
     finish: Finish | None = None
     async for chunk in chunks:
         if "error" in chunk:
-            raise failure(chunk["error"])
+            raise engine_error(chunk["error"])
         if not chunk or "prompt_progress" in chunk:
             progress: Mapping[str, Any] = chunk.get("prompt_progress", {})
             yield UsageDelta(input_tokens=progress.get("total"))
@@ -176,7 +176,7 @@ async def decode(chunks: AsyncIterator[Mapping[str, Any]], spent: Spent, model: 
     yield finish
 
 
-def failure(error: Mapping[str, Any]) -> ProviderError:
+def engine_error(error: Mapping[str, Any]) -> ProviderError:
     """Return our error for one of the engine's."""
     status, message = int(error.get("code", 500)), str(error.get("message", "unknown"))
     if error.get("type") == "exceed_context_size_error":

@@ -27,7 +27,7 @@ from lango.errors import (
 _LONGEST_MESSAGE = 500  # an error page in HTML says no more in its first lines than in all of them
 
 _AUTH_KINDS = frozenset({"authentication_error", "permission_error", "invalid_api_key", "API_KEY_INVALID"})
-_BUSY_KINDS = frozenset(
+_RETRYABLE_KINDS = frozenset(
     {
         "api_error",
         "overloaded_error",
@@ -55,7 +55,7 @@ _NO_SUCH_MODEL = re.compile(
 _BAD_KEY = re.compile(r"api[ _]key (is )?(not valid|invalid|expired)|API_KEY_INVALID|invalid api key", re.IGNORECASE)
 
 
-class Exchange(Struct):
+class VendorRequest(Struct):
     """One request to a vendor: whom it went to, and how far it came."""
 
     provider: str
@@ -66,23 +66,23 @@ class Exchange(Struct):
     """The answer has begun. From here on a lost connection is a broken answer, not an absent server."""
 
 
-class _About(TypedDict):
+class _ErrorFields(TypedDict):
     provider: str
     status: int | None
 
 
-Translate = Callable[[Exception, Exchange], ProviderError | None]
+Translate = Callable[[Exception, VendorRequest], ProviderError | None]
 
 
 @contextmanager
-def translated(translate: Translate, exchange: Exchange) -> Generator[None, None, None]:
+def translate_errors(translate: Translate, exchange: VendorRequest) -> Generator[None, None, None]:
     """Turn a vendor's errors into ours, with the original as the cause."""
     try:
         yield
     except LangoError:
         raise
     except Exception as exc:
-        error = translate(exc, exchange) or from_transport(exc, exchange)
+        error = translate(exc, exchange) or error_from_transport(exc, exchange)
         if error is None:
             raise
         if exchange.secret and exchange.secret in f"{exc}{exc.args}":
@@ -90,61 +90,61 @@ def translated(translate: Translate, exchange: Exchange) -> Generator[None, None
         raise error from exc
 
 
-def from_status(
-    status: int | None, message: str, exchange: Exchange, *, kind: str = "", retry_after_s: float | None = None
+def error_from_status(
+    status: int | None, message: str, exchange: VendorRequest, *, kind: str = "", retry_after_s: float | None = None
 ) -> ProviderError:
     """Say what an HTTP status means, or, where the error came inside a stream, the vendor's own word for it."""
-    text = _told(status, message, exchange)
-    about: _About = {"provider": exchange.provider, "status": status}
+    text = _failure_message(status, message, exchange)
+    about: _ErrorFields = {"provider": exchange.provider, "status": status}
     if status in (401, 403) or kind in _AUTH_KINDS or (status == 400 and _BAD_KEY.search(message)):
         return ProviderAuthError(text, **about)
     if _is_unknown_model(status, message, kind):
-        return unknown_model(exchange, text, status)
-    if kind in _BUSY_KINDS or status in (408, 409, 425, 429) or (status or 0) >= 500:
+        return unknown_model_error(exchange, text, status)
+    if kind in _RETRYABLE_KINDS or status in (408, 409, 425, 429) or (status or 0) >= 500:
         return ProviderUnavailable(text, retry_after_s=retry_after_s, **about)
     return ProviderRejected(text, **about)
 
 
-def unknown_model(exchange: Exchange, why: str, status: int | None = None) -> UnknownModel:
+def unknown_model_error(exchange: VendorRequest, why: str, status: int | None = None) -> UnknownModel:
     """Return the error for a model that the provider does not have, or whose name it cannot read."""
     name = f"{exchange.provider} has no model named {exchange.model!r}. "
     return UnknownModel(name + why, provider=exchange.provider, status=status)
 
 
-def from_transport(exc: Exception, exchange: Exchange) -> ProviderError | None:
+def error_from_transport(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
     """Translate what comes from below an SDK: the HTTP library, JSON that is none, objects of the wrong shape."""
     names = {base.__name__ for base in type(exc).__mro__ if base.__module__.split(".")[0] in ("httpx", "httpx2")}
     if "TimeoutException" in names:
-        return timed_out(exchange)
+        return timeout_error(exchange)
     if "TransportError" in names or "StreamError" in names or isinstance(exc, OSError):
-        return lost_connection(exchange, exc)
+        return connection_error(exchange, exc)
     if exchange.streaming and isinstance(exc, ValueError | TypeError | AttributeError | LookupError):
         # SDKs build their objects without checks, so that a chunk of the wrong shape fails wherever it is read
-        return broken(exchange, f"a chunk that cannot be read ({type(exc).__name__})")
+        return protocol_error(exchange, f"a chunk that cannot be read ({type(exc).__name__})")
     return None
 
 
-def timed_out(exchange: Exchange) -> ProviderTimeout:
+def timeout_error(exchange: VendorRequest) -> ProviderTimeout:
     """Nothing came in time."""
     return ProviderTimeout(f"{exchange.provider}: no answer in time", provider=exchange.provider)
 
 
-def lost_connection(exchange: Exchange, exc: Exception) -> ProviderError:
+def connection_error(exchange: VendorRequest, exc: Exception) -> ProviderError:
     """No connection, or one that broke in the middle of an answer."""
-    why = redacted(f"{type(exc).__name__}: {exc}", exchange.secret)
+    why = redact_key(f"{type(exc).__name__}: {exc}", exchange.secret)
     if exchange.streaming:
-        return broken(exchange, f"the connection was lost ({why})")
+        return protocol_error(exchange, f"the connection was lost ({why})")
     return ProviderUnavailable(f"{exchange.provider}: no connection ({why})", provider=exchange.provider)
 
 
-def broken(exchange: Exchange, what: str) -> ProviderProtocolError:
+def protocol_error(exchange: VendorRequest, what: str) -> ProviderProtocolError:
     """The answer breaks its own format, or stopped before its end."""
     return ProviderProtocolError(
-        f"{exchange.provider}: the answer is broken: {redacted(what, exchange.secret)}", provider=exchange.provider
+        f"{exchange.provider}: the answer is broken: {redact_key(what, exchange.secret)}", provider=exchange.provider
     )
 
 
-def retry_after_of(headers: Mapping[str, str] | None) -> float | None:
+def parse_retry_after(headers: Mapping[str, str] | None) -> float | None:
     """Read how long to wait: `retry-after-ms`, or `retry-after` in seconds or as a date."""
     if headers is None:
         return None
@@ -162,15 +162,15 @@ def retry_after_of(headers: Mapping[str, str] | None) -> float | None:
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-def redacted(text: str, secret: str) -> str:
+def redact_key(text: str, secret: str) -> str:
     """Take a key out of a text that somebody else wrote."""
     return text.replace(secret, "[key]") if secret else text
 
 
-def _told(status: int | None, message: str, exchange: Exchange) -> str:
-    said = redacted(" ".join(message.split()), exchange.secret)[:_LONGEST_MESSAGE] or "no reason given"
-    asked = f"{exchange.provider}, asked for the model {exchange.model!r},"
-    return f"{asked} answered {status}: {said}" if status else f"{asked} failed: {said}"
+def _failure_message(status: int | None, message: str, exchange: VendorRequest) -> str:
+    reason = redact_key(" ".join(message.split()), exchange.secret)[:_LONGEST_MESSAGE] or "no reason given"
+    subject = f"{exchange.provider}, asked for the model {exchange.model!r},"
+    return f"{subject} answered {status}: {reason}" if status else f"{subject} failed: {reason}"
 
 
 def _is_unknown_model(status: int | None, message: str, kind: str) -> bool:

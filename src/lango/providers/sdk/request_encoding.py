@@ -15,15 +15,15 @@ from lango.providers.protocol import Request
 
 Json = dict[str, Any]
 
-OPENING = "[The conversation so far:]"
+HISTORY_OPENING = "[The conversation so far:]"
 """Stands in for the user where a provider wants the user first and the history begins with the model."""
 
-IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The pictures that OpenAI and Anthropic take."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def prepared(request: Request) -> tuple[str, list[Message]]:
+def prepare_messages(request: Request) -> tuple[str, list[Message]]:
     """Return the system instruction, and the messages as any provider can take them: paired, in order, none empty.
 
     All the results of a call turn are one message: nothing, not even a picture that a tool made, stands between them.
@@ -33,18 +33,18 @@ def prepared(request: Request) -> tuple[str, list[Message]]:
         if message.role == "system":
             texts.append(message.content)
         elif message.role == "tool" and messages and messages[-1].role == "tool":
-            messages[-1] = _joined(messages[-1], message)
+            messages[-1] = _join_results(messages[-1], message)
         else:
             messages.append(message)
     system = clean_text("\n".join(text for text in texts if text.strip()))
     return system, messages or [Message("user", CONTINUE)]
 
 
-def _joined(one: Message, other: Message) -> Message:
-    return replace(one, tool_calls=one.tool_calls + other.tool_calls, media=one.media + other.media)
+def _join_results(first: Message, second: Message) -> Message:
+    return replace(first, tool_calls=first.tool_calls + second.tool_calls, media=first.media + second.media)
 
 
-def own(signature: Signature | None, provider: str, request: Request) -> bytes | None:
+def own_signature(signature: Signature | None, provider: str, request: Request) -> bytes | None:
     """Return a signature's value if this provider and model made it; nobody else can read it."""
     if signature is None or (signature.provider, signature.model) != (provider, request.model):
         return None
@@ -53,15 +53,15 @@ def own(signature: Signature | None, provider: str, request: Request) -> bytes |
 
 def without_signatures(request: Request) -> Request:
     """Return the request with no signature at all, as a last resort where the vendor refuses one."""
-    return replace(request, messages=tuple(_unsigned(message) for message in request.messages))
+    return replace(request, messages=tuple(_without_signatures(message) for message in request.messages))
 
 
 def has_signatures(request: Request) -> bool:
     """Say whether any message of the request carries a signature."""
-    return any(_unsigned(message) != message for message in request.messages)
+    return any(_without_signatures(message) != message for message in request.messages)
 
 
-def wire_name(name: str) -> str:
+def valid_tool_name(name: str) -> str:
     """Return a tool's name as every vendor takes it; a good one stays as it is."""
     return _NOT_IN_A_NAME.sub("_", name)[:64] or "tool"
 
@@ -105,21 +105,21 @@ def has_media(request: Request) -> bool:
 
 def without_media(request: Request) -> Request:
     """Return the request with a note in the place of each picture and file, for a model that takes only text."""
-    return replace(request, messages=tuple(_in_words(message) for message in request.messages))
+    return replace(request, messages=tuple(_media_as_text(message) for message in request.messages))
 
 
-def _in_words(message: Message) -> Message:
+def _media_as_text(message: Message) -> Message:
     if not message.media:
         return message
     notes = "\n".join(media_text(media) for media in message.media)
     if message.role != "tool":
         return replace(message, content=f"{message.content}\n{notes}".strip(), media=())
     last = message.tool_calls[-1:]
-    told = tuple(replace(call, output={**(call.output or {}), "files": notes}) for call in last)
-    return replace(message, tool_calls=message.tool_calls[:-1] + told, media=())
+    with_note = tuple(replace(call, output={**(call.output or {}), "files": notes}) for call in last)
+    return replace(message, tool_calls=message.tool_calls[:-1] + with_note, media=())
 
 
-def closed_schema(schema: Mapping[str, Any]) -> Json:
+def forbid_extra_properties(schema: Mapping[str, Any]) -> Json:
     """Return a JSON schema whose objects allow no further properties, as strict structured output wants it."""
     closed = {key: _closed_value(value) for key, value in schema.items()}
     if closed.get("type") == "object" or "properties" in closed:
@@ -143,13 +143,13 @@ def is_strict(schema: object) -> bool:
 
 def _closed_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return closed_schema(cast("Mapping[str, Any]", value))
+        return forbid_extra_properties(cast("Mapping[str, Any]", value))
     if isinstance(value, list):
         return [_closed_value(item) for item in cast("list[Any]", value)]
     return value
 
 
-def _unsigned(message: Message) -> Message:
+def _without_signatures(message: Message) -> Message:
     return replace(
         message,
         signature=None,

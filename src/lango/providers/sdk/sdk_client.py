@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lango.errors import MissingDependency
 from lango.providers.protocol import Delta
-from lango.providers.sdk.error_translation import Exchange, Translate, translated
+from lango.providers.sdk.error_translation import Translate, VendorRequest, translate_errors
 
 T = TypeVar("T")
 
@@ -47,10 +47,10 @@ class ClientPerLoop(Generic[T]):
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            made = await asyncio.to_thread(self._make)
-            client = self._clients.setdefault(loop, made)
-            if client is not made:  # two first requests at once
-                await self._close(made)
+            new_client = await asyncio.to_thread(self._make)
+            client = self._clients.setdefault(loop, new_client)
+            if client is not new_client:  # two first requests at once
+                await self._close(new_client)
         return client
 
     async def aclose(self) -> None:
@@ -96,7 +96,7 @@ class SdkProvider(ABC, Generic[T]):
     def _make_client(self) -> T: ...
 
 
-class Reader(Protocol):
+class StreamReader(Protocol):
     """Turns what a vendor sends of one answer into deltas."""
 
     def deltas(self, event: Any, /) -> list[Delta]:
@@ -108,18 +108,18 @@ class Reader(Protocol):
         ...
 
 
-async def read_answer(
-    ask: Callable[[], Awaitable[AbstractAsyncContextManager[AsyncIterable[Any]]]],
-    reader: Reader,
+async def stream_answer(
+    send: Callable[[], Awaitable[AbstractAsyncContextManager[AsyncIterable[Any]]]],
+    reader: StreamReader,
     translate: Translate,
-    exchange: Exchange,
+    exchange: VendorRequest,
 ) -> AsyncGenerator[Delta, None]:
     """Ask, and read the answer to its end, with the vendor's errors as ours.
 
     Closing the iterator closes the connection.
     """
-    with translated(translate, exchange):
-        async with await ask() as events:
+    with translate_errors(translate, exchange):
+        async with await send() as events:
             async for event in events:
                 for delta in reader.deltas(event):
                     yield delta

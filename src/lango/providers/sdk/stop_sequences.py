@@ -6,7 +6,7 @@ from contextlib import aclosing
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 
 
-async def stop_at(deltas: AsyncGenerator[Delta, None], stops: Sequence[str]) -> AsyncGenerator[Delta, None]:
+async def stop_at_sequences(deltas: AsyncGenerator[Delta, None], stops: Sequence[str]) -> AsyncGenerator[Delta, None]:
     """Pass deltas on up to the first stop sequence, which is left out; then finish, and close the stream.
 
     Text that may be the beginning of a stop sequence is held back until it is known not to be.
@@ -17,7 +17,7 @@ async def stop_at(deltas: AsyncGenerator[Delta, None], stops: Sequence[str]) -> 
             if isinstance(delta, TextDelta):
                 held += delta.text
                 end = min((at for stop in stops if (at := held.find(stop)) >= 0), default=None)
-                ready = end if end is not None else len(held) - _begun(held, stops)
+                ready = end if end is not None else len(held) - _partial_match_length(held, stops)
                 if ready:
                     yield TextDelta(held[:ready])
                 if end is not None:
@@ -31,7 +31,7 @@ async def stop_at(deltas: AsyncGenerator[Delta, None], stops: Sequence[str]) -> 
             yield delta
 
 
-def _begun(text: str, stops: Sequence[str]) -> int:
+def _partial_match_length(text: str, stops: Sequence[str]) -> int:
     """Return how many characters at the end of the text could begin a stop sequence."""
     longest = max(len(stop) for stop in stops) - 1
     return next((n for n in range(min(longest, len(text)), 0, -1) if any(s.startswith(text[-n:]) for s in stops)), 0)

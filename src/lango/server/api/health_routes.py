@@ -6,16 +6,16 @@ from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from lango.errors import StoreError
-from lango.server.context import Here, Served
+from lango.server.context import Context, ServerContext
 from lango.server.json_body import JsonResponse
-from lango.server.security.auth import User
+from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
 from lango.server.streaming.metrics import CONTENT_TYPE
-from lango.store.turns.lease import Leases, leases
+from lango.store.turns.lease import LeaseCounts, count_leases
 
 router = APIRouter(tags=["operating"], route_class=AuthenticatedRoute)
 
-_PATIENCE_S = 5.0
+_PROBE_TIMEOUT_S = 5.0
 
 
 @router.get("/healthz")
@@ -25,35 +25,40 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz", responses={503: {"description": "Not ready; the body says what is not."}})
-async def readyz(here: Here) -> JsonResponse:
+async def readyz(context: Context) -> JsonResponse:
     """Say whether messages can be answered: the agent is built and the database can be read."""
-    checks = {"agent": "ok", "database": await _database(here), "accepting": "no" if here.turns.closing else "ok"}
+    checks = {
+        "agent": "ok",
+        "database": await _probe_database(context),
+        "accepting": "no" if context.turns.is_closing else "ok",
+    }
     ready = set(checks.values()) == {"ok"}
     return JsonResponse({"status": "ok" if ready else "unavailable", "checks": checks}, 200 if ready else 503)
 
 
-async def _database(here: Served) -> str:
+async def _probe_database(context: ServerContext) -> str:
     try:
-        async with asyncio.timeout(_PATIENCE_S):
-            await here.store.probe()
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            await context.store.probe()
     except (StoreError, TimeoutError) as error:
         return type(error).__name__
     return "ok"
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(here: Here, user: User) -> Response:
+async def metrics(context: Context, caller: CurrentCaller) -> Response:
     """Tell Prometheus what was counted. Where keys are needed, one is needed here too."""
-    del user
+    del caller
     return Response(
-        here.metrics.text(here.turns.running, here.runtime.queued_turns, await _leases(here)), media_type=CONTENT_TYPE
+        context.metrics.render(context.turns.recorders, context.runtime.queued_turns, await _read_leases(context)),
+        media_type=CONTENT_TYPE,
     )
 
 
-async def _leases(here: Served) -> Leases | None:
+async def _read_leases(context: ServerContext) -> LeaseCounts | None:
     """Count what the store says of turns; None: it cannot say it now."""
     try:
-        async with asyncio.timeout(_PATIENCE_S):
-            return await here.store.read(leases)
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            return await context.store.read(count_leases)
     except (StoreError, TimeoutError):
         return None

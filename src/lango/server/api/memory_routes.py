@@ -6,20 +6,20 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict
 
-from lango.server.api.parameters import Id
-from lango.server.context import Here
+from lango.server.api.parameters import SessionIdPath
+from lango.server.context import Context
 from lango.server.json_body import large_response
-from lango.server.schemas import Error, Shown
-from lango.server.security.auth import User
+from lango.server.schemas import ErrorBody, RecordView
+from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
-from lango.store.memory.observations import Recalled
+from lango.store.memory.observations import SessionMemory
 
 router = APIRouter(
     prefix="/v1",
     tags=["memory"],
     responses={
-        401: {"model": Error, "description": "A valid key is missing."},
-        404: {"model": Error, "description": "There is no such session."},
+        401: {"model": ErrorBody, "description": "A valid key is missing."},
+        404: {"model": ErrorBody, "description": "There is no such session."},
     },
     route_class=AuthenticatedRoute,
 )
@@ -60,7 +60,7 @@ class Memory(BaseModel):
     observations: list[Observation]
 
 
-class Fact(Shown):
+class Fact(RecordView):
     """What holds for the user across sessions, and where it was said."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
@@ -77,13 +77,13 @@ class Fact(Shown):
     replaced_by: str | None = None
 
 
-class Facts(BaseModel):
+class FactList(BaseModel):
     """What is known of the user."""
 
     facts: list[Fact]
 
 
-class Forgotten(BaseModel):
+class ForgetResult(BaseModel):
     """Whether there was such a fact."""
 
     forgotten: bool
@@ -91,39 +91,41 @@ class Forgotten(BaseModel):
 
 @router.get("/sessions/{session_id}/memory", response_model=Memory)
 async def read_memory(
-    session_id: Id,
-    user: User,
-    here: Here,
+    session_id: SessionIdPath,
+    caller: CurrentCaller,
+    context: Context,
     every: Annotated[
         bool, Query(alias="all", description="Also what was condensed, and what a rewind took back.")
     ] = False,
 ) -> Response:
     """Read what the agent is given of what was observed, each note with the messages that it came from."""
-    session = await here.session(user, session_id)
-    recalled = await here.store.memory.recall(session)
-    batches = await here.store.memory.history(session) if every else recalled.batches
+    session = await context.get_session(caller, session_id)
+    recalled = await context.store.memory.recall(session)
+    batches = await context.store.memory.history(session) if every else recalled.batches
 
     def shown() -> dict[str, Any]:
-        notes = [Observation.model_validate(one).model_dump(mode="json") for one in Recalled(tuple(batches)).as_json()]
+        notes = [
+            Observation.model_validate(one).model_dump(mode="json") for one in SessionMemory(tuple(batches)).as_json()
+        ]
         return {"observed_seq": recalled.observed_seq, "tokens": recalled.tokens, "observations": notes}
 
     return await large_response(shown)
 
 
-@router.get("/memory", response_model=Facts)
+@router.get("/memory", response_model=FactList)
 async def read_facts(
-    user: User,
-    here: Here,
+    caller: CurrentCaller,
+    context: Context,
     every: Annotated[bool, Query(alias="all", description="Also what was replaced.")] = False,
 ) -> Response:
     """Read what is known of the caller across sessions."""
-    found = await here.runtime.memory.facts(user_id=user.user_id, replaced=every)
+    facts = await context.runtime.memory.facts(user_id=caller.user_id, replaced=every)
     return await large_response(
-        lambda: {"facts": [Fact.model_validate(fact).model_dump(mode="json") for fact in found]}
+        lambda: {"facts": [Fact.model_validate(fact).model_dump(mode="json") for fact in facts]}
     )
 
 
 @router.delete("/memory/{fact_id}")
-async def forget(fact_id: FactId, user: User, here: Here) -> Forgotten:
+async def forget_fact(fact_id: FactId, caller: CurrentCaller, context: Context) -> ForgetResult:
     """Delete a fact of the caller, and all that was known under its name before."""
-    return Forgotten(forgotten=await here.runtime.memory.forget(int(fact_id), user_id=user.user_id))
+    return ForgetResult(forgotten=await context.runtime.memory.forget(int(fact_id), user_id=caller.user_id))

@@ -10,139 +10,151 @@ from urllib.parse import quote
 from fastapi import APIRouter, Body, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from lango.server.api.parameters import BUSY, ERRORS, Id, Limit
-from lango.server.context import Here
-from lango.server.errors import Refused, no_session
+from lango.server.api.parameters import COMMON_ERRORS, CONFLICT, PageSize, SessionIdPath
+from lango.server.context import Context
+from lango.server.errors import ApiError, session_not_found
 from lango.server.json_body import large_response
 from lango.server.schemas import (
     EXPORT_EXAMPLE,
     SESSION_ID,
-    Hit,
-    Hits,
     NewFork,
     NewSession,
     NewTitle,
-    Rewind,
+    RewindTo,
+    SearchHit,
+    SearchHits,
     Session,
     SessionPage,
     SessionWithState,
 )
-from lango.server.security.auth import User
+from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
-from lango.server.security.middleware import most_bytes
+from lango.server.security.middleware import max_message_bytes
 from lango.store import SessionRecord
 
-router = APIRouter(prefix="/v1", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
+router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
 
-_LINES = "application/x-ndjson"
+_NDJSON = "application/x-ndjson"
 _SENT_AT_ONCE = 20_000
 _LINE_IN_BODIES = 2
 """A line of an import may be so many times as long as a message that brings files."""
-_EXPORT: dict[int | str, dict[str, Any]] = {
+_EXPORT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The session as lines of JSON; the last line says that nothing is missing.",
-        "content": {_LINES: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
+        "content": {_NDJSON: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
     }
 }
-_IMPORT: dict[str, Any] = {
+_IMPORT_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "content": {_LINES: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
+        "content": {_NDJSON: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
     }
 }
 
-NewId = Annotated[str | None, Query(pattern=SESSION_ID)]
-Words = Annotated[str, Query(max_length=1000, examples=["hello"])]
+NewSessionId = Annotated[str | None, Query(pattern=SESSION_ID)]
+SearchQuery = Annotated[str, Query(max_length=1000, examples=["hello"])]
 
 
-@router.post("/sessions", status_code=201, responses=BUSY, response_model=SessionWithState)
+@router.post("/sessions", status_code=201, responses=CONFLICT, response_model=SessionWithState)
 async def create_session(
-    new: Annotated[NewSession, Body(default_factory=NewSession)], user: User, here: Here
+    new: Annotated[NewSession, Body(default_factory=NewSession)], caller: CurrentCaller, context: Context
 ) -> Response:
     """Make a session; without a body, an empty one of a random id."""
-    return await session_response(await here.sessions.create(new.id, user_id=user.user_id, state=new.state), 201)
+    return await session_response(await context.sessions.create(new.id, user_id=caller.user_id, state=new.state), 201)
 
 
 @router.get("/sessions")
 async def list_sessions(
-    user: User, here: Here, cursor: Annotated[str | None, Query(max_length=200)] = None, limit: Limit = 50
+    caller: CurrentCaller,
+    context: Context,
+    cursor: Annotated[str | None, Query(max_length=200)] = None,
+    limit: PageSize = 50,
 ) -> SessionPage:
     """List the caller's sessions, the newest first."""
-    after = _read_cursor(cursor) if cursor else None
-    found = await here.store.sessions_page(here.runtime.app_name, user.user_id, after=after, limit=limit + 1)
-    page = found[:limit]
-    more = _cursor(page[-1].updated_at, page[-1].key) if len(found) > limit else None
-    return SessionPage(sessions=[Session.of(record) for record in page], next_cursor=more)
+    after = _decode_cursor(cursor) if cursor else None
+    records = await context.store.sessions_page(context.runtime.app_name, caller.user_id, after=after, limit=limit + 1)
+    page = records[:limit]
+    more = _encode_cursor(page[-1].updated_at, page[-1].key) if len(records) > limit else None
+    return SessionPage(sessions=[Session.from_record(record) for record in page], next_cursor=more)
 
 
 @router.get("/sessions/{session_id}", response_model=SessionWithState)
-async def read_session(session_id: Id, user: User, here: Here) -> Response:
+async def read_session(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> Response:
     """Read a session and its state."""
-    return await session_response(await here.sessions.read(session_id, user_id=user.user_id))
+    return await session_response(await context.sessions.read(session_id, user_id=caller.user_id))
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
-async def delete_session(session_id: Id, user: User, here: Here) -> None:
+async def delete_session(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> None:
     """Stop what runs in a session, and delete it with everything that belongs to it."""
-    session = await here.session(user, session_id)
-    await here.runtime.cancel(session_id, user_id=user.user_id)
-    if not await here.store.delete_session(session.name):
-        raise no_session(session_id)
-    here.turns.watching.happened(session)
+    session = await context.get_session(caller, session_id)
+    await context.runtime.cancel(session_id, user_id=caller.user_id)
+    if not await context.store.delete_session(session.name):
+        raise session_not_found(session_id)
+    context.turns.session_watch.notify(session)
 
 
 async def session_response(record: SessionRecord, status: int = 200) -> Response:
     """Show a session with its state, which may be large."""
-    return await large_response(lambda: SessionWithState.of(record).model_dump(mode="json"), status)
+    return await large_response(lambda: SessionWithState.from_record(record).model_dump(mode="json"), status)
 
 
-def _cursor(updated_at: float, key: int) -> str:
+def _encode_cursor(updated_at: float, key: int) -> str:
     return base64.urlsafe_b64encode(json.dumps([updated_at, key]).encode()).decode().rstrip("=")
 
 
-def _read_cursor(cursor: str) -> tuple[float, int]:
+def _decode_cursor(cursor: str) -> tuple[float, int]:
     try:
         updated_at, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         return float(updated_at), min(max(int(key), 0), 2**62)
     except (ValueError, TypeError, OverflowError) as error:
-        raise Refused(400, "BadRequest", "cursor: send the next_cursor of the page before") from error
+        raise ApiError(400, "BadRequest", "cursor: send the next_cursor of the page before") from error
 
 
 @router.get("/search")
-async def search(user: User, here: Here, q: Words, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> Hits:
+async def search(
+    caller: CurrentCaller, context: Context, q: SearchQuery, limit: Annotated[int, Query(ge=1, le=100)] = 20
+) -> SearchHits:
     """Find messages and titles that hold every word; the last word may be the beginning of one."""
-    found = await here.sessions.search(q, user_id=user.user_id, limit=limit)
-    return Hits(hits=[Hit.model_validate(one) for one in found])
+    hits = await context.sessions.search(q, user_id=caller.user_id, limit=limit)
+    return SearchHits(hits=[SearchHit.model_validate(hit) for hit in hits])
 
 
 @router.patch("/sessions/{session_id}")
-async def rename_session(session_id: Id, new: NewTitle, user: User, here: Here) -> Session:
+async def rename_session(session_id: SessionIdPath, new: NewTitle, caller: CurrentCaller, context: Context) -> Session:
     """Name a session."""
-    return Session.of(await here.sessions.rename(session_id, new.title, user_id=user.user_id))
+    return Session.from_record(await context.sessions.rename(session_id, new.title, user_id=caller.user_id))
 
 
-@router.post("/sessions/{session_id}/fork", status_code=201, responses=BUSY, response_model=SessionWithState)
+@router.post("/sessions/{session_id}/fork", status_code=201, responses=CONFLICT, response_model=SessionWithState)
 async def fork_session(
-    session_id: Id, new: Annotated[NewFork, Body(default_factory=NewFork)], user: User, here: Here
+    session_id: SessionIdPath,
+    new: Annotated[NewFork, Body(default_factory=NewFork)],
+    caller: CurrentCaller,
+    context: Context,
 ) -> Response:
     """Make a session with the same past, up to a message, and the state as it was then; without a body, with all."""
-    made = await here.sessions.fork(session_id, user_id=user.user_id, at=new.at, new_id=new.id, title=new.title)
-    return await session_response(made, 201)
+    fork = await context.sessions.fork(session_id, user_id=caller.user_id, at=new.at, new_id=new.id, title=new.title)
+    return await session_response(fork, 201)
 
 
-@router.post("/sessions/{session_id}/rewind", responses=BUSY, response_model=SessionWithState)
-async def rewind_session(session_id: Id, what: Rewind, user: User, here: Here) -> Response:
+@router.post("/sessions/{session_id}/rewind", responses=CONFLICT, response_model=SessionWithState)
+async def rewind_session(
+    session_id: SessionIdPath, target: RewindTo, caller: CurrentCaller, context: Context
+) -> Response:
     """Take back the turn that holds a message, and all after it; the state is as it was before. Nothing is deleted."""
-    return await session_response(await here.sessions.rewind(session_id, before=what.before, user_id=user.user_id))
+    return await session_response(
+        await context.sessions.rewind(session_id, before=target.before, user_id=caller.user_id)
+    )
 
 
-@router.get("/sessions/{session_id}/export", response_class=StreamingResponse, responses=_EXPORT)
-async def export_session(session_id: Id, user: User, here: Here) -> StreamingResponse:
+@router.get("/sessions/{session_id}/export", response_class=StreamingResponse, responses=_EXPORT_RESPONSES)
+async def export_session(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> StreamingResponse:
     """Read a session with all that belongs to it, to be kept or imported elsewhere."""
-    lines = here.sessions.export_lines(session_id, user_id=user.user_id)
+    lines = context.sessions.export_lines(session_id, user_id=caller.user_id)
     first = await anext(lines)  # what is not there is told before anything is sent
 
-    async def every_line() -> AsyncIterator[str]:
+    async def all_lines() -> AsyncIterator[str]:
         together, size = [first], len(first)
         async for line in lines:
             together.append(line)
@@ -154,19 +166,21 @@ async def export_session(session_id: Id, user: User, here: Here) -> StreamingRes
         yield "".join(together)
 
     name = f"{session_id}.jsonl"
-    shown = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in name)
-    saved_as = f"attachment; filename=\"{shown}\"; filename*=UTF-8''{quote(name, safe='')}"
-    return StreamingResponse(every_line(), media_type=_LINES, headers={"Content-Disposition": saved_as})
+    ascii_name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in name)
+    saved_as = f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}"
+    return StreamingResponse(all_lines(), media_type=_NDJSON, headers={"Content-Disposition": saved_as})
 
 
 @router.post(
-    "/sessions/import", status_code=201, responses=BUSY, openapi_extra=_IMPORT, response_model=SessionWithState
+    "/sessions/import", status_code=201, responses=CONFLICT, openapi_extra=_IMPORT_BODY, response_model=SessionWithState
 )
-async def import_session(request: Request, user: User, here: Here, id: NewId = None) -> Response:
+async def import_session(
+    request: Request, caller: CurrentCaller, context: Context, id: NewSessionId = None
+) -> Response:
     """Make a session of an export, of the same id or another one: all of it, or nothing."""
-    pieces = _with_bounded_lines(request.stream(), _LINE_IN_BODIES * most_bytes(here.settings.server))
-    made = await here.sessions.import_lines(pieces, user_id=user.user_id, session_id=id)
-    return await session_response(made, 201)
+    pieces = _with_bounded_lines(request.stream(), _LINE_IN_BODIES * max_message_bytes(context.settings.server))
+    imported = await context.sessions.import_lines(pieces, user_id=caller.user_id, session_id=id)
+    return await session_response(imported, 201)
 
 
 async def _with_bounded_lines(pieces: AsyncIterable[bytes], longest: int) -> AsyncIterator[bytes]:
@@ -176,6 +190,6 @@ async def _with_bounded_lines(pieces: AsyncIterable[bytes], longest: int) -> Asy
         first, *later = piece.split(b"\n")
         length += len(first)
         if max(length, *map(len, later)) > longest if later else length > longest:
-            raise Refused(413, "TooLarge", f"a line of the export has more than {longest} bytes")
+            raise ApiError(413, "TooLarge", f"a line of the export has more than {longest} bytes")
         length = len(later[-1]) if later else length
         yield piece

@@ -8,16 +8,16 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage
-from lango.server.api.parameters import ERRORS, Id
-from lango.server.context import Here
-from lango.server.schemas import Shown
-from lango.server.security.auth import User
+from lango.server.api.parameters import COMMON_ERRORS, SessionIdPath
+from lango.server.context import Context
+from lango.server.schemas import RecordView
+from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERRORS, route_class=AuthenticatedRoute)
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
 
 
-class Spent(Shown):
+class TokenUsage(RecordView):
     """Tokens and cost, as the end of a turn tells them; null: no price is known."""
 
     input_tokens: int
@@ -27,7 +27,7 @@ class Spent(Shown):
     cost_usd: float | None
 
 
-class Call(Shown):
+class ModelCall(RecordView):
     """One call of the model, from the request to the end of its answer."""
 
     model: str
@@ -39,7 +39,7 @@ class Call(Shown):
     cached_tokens: int
 
 
-class Tool(Shown):
+class ToolRun(RecordView):
     """One call of a tool: intended, started, finished, failed or unknown."""
 
     call_id: str
@@ -51,7 +51,7 @@ class Tool(Shown):
     """Who said yes, where somebody was asked."""
 
 
-class Turn(Shown):
+class TurnUsageView(RecordView):
     """What a turn took: `tokens` are those of its own messages, `usage` what the model read and wrote for it."""
 
     turn: int
@@ -62,12 +62,12 @@ class Turn(Shown):
     last_seq: int | None
     tokens: int
     taken_back: bool
-    usage: Spent
-    model_calls: list[Call]
-    tools: list[Tool]
+    usage: TokenUsage
+    model_calls: list[ModelCall]
+    tools: list[ToolRun]
 
 
-class Window(Shown):
+class HistoryWindow(RecordView):
     """What the next request would keep of the conversation, and what it would leave out."""
 
     first_seq: int | None
@@ -81,46 +81,48 @@ class Window(Shown):
     """What the request quotes of the memory."""
 
 
-class Total(BaseModel):
+class UsageTotal(BaseModel):
     """The sum of all turns of the session."""
 
     turns: int
-    usage: Spent
+    usage: TokenUsage
 
 
-class Picture(BaseModel):
+class UsageReport(BaseModel):
     """The newest turns of a session, the window of its next request, and the sum of all turns."""
 
     budget_tokens: int
     max_messages: int | None
     max_turns: int | None
-    window: Window
-    turns: Sequence[Turn]
+    window: HistoryWindow
+    turns: Sequence[TurnUsageView]
     before: int | None
     """Ask for the turns before with this; null: there are none."""
-    total: Total
+    total: UsageTotal
 
     @classmethod
-    def of(cls, usage: SessionUsage) -> Self:
+    def from_usage(cls, usage: SessionUsage) -> Self:
         """Show the picture of a session."""
         return cls(
             budget_tokens=usage.rules.budget_tokens,
             max_messages=usage.rules.max_messages,
             max_turns=usage.rules.max_turns,
-            window=Window.model_validate(usage.window),
-            turns=[Turn.model_validate(turn) for turn in usage.turns],
+            window=HistoryWindow.model_validate(usage.window),
+            turns=[TurnUsageView.model_validate(turn) for turn in usage.turns],
             before=usage.before,
-            total=Total(turns=usage.all_turns, usage=Spent.model_validate(usage.total)),
+            total=UsageTotal(turns=usage.all_turns, usage=TokenUsage.model_validate(usage.total)),
         )
 
 
 @router.get("/{session_id}/usage")
 async def read_usage(
-    session_id: Id,
-    user: User,
-    here: Here,
+    session_id: SessionIdPath,
+    caller: CurrentCaller,
+    context: Context,
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = DEFAULT_TURNS,
-) -> Picture:
+) -> UsageReport:
     """Read what the newest turns took, or those before a turn, and what the next request would keep."""
-    return Picture.of(await here.runtime.sessions.usage(session_id, user_id=user.user_id, before=before, limit=limit))
+    return UsageReport.from_usage(
+        await context.runtime.sessions.usage(session_id, user_id=caller.user_id, before=before, limit=limit)
+    )

@@ -21,22 +21,22 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from lango.errors import LangoError
 from lango.json_input import TooManyValues, read_json
-from lango.server.context import Here, Served
-from lango.server.errors import Refused, problem_of, told
-from lango.server.schemas import SESSION_ID, Body, NewMessage
-from lango.server.security.auth import Caller, authorization_of
-from lango.server.streaming.sse import refused_later
+from lango.server.context import Context, ServerContext
+from lango.server.errors import ApiError, describe_problem, to_api_error
+from lango.server.schemas import SESSION_ID, NewMessage, RequestBody
+from lango.server.security.auth import Caller, read_authorization
+from lango.server.streaming.sse import wait_until_refused
 from lango.store import SessionRecord
-from lango.store.turns.event_log import ToldEvent
+from lango.store.turns.event_log import LoggedEvent
 
 _log = logging.getLogger("lango.server")
 
 router = APIRouter()
 
-_MOST_STREAMS = 32
+_MAX_STREAMS = 32
 _MAX_PROBLEMS = 10
 _PROTOCOL = "lango"
-_GONE = (TimeoutError, RuntimeError, WebSocketDisconnect)
+_CONNECTION_ERRORS = (TimeoutError, RuntimeError, WebSocketDisconnect)
 """What sending raises where a client does not read, or is gone."""
 
 SessionName = Annotated[str, Field(pattern=SESSION_ID)]
@@ -50,14 +50,14 @@ class SendMessage(NewMessage):
     idempotency_key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")] | None = None
 
 
-class Cancel(Body):
+class Cancel(RequestBody):
     """Stop a turn."""
 
     type: Literal["cancel"]
     session: SessionName
 
 
-class Approval(Body):
+class Approval(RequestBody):
     """Answer a tool that asked."""
 
     type: Literal["approval"]
@@ -66,7 +66,7 @@ class Approval(Body):
     approved: bool
 
 
-class Resume(Body):
+class Resume(RequestBody):
     """Go on after an event."""
 
     type: Literal["resume"]
@@ -74,153 +74,161 @@ class Resume(Body):
     after: Annotated[int, Field(ge=0, lt=2**62)] | None = None
 
 
-Asked = Annotated[SendMessage | Cancel | Approval | Resume, Field(discriminator="type")]
-_ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
+ClientMessage = Annotated[SendMessage | Cancel | Approval | Resume, Field(discriminator="type")]
+_CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(ClientMessage)
 
 
 @router.websocket("/v1/ws")
-async def talk(socket: WebSocket, here: Here) -> None:
+async def serve_socket(socket: WebSocket, context: Context) -> None:
     """Hear what the client asks and tell it what happens, until it goes."""
     try:
-        authorization = authorization_of(socket)
-        await here.door.enter(authorization)
-    except (Refused, LangoError) as refused:
+        authorization = read_authorization(socket)
+        await context.principal.authenticate(authorization)
+    except (ApiError, LangoError) as refused:
         await socket.close(1008, str(refused)[:120])
         return
     await socket.accept(_PROTOCOL if _PROTOCOL in socket.scope["subprotocols"] else None)
-    conversation = _Conversation(socket, here, authorization)
+    connection = _SocketConnection(socket, context, authorization)
     try:
-        await conversation.last()
+        await connection.wait_closed()
     finally:
-        await conversation.leave()
+        await connection.close()
 
 
-def _read(text: str) -> Asked:
-    """Return what a client asks for; raise `Refused` where it asks wrongly."""
+def _parse_client_message(text: str) -> ClientMessage:
+    """Return what a client asks for; raise `ApiError` where it asks wrongly."""
     try:
-        return _ASKED.validate_python(read_json(text))
+        return _CLIENT_MESSAGE.validate_python(read_json(text))
     except TooManyValues as error:
-        raise Refused(413, "TooLarge", str(error)) from error
+        raise ApiError(413, "TooLarge", str(error)) from error
     except ValidationError as error:
-        raise Refused(400, "BadRequest", "; ".join(_problem(one) for one in error.errors()[:_MAX_PROBLEMS])) from error
+        raise ApiError(
+            400, "BadRequest", "; ".join(_describe_problem(problem) for problem in error.errors()[:_MAX_PROBLEMS])
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise Refused(400, "BadRequest", "send JSON as text") from error
+        raise ApiError(400, "BadRequest", "send JSON as text") from error
 
 
-def _problem(problem: Mapping[str, object]) -> str:
+def _describe_problem(problem: Mapping[str, object]) -> str:
     """Say what is wrong with what a client sent."""
     if not problem["loc"]:
         return "send an object with a type: message, cancel, approval or resume"
-    return problem_of(problem)
+    return describe_problem(problem)
 
 
-class _Conversation:
+class _SocketConnection:
     """One socket. Every stream waits for the socket, and the socket for its client: nothing is kept in between."""
 
-    def __init__(self, socket: WebSocket, here: Served, authorization: str | None) -> None:
+    def __init__(self, socket: WebSocket, context: ServerContext, authorization: str | None) -> None:
         self._socket = socket
-        self._here = here
+        self._context = context
         self._authorization = authorization
-        self._telling: set[asyncio.Task[None]] = set()
-        self._hearing = asyncio.create_task(self._hear())
+        self._streams: set[asyncio.Task[None]] = set()
+        self._receiver = asyncio.create_task(self._receive_all())
 
-    async def last(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the client goes, is cut off, or may read no more."""
-        check = functools.partial(self._here.door.check, self._authorization)
-        checking = asyncio.create_task(refused_later(check))
-        await asyncio.wait([self._hearing, checking], return_when=asyncio.FIRST_COMPLETED)
-        checking.cancel()
-        if checking.done() and not self._hearing.done():
-            await self._socket.close(1008, str(checking.result())[:120])
-        elif not self._hearing.cancelled():
-            self._hearing.result()
+        check = functools.partial(self._context.principal.verify, self._authorization)
+        recheck = asyncio.create_task(wait_until_refused(check))
+        await asyncio.wait([self._receiver, recheck], return_when=asyncio.FIRST_COMPLETED)
+        recheck.cancel()
+        if recheck.done() and not self._receiver.done():
+            await self._socket.close(1008, str(recheck.result())[:120])
+        elif not self._receiver.cancelled():
+            self._receiver.result()
 
-    async def _hear(self) -> None:
-        while (heard := await self._socket.receive())["type"] != "websocket.disconnect":
+    async def _receive_all(self) -> None:
+        while (frame := await self._socket.receive())["type"] != "websocket.disconnect":
             try:
-                asked = _read(heard.get("text") or "")
-            except Refused as refused:
-                await self._refuse(refused)
+                message = _parse_client_message(frame.get("text") or "")
+            except ApiError as refused:
+                await self._send_error(refused)
                 continue
             try:
-                await self._answer(asked)
-            except (LangoError, Refused) as error:
-                await self._refuse(error, asked.session)
+                await self._handle(message)
+            except (LangoError, ApiError) as error:
+                await self._send_error(error, message.session)
 
-    async def _answer(self, asked: Asked) -> None:
-        caller = await self._here.door.enter(self._authorization)  # again: the key may be revoked by now
-        if len(self._telling) >= _MOST_STREAMS:
-            raise Refused(429, "TooManyStreams", f"at most {_MOST_STREAMS} streams on one socket")
-        match asked:
+    async def _handle(self, message: ClientMessage) -> None:
+        caller = await self._context.principal.authenticate(self._authorization)  # again: the key may be revoked by now
+        if len(self._streams) >= _MAX_STREAMS:
+            raise ApiError(429, "TooManyStreams", f"at most {_MAX_STREAMS} streams on one socket")
+        match message:
             case SendMessage():
-                await self._here.may_write(caller, asked.session)
-                turn = await self._here.turns.submit(
-                    caller, asked.session, asked.text, asked.idempotency_key, asked.files
+                await self._context.check_may_write(caller, message.session)
+                turn = await self._context.turns.submit(
+                    caller, message.session, message.text, message.idempotency_key, message.files
                 )
-                self._tell(asked.session, self._here.turns.follow(turn))
+                self._start_stream(message.session, self._context.turns.follow(turn))
             case Approval():
-                await self._approve(caller, asked)
+                await self._approve(caller, message)
             case Resume():
-                session = await self._here.session(caller, asked.session)
-                self._tell(asked.session, self._resumed(session, asked.after))
+                session = await self._context.get_session(caller, message.session)
+                self._start_stream(message.session, self._resumed_events(session, message.after))
             case Cancel():
-                await self._here.session(caller, asked.session)
-                if not await self._here.runtime.cancel(asked.session, user_id=caller.user_id):
-                    raise Refused(409, "NothingRuns", f"no turn runs in session {asked.session!r}: nothing to cancel")
+                await self._context.get_session(caller, message.session)
+                if not await self._context.runtime.cancel(message.session, user_id=caller.user_id):
+                    raise ApiError(
+                        409, "NothingRuns", f"no turn runs in session {message.session!r}: nothing to cancel"
+                    )
 
-    async def _approve(self, caller: Caller, asked: Approval) -> None:
-        await self._here.door.check_tokens(caller)
-        await self._here.session(caller, asked.session)
-        turn = await self._here.turns.approve(caller, asked.session, asked.call_id, approved=asked.approved)
-        self._tell(asked.session, self._here.turns.follow(turn))
+    async def _approve(self, caller: Caller, message: Approval) -> None:
+        await self._context.principal.check_token_quota(caller)
+        await self._context.get_session(caller, message.session)
+        turn = await self._context.turns.submit_approval(
+            caller, message.session, message.call_id, approved=message.approved
+        )
+        self._start_stream(message.session, self._context.turns.follow(turn))
 
-    async def _resumed(self, session: SessionRecord, after: int | None) -> AsyncGenerator[ToldEvent | None, None]:
+    async def _resumed_events(
+        self, session: SessionRecord, after: int | None
+    ) -> AsyncGenerator[LoggedEvent | None, None]:
         """Tell what a session told after an event; where that is nothing, say so."""
-        told = False
-        async with aclosing(self._here.turns.follow_session(session, after)) as events:
+        any_event = False
+        async with aclosing(self._context.turns.follow_session(session, after)) as events:
             async for event in events:
-                told = told or event is not None
+                any_event = any_event or event is not None
                 yield event
-        if not told:
+        if not any_event:
             what = "there was no turn" if after is None else f"nothing comes after event {after}"
-            raise Refused(409, "NothingToResume", f"{what} in session {session.name.id!r}, and nothing runs")
+            raise ApiError(409, "NothingToResume", f"{what} in session {session.name.id!r}, and nothing runs")
 
-    def _tell(self, session_id: str, events: AsyncGenerator[ToldEvent | None, None]) -> None:
-        task = asyncio.create_task(self._tell_all(session_id, events))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+    def _start_stream(self, session_id: str, events: AsyncGenerator[LoggedEvent | None, None]) -> None:
+        task = asyncio.create_task(self._send_events(session_id, events))
+        self._streams.add(task)
+        task.add_done_callback(self._streams.discard)
 
-    async def _tell_all(self, session_id: str, events: AsyncGenerator[ToldEvent | None, None]) -> None:
-        named = f',"session":{json.dumps(session_id)}}}'
+    async def _send_events(self, session_id: str, events: AsyncGenerator[LoggedEvent | None, None]) -> None:
+        session_suffix = f',"session":{json.dumps(session_id)}}}'
         try:
             async with aclosing(events):
                 async for event in events:
                     if event:  # the protocol has pings of its own
-                        await self._send(event.data.removesuffix("}") + named)
-        except (LangoError, Refused) as error:
-            await self._refuse(error, session_id)
-        except _GONE:
-            self._cut_off()
+                        await self._send(event.data.removesuffix("}") + session_suffix)
+        except (LangoError, ApiError) as error:
+            await self._send_error(error, session_id)
+        except _CONNECTION_ERRORS:
+            self._disconnect()
 
-    async def _refuse(self, error: Exception, session_id: str | None = None) -> None:
-        refused = told(error)
-        said = {"type": "error", "error": refused.error, "message": str(refused), "fatal": False}
+    async def _send_error(self, error: Exception, session_id: str | None = None) -> None:
+        refused = to_api_error(error)
+        body = {"type": "error", "error": refused.type, "message": str(refused), "fatal": False}
         try:
-            await self._send(json.dumps(said if session_id is None else said | {"session": session_id}))
-        except _GONE:
-            self._cut_off()
+            await self._send(json.dumps(body if session_id is None else body | {"session": session_id}))
+        except _CONNECTION_ERRORS:
+            self._disconnect()
 
-    def _cut_off(self) -> None:
+    def _disconnect(self) -> None:
         _log.warning("a client that does not read, or is gone, was cut off")
-        self._hearing.cancel()
+        self._receiver.cancel()
 
     async def _send(self, text: str) -> None:
-        async with asyncio.timeout(self._here.settings.server.write_timeout_s):
+        async with asyncio.timeout(self._context.settings.server.write_timeout_s):
             await self._socket.send_text(text)
 
-    async def leave(self) -> None:
+    async def close(self) -> None:
         """Stop telling; the turns go on."""
-        tasks = [self._hearing, *self._telling]
+        tasks = [self._receiver, *self._streams]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

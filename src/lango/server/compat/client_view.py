@@ -13,20 +13,20 @@ from msgspec import Struct
 
 from lango.adk.services.message_parts import stored_attachments, stored_thoughts
 from lango.messages import Message, ToolCall
-from lango.server.compat.inline_files import files_of, mark_of
-from lango.store import Stored
-from lango.store.codec.json_text import readable
-from lango.store.codec.rows import client_calls
+from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
+from lango.store import StoredEvent
+from lango.store.codec.json_text import printable_text
+from lango.store.codec.rows import client_call_ids
 from lango.store.turns.client_calls import NO_RESULT
 
-ASKING = "\n\n[This needs approval: "
+APPROVAL_NOTE = "\n\n[This needs approval: "
 """Where what is added to an answer for the client's eyes begins."""
 
-ShowResults = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, Mapping[str, Any]]]
+ClipResults = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, Mapping[str, Any]]]
 """Returns results as they are stored: long ones clipped."""
 
 
-class Seen(Struct, frozen=True):
+class VisibleMessage(Struct, frozen=True):
     """A message as a client sees it."""
 
     role: str
@@ -35,103 +35,107 @@ class Seen(Struct, frozen=True):
     calls: tuple[str, ...] = ()
     results: frozenset[str] = frozenset()
 
-    def __add__(self, other: "Seen") -> "Seen":
+    def __add__(self, other: "VisibleMessage") -> "VisibleMessage":
         """Join two pieces of one answer, or of the results of one answer's calls."""
-        return Seen(self.role, self.text + other.text, (), self.calls + other.calls, self.results | other.results)
+        return VisibleMessage(
+            self.role, self.text + other.text, (), self.calls + other.calls, self.results | other.results
+        )
 
 
-def user_view(message: Message, files: Iterable[str]) -> Seen:
+def visible_user_message(message: Message, files: Iterable[str]) -> VisibleMessage:
     """Return what is seen of a user's message; `files` are their marks."""
-    return Seen("user", readable(message.content).strip(), tuple(files))
+    return VisibleMessage("user", printable_text(message.content).strip(), tuple(files))
 
 
-def carried_view(history: Iterable[Message], show_results: ShowResults) -> list[Seen]:
+def visible_carried(history: Iterable[Message], clip_results: ClipResults) -> list[VisibleMessage]:
     """Return what is seen of messages that a client carries."""
-    return _joined(_seen_carried(message, show_results) for message in history)
+    return _join_pieces(_visible_carried_message(message, clip_results) for message in history)
 
 
-def _seen_carried(message: Message, show_results: ShowResults) -> Seen:
+def _visible_carried_message(message: Message, clip_results: ClipResults) -> VisibleMessage:
     match message.role:
         case "user":
-            return user_view(message, map(mark_of, files_of(message)))
+            return visible_user_message(message, map(file_fingerprint, attachments_of_message(message)))
         case "assistant":
-            text = readable(message.content).partition(ASKING)[0]
-            return Seen("assistant", text, calls=tuple(map(_call, message.tool_calls)))
+            text = printable_text(message.content).partition(APPROVAL_NOTE)[0]
+            return VisibleMessage("assistant", text, calls=tuple(map(_call_text, message.tool_calls)))
         case _:
-            shown = show_results({one.id: one.output or {} for one in message.tool_calls})
-            return Seen("tool", results=frozenset(_result(*one) for one in shown.items()))
+            shown = clip_results({call.id: call.output or {} for call in message.tool_calls})
+            return VisibleMessage("tool", results=frozenset(_result_text(*call) for call in shown.items()))
 
 
-class StoredView(Struct, frozen=True):
+class VisibleStored(Struct, frozen=True):
     """A stored message before it is known which calls are the client's: pages are read from the newest one back."""
 
-    seen: Seen
-    makes: frozenset[str] = frozenset()
+    message: VisibleMessage
+    client_call_ids: frozenset[str] = frozenset()
     """The client's calls that it makes."""
     results: tuple[ToolCall, ...] = ()
-    hides: bool = False
+    has_hidden_parts: bool = False
     """The agent reads more of it than a client sees."""
 
 
-def stored_view(stored: Stored) -> StoredView:
+def visible_stored(stored: StoredEvent) -> VisibleStored:
     """Return what is seen of a stored message."""
     message = stored.message or Message("event")
     hides = bool(stored.state_delta or stored_thoughts(stored))
     match message.role:
         case "user":
-            return StoredView(user_view(message, map(mark_of, stored_attachments(stored))), hides=hides)
+            return VisibleStored(
+                visible_user_message(message, map(file_fingerprint, stored_attachments(stored))), has_hidden_parts=hides
+            )
         case "assistant":
-            makes = client_calls(stored)
+            makes = client_call_ids(stored)
             calls = [call for call in message.tool_calls if call.id in makes]
-            seen = Seen("assistant", message.content, calls=tuple(map(_call, calls)))
-            return StoredView(seen, makes, hides=hides or len(calls) < len(message.tool_calls))
+            seen = VisibleMessage("assistant", message.content, calls=tuple(map(_call_text, calls)))
+            return VisibleStored(seen, makes, has_hidden_parts=hides or len(calls) < len(message.tool_calls))
         case "tool":
-            return StoredView(Seen("tool"), results=message.tool_calls, hides=hides)
+            return VisibleStored(VisibleMessage("tool"), results=message.tool_calls, has_hidden_parts=hides)
         case _:
-            return StoredView(Seen("system"), hides=True)
+            return VisibleStored(VisibleMessage("system"), has_hidden_parts=True)
 
 
-def whole_view(stored: Sequence[StoredView]) -> tuple[list[Seen], bool]:
+def visible_session(stored: Sequence[VisibleStored]) -> tuple[list[VisibleMessage], bool]:
     """Return what is seen of a whole session, and whether the agent reads more of it than that."""
-    clients = frozenset(call_id for one in stored for call_id in one.makes)
-    hides = any(one.hides or any(result.id not in clients for result in one.results) for one in stored)
-    return _joined(_with_results(one, clients) for one in stored), hides
+    clients = frozenset(call_id for view in stored for call_id in view.client_call_ids)
+    hides = any(view.has_hidden_parts or any(result.id not in clients for result in view.results) for view in stored)
+    return _join_pieces(_with_client_results(view, clients) for view in stored), hides
 
 
-def _with_results(one: StoredView, clients: frozenset[str]) -> Seen:
+def _with_client_results(view: VisibleStored, clients: frozenset[str]) -> VisibleMessage:
     # a call that was closed for want of a result has none in the client's eyes
-    shown = [each for each in one.results if each.id in clients and each.output != NO_RESULT]
-    results = frozenset(_result(each.id, each.output or {}) for each in shown)
-    return Seen("tool", results=results) if one.results else one.seen
+    shown = [result for result in view.results if result.id in clients and result.output != NO_RESULT]
+    results = frozenset(_result_text(result.id, result.output or {}) for result in shown)
+    return VisibleMessage("tool", results=results) if view.results else view.message
 
 
-def _joined(seen: Iterable[Seen]) -> list[Seen]:
+def _join_pieces(seen: Iterable[VisibleMessage]) -> list[VisibleMessage]:
     """Join what belongs together, and leave out what says nothing."""
-    joined: list[Seen] = []
-    for one in seen:
-        if one == Seen(one.role):
+    joined: list[VisibleMessage] = []
+    for message in seen:
+        if message == VisibleMessage(message.role):
             continue
-        if joined and joined[-1].role == one.role != "user":
-            joined[-1] += one
+        if joined and joined[-1].role == message.role != "user":
+            joined[-1] += message
         else:
-            joined.append(one)
-    return list(_stripped(joined))
+            joined.append(message)
+    return list(_strip_texts(joined))
 
 
-def _stripped(joined: Iterable[Seen]) -> Iterator[Seen]:
-    for one in joined:
-        stripped = Seen(one.role, one.text.strip(), one.files, one.calls, one.results)
-        if stripped != Seen(one.role):
+def _strip_texts(joined: Iterable[VisibleMessage]) -> Iterator[VisibleMessage]:
+    for message in joined:
+        stripped = VisibleMessage(message.role, message.text.strip(), message.files, message.calls, message.results)
+        if stripped != VisibleMessage(message.role):
             yield stripped
 
 
-def _call(call: ToolCall) -> str:
-    return _spelt([call.id, call.name, call.input or {}])
+def _call_text(call: ToolCall) -> str:
+    return _canonical_json([call.id, call.name, call.input or {}])
 
 
-def _result(call_id: str, output: Mapping[str, Any]) -> str:
-    return _spelt([call_id, output])
+def _result_text(call_id: str, output: Mapping[str, Any]) -> str:
+    return _canonical_json([call_id, output])
 
 
-def _spelt(value: Any) -> str:
+def _canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=dict)

@@ -13,21 +13,21 @@ from msgspec import Struct
 from starlette.requests import HTTPConnection
 
 from lango.config import ServerSettings
-from lango.server.errors import Refused
+from lango.server.errors import ApiError
 from lango.store import Store
-from lango.store.api_keys import until_tomorrow_s
+from lango.store.api_keys import seconds_until_tomorrow
 
 if TYPE_CHECKING:
     from lango.server.security.oidc import Issuer
 
-USER = "user"
-_BEARER = "bearer."
+DEFAULT_USER_ID = "user"
+_BEARER_SUBPROTOCOL = "bearer."
 _MINUTE_S = 60.0
-_MOST_COUNTED = 10_000
+_MAX_TRACKED_HOLDERS = 10_000
 """So many are counted before those who asked long ago are forgotten."""
 
 
-class Allowance(Struct, frozen=True):
+class Quota(Struct, frozen=True):
     """How much a key, or a user who signed in, may ask for. None: as much as they like."""
 
     id: str
@@ -40,81 +40,83 @@ class Allowance(Struct, frozen=True):
 class Caller(Struct, frozen=True):
     """Whoever sent a request."""
 
-    user_id: str = USER
-    allowance: Allowance | None = None
+    user_id: str = DEFAULT_USER_ID
+    quota: Quota | None = None
 
 
-class Door:
+class Principal:
     """Lets in whoever has a key, as often as the key allows, or, where an issuer is set, its token."""
 
     def __init__(self, settings: ServerSettings, store: Store) -> None:
-        self._open = settings.auth == "none"
+        self._without_keys = settings.auth == "none"
         self._store = store
-        self._issuer = _issuer(settings)
+        self._issuer = _make_issuer(settings)
         self._oidc = settings.oidc
-        self._asked: dict[str, deque[float]] = {}
+        self._request_times: dict[str, deque[float]] = {}
 
     @property
-    def one_user(self) -> bool:
+    def is_single_user(self) -> bool:
         """There is one user only, and nobody to hide anything from."""
-        return self._open
+        return self._without_keys
 
-    async def enter(self, authorization: str | None) -> Caller:
-        """Return the caller; raise `Refused` for a key or token that is missing, wrong, or used too often."""
-        caller = await self.check(authorization)
-        return self._counted(caller.user_id, caller.allowance)
+    async def authenticate(self, authorization: str | None) -> Caller:
+        """Return the caller; raise `ApiError` for a key or token that is missing, wrong, or used too often."""
+        caller = await self.verify(authorization)
+        return self._count_request(caller.user_id, caller.quota)
 
-    async def check(self, authorization: str | None) -> Caller:
-        """Return the caller, without counting a request; raise `Refused` for a key or token that is no good (now)."""
-        if self._open:
+    async def verify(self, authorization: str | None) -> Caller:
+        """Return the caller, without counting a request; raise `ApiError` for a key or token that is no good (now)."""
+        if self._without_keys:
             return Caller()
         scheme, _, secret = (authorization or "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else ""
         if self._issuer and secret.count(".") == 2:  # a token; keys have no dots
-            user_id = await self._issuer.user_of(secret)
-            return Caller(user_id, self._of_user(user_id))
+            user_id = await self._issuer.verify_user(secret)
+            return Caller(user_id, self._user_quota(user_id))
         key = await self._store.keys.find(secret) if secret else None
         if key is None:
             needed = "a valid API key or token" if self._issuer else "a valid API key"
             message = f"{needed} is needed: Authorization: Bearer <key>"
-            raise Refused(401, "Unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
-        return Caller(key.user_id, Allowance(key.id, "key", key.requests_per_minute, key.tokens_per_day))
+            raise ApiError(401, "Unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
+        return Caller(key.user_id, Quota(key.id, "key", key.requests_per_minute, key.tokens_per_day))
 
-    def _of_user(self, user_id: str) -> Allowance | None:
+    def _user_quota(self, user_id: str) -> Quota | None:
         """Return how much a user of the issuer may ask for: by whatever token they come."""
         if self._oidc is None:
             return None
-        return Allowance(f"user:{user_id}", "user", self._oidc.requests_per_minute, self._oidc.tokens_per_day)
+        return Quota(f"user:{user_id}", "user", self._oidc.requests_per_minute, self._oidc.tokens_per_day)
 
-    def _counted(self, user_id: str, allowance: Allowance | None) -> Caller:
+    def _count_request(self, user_id: str, allowance: Quota | None) -> Caller:
         """Refuse more requests than are allowed in a minute, counted by this process."""
         if allowance is None or allowance.requests_per_minute is None:
             return Caller(user_id, allowance)
         now = time.monotonic()
-        if len(self._asked) > _MOST_COUNTED:
-            self._asked = {id_: asked for id_, asked in self._asked.items() if asked and asked[-1] > now - _MINUTE_S}
-        asked = self._asked.setdefault(allowance.id, deque())
-        while asked and asked[0] <= now - _MINUTE_S:
-            asked.popleft()
-        if len(asked) >= allowance.requests_per_minute:
-            wait_s = math.ceil(asked[0] + _MINUTE_S - now) if asked else _MINUTE_S
+        if len(self._request_times) > _MAX_TRACKED_HOLDERS:
+            self._request_times = {
+                id_: times for id_, times in self._request_times.items() if times and times[-1] > now - _MINUTE_S
+            }
+        times = self._request_times.setdefault(allowance.id, deque())
+        while times and times[0] <= now - _MINUTE_S:
+            times.popleft()
+        if len(times) >= allowance.requests_per_minute:
+            wait_s = math.ceil(times[0] + _MINUTE_S - now) if times else _MINUTE_S
             limit = f"{allowance.requests_per_minute} requests a minute"
-            raise Refused(429, "RateLimited", f"this {allowance.holder} may make {limit}", retry_after_s=wait_s)
-        asked.append(now)
+            raise ApiError(429, "RateLimited", f"this {allowance.holder} may make {limit}", retry_after_s=wait_s)
+        times.append(now)
         return Caller(user_id, allowance)
 
-    async def check_tokens(self, caller: Caller) -> None:
+    async def check_token_quota(self, caller: Caller) -> None:
         """Refuse a message of a key, or of a user, that has used up the tokens of the day."""
-        allowed = caller.allowance
-        if allowed is None or allowed.tokens_per_day is None:
+        quota = caller.quota
+        if quota is None or quota.tokens_per_day is None:
             return
-        if await self._store.keys.spent_tokens(allowed.id) >= allowed.tokens_per_day:
-            wait_s = until_tomorrow_s(time.time())
-            limit = f"{allowed.tokens_per_day} tokens a day"
-            raise Refused(429, "TokensUsedUp", f"this {allowed.holder} may use {limit}", retry_after_s=wait_s)
+        if await self._store.keys.spent_tokens(quota.id) >= quota.tokens_per_day:
+            wait_s = seconds_until_tomorrow(time.time())
+            limit = f"{quota.tokens_per_day} tokens a day"
+            raise ApiError(429, "TokensUsedUp", f"this {quota.holder} may use {limit}", retry_after_s=wait_s)
 
 
-def _issuer(settings: ServerSettings) -> "Issuer | None":
+def _make_issuer(settings: ServerSettings) -> "Issuer | None":
     if settings.auth != "oidc" or settings.oidc is None:
         return None
     from lango.server.security import oidc
@@ -122,18 +124,20 @@ def _issuer(settings: ServerSettings) -> "Issuer | None":
     return oidc.Issuer(settings.oidc)
 
 
-def authorization_of(connection: HTTPConnection) -> str | None:
+def read_authorization(connection: HTTPConnection) -> str | None:
     """Return the key: as a header, or, since a browser's WebSocket sends none, as the subprotocol `bearer.<key>`."""
-    offered = [name for name in connection.scope.get("subprotocols", ()) if name.startswith(_BEARER)]
-    return f"Bearer {offered[0].removeprefix(_BEARER)}" if offered else connection.headers.get("authorization")
+    offered = [name for name in connection.scope.get("subprotocols", ()) if name.startswith(_BEARER_SUBPROTOCOL)]
+    return (
+        f"Bearer {offered[0].removeprefix(_BEARER_SUBPROTOCOL)}" if offered else connection.headers.get("authorization")
+    )
 
 
-async def authenticate(request: Request) -> None:
-    """Find out who sent a request, from its head alone. Raise `Refused`: then its body is not read."""
-    door: Door = request.app.state.served.door
+async def authenticate_request(request: Request) -> None:
+    """Find out who sent a request, from its head alone. Raise `ApiError`: then its body is not read."""
+    principal: Principal = request.app.state.served.door
     try:
-        request.state.caller = await door.enter(authorization_of(request))
-    except Refused as refused:
+        request.state.caller = await principal.authenticate(read_authorization(request))
+    except ApiError as refused:
         if _has_body(request):
             refused.headers["Connection"] = "close"
         raise
@@ -146,8 +150,8 @@ def _has_body(request: Request) -> bool:
 async def current_caller(request: Request) -> Caller:
     """Return who sent a request; an `AuthenticatedRoute` has authenticated it before it read the body."""
     if not hasattr(request.state, "caller"):
-        await authenticate(request)
+        await authenticate_request(request)
     return request.state.caller
 
 
-User = Annotated[Caller, Depends(current_caller)]
+CurrentCaller = Annotated[Caller, Depends(current_caller)]

@@ -12,10 +12,10 @@ from fastapi import Request
 from starlette.responses import Response
 from typing_extensions import override
 
-from lango.server.errors import Refused, log_if_ours, told
+from lango.server.errors import ApiError, log_server_fault, to_api_error
 from lango.server.json_body import JsonResponse, JsonRoute
-from lango.server.security.auth import authenticate, authorization_of, current_caller
-from lango.server.streaming.sse import Stream
+from lango.server.security.auth import authenticate_request, current_caller, read_authorization
+from lango.server.streaming.sse import StreamResponse
 
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -26,24 +26,24 @@ class AuthenticatedRoute(JsonRoute):
     @override
     def get_route_handler(self) -> _Handler:
         handle = super().get_route_handler()
-        if not any(one.call is current_caller for one in self.dependant.dependencies):
+        if not any(dependency.call is current_caller for dependency in self.dependant.dependencies):
             return handle
 
-        async def handle_of_caller(request: Request) -> Response:
-            await authenticate(request)
+        async def handle_authenticated(request: Request) -> Response:
+            await authenticate_request(request)
             response = await handle(request)
-            if isinstance(response, Stream):
-                stream = cast("Stream[Any]", response)
-                stream.allowed_by(request.app.state.served.door, authorization_of(request))
+            if isinstance(response, StreamResponse):
+                stream = cast("StreamResponse[Any]", response)
+                stream.allowed_by(request.app.state.served.door, read_authorization(request))
             return cast("Response", response)
 
-        return handle_of_caller
+        return handle_authenticated
 
 
-def route_with_errors(body_of: Callable[[Refused], Mapping[str, Any]]) -> type[AuthenticatedRoute]:
+def route_with_error_body(make_body: Callable[[ApiError], Mapping[str, Any]]) -> type[AuthenticatedRoute]:
     """Make a kind of route whose errors have another body."""
 
-    class RouteWithErrors(AuthenticatedRoute):
+    class RouteWithErrorBody(AuthenticatedRoute):
         @override
         def get_route_handler(self) -> _Handler:
             handle = super().get_route_handler()
@@ -52,10 +52,10 @@ def route_with_errors(body_of: Callable[[Refused], Mapping[str, Any]]) -> type[A
                 try:
                     return await handle(request)
                 except Exception as error:  # noqa: BLE001 - every error has an answer
-                    refused = told(error)
-                    log_if_ours(request, error)
-                    return JsonResponse(body_of(refused), refused.status, refused.headers)
+                    refused = to_api_error(error)
+                    log_server_fault(request, error)
+                    return JsonResponse(make_body(refused), refused.status, refused.headers)
 
             return handle_errors
 
-    return RouteWithErrors
+    return RouteWithErrorBody

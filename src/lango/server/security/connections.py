@@ -25,13 +25,13 @@ except ImportError:  # not on Windows, which has no such limit
 FOR_HEALTH_CHECKS = "for_health_checks"
 """The name under which a request's state says that its connection is one of those beyond the limit."""
 HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
-RESERVED = 16
+RESERVED_CONNECTIONS = 16
 """How many connections there may be beyond the limit, for health checks."""
-_OTHER_FILES = 128
+_RESERVED_FILES = 128
 """How many files the process needs for all else: the store, providers, tools."""
-_PER_CLIENT = 256
+_DEFAULT_PER_CLIENT = 256
 _RESERVED_HEAD_TIMEOUT_S = 2.0
-_BUSY = b"""\
+_BUSY_RESPONSE = b"""\
 HTTP/1.1 503 Service Unavailable\r
 Content-Type: application/json\r
 Retry-After: 5\r
@@ -45,22 +45,22 @@ _BUSY_BODY = b'{"error":{"type":"TooManyConnections","message":"too many connect
 class ConnectionLimits(Struct, frozen=True):
     """How many connections there may be, and how long a head may take."""
 
-    most: int
+    max_connections: int
     per_client: int
     """Of one address; 0: as many as there may be."""
-    any_loopback: bool
+    exempts_loopback: bool
     """Whether this machine's own addresses may have as many as there may be: one of them is a proxy, perhaps."""
     head_timeout_s: float
 
     @classmethod
-    def of(cls, settings: ServerSettings) -> "ConnectionLimits":
+    def from_settings(cls, settings: ServerSettings) -> "ConnectionLimits":
         """Read the limits of the settings; no more than the process can have files."""
         most = settings.max_connections
-        files = _most_files()
+        files = _raise_file_limit()
         if files is not None:
-            most = max(1, min(most, files - _OTHER_FILES - RESERVED))
+            most = max(1, min(most, files - _RESERVED_FILES - RESERVED_CONNECTIONS))
         named = settings.max_connections_per_client
-        per_client = _PER_CLIENT if named is None else named
+        per_client = _DEFAULT_PER_CLIENT if named is None else named
         return cls(most, per_client, named is None, settings.head_timeout_s)
 
     def allows(self, client: str, others: list[str]) -> bool:
@@ -68,15 +68,15 @@ class ConnectionLimits(Struct, frozen=True):
 
         Addresses of IPv6 are counted by their network: one client has all of a /64.
         """
-        if len(others) >= self.most + RESERVED:
+        if len(others) >= self.max_connections + RESERVED_CONNECTIONS:
             return False
-        if not self.per_client or (self.any_loopback and is_loopback(client)):
+        if not self.per_client or (self.exempts_loopback and is_loopback(client)):
             return True
         network = network_of(client)
         return sum(network_of(other) == network for other in others) < self.per_client
 
 
-def _most_files() -> int | None:
+def _raise_file_limit() -> int | None:
     """Raise the limit on open files as far as it goes, and return it."""
     if resource is None:
         return None
@@ -93,54 +93,54 @@ def _most_files() -> int | None:
 class LimitedProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 with limits on connections."""
 
-    def __init__(self, limits: ConnectionLimits, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, limits: ConnectionLimits, **options: Any) -> None:
+        super().__init__(**options)
         self._limits = limits
         self._head_timer: asyncio.TimerHandle | None = None
         self._reserved = False
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Refuse a connection that is too many; the last few are for health checks, which `Guards` sees to."""
+        """Refuse a connection that is too many; the last few are for health checks, which `RequestGuard` sees to."""
         connections = cast("set[Any]", self.connections)
-        others: list[str] = [one.client[0] for one in connections if one.client]
+        others: list[str] = [connection.client[0] for connection in connections if connection.client]
         super().connection_made(transport)
         if not self._limits.allows(self.client[0] if self.client else "", others):
-            transport.write(_BUSY % (len(_BUSY_BODY), _BUSY_BODY))
+            transport.write(_BUSY_RESPONSE % (len(_BUSY_BODY), _BUSY_BODY))
             transport.close()
             return
-        self._reserved = len(others) >= self._limits.most
+        self._reserved = len(others) >= self._limits.max_connections
         self.app_state = self.app_state | {FOR_HEALTH_CHECKS: self._reserved}
-        self._await_head()
+        self._start_head_timer()
 
     @override
     def data_received(self, data: bytes) -> None:
         """Read on, and see whether a whole head has come."""
         super().data_received(data)
         if self.cycle and not self.cycle.response_complete:
-            self._head_came()
+            self._cancel_head_timer()
         else:
-            self._await_head()
+            self._start_head_timer()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self._head_came()
+        self._cancel_head_timer()
         super().connection_lost(exc)
 
     @override
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Hand the connection to the WebSocket's own protocol."""
-        self._head_came()
+        self._cancel_head_timer()
         super().handle_websocket_upgrade(event)
 
-    def _await_head(self) -> None:
+    def _start_head_timer(self) -> None:
         """Give the client so long to send a whole head; more pieces of it do not make it longer."""
         if self._head_timer is None and not self.transport.is_closing():
             timeout_s = _RESERVED_HEAD_TIMEOUT_S if self._reserved else self._limits.head_timeout_s
             self._head_timer = self.loop.call_later(timeout_s, self.transport.abort)
 
-    def _head_came(self) -> None:
+    def _cancel_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None

@@ -41,7 +41,7 @@ def host_of(header: str) -> str:
     return "" if parts.path or parts.query or parts.fragment or "@" in header else name
 
 
-def place_of_origin(origin: str) -> str:
+def host_and_port_of_origin(origin: str) -> str:
     """Return the name and port in an Origin, as a Host header of the same place says it; empty where it is none."""
     try:
         parts = urlsplit(origin)

@@ -15,16 +15,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lango.config import ServerSettings
 from lango.json_input import TooManyValues, ValueCounter
-from lango.server.errors import Refused, as_response
+from lango.server.errors import ApiError, to_response
 from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
-from lango.server.security.hosts import host_of, is_loopback, place_of_origin
+from lango.server.security.hosts import host_and_port_of_origin, host_of, is_loopback
 
-_WITH_FILES = re.compile(r"/v1/sessions/[^/]+/messages|/run|/run_sse")
-_IMPORT = "/v1/sessions/import"
-_CONVERSATIONS = frozenset({"/agui", "/v1/chat/completions"})
-_SLOWEST_BYTES_S = 10_000
+_PATHS_WITH_FILES = re.compile(r"/v1/sessions/[^/]+/messages|/run|/run_sse")
+_IMPORT_PATH = "/v1/sessions/import"
+_CONVERSATION_PATHS = frozenset({"/agui", "/v1/chat/completions"})
+_MIN_BYTES_PER_S = 10_000
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_HEADERS = {
+_SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -33,22 +33,22 @@ _HEADERS = {
 }
 
 
-def most_bytes(settings: ServerSettings) -> int:
+def max_message_bytes(settings: ServerSettings) -> int:
     """Return how long a message may be that brings files, in base64."""
     return settings.max_body_bytes + settings.max_attachment_bytes * 4 // 3
 
 
-class Guards:
+class RequestGuard:
     """ASGI middleware around everything."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
         self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
-        self._import = _Body("application/x-ndjson", settings.max_import_bytes, "server.max_import_bytes")
-        self._with_files = _Body("application/json", most_bytes(settings), "server.max_body_bytes")
-        self._body = _Body("application/json", settings.max_body_bytes, "server.max_body_bytes")
+        self._import_limit = _BodyLimit("application/x-ndjson", settings.max_import_bytes, "server.max_import_bytes")
+        self._message_limit = _BodyLimit("application/json", max_message_bytes(settings), "server.max_body_bytes")
+        self._default_limit = _BodyLimit("application/json", settings.max_body_bytes, "server.max_body_bytes")
         most = max(settings.max_body_bytes, settings.max_conversation_bytes)
-        self._conversation = _Body("application/json", most, "server.max_conversation_bytes")
+        self._conversation_limit = _BodyLimit("application/json", most, "server.max_conversation_bytes")
         named = {host.lower() for host in settings.allowed_hosts}
         # a key is needed there: the name that it is reached by grants nothing
         self._any_host = not is_loopback(settings.host) and not named
@@ -62,84 +62,88 @@ class Guards:
             return
         try:
             self._check(scope, Headers(scope=scope))
-        except Refused as refused:
-            await _refuse(refused, scope, receive, send)
+        except ApiError as refused:
+            await _send_refusal(refused, scope, receive, send)
             return
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
-            await self._app(scope, _Bounded(receive, self._body_of(scope), self._body_timeout_s), _Hardened(send))
+            await self._app(
+                scope,
+                _BoundedReceive(receive, self._body_limit(scope), self._body_timeout_s),
+                _SecurityHeadersSend(send),
+            )
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         if scope.get("state", {}).get(FOR_HEALTH_CHECKS) and scope["path"] not in HEALTH_PATHS:
             message = "too many connections are open here: try again later"
-            raise Refused(503, "TooManyConnections", message, retry_after_s=5, headers={"Connection": "close"})
+            raise ApiError(503, "TooManyConnections", message, retry_after_s=5, headers={"Connection": "close"})
         hosts = headers.getlist("host")
         if len(hosts) > 1:  # who reads the other one, a proxy perhaps, lets in what this one refuses
-            raise Refused(400, "BadRequest", "send one Host")
+            raise ApiError(400, "BadRequest", "send one Host")
         host = hosts[0] if hosts else ""
         if not (self._any_host or is_loopback(host_of(host)) or host_of(host) in self._hosts):
-            raise Refused(403, "WrongHost", "this server is not reached by that name (setting server.allowed_hosts)")
+            raise ApiError(403, "WrongHost", "this server is not reached by that name (setting server.allowed_hosts)")
         unsafe = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS
-        if unsafe and not self._is_ours(headers.getlist("origin"), host):
+        if unsafe and not self._is_allowed_origin(headers.getlist("origin"), host):
             message = "pages of that origin may not call this server (setting server.allowed_origins)"
-            raise Refused(403, "ForeignOrigin", message)
+            raise ApiError(403, "ForeignOrigin", message)
         if scope["type"] == "http" and unsafe:
-            _check_body(headers, self._body_of(scope))
+            _check_body(headers, self._body_limit(scope))
 
-    def _body_of(self, scope: Scope) -> "_Body":
+    def _body_limit(self, scope: Scope) -> "_BodyLimit":
         """Return what a body may be: a message may bring files, an import is a file, some clients send all there is."""
-        if scope["path"] == _IMPORT:
-            return self._import
-        if scope["path"] in _CONVERSATIONS:
-            return self._conversation
-        return self._with_files if _WITH_FILES.fullmatch(scope["path"]) else self._body
+        if scope["path"] == _IMPORT_PATH:
+            return self._import_limit
+        if scope["path"] in _CONVERSATION_PATHS:
+            return self._conversation_limit
+        return self._message_limit if _PATHS_WITH_FILES.fullmatch(scope["path"]) else self._default_limit
 
-    def _is_ours(self, origins: list[str], host: str) -> bool:
+    def _is_allowed_origin(self, origins: list[str], host: str) -> bool:
         """Whether no page sent it, or one of this server, or one that may."""
         return all(
-            "*" in self._origins or origin.lower() in self._origins or place_of_origin(origin) == host.lower()
+            "*" in self._origins or origin.lower() in self._origins or host_and_port_of_origin(origin) == host.lower()
             for origin in origins
         )
 
 
-class _Body(Struct, frozen=True):
+class _BodyLimit(Struct, frozen=True):
     """What a body may be."""
 
     kind: str
-    limit: int
+    max_bytes: int
     setting: str
 
-    def too_large(self) -> Refused:
-        return Refused(413, "TooLarge", f"the body is larger than {self.limit} bytes (setting {self.setting})")
+    def too_large(self) -> ApiError:
+        return ApiError(413, "TooLarge", f"the body is larger than {self.max_bytes} bytes (setting {self.setting})")
 
 
-def _check_body(headers: Headers, body: _Body) -> None:
+def _check_body(headers: Headers, body: _BodyLimit) -> None:
     length = headers.get("content-length", "0")
-    if length.isdigit() and int(length) > body.limit:
+    if length.isdigit() and int(length) > body.max_bytes:
         raise body.too_large()
     has_body = length != "0" or "transfer-encoding" in headers
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if (has_body or kind) and kind != body.kind:
-        raise Refused(415, "NotJson", f"send Content-Type: {body.kind}")
+        raise ApiError(415, "NotJson", f"send Content-Type: {body.kind}")
 
 
-class _Bounded:
+class _BoundedReceive:
     """Reads a body up to its limit, not for ever, and counts the values of its JSON: too many would stop all else."""
 
-    def __init__(self, receive: Receive, body: _Body, timeout_s: float) -> None:
+    def __init__(self, receive: Receive, body: _BodyLimit, timeout_s: float) -> None:
         self._receive = receive
-        self._body = body
+        self._limit = body
         self._timeout_s = timeout_s
         self._began = time.monotonic()
-        self._read = 0
-        self._values = ValueCounter() if body.kind == "application/json" else None
-        self._whole = False
+        self._received_bytes = 0
+        self._value_counter = ValueCounter() if body.kind == "application/json" else None
+        self._complete = False
 
     async def __call__(self) -> Message:
-        if self._whole:  # what comes now is that the client is gone
+        if self._complete:  # what comes now is that the client is gone
             return await self._receive()
-        left_s = self._began + self._timeout_s + self._read / _SLOWEST_BYTES_S - time.monotonic()
+        left_s = self._began + self._timeout_s + self._received_bytes / _MIN_BYTES_PER_S - time.monotonic()
         try:
             async with asyncio.timeout(max(0.0, min(left_s, self._timeout_s))):
                 message = await self._receive()
@@ -147,20 +151,20 @@ class _Bounded:
             too_slow = "the body came too slowly (setting server.body_timeout_s)"
             raise HTTPException(408, too_slow, {"Connection": "close"}) from error
         piece: bytes = message.get("body", b"")
-        self._read += len(piece)
-        self._whole = not message.get("more_body", False)
-        if self._read > self._body.limit:
-            refused = self._body.too_large()
+        self._received_bytes += len(piece)
+        self._complete = not message.get("more_body", False)
+        if self._received_bytes > self._limit.max_bytes:
+            refused = self._limit.too_large()
             raise HTTPException(refused.status, str(refused))  # of what is raised here FastAPI lets only this through
-        if self._values is not None:
+        if self._value_counter is not None:
             try:
-                self._values.feed(piece)
+                self._value_counter.feed(piece)
             except TooManyValues as error:
                 raise HTTPException(413, str(error)) from error
         return message
 
 
-class _Hardened:
+class _SecurityHeadersSend:
     """Adds the headers that tell a browser to take nothing for more than it is."""
 
     def __init__(self, send: Send) -> None:
@@ -169,14 +173,14 @@ class _Hardened:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in _HEADERS.items():
+            for name, value in _SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
         await self._send(message)
 
 
-async def _refuse(refused: Refused, scope: Scope, receive: Receive, send: Send) -> None:
+async def _send_refusal(refused: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": str(refused)[:120]})  # before accept: HTTP 403
     else:
-        await as_response(refused)(scope, receive, _Hardened(send))
+        await to_response(refused)(scope, receive, _SecurityHeadersSend(send))

@@ -18,7 +18,7 @@ import httpx
 
 from lango.config import OidcSettings
 from lango.errors import ConfigError, IssuerUnavailable, MissingDependency
-from lango.server.errors import Refused
+from lango.server.errors import ApiError
 from lango.server.security.hosts import is_loopback
 
 try:
@@ -31,24 +31,24 @@ except ImportError as error:
 
 _log = logging.getLogger("lango.server")
 
-MOST_TOKEN_BYTES = 16_384
-_MOST_ANSWER_BYTES = 512_000
+MAX_TOKEN_BYTES = 16_384
+_MAX_RESPONSE_BYTES = 512_000
 _TIMEOUT_S = 5.0
-_FRESH_S = 3_600.0
+_KEYS_FRESH_S = 3_600.0
 """Keys are fetched again when they are older."""
-_KEPT_S = 86_400.0
+_KEYS_KEPT_S = 86_400.0
 """For so long the keys that are known hold while the issuer does not answer."""
-_PAUSE_S = 5.0
+_RETRY_PAUSE_S = 5.0
 """An issuer that did not answer is not asked again before."""
-_MOST_FETCHES, _FETCHES_S = 5, 60.0
+_MAX_FETCHES, _FETCH_WINDOW_S = 5, 60.0
 """So often within so long: tokens that name keys which nobody knows must not become requests to the issuer."""
-_LEAST_RSA_BITS = 2_048
-_MOST_NAME = 255
+_MIN_RSA_BITS = 2_048
+_MAX_NAME_LENGTH = 255
 _WELL_KNOWN = "/.well-known/openid-configuration"
-_KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_KEY_TYPE_BY_ALGORITHM = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
-def check(settings: OidcSettings) -> None:
+def check_addresses(settings: OidcSettings) -> None:
     """Raise `ConfigError` for addresses that anybody on the way could answer for."""
     for name, address in (("issuer", settings.issuer), ("jwks_url", settings.jwks_url)):
         if address and not _is_safe(address):
@@ -65,23 +65,23 @@ class Issuer:
         self._failed_at = float("-inf")
         self._failure: IssuerUnavailable | None = None
         self._fetches: deque[float] = deque()
-        self._fetching = asyncio.Lock()
+        self._fetch_lock = asyncio.Lock()
 
-    async def user_of(self, token: str) -> str:
-        """Return the user of a token; raise `Refused` for one that is not good, or that cannot be verified now."""
-        if len(token) > MOST_TOKEN_BYTES:
-            raise _refused("it is too large")
+    async def verify_user(self, token: str) -> str:
+        """Return the user of a token; raise `ApiError` for one that is not good, or that cannot be verified now."""
+        if len(token) > MAX_TOKEN_BYTES:
+            raise _token_refused("it is too large")
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError) as error:
-            raise _refused("it is no JSON Web Token") from error
+            raise _token_refused("it is no JSON Web Token") from error
         algorithm = header.get("alg")
         if algorithm not in self._settings.algorithms:
-            raise _refused("its algorithm is not taken here (setting server.oidc.algorithms)")
-        key = await self._key(header.get("kid"), algorithm)
-        return self._named(self._verified(token, key, algorithm))
+            raise _token_refused("its algorithm is not taken here (setting server.oidc.algorithms)")
+        key = await self._find_key(header.get("kid"), algorithm)
+        return self._user_from_claims(self._verify_claims(token, key, algorithm))
 
-    def _verified(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
+    def _verify_claims(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
         settings = self._settings
         try:
             return jwt.decode(
@@ -94,65 +94,65 @@ class Issuer:
                 options={"require": ["exp", "iss", "aud", settings.user_claim]},
             )
         except jwt.ExpiredSignatureError as error:
-            raise _refused("it has expired") from error
+            raise _token_refused("it has expired") from error
         except (jwt.ImmatureSignatureError, jwt.InvalidIssuedAtError) as error:
-            raise _refused("it does not hold yet") from error
+            raise _token_refused("it does not hold yet") from error
         except jwt.InvalidAudienceError as error:
-            raise _refused("it is not for this server (setting server.oidc.audience)") from error
+            raise _token_refused("it is not for this server (setting server.oidc.audience)") from error
         except jwt.InvalidIssuerError as error:
-            raise _refused("it is not of this server's issuer (setting server.oidc.issuer)") from error
+            raise _token_refused("it is not of this server's issuer (setting server.oidc.issuer)") from error
         except jwt.MissingRequiredClaimError as error:
-            raise _refused(f"it has no claim {error.claim!r}") from error
+            raise _token_refused(f"it has no claim {error.claim!r}") from error
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            raise _refused("it cannot be verified") from error
+            raise _token_refused("it cannot be verified") from error
 
-    def _named(self, claims: dict[str, Any]) -> str:
+    def _user_from_claims(self, claims: dict[str, Any]) -> str:
         claim = self._settings.user_claim
         name = claims.get(claim)
-        if not (isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _MOST_NAME):
-            raise _refused(f"its claim {claim!r} names nobody")
+        if not (isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _MAX_NAME_LENGTH):
+            raise _token_refused(f"its claim {claim!r} names nobody")
         if claim == "email" and claims.get("email_verified") is not True:
-            raise _refused("its email address is not verified by the issuer")
+            raise _token_refused("its email address is not verified by the issuer")
         return self._settings.user_prefix + name
 
     # -- the issuer's keys ----------------------------------------------------------------------------------------
 
-    async def _key(self, kid: object, algorithm: str) -> "jwt.PyJWK":
+    async def _find_key(self, kid: object, algorithm: str) -> "jwt.PyJWK":
         """Return the key that a token names; keys that are old, or do not hold it, are fetched again."""
-        asked_at = time.monotonic()
-        if asked_at - self._fetched_at > _FRESH_S:
-            await self._renew(asked_at)
-        found = _pick(self._keys, kid, algorithm)
-        if found is None and await self._fetch(asked_at):
-            found = _pick(self._keys, kid, algorithm)
+        started_at = time.monotonic()
+        if started_at - self._fetched_at > _KEYS_FRESH_S:
+            await self._refresh_keys(started_at)
+        found = _select_key(self._keys, kid, algorithm)
+        if found is None and await self._fetch_keys(started_at):
+            found = _select_key(self._keys, kid, algorithm)
         if found is None:
-            raise _refused("its key is not one of the issuer's")
+            raise _token_refused("its key is not one of the issuer's")
         return found
 
-    async def load(self) -> int:
+    async def load_keys(self) -> int:
         """Fetch the keys now; return how many. Raise `IssuerUnavailable` where they cannot be had."""
-        await self._fetch(time.monotonic())
+        await self._fetch_keys(time.monotonic())
         return len(self._keys)
 
-    async def _renew(self, asked_at: float) -> None:
+    async def _refresh_keys(self, started_at: float) -> None:
         """Fetch keys that are old; while the issuer does not answer, they hold for a while."""
         try:
-            await self._fetch(asked_at)
+            await self._fetch_keys(started_at)
         except IssuerUnavailable:
-            if asked_at - self._fetched_at > _KEPT_S:
+            if started_at - self._fetched_at > _KEYS_KEPT_S:
                 raise
 
-    async def _fetch(self, asked_at: float) -> bool:
+    async def _fetch_keys(self, started_at: float) -> bool:
         """Fetch the keys unless somebody did since `asked_at`; False: the issuer was asked too often."""
-        async with self._fetching:
+        async with self._fetch_lock:
             now = time.monotonic()
-            if self._fetched_at >= asked_at:
+            if self._fetched_at >= started_at:
                 return True
-            if self._failure and now - self._failed_at < _PAUSE_S:
+            if self._failure and now - self._failed_at < _RETRY_PAUSE_S:
                 raise self._failure
-            while self._fetches and self._fetches[0] <= now - _FETCHES_S:
+            while self._fetches and self._fetches[0] <= now - _FETCH_WINDOW_S:
                 self._fetches.popleft()
-            if len(self._fetches) >= _MOST_FETCHES:
+            if len(self._fetches) >= _MAX_FETCHES:
                 if self._failure:
                     raise self._failure
                 return False
@@ -167,20 +167,20 @@ class Issuer:
             return True
 
 
-def _pick(keys: Sequence["jwt.PyJWK"], kid: object, algorithm: str) -> "jwt.PyJWK | None":
+def _select_key(keys: Sequence["jwt.PyJWK"], kid: object, algorithm: str) -> "jwt.PyJWK | None":
     """Return the key of that name; where none is named, the only one there is for the algorithm."""
-    fitting = [key for key in keys if _fits(key, algorithm)]
+    fitting = [key for key in keys if _is_usable_key(key, algorithm)]
     if kid is None:
         return fitting[0] if len(fitting) == 1 else None
     return next((key for key in fitting if key.key_id == kid), None)
 
 
-def _fits(key: "jwt.PyJWK", algorithm: str) -> bool:
+def _is_usable_key(key: "jwt.PyJWK", algorithm: str) -> bool:
     """Whether a key is for signatures of that algorithm, and none that is too short."""
     public: Any = key.key
-    if isinstance(public, rsa.RSAPublicKey) and public.key_size < _LEAST_RSA_BITS:
+    if isinstance(public, rsa.RSAPublicKey) and public.key_size < _MIN_RSA_BITS:
         return False
-    return key.key_type == _KINDS[algorithm[:2]] and key.public_key_use in (None, "sig")
+    return key.key_type == _KEY_TYPE_BY_ALGORITHM[algorithm[:2]] and key.public_key_use in (None, "sig")
 
 
 async def fetch_keys(settings: OidcSettings) -> list["jwt.PyJWK"]:
@@ -188,48 +188,48 @@ async def fetch_keys(settings: OidcSettings) -> list["jwt.PyJWK"]:
     async with httpx.AsyncClient(follow_redirects=False, timeout=_TIMEOUT_S) as client:
         try:
             async with asyncio.timeout(2 * _TIMEOUT_S):
-                url = settings.jwks_url or await _discovered(client, settings.issuer)
-                told = await _read(client, url)
+                url = settings.jwks_url or await _discover_jwks_url(client, settings.issuer)
+                document = await _read_json(client, url)
         except TimeoutError as error:
-            raise _unavailable(f"{settings.issuer} did not answer in time") from error
+            raise _issuer_unavailable(f"{settings.issuer} did not answer in time") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _unavailable(f"{settings.issuer} does not answer ({type(error).__name__})") from error
+            raise _issuer_unavailable(f"{settings.issuer} does not answer ({type(error).__name__})") from error
     try:
-        found = jwt.PyJWKSet.from_dict(told).keys
+        found = jwt.PyJWKSet.from_dict(document).keys
     except (jwt.PyJWTError, ValueError, TypeError) as error:
-        raise _unavailable(f"{url} holds no keys that can be used") from error
-    public = [key for key in found if key.key_type in _KINDS.values()]
+        raise _issuer_unavailable(f"{url} holds no keys that can be used") from error
+    public = [key for key in found if key.key_type in _KEY_TYPE_BY_ALGORITHM.values()]
     if not public:
-        raise _unavailable(f"{url} holds no public keys")
+        raise _issuer_unavailable(f"{url} holds no public keys")
     return public
 
 
-async def _discovered(client: httpx.AsyncClient, issuer: str) -> str:
-    told = await _read(client, issuer.rstrip("/") + _WELL_KNOWN)
-    if told.get("issuer") != issuer:
-        raise _unavailable(f"{issuer} says of itself that it is another issuer (setting server.oidc.issuer)")
-    url = told.get("jwks_uri")
+async def _discover_jwks_url(client: httpx.AsyncClient, issuer: str) -> str:
+    document = await _read_json(client, issuer.rstrip("/") + _WELL_KNOWN)
+    if document.get("issuer") != issuer:
+        raise _issuer_unavailable(f"{issuer} says of itself that it is another issuer (setting server.oidc.issuer)")
+    url = document.get("jwks_uri")
     if not isinstance(url, str) or not _is_safe(url, beside=issuer):
-        raise _unavailable(f"{issuer} names no https:// address of its keys")
+        raise _issuer_unavailable(f"{issuer} names no https:// address of its keys")
     return url
 
 
-async def _read(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+async def _read_json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     async with client.stream("GET", url, headers={"Accept": "application/json"}) as response:
         if response.status_code != 200:
-            raise _unavailable(f"{url} answers with status {response.status_code}")
+            raise _issuer_unavailable(f"{url} answers with status {response.status_code}")
         body = b""
         async for chunk in response.aiter_bytes():
             body += chunk
-            if len(body) > _MOST_ANSWER_BYTES:
-                raise _unavailable(f"{url} answers with more than {_MOST_ANSWER_BYTES} bytes")
+            if len(body) > _MAX_RESPONSE_BYTES:
+                raise _issuer_unavailable(f"{url} answers with more than {_MAX_RESPONSE_BYTES} bytes")
     try:
-        told = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise _unavailable(f"{url} does not answer with JSON") from error
-    if not isinstance(told, dict):
-        raise _unavailable(f"{url} does not answer with a JSON object")
-    return cast("dict[str, Any]", told)
+        raise _issuer_unavailable(f"{url} does not answer with JSON") from error
+    if not isinstance(document, dict):
+        raise _issuer_unavailable(f"{url} does not answer with a JSON object")
+    return cast("dict[str, Any]", document)
 
 
 def _is_safe(address: str, beside: str = "") -> bool:
@@ -242,12 +242,12 @@ def _is_safe(address: str, beside: str = "") -> bool:
     return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host) and near))
 
 
-def _unavailable(why: str) -> IssuerUnavailable:
-    return IssuerUnavailable(f"tokens cannot be verified now: {why}; API keys still work", retry_after_s=_PAUSE_S)
+def _issuer_unavailable(why: str) -> IssuerUnavailable:
+    return IssuerUnavailable(f"tokens cannot be verified now: {why}; API keys still work", retry_after_s=_RETRY_PAUSE_S)
 
 
-def _refused(why: str) -> Refused:
-    return Refused(
+def _token_refused(why: str) -> ApiError:
+    return ApiError(
         401,
         "Unauthorized",
         f"the token is not accepted: {why}",

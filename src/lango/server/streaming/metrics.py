@@ -9,7 +9,7 @@ from typing import Any
 
 from lango.events import ToolEnd, TurnDone
 from lango.server.streaming.recorder import Recorder
-from lango.store.turns.lease import Leases
+from lango.store.turns.lease import LeaseCounts
 from lango.store.turns.turns import TurnRecord
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -52,7 +52,7 @@ class Metrics:
         self._tools: Counter[str] = Counter()
 
     @contextmanager
-    def stream(self) -> Generator[None]:
+    def count_reader(self) -> Generator[None]:
         """Count a reader while it reads."""
         self._streams += 1
         try:
@@ -60,12 +60,12 @@ class Metrics:
         finally:
             self._streams -= 1
 
-    def ended(self, recorder: Recorder, record: TurnRecord | None) -> None:
+    def count_turn(self, recorder: Recorder, record: TurnRecord | None) -> None:
         """Count a turn that is over."""
         self._turns[record.status if record else "lost"] += 1
-        self._turn_s.add(time.monotonic() - recorder.began_at)
+        self._turn_s.add(time.monotonic() - recorder.started_at)
         if recorder.first_text_at is not None:
-            self._first_text_s.add(recorder.first_text_at - recorder.began_at)
+            self._first_text_s.add(recorder.first_text_at - recorder.started_at)
         usage: dict[str, Any] = (record.extra.get("usage") if record else None) or {}
         self._tokens.update({"input": usage.get("input", 0), "output": usage.get("output", 0)})
         for event in recorder.running.events:
@@ -75,10 +75,10 @@ class Metrics:
             elif isinstance(event, ToolEnd):
                 self._tools["ok" if event.ok else "error"] += 1
 
-    def text(self, running: list[Recorder], queued: int, leases: Leases | None = None) -> str:
+    def render(self, recorders: list[Recorder], waiting_for_admission: int, leases: LeaseCounts | None = None) -> str:
         """Return everything in Prometheus' text format; `queued` turns wait because the process is full."""
-        waiting = sum(one.running.turn.epoch is None for one in running)
-        busy = len(running) - waiting - queued
+        queued_behind_turn = sum(recorder.running.turn.epoch is None for recorder in recorders)
+        busy = len(recorders) - queued_behind_turn - waiting_for_admission
         lines = [
             *_labelled(
                 "lango_turns_total", "counter", "Turns that are over, by how they ended.", "status", self._turns
@@ -88,10 +88,15 @@ class Metrics:
             *_one("lango_model_calls_total", "counter", "Calls of models, in turns that were done.", self._model_calls),
             *_labelled("lango_tools_total", "counter", "Calls of tools, by how they ended.", "status", self._tools),
             *_one("lango_turns_running", "gauge", "Turns that run now.", busy),
-            *_one("lango_turns_queued", "gauge", "Turns that wait until another one of the process ends.", queued),
-            *_one("lango_turns_waiting", "gauge", "Turns that wait for the one before them.", waiting),
+            *_one(
+                "lango_turns_queued",
+                "gauge",
+                "Turns that wait until another one of the process ends.",
+                waiting_for_admission,
+            ),
+            *_one("lango_turns_waiting", "gauge", "Turns that wait for the one before them.", queued_behind_turn),
             *_one("lango_streams", "gauge", "Clients that follow a turn.", self._streams),
-            *_leases(leases, busy + queued),
+            *_lease_families(leases, busy + waiting_for_admission),
             *_head("lango_turn_seconds", "histogram", "From a message to the end of its turn."),
             *self._turn_s.lines("lango_turn_seconds"),
             *_head("lango_first_text_seconds", "histogram", "From a message to the first text of its answer."),
@@ -100,12 +105,12 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
 
-def _leases(leases: Leases | None, here: int) -> list[str]:
+def _lease_families(leases: LeaseCounts | None, context: int) -> list[str]:
     """What the store says; nothing while it cannot say it: a number that is not known is not 0."""
     if leases is None:
         return []
-    held = sum(leases.held.values())
-    counts = Counter({"here": min(here, held), "elsewhere": held - min(here, held)})
+    held = sum(leases.running_by_owner.values())
+    counts = Counter({"here": min(context, held), "elsewhere": held - min(context, held)})
     return [
         *_labelled("lango_leases", "gauge", "Sessions whose turn runs, in the whole store.", "held", counts),
         *_one(

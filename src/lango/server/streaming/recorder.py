@@ -13,35 +13,35 @@ from lango.errors import StoreError
 from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent, to_json
 from lango.store import Store
 from lango.store.codec.json_text import dumps
-from lango.store.turns.event_log import Batch, ToldEvent
-from lango.turns.notifier import News
+from lango.store.turns.event_log import EventBatch, LoggedEvent
+from lango.turns.notifier import Notifier
 from lango.turns.running_turn import RunningTurn
 
 _log = logging.getLogger("lango.server")
 
-GROUP_S = 0.1
+GROUP_INTERVAL_S = 0.1
 _RETRY_S = 0.1
 
 
-class EventLog:
+class EventLogWriter:
     """Appends the events of all turns of a server: those that come while one write is under way go into the next."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queued: list[tuple[Batch, asyncio.Future[bool]]] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._queued: list[tuple[EventBatch, asyncio.Future[bool]]] = []
+        self._write_task: asyncio.Task[None] | None = None
 
     @property
-    def wait_s(self) -> float:
+    def max_outage_s(self) -> float:
         """How long a store that is away is waited for."""
         return self._store.outages.wait_s
 
-    async def append(self, batch: Batch) -> bool:
+    async def append(self, batch: EventBatch) -> bool:
         """Store events at the end of their turn; False: the turn was closed before, or its session is gone."""
         stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._queued.append((batch, stored))
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write())
+        if self._write_task is None:
+            self._write_task = asyncio.create_task(self._write())
         return await stored
 
     async def _write(self) -> None:
@@ -50,9 +50,9 @@ class EventLog:
                 queued, self._queued = self._queued, []
                 await self._write_together(queued)
         finally:
-            self._writing = None
+            self._write_task = None
 
-    async def _write_together(self, queued: list[tuple[Batch, asyncio.Future[bool]]]) -> None:
+    async def _write_together(self, queued: list[tuple[EventBatch, asyncio.Future[bool]]]) -> None:
         try:
             stored = await self._store.add_told_of_many([batch for batch, _ in queued])
         except Exception as error:  # noqa: BLE001 - it belongs to those who wait
@@ -71,15 +71,15 @@ class Recorder:
     Readers hold nothing but their place in `told`: one that is slow keeps nobody waiting and nothing in memory.
     """
 
-    def __init__(self, log: EventLog, running: RunningTurn) -> None:
+    def __init__(self, log: EventLogWriter, running: RunningTurn) -> None:
         self.running = running
-        self.told: list[ToldEvent] = []
+        self.logged: list[LoggedEvent] = []
         self.closed = False
         """Nothing comes from here any more; what is missing at the end is in the store."""
-        self.began_at = time.monotonic()
+        self.started_at = time.monotonic()
         self.first_text_at: float | None = None
-        self._event_log = log
-        self._news = News()
+        self._log_writer = log
+        self._changed = Notifier()
 
     async def run(self) -> None:
         """Record the turn; return when its end is stored."""
@@ -87,41 +87,43 @@ class Recorder:
             await self._write()
         finally:
             self.closed = True
-            self._news.tell()
+            self._changed.notify()
 
     async def _write(self) -> None:
         running, loop = self.running, asyncio.get_running_loop()
-        read, said_at = 0, 0.0  # the first text goes out at once
+        read, text_sent_at = 0, 0.0  # the first text goes out at once
         while True:
             while read == len(running.events) and not running.finished:
-                await running.news.wait()
-            while (pause_s := _due(said_at) - loop.time()) > 0 and not running.is_urgent(read):
-                await running.urgent.wait(pause_s)
+                await running.changed.wait()
+            while (pause_s := _next_text_at(text_sent_at) - loop.time()) > 0 and not running.has_urgent_after(read):
+                await running.urgent_changed.wait(pause_s)
             over = running.finished
             batch = running.events[read:]
             read += len(batch)
             self._note_first_text(batch)
-            told = [_told(running.turn.turn, event) for event in grouped(batch)]
-            if not await self._keep(told):
+            logged = [_told(running.turn.turn, event) for event in join_text_deltas(batch)]
+            if not await self._store(logged):
                 return
-            self.told += told
-            self._news.tell()
-            if over or (told and told[-1].final):
+            self.logged += logged
+            self._changed.notify()
+            if over or (logged and logged[-1].final):
                 return
             if isinstance(batch[-1], TextDelta | ThoughtDelta):
-                said_at = loop.time()
+                text_sent_at = loop.time()
 
     def _note_first_text(self, batch: list[TurnEvent]) -> None:
         if self.first_text_at is None and any(isinstance(event, TextDelta) for event in batch):
             self.first_text_at = time.monotonic()
 
-    async def _keep(self, told: list[ToldEvent]) -> bool:
+    async def _store(self, logged: list[LoggedEvent]) -> bool:
         """Store events, however long the store is away; False: there is no use."""
         loop = asyncio.get_running_loop()
-        deadline, wait_s = loop.time() + self._event_log.wait_s, _RETRY_S
+        deadline, wait_s = loop.time() + self._log_writer.max_outage_s, _RETRY_S
         while True:
             try:
-                return await self._event_log.append(Batch(self.running.session.key, self.running.turn.turn, told))
+                return await self._log_writer.append(
+                    EventBatch(self.running.session.key, self.running.turn.turn, logged)
+                )
             except StoreError as error:
                 if loop.time() > deadline:
                     _log.error("the stream of turn %s could not be stored: %s", self.running.turn.turn, error)
@@ -129,30 +131,30 @@ class Recorder:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, 2.0)
 
-    async def follow(self, after_id: int, beat_s: float) -> AsyncGenerator[ToldEvent | None, None]:
+    async def follow(self, after_id: int, heartbeat_s: float) -> AsyncGenerator[LoggedEvent | None, None]:
         """Read what was told after an id and what is told from now on; None whenever nothing came for `beat_s`."""
         read = 0
         while True:
-            while read < len(self.told):
-                told = self.told[read]
+            while read < len(self.logged):
+                logged = self.logged[read]
                 read += 1
-                if told.id > after_id:
-                    yield told
+                if logged.id > after_id:
+                    yield logged
             if self.closed:
                 return
-            if not await self._news.wait(beat_s):
+            if not await self._changed.wait(heartbeat_s):
                 yield None
 
 
-def _due(said_at: float) -> float:
+def _next_text_at(text_sent_at: float) -> float:
     """When the next text goes out after one: at the same moments for all turns, so that one commit serves many."""
-    return (said_at // GROUP_S + 1) * GROUP_S
+    return (text_sent_at // GROUP_INTERVAL_S + 1) * GROUP_INTERVAL_S
 
 
-def grouped(events: Iterable[TurnEvent]) -> list[TurnEvent]:
+def join_text_deltas(events: Iterable[TurnEvent]) -> list[TurnEvent]:
     """Join pieces of text that follow each other into one, under the id of the last."""
     joined: list[TurnEvent] = []
-    for _, alike in groupby(events, _kind):
+    for _, alike in groupby(events, _join_key):
         group = list(alike)
         last = group[-1]
         if len(group) > 1 and isinstance(last, TextDelta | ThoughtDelta):
@@ -162,14 +164,14 @@ def grouped(events: Iterable[TurnEvent]) -> list[TurnEvent]:
     return joined
 
 
-def _kind(event: TurnEvent) -> tuple[object, str]:
+def _join_key(event: TurnEvent) -> tuple[object, str]:
     """What pieces must have in common to be one; no two other events have it."""
     return (type(event), event.author) if isinstance(event, TextDelta | ThoughtDelta) else (event.id, "")
 
 
-def _told(turn: int, event: TurnEvent) -> ToldEvent:
+def _told(turn: int, event: TurnEvent) -> LoggedEvent:
     if isinstance(event, TextDelta | ThoughtDelta):  # most are: without the way through asdict
         data = {"type": event.type, "id": event.id, "text": event.text, "author": event.author}
-        return ToldEvent(event.id, turn, event.type, dumps(data))
+        return LoggedEvent(event.id, turn, event.type, dumps(data))
     final = isinstance(event, TurnDone) or (isinstance(event, TurnError) and event.fatal)
-    return ToldEvent(event.id, turn, event.type, dumps(to_json(event)), final)
+    return LoggedEvent(event.id, turn, event.type, dumps(to_json(event)), final)

@@ -11,94 +11,98 @@ from contextlib import asynccontextmanager
 
 from lango.errors import StoreError
 from lango.store import SessionRecord, Store
-from lango.turns.notifier import News
+from lango.turns.notifier import Notifier
 
 _log = logging.getLogger("lango.server")
 
-_LOOK_S = 1.0
-_SHOWN = 25
+_POLL_S = 1.0
+_COMPARED_SESSIONS = 25
 """As many of the newest sessions are compared with what they were."""
 
 
-class Watched:
+class UserWatch:
     """The sessions of one user. Counts grow when something happens: whoever reads remembers what it has seen."""
 
     def __init__(self, store: Store, app_name: str, user_id: str) -> None:
-        self.news = News()
-        self.lists = 0
+        self.changed = Notifier()
+        self.list_changes = 0
         """How often the list of sessions changed: their titles, or their order."""
-        self.moves: Counter[int] = Counter()
+        self.activity: Counter[int] = Counter()
         """How often something happened in a session, by its key."""
-        self.queues: Counter[int] = Counter()
+        self.queue_changes: Counter[int] = Counter()
         """How often the messages changed that wait in a session, by its key."""
-        self.rewound: Counter[int] = Counter()
+        self.rewinds: Counter[int] = Counter()
         """How often messages of a session may have been taken back, by its key."""
         self.readers = 0
-        self.looking: asyncio.Task[None] | None = None
+        self.poll_task: asyncio.Task[None] | None = None
         self._store = store
-        self._place = app_name, user_id
-        self._shown: list[tuple[int, str]] | None = None
+        self._owner = app_name, user_id
+        self._listed: list[tuple[int, str]] | None = None
         self._known: dict[int, SessionRecord] = {}
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Look again and again for what other processes did."""
         while True:
             try:
-                self._compare(await self._store.sessions_page(*self._place, limit=_SHOWN))
+                self._compare(await self._store.sessions_page(*self._owner, limit=_COMPARED_SESSIONS))
             except StoreError as error:
                 _log.warning("sessions could not be looked at: %s", error)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
     def _compare(self, page: Sequence[SessionRecord]) -> None:
-        shown = [(one.key, one.shown_title) for one in page]
-        before, known = self._shown, self._known
-        self._shown, self._known = shown, {one.key: one for one in page}
+        listed = [(session.key, session.display_title) for session in page]
+        before, known = self._listed, self._known
+        self._listed, self._known = listed, {session.key: session for session in page}
         if before is None:
             return
-        moved = [one for one in page if one.key not in known or known[one.key].revision != one.revision]
-        self.moves.update(one.key for one in moved)
-        self.rewound.update(one.key for one in moved if one.rewinds and one.rewinds != _rewinds(known.get(one.key)))
-        self.lists += shown != before
-        if moved or shown != before:
-            self.news.tell()
+        active = [
+            session for session in page if session.key not in known or known[session.key].revision != session.revision
+        ]
+        self.activity.update(session.key for session in active)
+        self.rewinds.update(
+            session.key for session in active if session.rewinds and session.rewinds != _rewinds(known.get(session.key))
+        )
+        self.list_changes += listed != before
+        if active or listed != before:
+            self.changed.notify()
 
 
 def _rewinds(known: SessionRecord | None) -> tuple[tuple[int, int], ...]:
     return known.rewinds if known else ()
 
 
-class Watching:
+class SessionWatch:
     """The users whose sessions somebody watches."""
 
     def __init__(self, store: Store, app_name: str) -> None:
         self._store = store
         self._app_name = app_name
-        self._users: dict[str, Watched] = {}
+        self._users: dict[str, UserWatch] = {}
 
     @asynccontextmanager
-    async def over(self, user_id: str) -> AsyncGenerator[Watched]:
+    async def watch(self, user_id: str) -> AsyncGenerator[UserWatch]:
         """Watch a user's sessions until the block ends."""
-        watched = self._users.setdefault(user_id, Watched(self._store, self._app_name, user_id))
-        watched.readers += 1
-        if watched.looking is None:
-            watched.looking = asyncio.create_task(watched.look())
+        user_watch = self._users.setdefault(user_id, UserWatch(self._store, self._app_name, user_id))
+        user_watch.readers += 1
+        if user_watch.poll_task is None:
+            user_watch.poll_task = asyncio.create_task(user_watch.poll())
         try:
-            yield watched
+            yield user_watch
         finally:
-            watched.readers -= 1
-            if not watched.readers:
+            user_watch.readers -= 1
+            if not user_watch.readers:
                 del self._users[user_id]
-                watched.looking.cancel()
-                await asyncio.wait([watched.looking])
+                user_watch.poll_task.cancel()
+                await asyncio.wait([user_watch.poll_task])
 
-    def happened(self, session: SessionRecord, *, queued: bool = False) -> None:
+    def notify(self, session: SessionRecord, *, queued: bool = False) -> None:
         """Say that something happened in a session; `queued`: to the messages that wait there."""
-        if watched := self._users.get(session.name.user_id):
-            watched.moves[session.key] += 1
-            watched.queues[session.key] += queued
-            watched.news.tell()
+        if user_watch := self._users.get(session.name.user_id):
+            user_watch.activity[session.key] += 1
+            user_watch.queue_changes[session.key] += queued
+            user_watch.changed.notify()
 
-    def wake(self) -> None:
+    def notify_all(self) -> None:
         """Wake every reader: the server stops."""
-        for watched in self._users.values():
-            watched.news.tell()
+        for user_watch in self._users.values():
+            user_watch.changed.notify()

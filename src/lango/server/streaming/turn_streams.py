@@ -13,29 +13,29 @@ from msgspec import Struct
 from lango.errors import StoreError, TurnCancelled
 from lango.messages import Attachment, Message
 from lango.runtime.runtime import Runtime
-from lango.server.errors import Refused
+from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.metrics import Metrics
-from lango.server.streaming.recorder import EventLog, Recorder
-from lango.server.streaming.session_watch import Watching
+from lango.server.streaming.recorder import EventLogWriter, Recorder
+from lango.server.streaming.session_watch import SessionWatch
 from lango.store import SessionRecord
-from lango.store.codec.event_ids import turn_of
-from lango.store.turns.event_log import Told, ToldEvent
+from lango.store.codec.event_ids import turn_of_event
+from lango.store.turns.event_log import LoggedEvent, LogPage
 from lango.store.turns.turns import TurnRecord
 from lango.tools import Tool
-from lango.turns.lease_holder import interrupt_gone
-from lango.turns.liveness import Watch
+from lango.turns.lease_holder import interrupt_dead_turns
+from lango.turns.liveness import LivenessMonitor
 from lango.turns.running_turn import RunningTurn
 
 _log = logging.getLogger("lango.server")
 
-_POLL_S, _SLOWEST_POLL_S = 0.05, 0.5
-_GRACE_S = 2.0
+_POLL_S, _MAX_POLL_S = 0.05, 0.5
+_END_GRACE_S = 2.0
 """How long after a turn's end its own process has to tell it."""
-_TIDY_S = 10.0
+_CLEANUP_S = 10.0
 
 
-class TurnOf(Struct, frozen=True):
+class TurnRef(Struct, frozen=True):
     """A turn of a session."""
 
     session: SessionRecord
@@ -50,13 +50,13 @@ class TurnStreams:
         self.store = runtime.store
         self._metrics = metrics
         self.heartbeat_s = heartbeat_s
-        self._event_log = EventLog(runtime.store)
+        self._event_log = EventLogWriter(runtime.store)
         self._recorders: dict[tuple[int, int], Recorder] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watch = Watch(back_at=lambda: runtime.store.outages.back_at)
-        self._stopped = asyncio.Event()
-        self.watching = Watching(runtime.store, runtime.app_name)
-        self.closing = False
+        self._liveness = LivenessMonitor(back_at=lambda: runtime.store.outages.recovered_at)
+        self._stopping = asyncio.Event()
+        self.session_watch = SessionWatch(runtime.store, runtime.app_name)
+        self.is_closing = False
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
@@ -72,9 +72,9 @@ class TurnStreams:
         results: Mapping[str, Mapping[str, Any]] | None = None,
         history: Sequence[Message] = (),
         at_revision: int | None = None,
-    ) -> TurnOf:
+    ) -> TurnRef:
         """Store a message and run its turn, whoever reads it."""
-        self._must_be_open()
+        self._check_accepting()
         running = await self._runtime.submit(
             session_id,
             text,
@@ -87,9 +87,9 @@ class TurnStreams:
             history=history,
             at_revision=at_revision,
         )
-        return self._begin(running, caller)
+        return self._start_recording(running, caller)
 
-    async def give(
+    async def submit_results(
         self,
         caller: Caller,
         session_id: str,
@@ -98,9 +98,9 @@ class TurnStreams:
         client_tools: Sequence[Tool] = (),
         history: Sequence[Message] = (),
         at_revision: int | None = None,
-    ) -> TurnOf:
+    ) -> TurnRef:
         """Take the results of calls that wait for the client, and run what comes of them."""
-        self._must_be_open()
+        self._check_accepting()
         running = await self._runtime.submit_results(
             session_id,
             results,
@@ -110,56 +110,63 @@ class TurnStreams:
             history=history,
             at_revision=at_revision,
         )
-        return self._begin(running, caller)
+        return self._start_recording(running, caller)
 
-    async def approve(
+    async def submit_approval(
         self, caller: Caller, session_id: str, call_id: str, *, approved: bool, client_tools: Sequence[Tool] = ()
-    ) -> TurnOf:
+    ) -> TurnRef:
         """Answer a question for approval, and run what comes of it."""
-        self._must_be_open()
+        self._check_accepting()
         running = await self._runtime.submit_approval(
             session_id, call_id, approved=approved, user_id=caller.user_id, client_tools=client_tools
         )
-        return self._begin(running, caller)
+        return self._start_recording(running, caller)
 
-    def _must_be_open(self) -> None:
-        if self.closing:
-            raise Refused(503, "Stopping", "the server is about to stop: try again in a moment", retry_after_s=5)
+    def _check_accepting(self) -> None:
+        if self.is_closing:
+            raise ApiError(503, "Stopping", "the server is about to stop: try again in a moment", retry_after_s=5)
 
-    def _begin(self, running: RunningTurn, caller: Caller) -> TurnOf:
-        place = running.session.key, running.turn.turn
-        if place not in self._recorders and not running.turn.repeated:
+    def _start_recording(self, running: RunningTurn, caller: Caller) -> TurnRef:
+        key = running.session.key, running.turn.turn
+        if key not in self._recorders and not running.turn.repeated:
             recorder = Recorder(self._event_log, running)
-            self._recorders[place] = recorder
+            self._recorders[key] = recorder
             task = asyncio.create_task(self._record(recorder, caller))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            self.watching.happened(running.session, queued=running.turn.status == "waiting")
-        return TurnOf(running.session, running.turn.turn)
+            self.session_watch.notify(running.session, queued=running.turn.status == "waiting")
+        return TurnRef(running.session, running.turn.turn)
 
     async def _record(self, recorder: Recorder, caller: Caller) -> None:
         session, turn = recorder.running.session, recorder.running.turn.turn
-        about: dict[str, object] = {"session": session.name.id, "turn": turn}
+        log_fields: dict[str, object] = {"session": session.name.id, "turn": turn}
         if recorder.running.trace_id:
-            about["trace_id"] = recorder.running.trace_id
-        _log.info("turn %s of session %s accepted", turn, session.name.id, extra=about)
+            log_fields["trace_id"] = recorder.running.trace_id
+        _log.info("turn %s of session %s accepted", turn, session.name.id, extra=log_fields)
         try:
             await recorder.run()
         finally:
             self._recorders.pop((session.key, turn), None)
-        record = await self._ended(recorder, caller)
+        record = await self._count_usage(recorder, caller)
         status = record.status if record else "lost"
         error = recorder.running.error
-        said = f": {type(error).__name__}: {error}" if error else ""
-        _log.info("turn %s of session %s %s%s", turn, session.name.id, status, said, extra=about | {"status": status})
+        error_text = f": {type(error).__name__}: {error}" if error else ""
+        _log.info(
+            "turn %s of session %s %s%s",
+            turn,
+            session.name.id,
+            status,
+            error_text,
+            extra=log_fields | {"status": status},
+        )
 
-    async def _ended(self, recorder: Recorder, caller: Caller) -> TurnRecord | None:
+    async def _count_usage(self, recorder: Recorder, caller: Caller) -> TurnRecord | None:
         """Count what the turn took."""
         try:
             record = await self.store.turn(recorder.running.turn)
-            self._metrics.ended(recorder, record)
-            if caller.allowance and record and (usage := record.extra.get("usage")):
-                await self.store.keys.spend_tokens(caller.allowance.id, usage["input"] + usage["output"])
+            self._metrics.count_turn(recorder, record)
+            if caller.quota and record and (usage := record.extra.get("usage")):
+                await self.store.keys.spend_tokens(caller.quota.id, usage["input"] + usage["output"])
         except StoreError as error:
             _log.warning("turn %s could not be counted: %s", recorder.running.turn.turn, error)
             return None
@@ -167,30 +174,30 @@ class TurnStreams:
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    async def follow(self, turn: TurnOf, after_id: int = 0) -> AsyncGenerator[ToldEvent | None, None]:
+    async def follow(self, turn: TurnRef, after_id: int = 0) -> AsyncGenerator[LoggedEvent | None, None]:
         """Tell a turn from after an id to its end; None whenever nothing came for a while."""
         recorder = self._recorders.get((turn.session.key, turn.turn))
-        with self._metrics.stream():
+        with self._metrics.count_reader():
             if recorder:
                 async with aclosing(recorder.follow(after_id, self.heartbeat_s)) as events:
-                    async for told in events:
-                        yield told
-                        after_id = told.id if told else after_id
-                        if told and told.final:
+                    async for logged in events:
+                        yield logged
+                        after_id = logged.id if logged else after_id
+                        if logged and logged.final:
                             return
-            async with aclosing(self._stored(turn, after_id)) as events:
-                async for told in events:
-                    yield told
+            async with aclosing(self._follow_stored(turn, after_id)) as events:
+                async for logged in events:
+                    yield logged
 
     async def follow_session(
         self, session: SessionRecord, after_id: int | None
-    ) -> AsyncGenerator[ToldEvent | None, None]:
+    ) -> AsyncGenerator[LoggedEvent | None, None]:
         """Tell what a session told after an id, turn after turn, until nothing runs; without an id, its newest turn."""
         turn = await self._first_turn(session, after_id)
         while turn is not None:
-            async with aclosing(self.follow(TurnOf(session, turn), after_id or 0)) as events:
-                async for told in events:
-                    yield told
+            async with aclosing(self.follow(TurnRef(session, turn), after_id or 0)) as events:
+                async for logged in events:
+                    yield logged
             turn = await self.store.next_turn(session, turn)
 
     async def has_more(self, session: SessionRecord, after_id: int | None) -> bool:
@@ -198,58 +205,58 @@ class TurnStreams:
         turn = await self._first_turn(session, after_id)
         if turn is None:
             return False
-        told = await self.store.told(session.key, turn, after_id or 0)
-        return bool(told.events) or not told.closed or await self.store.next_turn(session, turn) is not None
+        page = await self.store.told(session.key, turn, after_id or 0)
+        return bool(page.events) or not page.closed or await self.store.next_turn(session, turn) is not None
 
     async def _first_turn(self, session: SessionRecord, after_id: int | None) -> int | None:
         if after_id is None:
             return await self.store.newest_turn(session)
-        return await self.store.next_turn(session, turn_of(after_id) - 1)
+        return await self.store.next_turn(session, turn_of_event(after_id) - 1)
 
-    async def _stored(self, turn: TurnOf, after_id: int) -> AsyncGenerator[ToldEvent | None, None]:
+    async def _follow_stored(self, turn: TurnRef, after_id: int) -> AsyncGenerator[LoggedEvent | None, None]:
         """Read a turn that runs elsewhere, or ran once, from the store."""
-        wait_s, told_at, over_at = _POLL_S, time.monotonic(), None
+        wait_s, last_event_at, over_at = _POLL_S, time.monotonic(), None
         while True:
-            told = await self.store.told(turn.session.key, turn.turn, after_id)
-            for one in told.events:
-                yield one
-                after_id, told_at, wait_s = one.id, time.monotonic(), _POLL_S
-            if told.closed:
+            page = await self.store.told(turn.session.key, turn.turn, after_id)
+            for logged in page.events:
+                yield logged
+                after_id, last_event_at, wait_s = logged.id, time.monotonic(), _POLL_S
+            if page.closed:
                 return
-            if told.turn is None:
+            if page.turn is None:
                 yield cut("SessionNotFound", "the session was deleted")
                 return
-            if told.turn.status not in ("waiting", "running"):
+            if page.turn.status not in ("waiting", "running"):
                 over_at = over_at or time.monotonic()
-            if await self._closed(turn, told, over_at):
+            if await self._close_abandoned(turn, page, over_at):
                 continue
-            if time.monotonic() - told_at > self.heartbeat_s:
-                told_at = time.monotonic()
+            if time.monotonic() - last_event_at > self.heartbeat_s:
+                last_event_at = time.monotonic()
                 yield None
-            if await self._pause(wait_s):
+            if await self._wait_or_stop(wait_s):
                 yield cut("Stopping", "the server stops: come back with Last-Event-ID")
                 return
-            wait_s = min(1.5 * wait_s, _SLOWEST_POLL_S)
+            wait_s = min(1.5 * wait_s, _MAX_POLL_S)
 
-    async def _closed(self, turn: TurnOf, told: Told, over_at: float | None) -> bool:
+    async def _close_abandoned(self, turn: TurnRef, page: LogPage, over_at: float | None) -> bool:
         """Close the stream of a turn that nobody tells any more: its process is gone, or was no server."""
-        record = told.turn
+        record = page.turn
         assert record
-        gone = self._watch.is_gone(turn.session.key, turn.turn, record.owner, record.beat)
+        gone = self._liveness.is_gone(turn.session.key, turn.turn, record.owner, record.heartbeat)
         if record.status in ("waiting", "running"):
             ahead = await self.store.open_turns(turn.session, before=turn.turn + 1) if gone else ()
-            return await interrupt_gone(self.store, turn.session, ahead, self._watch.is_gone) > 0
-        late = over_at is not None and time.monotonic() - over_at > _GRACE_S
+            return await interrupt_dead_turns(self.store, turn.session, ahead, self._liveness.is_gone) > 0
+        late = over_at is not None and time.monotonic() - over_at > _END_GRACE_S
         if gone or late or record.status == "interrupted":
             await self.store.close_told(turn.session.key, turn.turn)
             return True
         return False
 
-    async def _pause(self, wait_s: float) -> bool:
+    async def _wait_or_stop(self, wait_s: float) -> bool:
         """Wait a while; True: the server stops."""
         try:
             async with asyncio.timeout(wait_s):
-                await self._stopped.wait()
+                await self._stopping.wait()
         except TimeoutError:
             return False
         return True
@@ -257,24 +264,24 @@ class TurnStreams:
     # -- stopping -------------------------------------------------------------------------------------------------
 
     @property
-    def running(self) -> list[Recorder]:
+    def recorders(self) -> list[Recorder]:
         """The turns that run or wait here."""
         return list(self._recorders.values())
 
     async def drain(self, limit_s: float) -> None:
         """Take no more messages, let running turns finish, stop those that take too long, and tell every reader."""
-        self.closing = True
-        self.watching.wake()
+        self.is_closing = True
+        self.session_watch.notify_all()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=limit_s)
-        for recorder in self.running:
+        for recorder in self.recorders:
             recorder.running.stop(TurnCancelled("the server was stopped"))
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_TIDY_S)
-        self._stopped.set()
+            await asyncio.wait(self._tasks, timeout=_CLEANUP_S)
+        self._stopping.set()
 
 
-def cut(error: str, message: str) -> ToldEvent:
+def cut(error: str, message: str) -> LoggedEvent:
     """Make the end of a stream that is not the end of its turn: it has no id."""
     data = {"type": "error", "error": error, "message": message, "fatal": True, "call_id": None}
-    return ToldEvent(0, 0, "error", json.dumps(data), final=True)
+    return LoggedEvent(0, 0, "error", json.dumps(data), final=True)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from lango import __version__
 from lango.providers import label
-from lango.server.context import Here
+from lango.server.context import Context
 
 router = APIRouter(include_in_schema=False)
 
@@ -31,15 +31,15 @@ _TYPES = {
 
 
 @router.get("/")
-async def page(seen: str | None = Header(None, alias="If-None-Match")) -> Response:
+async def read_page(etag: str | None = Header(None, alias="If-None-Match")) -> Response:
     """Show the page."""
-    return _file("index.html", seen)
+    return _file_response("index.html", etag)
 
 
 @router.get("/page/about")
-async def about(here: Here) -> dict[str, str | int]:
+async def read_about(context: Context) -> dict[str, str | int]:
     """Say which model answers, as what it is, and how much may be sent at once."""
-    settings = here.settings
+    settings = context.settings
     return {
         # an agent of one's own brings its own model
         "model": settings.agent.name if settings.agent.module and not settings.agent.model else label(settings.model),
@@ -50,18 +50,18 @@ async def about(here: Here) -> dict[str, str | int]:
 
 
 @router.get("/page/{name:path}")
-async def part(name: str, seen: str | None = Header(None, alias="If-None-Match")) -> Response:
+async def read_part(name: str, etag: str | None = Header(None, alias="If-None-Match")) -> Response:
     """Serve a part of the page."""
-    return _file(name, seen)
+    return _file_response(name, etag)
 
 
-def _file(name: str, seen: str | None) -> Response:
+def _file_response(name: str, etag: str | None) -> Response:
     found = _files().get(name)
     if found is None:
         raise HTTPException(404, "the page has no such part")
     content, tag = found
     headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache", "ETag": tag}
-    if seen == tag:
+    if etag == tag:
         return Response(status_code=304, headers=headers)
     kind = _TYPES["." + name.rpartition(".")[2]]
     return Response(content, media_type=f"{kind}; charset=utf-8", headers=headers)
@@ -70,15 +70,15 @@ def _file(name: str, seen: str | None) -> Response:
 @cache
 def _files() -> dict[str, tuple[bytes, str]]:
     """Read what there is, once: no name that a client sends becomes a path."""
-    return dict(_read(resources.files("lango.server") / "static", ""))
+    return dict(_read_folder(resources.files("lango.server") / "static", ""))
 
 
-def _read(folder: Traversable, place: str) -> list[tuple[str, tuple[bytes, str]]]:
+def _read_folder(folder: Traversable, prefix: str) -> list[tuple[str, tuple[bytes, str]]]:
     found: list[tuple[str, tuple[bytes, str]]] = []
-    for one in folder.iterdir():
-        if one.is_dir():
-            found += _read(one, f"{place}{one.name}/")
-        elif f".{one.name.rpartition('.')[2]}" in _TYPES:
-            content = one.read_bytes()
-            found.append((place + one.name, (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')))
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += _read_folder(entry, f"{prefix}{entry.name}/")
+        elif f".{entry.name.rpartition('.')[2]}" in _TYPES:
+            content = entry.read_bytes()
+            found.append((prefix + entry.name, (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')))
     return found

@@ -23,14 +23,14 @@ import orjson
 from pydantic_core import to_jsonable_python
 
 from lango.errors import Unstorable
-from lango.json_input import is_deeper_than
+from lango.json_input import is_nested_deeper_than
 
 _TAG = "$lango:"
 _BYTES = _TAG + "bytes"
 _FLOAT = _TAG + "float"
 _KEY = _TAG + "key:"
-_UNSHOWABLE = re.compile("[\\0\ud800-\udfff]")  # NUL is out for PostgreSQL, lone surrogates for both
-_DEEPEST = 254  # as orjson counts
+_UNPRINTABLE = re.compile("[\\0\ud800-\udfff]")  # NUL is out for PostgreSQL, lone surrogates for both
+_MAX_DEPTH = 254  # as orjson counts
 _LONGEST_INT_BITS = 14_000  # Python reads and writes no longer ones than 4,300 digits
 
 
@@ -51,11 +51,11 @@ _encode = _encoder(ascii_only=False)
 _encode_ascii = _encoder(ascii_only=True)
 
 
-def readable(text: str) -> str:
+def printable_text(text: str) -> str:
     """Return the text as a column can show it; equal to `text` unless it holds NUL or a lone surrogate."""
     if text.isascii() and "\0" not in text:
         return text
-    return _UNSHOWABLE.sub("\ufffd", text)
+    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 # what is not plain JSON is refused, not guessed at
@@ -67,40 +67,40 @@ def dumps(value: Any) -> str:
     try:
         text = orjson.dumps(value, option=_STRICT).decode()
     except TypeError:
-        return _careful_dumps(value)
-    return _careful_dumps(value) if "null" in text or _TAG in text else text  # it may be NaN that is null
+        return _dumps_with_tags(value)
+    return _dumps_with_tags(value) if "null" in text or _TAG in text else text  # it may be NaN that is null
 
 
-def _careful_dumps(value: Any) -> str:
+def _dumps_with_tags(value: Any) -> str:
     try:
         text = _encode(value)
     except (TypeError, ValueError, RecursionError):
-        text = _encode(_tagged(value, 0))
+        text = _encode(_add_tags(value, 0))
     else:
         if _TAG in text:
-            text = _encode(_tagged(value, 0))
-        elif text.count("{") + text.count("[") > _DEEPEST and is_deeper_than(value, _DEEPEST):
+            text = _encode(_add_tags(value, 0))
+        elif text.count("{") + text.count("[") > _MAX_DEPTH and is_nested_deeper_than(value, _MAX_DEPTH):
             raise _too_deep()
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            return _encode_ascii(_tagged(value, 0))
+            return _encode_ascii(_add_tags(value, 0))
     return text
 
 
 def _too_deep() -> Unstorable:
-    return Unstorable(f"a value is nested more than {_DEEPEST} levels deep, or contains itself; store a flatter one")
+    return Unstorable(f"a value is nested more than {_MAX_DEPTH} levels deep, or contains itself; store a flatter one")
 
 
 def loads(text: str) -> Any:
     """Return the value that `dumps` was given."""
     if _TAG in text:
-        return json.loads(text, object_hook=_untagged)
+        return json.loads(text, object_hook=_remove_tags)
     return json.loads(text)
 
 
-def plain_dumps(value: Any) -> str:
+def dumps_untagged(value: Any) -> str:
     """Return JSON text for what JSON can say, spelt as `dumps` does; tags are only objects here."""
     text = _encode(value)
     if not text.isascii():
@@ -111,18 +111,18 @@ def plain_dumps(value: Any) -> str:
     return text
 
 
-def plain_loads(text: str) -> Any:
+def loads_untagged(text: str) -> Any:
     """Return what JSON text says, tags as the objects that they are. Raise `ValueError` for what is not JSON."""
-    return json.loads(text, parse_constant=_no_constant)
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _tagged(value: Any, depth: int) -> Any:
+def _add_tags(value: Any, depth: int) -> Any:
     """Spell what JSON cannot say as objects with a tag."""
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise _too_deep()
     match value:
         case int() if value.bit_length() > _LONGEST_INT_BITS:
@@ -135,21 +135,21 @@ def _tagged(value: Any, depth: int) -> Any:
             return {_BYTES: base64.b64encode(value).decode()}
         case Mapping():
             members = cast("Mapping[Any, Any]", value)
-            return {_key(k): _tagged(v, depth + 1) for k, v in members.items()}
+            return {_key(k): _add_tags(v, depth + 1) for k, v in members.items()}
         case list() | tuple():
-            return [_tagged(item, depth + 1) for item in cast("list[Any]", value)]
+            return [_add_tags(item, depth + 1) for item in cast("list[Any]", value)]
         case _:
-            return _tagged(_plain(value), depth + 1)
+            return _add_tags(_to_jsonable(value), depth + 1)
 
 
 def _key(key: Any) -> str:
-    plain = key if isinstance(key, str) else _plain(key)
+    plain = key if isinstance(key, str) else _to_jsonable(key)
     text = plain if isinstance(plain, str) else json.dumps(plain)
     # somebody's own key that looks like one of our tags
     return _KEY + text if text.startswith(_TAG) else text
 
 
-def _plain(value: Any) -> Any:
+def _to_jsonable(value: Any) -> Any:
     try:
         return to_jsonable_python(value)
     except Exception as error:
@@ -158,7 +158,7 @@ def _plain(value: Any) -> Any:
         ) from error
 
 
-def _untagged(members: dict[str, Any]) -> Any:
+def _remove_tags(members: dict[str, Any]) -> Any:
     if len(members) == 1:
         [(key, value)] = members.items()
         if key == _BYTES:
@@ -168,7 +168,7 @@ def _untagged(members: dict[str, Any]) -> Any:
     return {key.removeprefix(_KEY): value for key, value in members.items()}
 
 
-def plain_json(value: Any) -> Any:
+def to_client_json(value: Any) -> Any:
     """Return a value as any JSON client can read it: half a character becomes U+FFFD, bytes base64, NaN null."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
@@ -177,7 +177,9 @@ def plain_json(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
-        return {plain_json(str(name)): plain_json(one) for name, one in cast("Mapping[Any, Any]", value).items()}
+        return {
+            to_client_json(str(name)): to_client_json(item) for name, item in cast("Mapping[Any, Any]", value).items()
+        }
     if isinstance(value, list | tuple):
-        return [plain_json(one) for one in cast("Sequence[Any]", value)]
+        return [to_client_json(item) for item in cast("Sequence[Any]", value)]
     return value

@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr
 
 from lango.errors import Unstorable
 from lango.messages import Message
-from lango.store.codec.json_text import readable
+from lango.store.codec.json_text import printable_text
 
 TEMP_PREFIX = "temp:"
 MAX_ID_BYTES = 512
@@ -45,7 +45,7 @@ class SessionId(Struct, frozen=True):
 
 def check_id(name: str, value: str) -> None:
     """Raise `Unstorable` for an id that cannot be a key in both databases."""
-    if readable(value) != value:
+    if printable_text(value) != value:
         raise Unstorable(f"{name} {value!r} holds NUL or half a character; use plain text")
     if len(value.encode()) > MAX_ID_BYTES:
         raise Unstorable(f"{name} is longer than {MAX_ID_BYTES} bytes; use a shorter one")
@@ -53,10 +53,10 @@ def check_id(name: str, value: str) -> None:
 
 def is_id(value: str) -> bool:
     """Whether a value can be the id of anything in both databases."""
-    return readable(value) == value and len(value) <= MAX_ID_BYTES
+    return printable_text(value) == value and len(value) <= MAX_ID_BYTES
 
 
-class Past(Struct, frozen=True):
+class SharedRange(Struct, frozen=True):
     """Rows of another session that a fork shares."""
 
     first_seq: int
@@ -94,11 +94,11 @@ class SessionRecord(Struct, frozen=True):
     first_words: str = ""
     """How the user began, where it was asked for."""
     forked_from: Origin | None = None
-    pasts: tuple[Past, ...] = ()
+    lineage: tuple[SharedRange, ...] = ()
     """Where the messages stand that a fork shares, the oldest first."""
 
     @property
-    def shown_title(self) -> str:
+    def display_title(self) -> str:
         """The title, or how the user began."""
         return self.title or self.first_words
 
@@ -107,11 +107,11 @@ class ClientResult(Struct, frozen=True):
     """What a client says that a tool of its own returned."""
 
     output: Mapping[str, Any]
-    whole: str | None = None
+    full_text: str | None = None
     """The text that was clipped in `output`; None where nothing was."""
 
 
-class Entry(Struct, frozen=True):
+class NewEvent(Struct, frozen=True):
     """An event to be stored. Without a message it only changes state."""
 
     event_id: str
@@ -125,15 +125,15 @@ class Entry(Struct, frozen=True):
     """Ids of calls whose result may come much later."""
     rewind_before: str | None = None
     """The invocation from which on this event takes the conversation back."""
-    expires_s: float | None = None
+    approval_timeout_s: float | None = None
     """How long questions for approval wait for an answer; None: as long as it takes."""
-    results: Mapping[str, ClientResult] = field(default_factory=dict[str, ClientResult])
+    client_results: Mapping[str, ClientResult] = field(default_factory=dict[str, ClientResult])
     """What came with it for calls that wait for the client, by their ids; a tool message holds the same."""
-    before: "tuple[Entry, ...]" = ()
+    preceding: "tuple[NewEvent, ...]" = ()
     """Messages that a client carries and that are stored right before it, in the same transaction."""
 
 
-class Stored(Struct, frozen=True):
+class StoredEvent(Struct, frozen=True):
     """An event as it stands in the store. Without a message it only changed state."""
 
     seq: int
@@ -149,7 +149,7 @@ class Stored(Struct, frozen=True):
     """How much of its results was left out when it was read for a window."""
 
 
-class Appended(Struct, frozen=True):
+class AppendResult(Struct, frozen=True):
     """Where an event came to stand, and what the session is at since."""
 
     seq: int
@@ -158,14 +158,14 @@ class Appended(Struct, frozen=True):
     """The event was there already: nothing was written."""
 
 
-def without_temp(delta: Mapping[str, Any]) -> dict[str, Any]:
+def without_temporary_state(delta: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out what lives only as long as the invocation."""
     return {name: value for name, value in delta.items() if not name.startswith(TEMP_PREFIX)}
 
 
-CLIENT_CALLS = "lango_client_calls"
+CLIENT_CALLS_KEY = "lango_client_calls"
 """Where the metadata of an event name those of its calls that the client makes."""
-CARRIED = "lango_carried"
+CLIENT_HISTORY_KEY = "lango_carried"
 """Where the metadata of an event say that a client carried it here: the agent neither heard nor said it in a turn."""
 
 
@@ -177,5 +177,5 @@ def as_datetime(seconds: float) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-CONFIRMATION = "adk_request_confirmation"
+CONFIRMATION_CALL = "adk_request_confirmation"
 """ADK asks for approval by a call of this name."""

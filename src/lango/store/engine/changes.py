@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import apsw
 
-_LOOK_S = 0.005
+_POLL_S = 0.005
 
 
-class Changes(Protocol):
+class ChangeSubscription(Protocol):
     """What a coroutine waits for."""
 
     async def wait(self, timeout_s: float) -> bool:
@@ -23,40 +23,40 @@ class Changes(Protocol):
         ...
 
 
-class Wakeup:
+class Subscription:
     """A subscription of one coroutine."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._woken = asyncio.Event()
+        self._notified = asyncio.Event()
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         """Wake the coroutine, from any thread."""
         with suppress(RuntimeError):  # its loop is closed
-            self._loop.call_soon_threadsafe(self._woken.set)
+            self._loop.call_soon_threadsafe(self._notified.set)
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait to be woken; False: nothing came in time."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._woken.wait()
+                await self._notified.wait()
         except TimeoutError:
             return False
-        self._woken.clear()
+        self._notified.clear()
         return True
 
 
-class Wakeups:
+class Subscriptions:
     """The subscriptions of a process, by session."""
 
     def __init__(self) -> None:
-        self._by_key: dict[int, set[Wakeup]] = {}
+        self._by_key: dict[int, set[Subscription]] = {}
         self._lock = threading.Lock()
 
     @contextmanager
-    def subscribe(self, key: int) -> Generator[Wakeup]:
+    def subscribe(self, key: int) -> Generator[Subscription]:
         """Subscribe to a session until the block ends."""
-        wakeup = Wakeup()
+        wakeup = Subscription()
         with self._lock:
             self._by_key.setdefault(key, set()).add(wakeup)
         try:
@@ -67,35 +67,35 @@ class Wakeups:
                 if not self._by_key[key]:
                     del self._by_key[key]
 
-    def wake(self, key: int) -> None:
+    def notify(self, key: int) -> None:
         """Wake every subscription of a session."""
         with self._lock:
             found = list(self._by_key.get(key, ()))
         for wakeup in found:
-            wakeup.wake()
+            wakeup.notify()
 
     def __len__(self) -> int:
         """How many sessions are waited for."""
         return len(self._by_key)
 
 
-class FileChanges:
+class SqliteChanges:
     """The subscriptions of a process to one file; without a way to `connect`, to what this process announces alone."""
 
     def __init__(self, connect: Callable[[], Any] | None) -> None:
-        self.wakeups = Wakeups()
+        self.subscriptions = Subscriptions()
         self._connect = connect
         self._connection: Any = None
         self._version = 0
         self._lock = threading.Lock()
 
     @asynccontextmanager
-    async def subscribe(self, key: int) -> AsyncGenerator[Changes]:
+    async def subscribe(self, key: int) -> AsyncGenerator[ChangeSubscription]:
         """Subscribe to a session, and to every commit of others, until the block ends."""
-        with self.wakeups.subscribe(key) as wakeup:
-            yield wakeup if self._connect is None else _Watching(wakeup, self)
+        with self.subscriptions.subscribe(key) as wakeup:
+            yield wakeup if self._connect is None else _FileSubscription(wakeup, self)
 
-    def version(self) -> int:
+    def data_version(self) -> int:
         """Return a number that is another one after every commit of another connection."""
         assert self._connect
         with self._lock:
@@ -107,9 +107,9 @@ class FileChanges:
             return self._version
 
     @property
-    def pause_s(self) -> float:
+    def poll_interval_s(self) -> float:
         """How long to wait between two looks: the more sessions are waited for, the longer."""
-        return _LOOK_S * max(1, len(self.wakeups))
+        return _POLL_S * max(1, len(self.subscriptions))
 
     def close(self) -> None:
         """Let go of the file."""
@@ -119,21 +119,21 @@ class FileChanges:
                 connection.close()
 
 
-class _Watching:
+class _FileSubscription:
     """A subscription that looks at the file while it waits."""
 
-    def __init__(self, wakeup: Wakeup, file: FileChanges) -> None:
+    def __init__(self, wakeup: Subscription, file: SqliteChanges) -> None:
         self._wakeup = wakeup
         self._file = file
-        self._seen = file.version()
+        self._last_version = file.data_version()
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait to be woken, or for another version of the file; False: nothing came in time."""
         deadline = time.monotonic() + timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
-            woken = await self._wakeup.wait(min(left_s, self._file.pause_s))
-            version = self._file.version()
-            if woken or version != self._seen:
-                self._seen = version
+            woken = await self._wakeup.wait(min(left_s, self._file.poll_interval_s))
+            version = self._file.data_version()
+            if woken or version != self._last_version:
+                self._last_version = version
                 return True
         return False

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from msgspec import Struct
 
-from lango.store.engine.changes import Changes
+from lango.store.engine.changes import ChangeSubscription
 from lango.store.engine.outages import Outages
 
 T = TypeVar("T")
@@ -24,46 +24,46 @@ Dialect = Literal["sqlite", "postgres"]
 """For the few operations that need what only one of the databases knows."""
 
 
-class Write(str):
+class ReturningWrite(str):
     """A write of one row with `RETURNING`, in the spelling that each database runs fastest.
 
     PostgreSQL takes it as it is. SQLite would gather what is returned in a table of its own, which takes longer than
     the write itself: it runs `plain`, and `read` beside it, on the values of `where`. What is deleted is read before.
     """
 
-    plain: str
-    read: str | None
-    where: slice
+    without_returning: str
+    read_back: str | None
+    read_back_values: slice
 
     def __new__(cls, plain: str, returning: str, read: str | None = None, *, where: slice = slice(None)) -> Self:
         """Make one; without `read`, SQLite only tells that a row was written."""
         made = super().__new__(cls, f"{plain} RETURNING {returning}")
-        made.plain, made.where = plain, where
-        made.read = read and f"SELECT {returning} {read}"
+        made.without_returning, made.read_back_values = plain, where
+        made.read_back = read and f"SELECT {returning} {read}"
         return made
 
     @cached_property
-    def deletes(self) -> bool:
+    def is_delete(self) -> bool:
         """Whether the row is gone afterwards."""
         return self.lstrip().startswith("DELETE")
 
 
-class Lock(str):
+class LockingRead(str):
     """A read that keeps its row as it is until the transaction ends: shared, or for this transaction alone.
 
     SQLite takes it as a plain read: it has one writer at a time.
     """
 
-    plain: str
+    without_lock: str
 
     def __new__(cls, plain: str, mode: Literal["SHARE", "UPDATE"]) -> Self:
         """Make one from the read."""
         made = super().__new__(cls, f"{plain} FOR {mode}")
-        made.plain = plain
+        made.without_lock = plain
         return made
 
 
-class AtOnce(str):
+class SingleStatement(str):
     """One statement that is all of a transaction, or does nothing at all. On PostgreSQL it returns a row if it did.
 
     On SQLite it is an insert into a view of its own, `name`, whose trigger does the work: that fails where there is
@@ -71,7 +71,7 @@ class AtOnce(str):
     """
 
     insert: str
-    prepare: tuple[str, str]
+    create_trigger: tuple[str, str]
 
     def __new__(cls, name: str, columns: Iterable[str], *, sqlite: str, postgres: str) -> Self:
         """Make one from the body of the trigger, and from what PostgreSQL runs."""
@@ -79,22 +79,22 @@ class AtOnce(str):
         names = [*columns]
         numbers = ", ".join(f"${number}" for number, _ in enumerate(names, 1))
         made.insert = f"INSERT INTO {name} VALUES ({numbers})"  # noqa: S608 - constants
-        made.prepare = (
+        made.create_trigger = (
             f"CREATE TEMP VIEW IF NOT EXISTS {name} AS SELECT {', '.join(f'NULL AS {column}' for column in names)}",
             f"CREATE TEMP TRIGGER IF NOT EXISTS {name}_trigger INSTEAD OF INSERT ON {name} BEGIN {sqlite} END",
         )
         return made
 
 
-class Shortcut(Struct, Generic[T]):
+class SingleStatementWrite(Struct, Generic[T]):
     """What does the same as an operation in the ordinary case, and nothing in any other."""
 
-    statement: AtOnce
+    statement: SingleStatement
     values: tuple[Any, ...]
     result: T
 
 
-class Undo(Exception):
+class RollBack(Exception):
     """Raised by an operation: take back what it wrote, and give `result` to the caller all the same."""
 
     def __init__(self, result: Any) -> None:
@@ -117,7 +117,7 @@ class Database(Protocol):
         operation: Callable[[], Operation[T]],
         *,
         long: bool = False,
-        shortcut: Callable[[], Shortcut[T] | None] | None = None,
+        shortcut: Callable[[], SingleStatementWrite[T] | None] | None = None,
     ) -> T:
         """Run an operation in one transaction: all of it, once, or nothing.
 
@@ -141,11 +141,11 @@ class Database(Protocol):
         """Raise `StoreError` where the database cannot be used."""
         ...
 
-    def announce(self, key: int, *, elsewhere: bool) -> None:
+    def notify_changed(self, key: int, *, elsewhere: bool) -> None:
         """Wake those who wait for changes of a session: in this process at once, with `elsewhere` in others soon."""
         ...
 
-    def changes(self, key: int) -> AbstractAsyncContextManager[Changes]:
+    def subscribe(self, key: int) -> AbstractAsyncContextManager[ChangeSubscription]:
         """Subscribe to changes of a session that are announced, and maybe to others, until the block ends."""
         ...
 
@@ -154,7 +154,7 @@ class Database(Protocol):
         ...
 
 
-def run_sync(operation: Operation[T], execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> T:
+def run_operation(operation: Operation[T], execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> T:
     """Run an operation to its end with a function that executes one statement."""
     try:
         statement = next(operation)

@@ -20,22 +20,22 @@ T = TypeVar("T")
 
 _log = logging.getLogger("lango.store")
 
-WAIT_S = 60.0
+DEFAULT_WAIT_S = 60.0
 _DELAYS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _SAME_OUTAGE_S = 30.0
 """Failures that are farther apart are not of the same outage: nobody looked in between."""
 
-_waits_long: ContextVar[bool] = ContextVar("lango_store_waits_long", default=False)
+_waits_for_database: ContextVar[bool] = ContextVar("lango_store_waits_long", default=False)
 
 
 @contextmanager
-def long_wait(enabled: bool = True) -> Generator[None]:
+def wait_for_database(enabled: bool = True) -> Generator[None]:
     """Let the operations of this block wait as long as `store.wait_s` says, or, not `enabled`, only for a moment."""
-    before = _waits_long.set(enabled)
+    before = _waits_for_database.set(enabled)
     try:
         yield
     finally:
-        _waits_long.reset(before)
+        _waits_for_database.reset(before)
 
 
 class Outages:
@@ -46,17 +46,17 @@ class Outages:
     """
 
     def __init__(self, wait_s: float, short_wait_s: float) -> None:
-        """`short_wait_s`: for operations outside of `long_wait`, where `wait_s` is not less."""
+        """`short_wait_s`: for operations outside of `wait_for_database`, where `wait_s` is not less."""
         self.wait_s = wait_s
-        self.back_at = 0.0
+        self.recovered_at = 0.0
         """When an operation first succeeded after an outage, by `time.monotonic`; 0: there was none."""
         self._short_wait_s = min(wait_s, short_wait_s)
-        self._since = self._failed_at = -math.inf
+        self._outage_started_at = self._last_failure_at = -math.inf
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], failed: StoreUnavailable | None = None) -> T:
         """Try until it succeeds, or until the time to wait is over; `failed`: the first attempt was made before."""
         clock = asyncio.get_running_loop().time
-        wait_s = self.wait_s if _waits_long.get() else self._short_wait_s
+        wait_s = self.wait_s if _waits_for_database.get() else self._short_wait_s
         deadline = math.inf
         for tries in itertools.count():
             try:
@@ -67,27 +67,27 @@ class Outages:
                 if error.retry_after_s is None:
                     raise
                 now = clock()
-                deadline = min(deadline, self._since_when(now) + wait_s)
+                deadline = min(deadline, self._outage_start(now) + wait_s)
                 if now >= deadline:
                     raise
                 delay_s = min(_DELAYS_S[min(tries, len(_DELAYS_S) - 1)], deadline - now)
                 _log.warning("%s; trying again in %.2g s, for %.0f s more", error, delay_s, deadline - now)
             else:
-                self.end()
+                self.database_available()
                 return result
             failed = None
             await asyncio.sleep(delay_s)
         raise AssertionError("unreachable")
 
-    def end(self) -> None:
+    def database_available(self) -> None:
         """Note that the database is there."""
-        if self._failed_at > -math.inf:
-            self._failed_at = -math.inf
-            self.back_at = time.monotonic()
+        if self._last_failure_at > -math.inf:
+            self._last_failure_at = -math.inf
+            self.recovered_at = time.monotonic()
 
-    def _since_when(self, now: float) -> float:
+    def _outage_start(self, now: float) -> float:
         """Return when the outage began that a failure of now belongs to."""
-        if now - self._failed_at > _SAME_OUTAGE_S:
-            self._since = now
-        self._failed_at = now
-        return self._since
+        if now - self._last_failure_at > _SAME_OUTAGE_S:
+            self._outage_started_at = now
+        self._last_failure_at = now
+        return self._outage_started_at

@@ -10,17 +10,23 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
-from lango.store.engine.changes import Changes, Wakeups
-from lango.store.engine.database import Dialect, Operation, Shortcut, Undo
-from lango.store.engine.outages import WAIT_S, Outages
-from lango.store.engine.postgres_notify import Notifications, channel_of
-from lango.store.engine.postgres_writes import FORGET_OLD_SLOTS, ExactlyOnce, Slots, run, unbounded
-from lango.store.engine.schema import migrate, newest_version
+from lango.store.engine.changes import ChangeSubscription, Subscriptions
+from lango.store.engine.database import Dialect, Operation, RollBack, SingleStatementWrite
+from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
+from lango.store.engine.postgres_notify import Notifications, channel_name
+from lango.store.engine.postgres_writes import (
+    DELETE_OLD_SLOTS,
+    ExactlyOnceWrite,
+    Slots,
+    remove_transaction_timeout,
+    run_operation,
+)
+from lango.store.engine.schema import newest_version, upgrade
 
 T = TypeVar("T")
 
 DEFAULT_SCHEMA = "lango"
-_POOL = 10
+_POOL_SIZE = 10
 _CONNECT_TIMEOUT_S = 10.0
 _COMMAND_TIMEOUT_S = 60.0
 _CLOSE_TIMEOUT_S = 5.0
@@ -35,20 +41,20 @@ _IS_CURRENT = "SELECT COALESCE(MAX(version), 0) = $1 FROM lango_schema"
 class PostgresDatabase:
     """A PostgreSQL database; the tables are in a schema of their own, `?schema=` in the URL or `lango`."""
 
-    def __init__(self, url: str, *, wait_s: float = WAIT_S) -> None:
+    def __init__(self, url: str, *, wait_s: float = DEFAULT_WAIT_S) -> None:
         try:
             self._driver: Any = importlib.import_module("asyncpg")  # it ships no types
         except ImportError as error:
             raise MissingDependency(
                 'PostgreSQL needs the driver asyncpg: run `pip install "lango-adk[postgres]"`'
             ) from error
-        self._dsn, self._schema, self._place = _parts(url)
+        self._dsn, self._schema, self._server_name = _parse_url(url)
         self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[tuple[Any, AsyncGenerator[None]]]] = {}
         self._lock = threading.Lock()
-        self._reached = False
+        self._was_reached = False
         self._slots = Slots()
         self.outages = Outages(wait_s, _SHORT_WAIT_S)
-        self._wakeups = Wakeups()
+        self._subscriptions = Subscriptions()
         self._notifications: dict[asyncio.AbstractEventLoop, Notifications] = {}
 
     @property
@@ -61,15 +67,15 @@ class PostgresDatabase:
         operation: Callable[[], Operation[T]],
         *,
         long: bool = False,
-        shortcut: Callable[[], Shortcut[T] | None] | None = None,
+        shortcut: Callable[[], SingleStatementWrite[T] | None] | None = None,
     ) -> T:
         """Run an operation in a transaction, or its shortcut in one round trip."""
         short = shortcut() if shortcut is not None else None
-        write = ExactlyOnce(self._driver, self._slots, operation, short, long=long)
+        write = ExactlyOnceWrite(self._driver, self._slots, operation, short, long=long)
         try:
-            return await self._retried(write.attempt)
+            return await self._with_connection(write.attempt)
         except StoreError as error:
-            if not write.unknown:
+            if not write.outcome_is_unknown:
                 raise
             raise OutcomeUnknown(
                 f"{self._named}: the connection was lost while something was stored, and it is not known whether it "
@@ -80,11 +86,11 @@ class PostgresDatabase:
     @property
     def _named(self) -> str:
         """What errors call it: while it serves, clients read them, and are not to learn where it is."""
-        return "PostgreSQL" if self._reached else self._place
+        return "PostgreSQL" if self._was_reached else self._server_name
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation on one snapshot."""
-        return await self._retried(lambda connection: _read(connection, operation))
+        return await self._with_connection(lambda connection: _read(connection, operation))
 
     async def purge(self) -> None:
         """Leave it to the server: its vacuum takes away what was deleted."""
@@ -93,25 +99,25 @@ class PostgresDatabase:
         """Raise `StoreError` where the server does not answer."""
         await self.read(_nothing)
 
-    def announce(self, key: int, *, elsewhere: bool) -> None:
+    def notify_changed(self, key: int, *, elsewhere: bool) -> None:
         """Wake those who wait for changes of a session."""
-        self._wakeups.wake(key)
+        self._subscriptions.notify(key)
         if elsewhere:
-            self._notified().send(key)
+            self._notifications_of_loop().send(key)
 
-    def changes(self, key: int) -> contextlib.AbstractAsyncContextManager[Changes]:
+    def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[ChangeSubscription]:
         """Subscribe to changes of a session."""
-        return self._notified().subscribe(key)
+        return self._notifications_of_loop().subscribe(key)
 
-    def _notified(self) -> Notifications:
+    def _notifications_of_loop(self) -> Notifications:
         """Return the notifications of this event loop: they have a connection, as pools have."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            for gone in [other for other in self._notifications if other.is_closed()]:
-                del self._notifications[gone]
+            for closed_loop in [other for other in self._notifications if other.is_closed()]:
+                del self._notifications[closed_loop]
             if loop not in self._notifications:
-                channel = channel_of(self._schema)
-                self._notifications[loop] = Notifications(channel, self._wakeups, self._connect, self._execute)
+                channel = channel_name(self._schema)
+                self._notifications[loop] = Notifications(channel, self._subscriptions, self._connect, self._execute)
             return self._notifications[loop]
 
     async def _connect(self) -> Any:
@@ -120,7 +126,7 @@ class PostgresDatabase:
         )
 
     async def _execute(self, sql: str, *values: object) -> None:
-        await self._retried(lambda connection: connection.execute(sql, *values))
+        await self._with_connection(lambda connection: connection.execute(sql, *values))
 
     async def close(self) -> None:
         """Close the pool of this event loop, and those of loops that run elsewhere."""
@@ -139,21 +145,21 @@ class PostgresDatabase:
                     pool, _ = task.result()
                     loop.call_soon_threadsafe(pool.terminate)
 
-    async def _retried(self, use: Callable[[Any], Awaitable[T]]) -> T:
+    async def _with_connection(self, use: Callable[[Any], Awaitable[T]]) -> T:
         """Use a connection, and another one where it is lost, until the time to wait is over."""
 
         async def attempt() -> T:
-            with _translated(self._driver, self._named):
+            with _translated_errors(self._driver, self._named):
                 pool = await self._pool()
                 async with pool.acquire() as connection:
                     return await use(connection)
 
-        if not self._reached:  # a database that was never reached is a wrong URL rather than a restart
-            with _translated(self._driver, self._named):
+        if not self._was_reached:  # a database that was never reached is a wrong URL rather than a restart
+            with _translated_errors(self._driver, self._named):
                 await self._pool()
         try:
             return await self.outages.retry(attempt)
-        except Undo as undo:
+        except RollBack as undo:
             return undo.result
 
     async def _pool(self) -> Any:
@@ -162,8 +168,8 @@ class PostgresDatabase:
         task = self._pools.get(loop)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             with self._lock:
-                for gone in [other for other in self._pools if other.is_closed()]:
-                    del self._pools[gone]
+                for closed_loop in [other for other in self._pools if other.is_closed()]:
+                    del self._pools[closed_loop]
                 task = self._pools[loop] = loop.create_task(self._open())
         pool, _ = await asyncio.shield(task)
         return pool
@@ -172,11 +178,11 @@ class PostgresDatabase:
         pool = await self._driver.create_pool(
             self._dsn,
             min_size=0,
-            max_size=_POOL,
+            max_size=_POOL_SIZE,
             timeout=_CONNECT_TIMEOUT_S,
             command_timeout=_COMMAND_TIMEOUT_S,
-            init=_bounded,
-            reset=_as_it_is,
+            init=_set_transaction_timeout,
+            reset=_no_reset,
             server_settings={
                 "search_path": f'"{self._schema}"',  # quoted: else capitals would lead to another schema
                 "application_name": "lango",
@@ -188,19 +194,19 @@ class PostgresDatabase:
             async with pool.acquire() as connection:
                 if not await self._is_current(connection):
                     await self._migrate(connection)
-                await connection.execute(FORGET_OLD_SLOTS)
-            end = _closed_with_its_loop(pool)
+                await connection.execute(DELETE_OLD_SLOTS)
+            end = _close_with_event_loop(pool)
             await anext(end)
         except ValueError as error:  # of the driver: what it says may show what stands in the URL
             pool.terminate()
             raise StoreUrlError(
-                f"{self._place}: the driver does not take the store's URL ({type(error).__name__}): "
+                f"{self._server_name}: the driver does not take the store's URL ({type(error).__name__}): "
                 "look at its host and at what stands after the ?"
             ) from error
         except BaseException:
             pool.terminate()
             raise
-        self._reached = True
+        self._was_reached = True
         return pool, end
 
     async def _is_current(self, connection: Any) -> bool:
@@ -215,13 +221,13 @@ class PostgresDatabase:
     async def _migrate(self, connection: Any) -> None:
         """Bring the schema up to date, one process at a time: the lock goes with the transaction, however it ends."""
         async with connection.transaction():
-            await unbounded(connection)
+            await remove_transaction_timeout(connection)
             await connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(self._schema.encode()))
             await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
-            await run(migrate(self._place, "postgres"), connection)
+            await run_operation(upgrade(self._server_name, "postgres"), connection)
 
 
-async def _bounded(connection: Any) -> None:
+async def _set_transaction_timeout(connection: Any) -> None:
     """Bound the time of transactions, where the server can.
 
     A process that stands still between two steps of a statement is not idle to the server, and would keep its locks.
@@ -230,11 +236,11 @@ async def _bounded(connection: Any) -> None:
         await connection.execute(f"SET transaction_timeout = {int(_TRANSACTION_S * 1000)}")
 
 
-async def _as_it_is(_: Any) -> None:
+async def _no_reset(_: Any) -> None:
     """Give a connection back as it is: no operation changes its settings, and resetting them is one more round trip."""
 
 
-async def _closed_with_its_loop(pool: Any) -> AsyncGenerator[None]:
+async def _close_with_event_loop(pool: Any) -> AsyncGenerator[None]:
     """Close the pool when its event loop ends, at the latest: a loop finishes the generators that were begun in it."""
     try:
         yield
@@ -247,10 +253,10 @@ async def _closed_with_its_loop(pool: Any) -> AsyncGenerator[None]:
 
 async def _read(connection: Any, operation: Callable[[], Operation[T]]) -> T:
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        return await run(operation(), connection)
+        return await run_operation(operation(), connection)
 
 
-def _parts(url: str) -> tuple[str, str, str]:
+def _parse_url(url: str) -> tuple[str, str, str]:
     """Part a URL into what the driver takes, the schema, and a name for messages that shows no password."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
@@ -277,10 +283,10 @@ def _parts(url: str) -> tuple[str, str, str]:
 
 
 @contextlib.contextmanager
-def _translated(driver: Any, place: str) -> Generator[None]:
+def _translated_errors(driver: Any, place: str) -> Generator[None]:
     try:
         yield
-    except (LangoError, Undo):
+    except (LangoError, RollBack):
         raise
     except (
         driver.PostgresError,
@@ -289,10 +295,10 @@ def _translated(driver: Any, place: str) -> Generator[None]:
         OSError,
         TimeoutError,
     ) as error:
-        raise _translate(driver, error, place) from error
+        raise _translate_error(driver, error, place) from error
 
 
-def _translate(driver: Any, error: Exception, place: str) -> StoreError:
+def _translate_error(driver: Any, error: Exception, place: str) -> StoreError:
     """Say what the driver's error means and what to do."""
     match error:
         case driver.InvalidPasswordError() | driver.InvalidAuthorizationSpecificationError():

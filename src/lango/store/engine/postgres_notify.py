@@ -13,18 +13,18 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from lango.errors import StoreError
-from lango.store.engine.changes import Wakeup, Wakeups
+from lango.store.engine.changes import Subscription, Subscriptions
 
 _log = logging.getLogger("lango.store")
 
 _LISTEN_TIMEOUT_S = 2.0
 _LONGEST_KEY = 19  # digits
-_MOST_KEYS = 300  # a payload has 8,000 bytes
+_MAX_KEYS = 300  # a payload has 8,000 bytes
 # the one transaction whose loss is no loss does not wait for the disk while it holds the lock
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
 
-def channel_of(schema: str) -> str:
+def channel_name(schema: str) -> str:
     """Return the channel of a schema: names of channels are short, and shared by the whole database."""
     return f"lango_{zlib.crc32(schema.encode()):08x}"
 
@@ -35,38 +35,38 @@ class Notifications:
     def __init__(
         self,
         channel: str,
-        wakeups: Wakeups,
+        wakeups: Subscriptions,
         connect: Callable[[], Awaitable[Any]],
         execute: Callable[..., Awaitable[None]],
     ) -> None:
         """`connect` opens a connection to listen on, `execute` runs a statement on any connection."""
         self._channel = channel
-        self._wakeups = wakeups
+        self._subscriptions = wakeups
         self._connect = connect
         self._execute = execute
-        self._changed: set[int] = set()
+        self._changed_sessions: set[int] = set()
         self._sending: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._connection: AsyncGenerator[None] | None = None
 
     def send(self, key: int) -> None:
         """Wake those who wait for a session in other processes, soon."""
-        self._changed.add(key)
+        self._changed_sessions.add(key)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
 
     async def _send(self) -> None:
-        while self._changed:
-            keys = [self._changed.pop() for _ in range(min(len(self._changed), _MOST_KEYS))]
+        while self._changed_sessions:
+            keys = [self._changed_sessions.pop() for _ in range(min(len(self._changed_sessions), _MAX_KEYS))]
             try:
                 await self._execute(_NOTIFY, self._channel, " ".join(map(str, keys)))
             except StoreError as error:
                 _log.warning("other processes were not notified, and will see it when they look: %s", error)
 
     @asynccontextmanager
-    async def subscribe(self, key: int) -> AsyncGenerator[Wakeup]:
+    async def subscribe(self, key: int) -> AsyncGenerator[Subscription]:
         """Subscribe to a session until the block ends. Where listening fails, only this process wakes it."""
-        with self._wakeups.subscribe(key) as wakeup:
+        with self._subscriptions.subscribe(key) as wakeup:
             if self._connection is None and (self._listening is None or self._listening.done()):
                 self._listening = asyncio.create_task(self._listen())
             if self._listening is not None:
@@ -74,7 +74,7 @@ class Notifications:
             yield wakeup
 
     async def _listen(self) -> None:
-        connection = self._listened()
+        connection = self._listen_until_closed()
         try:
             await anext(connection)
         except Exception as error:  # noqa: BLE001 - whatever it is: what is not heard is polled for
@@ -82,25 +82,25 @@ class Notifications:
         else:
             self._connection = connection
 
-    async def _listened(self) -> AsyncGenerator[None]:
+    async def _listen_until_closed(self) -> AsyncGenerator[None]:
         """Listen until closed, or until the event loop ends: it finishes the generators that were begun in it."""
         connection = await self._connect()
         try:
-            connection.add_termination_listener(self._lost)
-            await connection.add_listener(self._channel, self._heard)
+            connection.add_termination_listener(self._on_connection_lost)
+            await connection.add_listener(self._channel, self._on_notification)
             yield
         finally:
-            connection.remove_termination_listener(self._lost)
+            connection.remove_termination_listener(self._on_connection_lost)
             with suppress(Exception):
                 await connection.close(timeout=_LISTEN_TIMEOUT_S)
 
-    def _heard(self, _connection: object, _pid: int, _channel: str, keys: str) -> None:
+    def _on_notification(self, _connection: object, _pid: int, _channel: str, keys: str) -> None:
         for key in keys.split():
             # any role of the database can notify: what is no number of a session is left alone
             if key.isascii() and key.isdigit() and len(key) <= _LONGEST_KEY:
-                self._wakeups.wake(int(key))
+                self._subscriptions.notify(int(key))
 
-    def _lost(self, _connection: object) -> None:
+    def _on_connection_lost(self, _connection: object) -> None:
         """The connection broke: the next subscription listens again."""
         self._connection = None
 

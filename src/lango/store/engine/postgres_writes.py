@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from lango.store.engine.database import Operation, Row, Shortcut
+from lango.store.engine.database import Operation, Row, SingleStatementWrite
 
 T = TypeVar("T")
 
@@ -25,11 +25,11 @@ INSERT INTO commits (slot, number, used_at) VALUES ('{slot}', {number}, now())
 ON CONFLICT (slot) DO UPDATE SET number = excluded.number, used_at = excluded.used_at
 """
 # waits for the transaction that holds the slot, if it still runs
-_NUMBER = """
+_COMMITTED_NUMBER = """
 INSERT INTO commits (slot, number, used_at) VALUES ($1, 0, now())
 ON CONFLICT (slot) DO UPDATE SET used_at = excluded.used_at RETURNING number
 """
-FORGET_OLD_SLOTS = "DELETE FROM commits WHERE used_at < now() - interval '7 days'"
+DELETE_OLD_SLOTS = "DELETE FROM commits WHERE used_at < now() - interval '7 days'"
 
 
 class Slot(Struct):
@@ -45,7 +45,7 @@ class Slots:
     def __init__(self) -> None:
         self._free: list[Slot] = []
 
-    def take(self) -> Slot:
+    def acquire(self) -> Slot:
         """Return a slot with a new number."""
         try:
             slot = self._free.pop()
@@ -54,12 +54,12 @@ class Slots:
         slot.number += 1
         return slot
 
-    def put_back(self, slot: Slot) -> None:
+    def release(self, slot: Slot) -> None:
         """Free a slot whose transaction is over; one that may still run on the server is not used again."""
         self._free.append(slot)
 
 
-class ExactlyOnce(Generic[T]):
+class ExactlyOnceWrite(Generic[T]):
     """One write, tried on as many connections as it takes."""
 
     def __init__(
@@ -67,7 +67,7 @@ class ExactlyOnce(Generic[T]):
         driver: Any,
         slots: Slots,
         operation: Callable[[], Operation[T]],
-        shortcut: Shortcut[T] | None,
+        shortcut: SingleStatementWrite[T] | None,
         *,
         long: bool = False,
     ) -> None:
@@ -76,84 +76,84 @@ class ExactlyOnce(Generic[T]):
         self._driver = driver
         self._slots = slots
         self._operation = operation
-        self._shortcut = shortcut
-        self._unanswered: tuple[Slot, T] | None = None
-        self._shortcut_unanswered = False
+        self._single_statement = shortcut
+        self._unacknowledged: tuple[Slot, T] | None = None
+        self._single_statement_unacknowledged = False
 
     @property
-    def unknown(self) -> bool:
+    def outcome_is_unknown(self) -> bool:
         """Whether it may have been written by an attempt that got no answer."""
-        return self._unanswered is not None or self._shortcut_unanswered
+        return self._unacknowledged is not None or self._single_statement_unacknowledged
 
     async def attempt(self, connection: Any) -> T:
         """Write, unless an earlier attempt did."""
-        if self._unanswered is not None:
-            slot, result = self._unanswered
-            committed = await connection.fetchval(_NUMBER, slot.name) == slot.number
-            self._unanswered = None
-            self._slots.put_back(slot)
+        if self._unacknowledged is not None:
+            slot, result = self._unacknowledged
+            committed = await connection.fetchval(_COMMITTED_NUMBER, slot.name) == slot.number
+            self._unacknowledged = None
+            self._slots.release(slot)
             if committed:
                 return result
-        if self._shortcut is not None:
-            if await self._take(connection, self._shortcut):
-                return self._shortcut.result
-            self._shortcut = None
-        return await self._transact(connection)
+        if self._single_statement is not None:
+            if await self._run_single_statement(connection, self._single_statement):
+                return self._single_statement.result
+            self._single_statement = None
+        return await self._run_transaction(connection)
 
-    async def _take(self, connection: Any, shortcut: Shortcut[T]) -> bool:
+    async def _run_single_statement(self, connection: Any, shortcut: SingleStatementWrite[T]) -> bool:
         """Run the shortcut; False: it is not the case for it.
 
         It writes only where nothing of it is written yet, and the operation finds what it wrote: both by the event's
         id. So it needs no slot.
         """
-        self._shortcut_unanswered = True
+        self._single_statement_unacknowledged = True
         try:
             taken = await connection.fetchval(str(shortcut.statement), *shortcut.values) is not None
         except self._driver.UniqueViolationError:
             taken = False
         except self._driver.PostgresError as error:
-            self._shortcut_unanswered = self._may_be_written(error)
+            self._single_statement_unacknowledged = self._may_be_committed(error)
             raise
-        self._shortcut_unanswered = False
+        self._single_statement_unacknowledged = False
         return taken
 
-    async def _transact(self, connection: Any) -> T:
-        slot = self._slots.take()
+    async def _run_transaction(self, connection: Any) -> T:
+        slot = self._slots.acquire()
         await connection.execute(_BEGIN.format(slot=slot.name, number=slot.number))
         try:
             if self._long:
-                await unbounded(connection)
-            result = await run(self._operation(), connection)
+                await remove_transaction_timeout(connection)
+            result = await run_operation(self._operation(), connection)
         except BaseException:
             if not connection.is_closed():
                 await connection.execute("ROLLBACK")
-                self._slots.put_back(slot)
+                self._slots.release(slot)
             raise
-        self._unanswered = slot, result
+        self._unacknowledged = slot, result
         try:
             await connection.execute("COMMIT")
         except self._driver.PostgresError as error:
-            if not self._may_be_written(error):
-                self._unanswered = None
+            if not self._may_be_committed(error):
+                self._unacknowledged = None
             raise
-        self._unanswered = None
-        self._slots.put_back(slot)
+        self._unacknowledged = None
+        self._slots.release(slot)
         return result
 
-    def _may_be_written(self, error: Exception) -> bool:
+    def _may_be_committed(self, error: Exception) -> bool:
         """Whether a statement that failed may have been committed: the server did not answer, or does not know."""
         driver = self._driver
         lost = driver.PostgresConnectionError, driver.OperatorInterventionError, driver.StatementCompletionUnknownError
         return isinstance(error, lost)
 
 
-async def unbounded(connection: Any) -> None:
+async def remove_transaction_timeout(connection: Any) -> None:
     """Let this one transaction take as long as it needs."""
     if connection.get_server_version() >= (17,):
         await connection.execute("SET LOCAL transaction_timeout = 0")
 
 
-async def run(operation: Operation[T], connection: Any) -> T:
+async def run_operation(operation: Operation[T], connection: Any) -> T:
     """Run the statements of an operation on a connection."""
     try:
         sql, values = next(operation)

@@ -27,25 +27,25 @@ def newest_version() -> int:
     return migrations()[-1][0]
 
 
-def migrate(place: str, dialect: str) -> Operation[int]:
+def upgrade(database_name: str, dialect: str) -> Operation[int]:
     """Bring the schema up to date and return its version. To be run under the database's own lock.
 
     What only one database knows stands in a comment that begins with its name: `/*sqlite WITHOUT ROWID*/`.
     """
     yield "CREATE TABLE IF NOT EXISTS lango_schema (version BIGINT PRIMARY KEY, applied_at TEXT NOT NULL)", ()
     [[version]] = yield _VERSION, ()
-    known = migrations()
-    newest = known[-1][0]
+    numbered = migrations()
+    newest = numbered[-1][0]
     if version > newest:
         raise SchemaError(
-            f"{place} was made by a newer Lango (schema {version}, this one knows {newest}): "
+            f"{database_name} was made by a newer Lango (schema {version}, this one knows {newest}): "
             "upgrade with `pip install --upgrade lango-adk`, or use another store"
         )
-    for number, statements in known:
+    for number, statements in numbered:
         if number > version:
             for statement in statements:
-                spelt = re.sub(r"/\*.*?\*/", "", re.sub(rf"/\*{dialect} (.*?)\*/", r"\1", statement))
-                if spelt.strip():
-                    yield spelt, ()
+                sql = re.sub(r"/\*.*?\*/", "", re.sub(rf"/\*{dialect} (.*?)\*/", r"\1", statement))
+                if sql.strip():
+                    yield sql, ()
             yield "INSERT INTO lango_schema (version, applied_at) VALUES ($1, CURRENT_TIMESTAMP)", (number,)
     return newest

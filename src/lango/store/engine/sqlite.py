@@ -21,33 +21,40 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from lango.errors import StoreUnavailable
-from lango.store.engine.changes import Changes, FileChanges
-from lango.store.engine.database import AtOnce, Dialect, Operation, Shortcut, Undo, run_sync
-from lango.store.engine.outages import WAIT_S, Outages
-from lango.store.engine.schema import migrate
+from lango.store.engine.changes import ChangeSubscription, SqliteChanges
+from lango.store.engine.database import (
+    Dialect,
+    Operation,
+    RollBack,
+    SingleStatement,
+    SingleStatementWrite,
+    run_operation,
+)
+from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
+from lango.store.engine.schema import upgrade
 from lango.store.engine.sqlite_connection import (
     Connection,
     Cursor,
-    Job,
-    connect_to_unwritable,
-    deliver,
+    WriteJob,
+    connect_read_only,
+    deliver_results,
     execute_on,
     read_snapshot,
-    refuse_foreign,
-    run_alone,
-    run_each,
-    store_number,
-    translate,
-    translated,
-    waiting,
+    refuse_foreign_database,
+    run_group,
+    run_in_transaction,
+    store_id,
+    take_queued,
+    translate_error,
+    translated_errors,
 )
 from lango.store.engine.sqlite_file import (
     OpenedFiles,
     check_log_size,
+    check_not_overwritten,
     check_path,
-    check_stored_id,
-    create_private,
-    only_readable,
+    create_private_file,
+    is_read_only,
 )
 from lango.store.engine.sqlite_log import checked_log, leave_log
 
@@ -57,42 +64,44 @@ _log = logging.getLogger("lango.store")
 
 MEMORY = ":memory:"
 BUSY_TIMEOUT_S = 5.0
-_READERS = 4
-_LARGEST_GROUP = 256
-_STATEMENTS_KEPT = 200
-_QUICK_S = 0.001  # an event loop can wait as long as this; waking a thread and being woken again takes about half of it
-_QUICK_ENOUGH = 5  # so many quick commits in a row, and the disk is taken for a quick one
+_READER_THREADS = 4
+_MAX_GROUP = 256
+_STATEMENT_CACHE_SIZE = 200
+_FAST_COMMIT_S = (
+    0.001  # an event loop can wait as long as this; waking a thread and being woken again takes about half of it
+)
+_FAST_COMMITS_NEEDED = 5  # so many quick commits in a row, and the disk is taken for a quick one
 _CHECKPOINT_PAGES = 1000
-_LOOK_EVERY = 200  # writes of the caller's thread, each quick and so of few pages
+_CHECK_LOG_EVERY = 200  # writes of the caller's thread, each quick and so of few pages
 _REOPEN_S = 0.02
-_NOT_NOW: Any = object()
+_NOT_DONE: Any = object()
 
 
 class SqliteDatabase:
     """A SQLite file, or a database in memory."""
 
-    def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S, wait_s: float = WAIT_S) -> None:
+    def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S, wait_s: float = DEFAULT_WAIT_S) -> None:
         self._path = path
         self.outages = Outages(wait_s, 0.0)  # one attempt waits `busy_timeout_s` for a lock
         self._busy_timeout_s = busy_timeout_s
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._local = threading.local()
         self._connections: list[Connection] = []
-        self._opened = False
+        self._is_open = False
         self._writer: Connection | None = None
         self._files: OpenedFiles | None = None  # which ones the writer has open
         self._store_id = self._page_bytes = 0
-        self._log_holds_deleted = False
-        self._writing = threading.Lock()  # held while the writer's connection is in use
-        self._patient = True  # the writer's connection waits for others
-        self._quick_commits = 0
-        self._unseen = 0  # writes since the thread last looked at the log
-        self._pages_written = self._pages_home = 0
-        self._cursors: dict[AtOnce, Cursor] = {}
-        self._changes = FileChanges(None if path == MEMORY else self._connect_impatient)
+        self._log_holds_deleted_rows = False
+        self._writer_lock = threading.Lock()  # held while the writer's connection is in use
+        self._waits_for_locks = True  # the writer's connection waits for others
+        self._fast_commits = 0
+        self._writes_since_check = 0  # writes since the thread last looked at the log
+        self._pages_written = self._pages_checkpointed = 0
+        self._cursors: dict[SingleStatement, Cursor] = {}
+        self._changes = SqliteChanges(None if path == MEMORY else self._connect_without_waiting)
 
     @property
     def dialect(self) -> Dialect:
@@ -104,42 +113,42 @@ class SqliteDatabase:
         operation: Callable[[], Operation[T]],
         *,
         long: bool = False,
-        shortcut: Callable[[], Shortcut[T] | None] | None = None,
+        shortcut: Callable[[], SingleStatementWrite[T] | None] | None = None,
     ) -> T:
         """Run an operation in a transaction: at once, or grouped with whatever else waits."""
-        if not long and self._quick_commits >= _QUICK_ENOUGH and self._queue.empty():
-            done = self._write_here(operation, shortcut)
-            if done is not _NOT_NOW:
-                self.outages.end()
+        if not long and self._fast_commits >= _FAST_COMMITS_NEEDED and self._queue.empty():
+            done = self._write_in_this_thread(operation, shortcut)
+            if done is not _NOT_DONE:
+                self.outages.database_available()
                 return done
         try:
-            result = await self._queued(operation)
+            result = await self._enqueue(operation)
         except StoreUnavailable as error:  # nothing of it was written: it may be tried again
-            return await self.outages.retry(lambda: self._queued(operation), error)
-        self.outages.end()
+            return await self.outages.retry(lambda: self._enqueue(operation), error)
+        self.outages.database_available()
         return result
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation that only reads on a connection of its own."""
         try:
-            return await self._read_beside(operation)
+            return await self._read_in_thread(operation)
         except StoreUnavailable as error:
-            return await self.outages.retry(lambda: self._read_beside(operation), error)
+            return await self.outages.retry(lambda: self._read_in_thread(operation), error)
 
-    async def _read_beside(self, operation: Callable[[], Operation[T]]) -> T:
+    async def _read_in_thread(self, operation: Callable[[], Operation[T]]) -> T:
         if self._path == MEMORY:
             return await self.write(operation)  # a database in memory belongs to one connection
-        if not self._opened and not only_readable(self._path):
+        if not self._is_open and not is_read_only(self._path):
             await self.write(_nothing)
         loop = asyncio.get_running_loop()
         with self._lock:  # or it is closed between the two
-            self._readers = self._readers or ThreadPoolExecutor(_READERS, "lango-reader")
+            self._readers = self._readers or ThreadPoolExecutor(_READER_THREADS, "lango-reader")
             reading = loop.run_in_executor(self._readers, self._read, operation)
         return await reading
 
     async def purge(self) -> None:
         """Empty the log beside the file, which still holds what was deleted; later, where others are reading it."""
-        self._log_holds_deleted = True
+        self._log_holds_deleted_rows = True
         await self.write(_nothing, long=True)
         await asyncio.to_thread(self._checkpoint)
 
@@ -149,16 +158,16 @@ class SqliteDatabase:
         if self._files is not None:
             await asyncio.to_thread(self._check_contents)
 
-    def announce(self, key: int, *, elsewhere: bool) -> None:
+    def notify_changed(self, key: int, *, elsewhere: bool) -> None:
         """Wake those who wait for changes of a session; other processes see that the file has changed."""
         del elsewhere
-        self._changes.wakeups.wake(key)
+        self._changes.subscriptions.notify(key)
 
-    def changes(self, key: int) -> contextlib.AbstractAsyncContextManager[Changes]:
+    def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[ChangeSubscription]:
         """Subscribe to changes of a session, and to every commit of other processes."""
         return self._changes.subscribe(key)
 
-    def _connect_impatient(self) -> Connection:
+    def _connect_without_waiting(self) -> Connection:
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(0)
         return connection
@@ -167,93 +176,93 @@ class SqliteDatabase:
         """Let waiting writes finish, then close every connection. A later call opens the file again."""
         await asyncio.to_thread(self._close)
 
-    def _queued(self, operation: Callable[[], Operation[T]]) -> "asyncio.Future[T]":
+    def _enqueue(self, operation: Callable[[], Operation[T]]) -> "asyncio.Future[T]":
         """Hand an operation to the writer's thread."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._put(Job(operation, loop, future))
+        self._put_job(WriteJob(operation, loop, future))
         return future
 
     # -- the writer ---------------------------------------------------------------------------------------------
 
-    def _put(self, job: Job) -> None:
+    def _put_job(self, job: WriteJob) -> None:
         """Hand a job to the writer's thread; after a `close` to a new one, with a queue of its own."""
         with self._lock:
             self._queue.put(job)
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._serve, args=(self._queue,), name="lango-writer", daemon=True
+                    target=self._run_writer, args=(self._queue,), name="lango-writer", daemon=True
                 )
                 self._thread.start()
 
-    def _serve(self, queue: "SimpleQueue[Job | None]") -> None:
+    def _run_writer(self, queue: "SimpleQueue[WriteJob | None]") -> None:
         while (job := queue.get()) is not None:
-            jobs = [job, *waiting(queue, _LARGEST_GROUP - 1)]
+            jobs = [job, *take_queued(queue, _MAX_GROUP - 1)]
             try:
-                with self._writing:
+                with self._writer_lock:
                     if self._writer is None:
                         self._writer = self._open_writer()
                     self._check_files(writing=True)
-                    with translated(self._path):
-                        self._wait_for_others(self._writer, patient=True)
-                        self._run_group(self._writer, [job for job in jobs if job.is_wanted])
+                    with translated_errors(self._path):
+                        self._set_busy_timeout(self._writer, patient=True)
+                        self._run_group(self._writer, [job for job in jobs if job.is_awaited])
             except BaseException as error:  # noqa: BLE001 - the group failed as a whole
                 for job in jobs:
                     job.error = error
-            deliver(jobs)
+            deliver_results(jobs)
             self._checkpoint()
-        with self._writing:
+        with self._writer_lock:
             if self._writer is not None:
                 self._writer.close()
             self._writer = None
             self._cursors.clear()
-            self._pages_written = self._pages_home = 0
-            self._patient = True
-            self._quick_commits = 0
-            self._opened = False
+            self._pages_written = self._pages_checkpointed = 0
+            self._waits_for_locks = True
+            self._fast_commits = 0
+            self._is_open = False
             if self._files is not None:
                 self._files = None
                 leave_log(self._path)
 
-    def _write_here(
-        self, operation: Callable[[], Operation[Any]], shortcut: Callable[[], Shortcut[Any] | None] | None
+    def _write_in_this_thread(
+        self, operation: Callable[[], Operation[Any]], shortcut: Callable[[], SingleStatementWrite[Any] | None] | None
     ) -> Any:
         """Run an operation in the caller's thread, unless somebody else is writing: then it has to wait its turn."""
-        if not self._writing.acquire(blocking=False):
-            return _NOT_NOW
+        if not self._writer_lock.acquire(blocking=False):
+            return _NOT_DONE
         try:
             if (connection := self._writer) is None:
-                return _NOT_NOW
+                return _NOT_DONE
             self._check_files(writing=True)
-            if self._patient:
-                self._wait_for_others(connection, patient=False)
+            if self._waits_for_locks:
+                self._set_busy_timeout(connection, patient=False)
             began = time.perf_counter()
             short = shortcut() if shortcut is not None else None
-            if short is not None and self._take(connection, short):
+            if short is not None and self._run_single_statement(connection, short):
                 result = short.result
             else:
-                result = run_alone(connection, operation)
-            self._note_commit(began)
-        except Undo as undo:
+                result = run_in_transaction(connection, operation)
+            self._time_commit(began)
+        except RollBack as undo:
             return undo.result
         except apsw.BusyError:
-            return _NOT_NOW  # another process writes
+            return _NOT_DONE  # another process writes
         except apsw.Error as error:
-            raise translate(error, self._path) from error
+            raise translate_error(error, self._path) from error
         finally:
-            self._writing.release()
-        self._unseen += 1
-        if self._unseen >= _LOOK_EVERY:
-            self._unseen = 0
-            self._put(Job(_nothing))  # wakes the thread, which has the time for a checkpoint
+            self._writer_lock.release()
+        self._writes_since_check += 1
+        if self._writes_since_check >= _CHECK_LOG_EVERY:
+            self._writes_since_check = 0
+            self._put_job(WriteJob(_nothing))  # wakes the thread, which has the time for a checkpoint
         return result
 
-    def _take(self, connection: Connection, short: Shortcut[Any]) -> bool:
+    def _run_single_statement(self, connection: Connection, short: SingleStatementWrite[Any]) -> bool:
         """Take a shortcut, if this is the case for it."""
         statement = short.statement
         cursor = self._cursors.get(statement)
         if cursor is None:
-            for text in statement.prepare:
+            for text in statement.create_trigger:
                 connection.execute(text)
             cursor = self._cursors[statement] = connection.cursor()
         try:
@@ -262,30 +271,30 @@ class SqliteDatabase:
             return False
         return True
 
-    def _wait_for_others(self, connection: Connection, *, patient: bool) -> None:
+    def _set_busy_timeout(self, connection: Connection, *, patient: bool) -> None:
         """Set whether the writer waits for other processes: its thread may, an event loop may not."""
-        if patient != self._patient:
+        if patient != self._waits_for_locks:
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000) if patient else 0)
-            self._patient = patient
+            self._waits_for_locks = patient
 
     def _checkpoint(self) -> None:
         """Write the log into the file where it has grown, outside the event loop and after every caller was answered.
 
         Where something was deleted, the log is emptied, too: its old pages still hold it.
         """
-        grown = self._pages_written - self._pages_home > _CHECKPOINT_PAGES
-        if not (grown or self._log_holds_deleted):
+        grown = self._pages_written - self._pages_checkpointed > _CHECKPOINT_PAGES
+        if not (grown or self._log_holds_deleted_rows):
             return
-        with self._writing, contextlib.suppress(apsw.Error):  # another connection reads: next time
+        with self._writer_lock, contextlib.suppress(apsw.Error):  # another connection reads: next time
             if self._writer is None:
                 return
-            self._pages_home = self._pages_written
-            if not self._log_holds_deleted:
+            self._pages_checkpointed = self._pages_written
+            if not self._log_holds_deleted_rows:
                 self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 return
-            self._wait_for_others(self._writer, patient=False)
+            self._set_busy_timeout(self._writer, patient=False)
             [[busy, _, _]] = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._log_holds_deleted = bool(busy)
+            self._log_holds_deleted_rows = bool(busy)
 
     def _check_files(self, *, writing: bool) -> None:
         """Refuse a file that is not at its path any more: what is written to it is lost, what is read is another's."""
@@ -293,19 +302,19 @@ class SqliteDatabase:
             files.check(with_log=writing)
 
     def _check_contents(self) -> None:
-        with translated(self._path), self._writing:
+        with translated_errors(self._path), self._writer_lock:
             self._check_files(writing=True)
-            check_stored_id(self._path, self._store_id)
+            check_not_overwritten(self._path, self._store_id)
             if self._writer is not None:
                 [[_, frames, _]] = self._writer.execute("PRAGMA wal_checkpoint(NOOP)").fetchall()
                 check_log_size(self._path, frames, self._page_bytes)
 
-    def _run_group(self, connection: Connection, jobs: list[Job]) -> None:
+    def _run_group(self, connection: Connection, jobs: list[WriteJob]) -> None:
         execute = functools.partial(execute_on, connection)
         began = time.perf_counter()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if jobs[0].run(execute) if len(jobs) == 1 else run_each(connection, jobs, execute):
+            if jobs[0].run(execute) if len(jobs) == 1 else run_group(connection, jobs, execute):
                 connection.execute("COMMIT")
             elif connection.in_transaction:  # or SQLite has taken it back already
                 connection.execute("ROLLBACK")
@@ -313,26 +322,26 @@ class SqliteDatabase:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        self._note_commit(began)
+        self._time_commit(began)
         self._pages_written, _ = connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
         for job in jobs:
             if isinstance(job.error, apsw.Error):
-                job.error = translate(job.error, self._path)
+                job.error = translate_error(job.error, self._path)
 
-    def _note_commit(self, began: float) -> None:
-        self._quick_commits = self._quick_commits + 1 if time.perf_counter() - began < _QUICK_S else 0
+    def _time_commit(self, began: float) -> None:
+        self._fast_commits = self._fast_commits + 1 if time.perf_counter() - began < _FAST_COMMIT_S else 0
 
     def _open_writer(self) -> Connection:
         if self._path == MEMORY:
-            with translated(self._path):
-                return self._opened_writer()
+            with translated_errors(self._path):
+                return self._connect_writer()
         check_path(Path(self._path))
-        create_private(Path(self._path))
-        with translated(self._path), checked_log(self._path):
+        create_private_file(Path(self._path))
+        with translated_errors(self._path), checked_log(self._path):
             deadline = time.monotonic() + self._busy_timeout_s
             while True:
                 try:
-                    connection = self._opened_writer()
+                    connection = self._connect_writer()
                     break
                 except apsw.BusyError:
                     # when several open a new file at once, SQLite does not wait for the change to WAL by itself
@@ -340,21 +349,21 @@ class SqliteDatabase:
                         raise
                     time.sleep(_REOPEN_S)
             self._files = OpenedFiles(self._path)
-        self._opened = True
+        self._is_open = True
         return connection
 
-    def _opened_writer(self) -> Connection:
+    def _connect_writer(self) -> Connection:
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         try:
-            refuse_foreign(connection, self._path)
+            refuse_foreign_database(connection, self._path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA secure_delete = ON").fetchall()
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("BEGIN IMMEDIATE")
             try:
-                run_sync(migrate(self._path, "sqlite"), functools.partial(execute_on, connection))
-                self._store_id = store_number(connection)
+                run_operation(upgrade(self._path, "sqlite"), functools.partial(execute_on, connection))
+                self._store_id = store_id(connection)
                 [[self._page_bytes]] = connection.execute("PRAGMA page_size").fetchall()
                 connection.execute("COMMIT")
             except BaseException:
@@ -370,9 +379,9 @@ class SqliteDatabase:
 
     def _read(self, operation: Callable[[], Operation[T]]) -> T:
         self._check_files(writing=False)
-        with translated(self._path):
-            if not self._opened:
-                with contextlib.closing(connect_to_unwritable(self._path)) as connection:
+        with translated_errors(self._path):
+            if not self._is_open:
+                with contextlib.closing(connect_read_only(self._path)) as connection:
                     return read_snapshot(connection, operation)
             connection = getattr(self._local, "connection", None)
             if connection is None:
@@ -389,7 +398,7 @@ class SqliteDatabase:
                 raise
 
     def _connect(self, flags: int) -> Connection:
-        connection = apsw.Connection(self._path, flags=flags, statementcachesize=_STATEMENTS_KEPT)
+        connection = apsw.Connection(self._path, flags=flags, statementcachesize=_STATEMENT_CACHE_SIZE)
         connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
         return cast("Connection", connection)
 

@@ -13,7 +13,7 @@ import apsw
 from msgspec import Struct, field
 
 from lango.errors import LangoError, SchemaError, StoreDamaged, StoreError, StoreUnavailable
-from lango.store.engine.database import Lock, Operation, Row, Undo, Write, run_sync
+from lango.store.engine.database import LockingRead, Operation, ReturningWrite, RollBack, Row, run_operation
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Cursor(Iterable[Row], Protocol):
         ...
 
 
-def store_number(connection: Connection) -> int:
+def store_id(connection: Connection) -> int:
     """Return the store's own number, which its file carries in its header; a store without one gets one."""
     [[number]] = connection.execute("PRAGMA application_id").fetchall()
     if not number:
@@ -76,13 +76,13 @@ def read_snapshot(connection: Connection, operation: Callable[[], Operation[T]])
     """Run an operation that only reads, all of it on one snapshot."""
     connection.execute("BEGIN")  # one snapshot for all statements of the operation
     try:
-        return run_sync(operation(), functools.partial(execute_on, connection))
+        return run_operation(operation(), functools.partial(execute_on, connection))
     finally:
         if connection.in_transaction:  # or an error of the disk has ended it
             connection.execute("COMMIT")
 
 
-def connect_to_unwritable(path: str) -> Connection:
+def connect_read_only(path: str) -> Connection:
     """Open a file that cannot be written, for one read, leaving nothing beside it for a later writer to trip over."""
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     if not Path(f"{path}-wal").exists():
@@ -90,11 +90,11 @@ def connect_to_unwritable(path: str) -> Connection:
     return cast("Connection", apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI))
 
 
-def run_alone(connection: Connection, operation: Callable[[], Operation[T]]) -> T:
+def run_in_transaction(connection: Connection, operation: Callable[[], Operation[T]]) -> T:
     """Run an operation in a transaction of its own."""
     try:
         connection.execute("BEGIN IMMEDIATE")
-        result = run_sync(operation(), functools.partial(execute_on, connection))
+        result = run_operation(operation(), functools.partial(execute_on, connection))
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -106,26 +106,26 @@ def run_alone(connection: Connection, operation: Callable[[], Operation[T]]) -> 
 def execute_on(connection: Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
     """Execute one statement."""
     # $1, $2, ... are named parameters to SQLite, numbered as they first appear: they appear in order
-    if type(sql) is Write:
-        return _write(connection, sql, values)
-    return connection.execute(sql.plain if type(sql) is Lock else sql, values).fetchall()
+    if type(sql) is ReturningWrite:
+        return _execute_returning(connection, sql, values)
+    return connection.execute(sql.without_lock if type(sql) is LockingRead else sql, values).fetchall()
 
 
-def _write(connection: Connection, write: Write, values: tuple[Any, ...]) -> list[Row]:
-    if write.read and write.deletes:
-        if rows := connection.execute(write.read, values[write.where]).fetchall():
-            connection.execute(write.plain, values)
+def _execute_returning(connection: Connection, write: ReturningWrite, values: tuple[Any, ...]) -> list[Row]:
+    if write.read_back and write.is_delete:
+        if rows := connection.execute(write.read_back, values[write.read_back_values]).fetchall():
+            connection.execute(write.without_returning, values)
         return rows
-    connection.execute(write.plain, values)
+    connection.execute(write.without_returning, values)
     if not connection.changes():
         return []
-    return connection.execute(write.read, values[write.where]).fetchall() if write.read else [(1,)]
+    return connection.execute(write.read_back, values[write.read_back_values]).fetchall() if write.read_back else [(1,)]
 
 
-class Job(Struct, eq=False):
+class WriteJob(Struct, eq=False):
     """One operation on its way through the writer."""
 
-    make: Callable[[], Operation[Any]]
+    operation: Callable[[], Operation[Any]]
     loop: asyncio.AbstractEventLoop | None = None
     future: "asyncio.Future[Any] | None" = None
     result: Any = None
@@ -134,8 +134,8 @@ class Job(Struct, eq=False):
     def run(self, execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> bool:
         """Run the operation; False: what it wrote must be taken back."""
         try:
-            self.result = run_sync(self.make(), execute)
-        except Undo as undo:
+            self.result = run_operation(self.operation(), execute)
+        except RollBack as undo:
             self.result = undo.result
             return False
         except Exception as error:  # noqa: BLE001 - it belongs to whoever asked
@@ -144,7 +144,7 @@ class Job(Struct, eq=False):
         return True
 
     @property
-    def is_wanted(self) -> bool:
+    def is_awaited(self) -> bool:
         """Whether anybody still waits for it."""
         return self.future is None or not self.future.cancelled()
 
@@ -158,8 +158,8 @@ class Job(Struct, eq=False):
             self.future.set_result(self.result)
 
 
-def run_each(
-    connection: Connection, jobs: list[Job], execute: Callable[[str, tuple[Any, ...]], list[Row]]
+def run_group(
+    connection: Connection, jobs: list[WriteJob], execute: Callable[[str, tuple[Any, ...]], list[Row]]
 ) -> Literal[True]:
     """Run the jobs of a group, so that one that fails takes back only itself."""
     for job in jobs:
@@ -172,7 +172,7 @@ def run_each(
     return True
 
 
-def refuse_foreign(connection: Connection, path: str) -> None:
+def refuse_foreign_database(connection: Connection, path: str) -> None:
     """Raise `SchemaError` for a database that another program made."""
     tables = {name for [name] in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "lango_schema" not in tables:
@@ -180,17 +180,17 @@ def refuse_foreign(connection: Connection, path: str) -> None:
 
 
 @contextlib.contextmanager
-def translated(path: str) -> Generator[None]:
+def translated_errors(path: str) -> Generator[None]:
     """Turn SQLite's errors into ours."""
     try:
         yield
     except LangoError:
         raise
     except apsw.Error as error:
-        raise translate(error, path) from error
+        raise translate_error(error, path) from error
 
 
-def translate(error: apsw.Error, path: str) -> StoreError:
+def translate_error(error: apsw.Error, path: str) -> StoreError:
     """Say what SQLite's error means and what to do. Clients read it, too: it names the file, and not its folder."""
     file = Path(path).name
     match error:
@@ -218,9 +218,9 @@ def translate(error: apsw.Error, path: str) -> StoreError:
     return translated_error
 
 
-def waiting(queue: "SimpleQueue[Job | None]", most: int) -> Iterator[Job]:
+def take_queued(queue: "SimpleQueue[WriteJob | None]", limit: int) -> Iterator[WriteJob]:
     """What else waits by now, so many at most; the order of arrival is kept."""
-    for _ in range(most):
+    for _ in range(limit):
         try:
             job = queue.get_nowait()
         except Empty:
@@ -231,17 +231,17 @@ def waiting(queue: "SimpleQueue[Job | None]", most: int) -> Iterator[Job]:
         yield job
 
 
-def deliver(jobs: list[Job]) -> None:
+def deliver_results(jobs: list[WriteJob]) -> None:
     """Wake each event loop once for all of its jobs."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[WriteJob]] = {}
     for job in jobs:
         if job.loop is not None:
             by_loop.setdefault(job.loop, []).append(job)
     for loop, done in by_loop.items():
         with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_deliver_all, done)
+            loop.call_soon_threadsafe(_deliver_in_loop, done)
 
 
-def _deliver_all(jobs: list[Job]) -> None:
+def _deliver_in_loop(jobs: list[WriteJob]) -> None:
     for job in jobs:
         job.deliver()

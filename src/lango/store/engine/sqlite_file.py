@@ -13,7 +13,7 @@ import apsw
 
 from lango.errors import StoreDamaged, StoreUnavailable, StoreUrlError
 
-_PRIVATE = 0o600
+_PRIVATE_MODE = 0o600
 _LOG_HEADER, _LOG_FRAME = 32, 24  # bytes before a log, and before each page in it
 FileId = tuple[int, int]
 """The device and number of a file: another file at the same path has others."""
@@ -32,15 +32,15 @@ def check_path(path: Path) -> None:
         raise StoreUrlError(f"no right to read and write {path}: change its rights, or use another path")
 
 
-def only_readable(path: str) -> bool:
+def is_read_only(path: str) -> bool:
     """Whether there is a file that cannot be written: reading goes on, and writing begins when it can be written."""
     return os.access(path, os.R_OK) and not os.access(path, os.W_OK)
 
 
-def create_private(path: Path) -> None:
+def create_private_file(path: Path) -> None:
     """Make the file, readable by this user alone; SQLite gives the files beside it the same rights."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE_MODE))
     except FileExistsError:
         pass
     except OSError as error:
@@ -52,16 +52,16 @@ def create_private(path: Path) -> None:
 def file_id(path: str) -> FileId:
     """Return which file a path leads to now. Raise `StoreUnavailable` where it leads to none."""
     try:
-        facts = os.stat(path)  # noqa: PTH116 - asked before every write
+        status = os.stat(path)  # noqa: PTH116 - asked before every write
     except OSError as error:
-        raise StoreUnavailable(f"{Path(path).name} was deleted while it was in use: {_WAY_OUT}") from error
-    return facts.st_dev, facts.st_ino
+        raise StoreUnavailable(f"{Path(path).name} was deleted while it was in use: {_ADVICE}") from error
+    return status.st_dev, status.st_ino
 
 
-_WAY_OUT = "nothing is written any more; put it back, or restart to use what is there now"
+_ADVICE = "nothing is written any more; put it back, or restart to use what is there now"
 
 
-def stored_id(path: str) -> int:
+def read_store_id(path: str) -> int:
     """Read the store's number from the header of the file itself, past its log and every cache.
 
     Not by opening the file: closing it again would drop the locks that SQLite holds on it in this process.
@@ -73,10 +73,10 @@ def stored_id(path: str) -> int:
         return number
 
 
-def check_stored_id(path: str, wanted: int) -> None:
+def check_not_overwritten(path: str, wanted: int) -> None:
     """Raise `StoreUnavailable` where another database, or nothing, was written over the one that was opened."""
-    if stored_id(path) != wanted:
-        raise StoreUnavailable(f"{Path(path).name} was overwritten while it was in use: {_WAY_OUT}")
+    if read_store_id(path) != wanted:
+        raise StoreUnavailable(f"{Path(path).name} was overwritten while it was in use: {_ADVICE}")
 
 
 def check_log_size(path: str, frames: int, page_bytes: int) -> None:
@@ -100,6 +100,4 @@ class OpenedFiles:
         """
         for path, opened in (self._file, self._log) if with_log else (self._file,):
             if file_id(path) != opened:
-                raise StoreUnavailable(
-                    f"{Path(path).name} was replaced by another file while it was in use: {_WAY_OUT}"
-                )
+                raise StoreUnavailable(f"{Path(path).name} was replaced by another file while it was in use: {_ADVICE}")

@@ -23,7 +23,7 @@ import apsw
 from msgspec import Struct
 
 from lango.errors import StoreDamaged
-from lango.store.engine.sqlite_file import stored_id
+from lango.store.engine.sqlite_file import read_store_id
 
 _MAGIC = (0x377F0682, 0x377F0683)  # the second: checksums of big-endian words
 _HEADER, _FRAME = 32, 24
@@ -140,7 +140,7 @@ def accept_loss(path: str) -> str | None:
 
 
 def _problem(path: str, index: _Index | None, log: _Log) -> str | None:
-    if log.numbers and (number := stored_id(path)) and log.numbers - {number}:
+    if log.numbers and (number := read_store_id(path)) and log.numbers - {number}:
         return _OTHERS
     if index is not None and index.frames <= index.checkpointed:
         return None

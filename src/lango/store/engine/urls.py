@@ -6,28 +6,28 @@ from urllib.parse import unquote, urlsplit
 
 from lango.errors import StoreUrlError
 from lango.store.engine.database import Database
-from lango.store.engine.outages import WAIT_S
+from lango.store.engine.outages import DEFAULT_WAIT_S
 from lango.store.engine.postgres import PostgresDatabase
 from lango.store.engine.sqlite import MEMORY, SqliteDatabase
 
 _SCHEMES = "sqlite:///file.db or postgresql://user@host/database"
 
 
-def open_database(url: str, *, wait_s: float = WAIT_S) -> Database:
+def open_database(url: str, *, wait_s: float = DEFAULT_WAIT_S) -> Database:
     """Choose the database for a URL; a turn waits `wait_s` for it. Nothing is opened before it is used."""
     text = url.removeprefix("lango+")
-    shown = _without_password(url)
+    redacted = _redact_password(url)
     try:
         parts = urlsplit(text)
     except ValueError:  # what it says may show the password
-        raise StoreUrlError(f"the store's URL {shown!r} cannot be read; use {_SCHEMES}") from None
+        raise StoreUrlError(f"the store's URL {redacted!r} cannot be read; use {_SCHEMES}") from None
     match parts.scheme:
         case "sqlite":
-            return SqliteDatabase(_sqlite_path(shown, parts.netloc, unquote(parts.path)), wait_s=wait_s)
+            return SqliteDatabase(_sqlite_path(redacted, parts.netloc, unquote(parts.path)), wait_s=wait_s)
         case "postgresql" | "postgres":
             return PostgresDatabase(text, wait_s=wait_s)
         case _:
-            raise StoreUrlError(f"the store's URL {shown!r} is of no known kind; use {_SCHEMES}")
+            raise StoreUrlError(f"the store's URL {redacted!r} is of no known kind; use {_SCHEMES}")
 
 
 def store_files(url: str) -> list[Path]:
@@ -42,15 +42,15 @@ def store_files(url: str) -> list[Path]:
     return [Path(path + beside).absolute() for beside in ("", "-wal", "-shm", "-journal")]
 
 
-def _sqlite_path(shown: str, place: str, path: str) -> str:
-    if place:
-        host = place.rpartition("@")[2]
-        raise StoreUrlError(f"the store's URL {shown!r} names a host: a relative file is sqlite:///{host}{path}")
+def _sqlite_path(redacted: str, host_part: str, path: str) -> str:
+    if host_part:
+        host = host_part.rpartition("@")[2]
+        raise StoreUrlError(f"the store's URL {redacted!r} names a host: a relative file is sqlite:///{host}{path}")
     # sqlite:///a.db is relative, sqlite:////a.db absolute, as everywhere else
     return path.removeprefix("/") or MEMORY
 
 
-def _without_password(url: str) -> str:
+def _redact_password(url: str) -> str:
     """Return what of a URL may be shown: not the user and password, and not what stands after a `?` or a `=`."""
     head, at, tail = url.rpartition("@")
     shown = f"...{at}{tail}" if at and ":" in head else url

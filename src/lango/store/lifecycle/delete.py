@@ -4,11 +4,11 @@ from lango.store.codec.ids import call_key
 from lango.store.codec.records import SessionId
 from lango.store.codec.rows import calls_from_json
 from lango.store.engine.database import Operation
-from lango.store.search.index import LOCK
+from lango.store.search.index import LOCK_PROGRESS
 from lango.store.sessions import lineage
 
 _DELETE = "DELETE FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key, forked_from"
-_OWN = [
+_DELETE_OWN_ROWS = [
     f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608 - constants
     for table in (
         "open_calls",
@@ -22,21 +22,21 @@ _OWN = [
         "user_facts",
     )
 ]
-_SHARED = [
+_DELETE_SHAREABLE_ROWS = [
     f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608 - constants
     for table in ("messages", "state_events", "effects", "search_messages", "search_progress", "shared_sessions")
 ]
 # These take the row that stands for what is shared: of two that let go of it at once, one sees what the other left.
-_GONE = "UPDATE shared_sessions SET deleted = 1 WHERE session_key = $1 RETURNING forks"
-_LET_GO = "UPDATE shared_sessions SET forks = forks - 1 WHERE session_key = $1 RETURNING forks, deleted"
-_UNSHARED = "DELETE FROM shared_sessions WHERE session_key = $1 AND forks = 0 AND deleted = 0"
+_MARK_DELETED = "UPDATE shared_sessions SET deleted = 1 WHERE session_key = $1 RETURNING forks"
+_RELEASE_FORK = "UPDATE shared_sessions SET forks = forks - 1 WHERE session_key = $1 RETURNING forks, deleted"
+_DELETE_UNSHARED = "DELETE FROM shared_sessions WHERE session_key = $1 AND forks = 0 AND deleted = 0"
 
-_KEPT = "SELECT MAX(last_seq), MAX(last_revision), MAX(last_epoch) FROM session_pasts WHERE source_key = $1"
+_LAST_SHARED = "SELECT MAX(last_seq), MAX(last_revision), MAX(last_epoch) FROM session_pasts WHERE source_key = $1"
 _CALLS_AFTER = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq > $2 AND tool_calls IS NOT NULL AND role <> 'tool'
 """
-_TRIM_EFFECT = "DELETE FROM effects WHERE session_key = $1 AND call_id = $2"
-_TRIM_EFFECTS = "DELETE FROM effects WHERE session_key = $1 AND epoch > $2"
+_TRIM_CALL = "DELETE FROM effects WHERE session_key = $1 AND call_id = $2"
+_TRIM_JOURNAL = "DELETE FROM effects WHERE session_key = $1 AND epoch > $2"
 _TRIM_INDEX = "DELETE FROM search_messages WHERE session_key = $1 AND (seq > $2 OR seq = 0)"
 _TRIM_MESSAGES = "DELETE FROM messages WHERE session_key = $1 AND seq > $2"
 _TRIM_STATES = "DELETE FROM state_events WHERE session_key = $1 AND (seq > $2 OR revision > $3)"
@@ -46,45 +46,45 @@ def delete(name: SessionId) -> Operation[bool]:
     """Delete a session and all that belongs to it alone; say whether there was one."""
     rows = yield _DELETE, (name.app_name, name.user_id, name.id)
     for key, forked_from in rows:
-        shared = (yield from lineage.of_session(key)) if forked_from else ()
-        for statement in _OWN:
+        shared = (yield from lineage.read_lineage(key)) if forked_from else ()
+        for statement in _DELETE_OWN_ROWS:
             yield statement, (key,)
-        for place in sorted({key, *(past.source_key for past in shared)}):  # in one order for everybody
-            yield from (_leave(place) if place == key else _let_go(place))
+        for session_key in sorted({key, *(shared.source_key for shared in shared)}):  # in one order for everybody
+            yield from (_delete_own(session_key) if session_key == key else _release_source(session_key))
     return bool(rows)
 
 
-def _leave(key: int) -> Operation[None]:
+def _delete_own(key: int) -> Operation[None]:
     """The session itself is gone: its rows go with it, or as many as nobody shares."""
-    rows = yield _GONE, (key,)
-    yield from (_trim(key) if rows and rows[0][0] else _purge(key))
+    rows = yield _MARK_DELETED, (key,)
+    yield from (_delete_unshared_rows(key) if rows and rows[0][0] else _delete_rows(key))
 
 
-def _let_go(key: int) -> Operation[None]:
+def _release_source(key: int) -> Operation[None]:
     """A fork is gone: if it was the last one of a session that is gone, too, nobody needs the rows any more."""
-    for forks, deleted in (yield _LET_GO, (key,)):
+    for forks, deleted in (yield _RELEASE_FORK, (key,)):
         if not deleted:
-            yield _UNSHARED, (key,)
+            yield _DELETE_UNSHARED, (key,)
         elif forks:
-            yield from _trim(key)
+            yield from _delete_unshared_rows(key)
         else:
-            yield from _purge(key)
+            yield from _delete_rows(key)
 
 
-def _purge(key: int) -> Operation[None]:
-    yield LOCK, (key,)  # nobody adds to the index what is deleted here
-    for statement in _SHARED:
+def _delete_rows(key: int) -> Operation[None]:
+    yield LOCK_PROGRESS, (key,)  # nobody adds to the index what is deleted here
+    for statement in _DELETE_SHAREABLE_ROWS:
         yield statement, (key,)
 
 
-def _trim(key: int) -> Operation[None]:
+def _delete_unshared_rows(key: int) -> Operation[None]:
     """Delete what no fork shares of a session that is gone: what it did after the last of them."""
-    yield LOCK, (key,)
-    [[seq, revision, epoch]] = yield _KEPT, (key,)
+    yield LOCK_PROGRESS, (key,)
+    [[seq, revision, epoch]] = yield _LAST_SHARED, (key,)
     yield _TRIM_INDEX, (key, seq)
     for [calls] in (yield _CALLS_AFTER, (key, seq)):
         for call in calls_from_json(calls):
-            yield _TRIM_EFFECT, (key, call_key(call.id))
-    yield _TRIM_EFFECTS, (key, epoch)
+            yield _TRIM_CALL, (key, call_key(call.id))
+    yield _TRIM_JOURNAL, (key, epoch)
     yield _TRIM_MESSAGES, (key, seq)
     yield _TRIM_STATES, (key, seq, revision)

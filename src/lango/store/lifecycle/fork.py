@@ -14,28 +14,28 @@ from msgspec.structs import replace
 from lango.errors import MessageNotFound, SessionNotFound
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import Past, SessionId, SessionRecord
-from lango.store.codec.rows import asked_about, calls_from_json, long_running
+from lango.store.codec.records import SessionId, SessionRecord, SharedRange
+from lango.store.codec.rows import approval_subject, calls_from_json, long_running_call_ids
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import observations
 from lango.store.sessions import sessions
 from lango.store.sessions import state as session_state
-from lango.store.sessions.lineage import key_of, places
-from lango.store.sessions.open_calls import place_of_call
-from lango.store.sessions.titles import MAX_TITLE, cleaned, with_first_words
-from lango.store.turns.recovery import close_calls
+from lango.store.sessions.lineage import key_of_message, row_ranges
+from lango.store.sessions.open_calls import seq_of_call
+from lango.store.sessions.titles import MAX_TITLE, clean_title, with_first_words
+from lango.store.turns.recovery import close_open_calls
 
 # takes the source's row, so that nobody deletes it or writes to it meanwhile
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
-_PAST = """
+_INSERT_LINEAGE = """
 INSERT INTO session_pasts (session_key, piece, first_seq, last_seq, last_revision, last_epoch, source_key)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
-_SHARE = """
+_COUNT_FORK = """
 INSERT INTO shared_sessions (session_key, forks) VALUES ($1, 1)
 ON CONFLICT (session_key) DO UPDATE SET forks = shared_sessions.forks + 1
 """
-_SET = """
+_SET_SESSION = """
 UPDATE sessions SET revision = $1, last_seq = $2, user_seq = $3, total_tokens = $4, epoch = $5, rewinds = $6,
     title = $7, forked_from = $8
 WHERE session_key = $9
@@ -60,11 +60,11 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
 # a result right after its call does not say where the call stands
-_ANSWERED_NEXT = """
+_RESULTS_OF_NEXT = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq = $2 AND role IN ('tool', 'function')
     AND call_seq IS NULL AND tool_calls IS NOT NULL
 """
-_ANSWERED_LATER = """
+_RESULTS_LATER = """
 SELECT call_seq, tool_calls FROM messages
 WHERE session_key = $1 AND call_seq IS NOT NULL AND call_seq <= $2 AND seq > $3 AND seq <= $4
 """
@@ -73,7 +73,7 @@ SELECT seq, tool_calls, extra FROM messages
 WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND tool_calls IS NOT NULL
     AND role NOT IN ('tool', 'function')
 """
-_AGAIN = re.compile(r" \(fork(?: (\d{1,6}))?\)$")
+_FORK_SUFFIX = re.compile(r" \(fork(?: (\d{1,6}))?\)$")
 
 
 def fork(source: SessionId, new: SessionId, at: int | None, title: str | None, now: float) -> Operation[SessionRecord]:
@@ -87,41 +87,45 @@ def fork(source: SessionId, new: SessionId, at: int | None, title: str | None, n
     if not 0 <= point <= session.last_seq:
         raise MessageNotFound(f"session {source.id!r} has no message {point}: it has {session.last_seq}")
     key = yield from sessions.insert(new, now)
-    yield from _share(key, (yield from _past_of(session, point)))
-    yield from _take_state(key, session, point)
-    yield from _set(key, session, point, cleaned(title) or (yield from _title(session, point)))
-    yield from _open_calls(key, session, point)
-    yield from observations.fork(key, session.key, point)
-    yield from close_calls(key, new, session.revision, now, 0, forked=True)
+    yield from _insert_lineage(key, (yield from _shared_ranges(session, point)))
+    yield from _copy_state(key, session, point)
+    yield from _set_session(key, session, point, clean_title(title) or (yield from _title(session, point)))
+    yield from _reopen_calls(key, session, point)
+    yield from observations.copy_to_fork(key, session.key, point)
+    yield from close_open_calls(key, new, session.revision, now, 0, forked=True)
     made = yield from sessions.get(new)
     assert made
     return (yield from with_first_words(made))
 
 
-def _past_of(session: SessionRecord, point: int) -> Operation[list[Past]]:
+def _shared_ranges(session: SessionRecord, point: int) -> Operation[list[SharedRange]]:
     """Return the pieces of a session up to a message, in order; its own rows are the last of them."""
     found = [
-        Past(past.first_seq, min(past.last_seq, point), past.last_revision, past.last_epoch, past.source_key)
-        for past in session.pasts
-        if past.first_seq - 1 <= point  # the state before its first message, at least
+        SharedRange(
+            shared.first_seq, min(shared.last_seq, point), shared.last_revision, shared.last_epoch, shared.source_key
+        )
+        for shared in session.lineage
+        if shared.first_seq - 1 <= point  # the state before its first message, at least
     ]
-    begin = session.pasts[-1].last_seq + 1 if session.pasts else 1
+    begin = session.lineage[-1].last_seq + 1 if session.lineage else 1
     if point >= begin or (point == begin - 1 and (yield _OWN_STATES, (session.key, point))):
-        found.append(Past(begin, point, session.revision, session.epoch, session.key))
+        found.append(SharedRange(begin, point, session.revision, session.epoch, session.key))
     return found
 
 
-def _share(key: int, shared: Sequence[Past]) -> Operation[None]:
-    for piece, past in enumerate(shared, 1):
+def _insert_lineage(key: int, shared: Sequence[SharedRange]) -> Operation[None]:
+    for piece, range_ in enumerate(shared, 1):
         yield (
-            _PAST,
-            (key, piece, past.first_seq, past.last_seq, past.last_revision, past.last_epoch, past.source_key),
+            _INSERT_LINEAGE,
+            (key, piece, range_.first_seq, range_.last_seq, range_.last_revision, range_.last_epoch, range_.source_key),
         )
-    for source_key in sorted({past.source_key for past in shared}):  # in one order, so that nobody waits in a circle
-        yield _SHARE, (source_key,)
+    for source_key in sorted(
+        {range_.source_key for range_ in shared}
+    ):  # in one order, so that nobody waits in a circle
+        yield _COUNT_FORK, (source_key,)
 
 
-def _take_state(key: int, session: SessionRecord, point: int) -> Operation[None]:
+def _copy_state(key: int, session: SessionRecord, point: int) -> Operation[None]:
     """Give the fork the state of the session as it was."""
     if point == session.last_seq:
         yield _SAME_STATE, (key, session.key)
@@ -131,16 +135,16 @@ def _take_state(key: int, session: SessionRecord, point: int) -> Operation[None]
         yield _STATE, (key, dumps(state))
 
 
-def _set(key: int, session: SessionRecord, point: int, title: str | None) -> Operation[None]:
+def _set_session(key: int, session: SessionRecord, point: int, title: str | None) -> Operation[None]:
     total, user_seq = session.total_tokens, session.user_seq
     if point < session.last_seq:
-        rows = yield _TOTAL, (key_of(session, point), point)
+        rows = yield _TOTAL, (key_of_message(session, point), point)
         total = rows[0][0] if rows else 0
     if user_seq > point:
         user_seq = yield from _user_seq(session, point)
     rewinds = [rewind for rewind in session.rewinds if rewind[0] <= point]
     yield (
-        _SET,
+        _SET_SESSION,
         (
             session.revision,
             point,
@@ -156,7 +160,7 @@ def _set(key: int, session: SessionRecord, point: int, title: str | None) -> Ope
 
 
 def _user_seq(session: SessionRecord, point: int) -> Operation[int]:
-    for place in places(session, 1, point):
+    for place in row_ranges(session, 1, point):
         rows = yield _USER_SEQ, place
         if rows:
             return rows[0][0]
@@ -165,10 +169,10 @@ def _user_seq(session: SessionRecord, point: int) -> Operation[int]:
 
 def _title(session: SessionRecord, point: int) -> Operation[str | None]:
     """Call it after its source, unless nothing of it is kept."""
-    named = (yield from with_first_words(session)).shown_title if point else ""
+    named = (yield from with_first_words(session)).display_title if point else ""
     if not named:
         return None
-    again = _AGAIN.search(named)
+    again = _FORK_SUFFIX.search(named)
     mark = f" (fork {int(again[1] or 1) + 1})" if again else " (fork)"
     stem = named[: again.start()] if again else named
     return stem[: MAX_TITLE - len(mark)] + mark
@@ -177,66 +181,68 @@ def _title(session: SessionRecord, point: int) -> Operation[str | None]:
 # -- calls that were open at the point -----------------------------------------------------------------------------
 
 
-def _open_calls(key: int, session: SessionRecord, point: int) -> Operation[None]:
+def _reopen_calls(key: int, session: SessionRecord, point: int) -> Operation[None]:
     """Open again what had no result yet: what has none to this day, and what got one later."""
-    opened: dict[str, _Open] = {}
-    for call_id, *told in (yield _STILL_OPEN, (session.key, point)):
-        opened[call_id] = _Open(*told)
+    opened: dict[str, _OpenCall] = {}
+    for call_id, *columns in (yield _STILL_OPEN, (session.key, point)):
+        opened[call_id] = _OpenCall(*columns)
     if point < session.last_seq:
-        for first, row in (yield from _answers_after(session, point)):
+        for first, row in (yield from _results_after(session, point)):
             answered = {call_key(call.id) for call in calls_from_json(row)}
-            opened.update((yield from _made(session, first, point, answered)))
-    for call_id, one in _asked_again(opened):
-        about_seq = one.about_seq
-        if one.asks_about and about_seq is None:
-            about_seq = yield from place_of_call(session.key, one.asks_about, one.seq)
-        yield _OPEN, (key, call_id, one.seq, one.waits, one.asks_about, about_seq, one.expires_at)
+            opened.update((yield from _find_calls(session, first, point, answered)))
+    for call_id, call in _with_reopened_approvals(opened):
+        about_seq = call.approves_call_seq
+        if call.approves_call_id and about_seq is None:
+            about_seq = yield from seq_of_call(session.key, call.approves_call_id, call.seq)
+        yield _OPEN, (key, call_id, call.seq, call.long_running, call.approves_call_id, about_seq, call.expires_at)
 
 
-class _Open(Struct, frozen=True):
+class _OpenCall(Struct, frozen=True):
     """A call without a result."""
 
     seq: int
-    waits: int
-    asks_about: str | None = None
-    about_seq: int | None = None
+    long_running: int
+    approves_call_id: str | None = None
+    approves_call_seq: int | None = None
     expires_at: float | None = None
 
 
-def _asked_again(opened: Mapping[str, _Open]) -> list[tuple[str, _Open]]:
+def _with_reopened_approvals(opened: Mapping[str, _OpenCall]) -> list[tuple[str, _OpenCall]]:
     """A call that was approved later waits for its approval again: its question is what is open."""
-    asked = {one.asks_about for one in opened.values() if one.asks_about}
-    still = [(call_id, one) for call_id, one in sorted(opened.items()) if call_id not in asked]
-    return [(call_id, replace(one, about_seq=_about_seq(one, opened))) for call_id, one in still]
+    approved_ids = {call.approves_call_id for call in opened.values() if call.approves_call_id}
+    still = [(call_id, call) for call_id, call in sorted(opened.items()) if call_id not in approved_ids]
+    return [(call_id, replace(call, approves_call_seq=_subject_seq(call, opened))) for call_id, call in still]
 
 
-def _about_seq(one: _Open, opened: Mapping[str, _Open]) -> int | None:
-    about = opened.get(one.asks_about) if one.asks_about else None
-    return about.seq if about else one.about_seq
+def _subject_seq(call: _OpenCall, opened: Mapping[str, _OpenCall]) -> int | None:
+    about = opened.get(call.approves_call_id) if call.approves_call_id else None
+    return about.seq if about else call.approves_call_seq
 
 
-def _answers_after(session: SessionRecord, point: int) -> Operation[list[tuple[int, str]]]:
+def _results_after(session: SessionRecord, point: int) -> Operation[list[tuple[int, str]]]:
     """Return the results after a message of calls that stand before it: where the call stands, and the results."""
-    rows: list[Row] = yield _ANSWERED_NEXT, (key_of(session, point + 1), point + 1)
+    rows: list[Row] = yield _RESULTS_OF_NEXT, (key_of_message(session, point + 1), point + 1)
     found = [(point, calls) for [calls] in rows]
-    for place_key, first, last in places(session, point + 1, session.last_seq):
-        found += [(seq, calls) for seq, calls in (yield _ANSWERED_LATER, (place_key, point, first - 1, last))]
+    for place_key, first, last in row_ranges(session, point + 1, session.last_seq):
+        found += [(seq, calls) for seq, calls in (yield _RESULTS_LATER, (place_key, point, first - 1, last))]
     return found
 
 
-def _made(session: SessionRecord, first: int, last: int, call_ids: set[str]) -> Operation[list[tuple[str, _Open]]]:
+def _find_calls(
+    session: SessionRecord, first: int, last: int, call_ids: set[str]
+) -> Operation[list[tuple[str, _OpenCall]]]:
     """Find the calls with some ids: the first message of the range has them, or one of the next."""
-    found: list[tuple[str, _Open]] = []
+    found: list[tuple[str, _OpenCall]] = []
     wanted = set(call_ids)
     for begin, end in ((first, first), (first + 1, last)):
-        for place in places(session, begin, end) if wanted and begin <= end else ():
+        for place in row_ranges(session, begin, end) if wanted and begin <= end else ():
             for seq, calls, extra in (yield _CALLS, place):
-                waits = long_running(extra)
+                waits = long_running_call_ids(extra)
                 for call in calls_from_json(calls):
                     made = call_key(call.id)
                     if made in wanted:
                         wanted.discard(made)
-                        about = asked_about(call)
+                        about = approval_subject(call)
                         asks = call_key(about["id"]) if about else None
-                        found.append((made, _Open(seq, int(call.id in waits), asks)))
+                        found.append((made, _OpenCall(seq, int(call.id in waits), asks)))
     return found

@@ -11,10 +11,10 @@ from lango.errors import SessionNotFound
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId, SessionRecord
-from lango.store.codec.rows import RESULT_ROLES, calls_from_json, from_message_row, from_state_row
+from lango.store.codec.rows import RESULT_ROLES, calls_from_json, row_to_event, row_to_state_event
 from lango.store.engine.database import Dialect, Operation, Row
 from lango.store.sessions import sessions, state
-from lango.store.sessions.window import rows_of
+from lango.store.sessions.window import read_rows
 
 _PAGE = 200
 _STATES = """
@@ -26,8 +26,8 @@ _NEWEST = "SELECT MAX(seq) FROM messages WHERE session_key = $1"
 _STATE = "SELECT state FROM session_states WHERE session_key = $1"
 _OPEN = "SELECT call_id, seq FROM open_calls WHERE session_key = $1 ORDER BY seq, call_id"
 _RUNNING = "SELECT turn, epoch FROM turns WHERE session_key = $1 AND status = 'running'"
-_LOOK_UP = "SELECT rowid FROM search_words LIMIT 1"
-_STRAY = """
+_OPEN_INDEX = "SELECT rowid FROM search_words LIMIT 1"
+_ORPHANED_MESSAGES = """
 SELECT COUNT(*) FROM messages m WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = m.session_key)
     AND NOT EXISTS (SELECT 1 FROM shared_sessions s WHERE s.session_key = m.session_key)
 """
@@ -45,7 +45,7 @@ class Problem(Struct, frozen=True):
         return self.what if self.seq is None else f"message {self.seq}: {self.what}"
 
 
-class _Seen(Struct):
+class _Progress(Struct):
     """What the messages come to."""
 
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -55,14 +55,14 @@ class _Seen(Struct):
     calls: dict[str, int] = field(default_factory=dict[str, int])
     """Calls without a result, and the messages that made them."""
     made: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
-    by_position: bool = False
+    results_without_ids: bool = False
     """Results of an older writer name no call: nobody can say which have one."""
 
     def add(self, what: str, seq: int | None = None) -> None:
         self.problems.append(Problem(what, seq))
 
 
-def names() -> Operation[list[SessionId]]:
+def list_names() -> Operation[list[SessionId]]:
     """Return what the sessions are called, whatever else can be read of them."""
     return [SessionId(*row) for row in (yield _NAMES, ())]
 
@@ -75,9 +75,9 @@ def check(name: SessionId) -> Operation[list[Problem]]:
         return [Problem(f"the session, or its state, cannot be read ({type(error).__name__})")]
     if session is None:
         raise SessionNotFound(f"there is no session {name.id!r}")
-    seen = _Seen()
+    seen = _Progress()
     for first in range(1, session.last_seq + 1, _PAGE):
-        for row in (yield from rows_of(session, first, min(first + _PAGE - 1, session.last_seq))):
+        for row in (yield from read_rows(session, first, min(first + _PAGE - 1, session.last_seq))):
             _check_message(seen, row)
     [[newest]] = yield _NEWEST, (session.key,)
     _check_end(seen, session, newest or 0)
@@ -95,16 +95,16 @@ def check_database(dialect: Dialect) -> Operation[list[Problem]]:
     if dialect == "sqlite":
         # opening the index makes FTS5 read its outline again; the pragma alone goes by the one that this connection
         # read last, and takes what others have merged since then for damage
-        yield _LOOK_UP, ()
+        yield _OPEN_INDEX, ()
         rows = yield "PRAGMA integrity_check(20)", ()
-        problems += [Problem(f"SQLite finds: {told}") for [told] in rows if told != "ok"]
-    [[stray]] = yield _STRAY, ()
-    if stray:
-        problems.append(Problem(f"{stray} messages belong to no session"))
+        problems += [Problem(f"SQLite finds: {finding}") for [finding] in rows if finding != "ok"]
+    [[orphaned]] = yield _ORPHANED_MESSAGES, ()
+    if orphaned:
+        problems.append(Problem(f"{orphaned} messages belong to no session"))
     return problems
 
 
-def _check_message(seen: _Seen, row: Row) -> None:
+def _check_message(seen: _Progress, row: Row) -> None:
     seq, role, _, _, calls, tokens, total = row[:7]
     if seq != seen.next_seq:
         seen.add(_missing(seen.next_seq, seq - 1))
@@ -114,14 +114,14 @@ def _check_message(seen: _Seen, row: Row) -> None:
         if total != seen.total_tokens + tokens:
             seen.add(f"the tokens up to here are noted as {total}; they are {seen.total_tokens + tokens}", seq)
         seen.total_tokens = total  # what is wrong is told once, not for all that follow
-        from_message_row(row)
-        _follow_calls(seen, seq, role, calls, row[-1])
+        row_to_event(row)
+        _check_call_order(seen, seq, role, calls, row[-1])
     except Exception as error:  # noqa: BLE001 - whatever stands there
         seen.add(f"it cannot be read ({type(error).__name__})", seq)
 
 
-def _follow_calls(seen: _Seen, seq: int, role: str, calls: str | None, call_seq: int | None) -> None:
-    seen.by_position = seen.by_position or (role in RESULT_ROLES and not calls)
+def _check_call_order(seen: _Progress, seq: int, role: str, calls: str | None, call_seq: int | None) -> None:
+    seen.results_without_ids = seen.results_without_ids or (role in RESULT_ROLES and not calls)
     answered: list[int] = []
     for call in calls_from_json(calls) if calls else ():
         key = call_key(call.id)
@@ -138,7 +138,7 @@ def _missing(first: int, last: int) -> str:
     return f"message {first} is missing" if first == last else f"messages {first} to {last} are missing"
 
 
-def _check_end(seen: _Seen, session: SessionRecord, newest: int) -> None:
+def _check_end(seen: _Progress, session: SessionRecord, newest: int) -> None:
     if newest > session.last_seq:
         seen.add(f"the session ends with message {session.last_seq}; there are messages up to {newest}")
     if seen.next_seq <= session.last_seq:
@@ -152,33 +152,35 @@ def _check_end(seen: _Seen, session: SessionRecord, newest: int) -> None:
             seen.add(f"a rewind at message {at} goes back to message {first}")
 
 
-def _check_calls(seen: _Seen, session: SessionRecord) -> Operation[None]:
+def _check_calls(seen: _Progress, session: SessionRecord) -> Operation[None]:
     """A call without a result is noted as open: it keeps its place in every window, and is closed one day."""
     rows = yield _OPEN, (session.key,)
     noted: dict[str, int] = {row[0]: row[1] for row in rows}
     for call_id, seq in noted.items():
         if (call_id, seq) not in seen.made:
             seen.add(f"call {call_id!r} is noted as open; the message makes no such call", seq)
-    if not seen.by_position:
+    if not seen.results_without_ids:
         for call_id, seq in seen.calls.items():
             if call_id not in noted:
                 seen.add(f"call {call_id!r} has no result, and is not noted as open", seq)
 
 
-def _check_state(seen: _Seen, session: SessionRecord) -> Operation[None]:
+def _check_state(seen: _Progress, session: SessionRecord) -> Operation[None]:
     for row in (yield _STATES, (session.key, session.revision)):
         try:
-            from_state_row(row)
+            row_to_state_event(row)
         except Exception as error:  # noqa: BLE001 - whatever stands there
             seen.add(f"a change of state after it cannot be read ({type(error).__name__})", row[0])
     try:
-        told: dict[str, Any] = {}
+        stored: dict[str, Any] = {}
         for [text] in (yield _STATE, (session.key,)):
-            told = loads(text)
+            stored = loads(text)
         journaled = yield from state.state_at(session.key, session.last_seq)
     except Exception as error:  # noqa: BLE001 - whatever stands there
         seen.add(f"the session's state cannot be read ({type(error).__name__})")
         return
-    differing = [name for name in sorted({*told, *journaled}) if dumps(told.get(name)) != dumps(journaled.get(name))]
+    differing = [
+        name for name in sorted({*stored, *journaled}) if dumps(stored.get(name)) != dumps(journaled.get(name))
+    ]
     if differing:
         seen.add(f"the session's state is not what its events made it: {', '.join(differing)}")

@@ -7,16 +7,16 @@ import uuid
 
 from lango.errors import MessageNotFound, SessionNotFound, TurnRunning
 from lango.messages import Message
-from lango.store.codec.ids import lengthen
+from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
-from lango.store.codec.records import Entry, SessionId, SessionRecord
+from lango.store.codec.records import NewEvent, SessionId, SessionRecord
 from lango.store.engine.database import Operation
 from lango.store.sessions import sessions
 from lango.store.sessions.append import append
-from lango.store.sessions.lineage import is_live, key_of, live_ranges
-from lango.store.sessions.state import delta_back_to, split_scopes, state_before
+from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
+from lango.store.sessions.state import delta_to_restore, split_scopes, state_before
 from lango.store.sessions.titles import with_first_words
-from lango.store.turns.turns import Ahead
+from lango.store.turns.turns import QueuedTurn
 
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
 _BUSY = """
@@ -36,15 +36,15 @@ def rewind(name: SessionId, before: int, now: float) -> Operation[SessionRecord]
     assert session
     if (yield _BUSY, (session.key,)):
         raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel it, then rewind")
-    invocation_id = yield from _invocation(session, before)
+    invocation_id = yield from _invocation_of_message(session, before)
     own, _, _ = split_scopes(session.state)
     target = yield from state_before(session.key, invocation_id)
-    entry = Entry(
+    entry = NewEvent(
         event_id=str(uuid.uuid4()),
         created_at=now,
         message=Message("event", author="user"),
         invocation_id=f"e-{uuid.uuid4()}",
-        state_delta=delta_back_to(own, target),
+        state_delta=delta_to_restore(own, target),
         extra={"actions": {"rewind_before_invocation_id": invocation_id}},
         rewind_before=invocation_id,
     )
@@ -54,21 +54,21 @@ def rewind(name: SessionId, before: int, now: float) -> Operation[SessionRecord]
     return (yield from with_first_words(rewound))
 
 
-def busy(name: SessionId) -> Operation[tuple[SessionRecord | None, list[Ahead]]]:
+def busy(name: SessionId) -> Operation[tuple[SessionRecord | None, list[QueuedTurn]]]:
     """Read a session and the turns that run or wait in it."""
     session = yield from sessions.get(name)
     rows = (yield _BUSY, (session.key,)) if session else []
-    return session, [Ahead(turn, status, owner or "", beat) for turn, status, owner, beat in rows]
+    return session, [QueuedTurn(turn, status, owner or "", beat) for turn, status, owner, beat in rows]
 
 
-def _invocation(session: SessionRecord, seq: int) -> Operation[str]:
+def _invocation_of_message(session: SessionRecord, seq: int) -> Operation[str]:
     if not is_live(seq, live_ranges(session.last_seq, session.rewinds)):
         raise MessageNotFound(f"session {session.name.id!r} has no message {seq}, or it was taken back before")
-    rows = yield _INVOCATION, (key_of(session, seq), seq)
+    rows = yield _INVOCATION, (key_of_message(session, seq), seq)
     for stored, extra in rows:
         exact = loads(extra).get("invocation_id") if extra else None
         if exact or stored:
-            return exact or lengthen(stored)
+            return exact or expand(stored)
     raise MessageNotFound(
         f"message {seq} of session {session.name.id!r} belongs to no turn that could be taken back: fork before it"
     )

@@ -13,15 +13,15 @@ from msgspec.structs import replace
 
 from lango.history import count_tokens
 from lango.store.codec.json_text import loads
-from lango.store.codec.records import SessionId, SessionRecord, Stored
-from lango.store.codec.rows import MESSAGE_COLUMNS, from_message_row, rewinds_from_json
+from lango.store.codec.records import SessionId, SessionRecord, StoredEvent
+from lango.store.codec.rows import MESSAGE_COLUMNS, rewinds_from_json, row_to_event
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import user_facts
 from lango.store.sessions import sessions, window
-from lango.store.sessions.lineage import Range, all_places, key_of, live_ranges
+from lango.store.sessions.lineage import Range, all_row_ranges, key_of_message, live_ranges
 
 Priority = Literal["high", "medium", "low"]
-Standing = Literal["current", "condensed", "taken_back"]
+BatchStatus = Literal["current", "condensed", "taken_back"]
 
 MAX_BATCH_MESSAGES = 400
 _RECENT_ROWS = 200
@@ -31,7 +31,7 @@ BATCH_COLUMNS = (
     "created_at"
 )
 _BATCHES = f"SELECT {BATCH_COLUMNS} FROM observation_batches WHERE session_key = $1 ORDER BY batch"  # noqa: S608 - constants
-_NOTES = """
+_OBSERVATIONS = """
 SELECT batch, number, first_seq, last_seq, priority, day, text FROM observations
 WHERE session_key = $1 AND batch >= $2 AND batch <= $3 ORDER BY batch, number
 """
@@ -50,7 +50,7 @@ _FORK_BATCHES = f"""
 INSERT INTO observation_batches (session_key, {BATCH_COLUMNS})
 SELECT CAST($1 AS BIGINT), {BATCH_COLUMNS} FROM observation_batches WHERE session_key = $2 AND last_seq <= $3
 """  # noqa: S608
-_FORK_NOTES = """
+_FORK_OBSERVATIONS = """
 INSERT INTO observations (session_key, batch, number, first_seq, last_seq, priority, day, text)
 SELECT CAST($1 AS BIGINT), o.batch, o.number, o.first_seq, o.last_seq, o.priority, o.day, o.text
 FROM observations o JOIN observation_batches b ON b.session_key = o.session_key AND b.batch = o.batch
@@ -89,10 +89,10 @@ class Batch(Struct, frozen=True):
     tokens: int = 0
     created_at: float = 0.0
     batch: int = 0
-    standing: Standing = "current"
+    standing: BatchStatus = "current"
 
 
-class Recalled(Struct, frozen=True):
+class SessionMemory(Struct, frozen=True):
     """What an agent is given of a session's memory, and where its messages go on."""
 
     batches: tuple[Batch, ...] = ()
@@ -138,44 +138,44 @@ class Recalled(Struct, frozen=True):
         ]
 
 
-RecalledWindow = tuple[SessionRecord, list[Stored], Recalled]
+WindowWithMemory = tuple[SessionRecord, list[StoredEvent], SessionMemory]
 
 
-class Unobserved(Struct, frozen=True):
+class UnobservedMessages(Struct, frozen=True):
     """What was not observed yet: its tokens, and the next messages of it in order."""
 
-    recalled: Recalled
+    memory: SessionMemory
     rewinds: int
     tokens: int = 0
-    messages: tuple[Stored, ...] = ()
+    messages: tuple[StoredEvent, ...] = ()
 
 
 # -- what holds -------------------------------------------------------------------------------------------------------
 
 
-def recall(session: SessionRecord) -> Operation[Recalled]:
+def read_memory(session: SessionRecord) -> Operation[SessionMemory]:
     """Read the batches that hold now, with their observations."""
     rows = yield _BATCHES, (session.key,)
-    batches = chain([_batch(row) for row in rows], session.last_seq, session.rewinds)
-    return Recalled(tuple((yield from _with_notes(session.key, batches))))
+    batches = current_batches([_row_to_batch(row) for row in rows], session.last_seq, session.rewinds)
+    return SessionMemory(tuple((yield from _with_observations(session.key, batches))))
 
 
-def history(session: SessionRecord) -> Operation[list[Batch]]:
+def read_all_batches(session: SessionRecord) -> Operation[list[Batch]]:
     """Read every batch there ever was, the oldest first, and how it stands now."""
     rows = yield _BATCHES, (session.key,)
-    batches = [_batch(row) for row in rows]
-    current = {batch.batch for batch in chain(batches, session.last_seq, session.rewinds)}
-    stood = [replace(batch, standing=_standing(batch, current, session.rewinds)) for batch in batches]
-    return (yield from _with_notes(session.key, stood))
+    batches = [_row_to_batch(row) for row in rows]
+    current = {batch.batch for batch in current_batches(batches, session.last_seq, session.rewinds)}
+    stood = [replace(batch, standing=_batch_status(batch, current, session.rewinds)) for batch in batches]
+    return (yield from _with_observations(session.key, stood))
 
 
-def chain(batches: Sequence[Batch], last_seq: int, rewinds: Sequence[Range]) -> list[Batch]:
+def current_batches(batches: Sequence[Batch], last_seq: int, rewinds: Sequence[Range]) -> list[Batch]:
     """Return the batches that hold: from the first message on, each where the one before ends, the widest first."""
     ranges = sorted(live_ranges(last_seq, rewinds))
-    whole = [batch for batch in batches if _is_whole(batch, rewinds)]
+    whole = [batch for batch in batches if _is_valid(batch, rewinds)]
     found: list[Batch] = []
     position = 0
-    while (expected := next_live(ranges, position)) is not None:
+    while (expected := next_live_seq(ranges, position)) is not None:
         fitting = [batch for batch in whole if batch.first_seq == expected]
         if not fitting:
             break
@@ -184,46 +184,46 @@ def chain(batches: Sequence[Batch], last_seq: int, rewinds: Sequence[Range]) -> 
     return found
 
 
-def next_live(ranges: Iterable[Range], after: int) -> int | None:
+def next_live_seq(ranges: Iterable[Range], after: int) -> int | None:
     """Return the first message after one that no rewind took back."""
     return next((max(first, after + 1) for first, last in ranges if last > after), None)
 
 
-def _is_whole(batch: Batch, rewinds: Sequence[Range]) -> bool:
+def _is_valid(batch: Batch, rewinds: Sequence[Range]) -> bool:
     """Whether the messages that a batch covers are the same as when it was made."""
-    return _covered(batch, rewinds[: batch.rewinds]) == _covered(batch, rewinds)
+    return _covered_ranges(batch, rewinds[: batch.rewinds]) == _covered_ranges(batch, rewinds)
 
 
-def holds(key: int, batch: Batch) -> Operation[bool]:
+def is_still_valid(key: int, batch: Batch) -> Operation[bool]:
     """Whether no rewind took back a message of a batch since it was made."""
     rows = yield _REWINDS, (key,)
-    return bool(rows) and _is_whole(batch, rewinds_from_json(rows[0][0]))
+    return bool(rows) and _is_valid(batch, rewinds_from_json(rows[0][0]))
 
 
-def _covered(batch: Batch, rewinds: Sequence[Range]) -> list[Range]:
+def _covered_ranges(batch: Batch, rewinds: Sequence[Range]) -> list[Range]:
     end = max([batch.last_seq, *(at for at, _ in rewinds)])
     clipped = [(max(first, batch.first_seq), min(last, batch.last_seq)) for first, last in live_ranges(end, rewinds)]
-    return sorted(one for one in clipped if one[0] <= one[1])
+    return sorted(range_ for range_ in clipped if range_[0] <= range_[1])
 
 
-def _standing(batch: Batch, current: set[int], rewinds: Sequence[Range]) -> Standing:
+def _batch_status(batch: Batch, current: set[int], rewinds: Sequence[Range]) -> BatchStatus:
     if batch.batch in current:
         return "current"
-    return "condensed" if _is_whole(batch, rewinds) else "taken_back"
+    return "condensed" if _is_valid(batch, rewinds) else "taken_back"
 
 
-def _with_notes(key: int, batches: Sequence[Batch]) -> Operation[list[Batch]]:
+def _with_observations(key: int, batches: Sequence[Batch]) -> Operation[list[Batch]]:
     if not batches:
         return []
     numbers = [batch.batch for batch in batches]
-    rows = yield _NOTES, (key, min(numbers), max(numbers))
+    rows = yield _OBSERVATIONS, (key, min(numbers), max(numbers))
     notes: dict[int, list[Observation]] = {}
     for number, _, first_seq, last_seq, priority, day, text in rows:
         notes.setdefault(number, []).append(Observation(text, first_seq, last_seq, priority, day))
     return [replace(batch, observations=tuple(notes.get(batch.batch, ()))) for batch in batches]
 
 
-def _batch(row: Row) -> Batch:
+def _row_to_batch(row: Row) -> Batch:
     number, generation, first_seq, last_seq, floor_seq, rewinds, sources, model, input_, output, tokens, at = row
     return Batch(
         first_seq=first_seq,
@@ -241,41 +241,41 @@ def _batch(row: Row) -> Batch:
     )
 
 
-def fork(key: int, source_key: int, point: int) -> Operation[None]:
+def copy_to_fork(key: int, source_key: int, point: int) -> Operation[None]:
     """Give a fork what was observed of its past: batches that end before its point. The others go on beyond it."""
     yield _FORK_BATCHES, (key, source_key, point)
-    yield _FORK_NOTES, (key, source_key, point)
+    yield _FORK_OBSERVATIONS, (key, source_key, point)
 
 
 # -- what is not observed yet -----------------------------------------------------------------------------------------
 
 
-def unobserved(session: SessionRecord) -> Operation[Unobserved]:
+def read_unobserved(session: SessionRecord) -> Operation[UnobservedMessages]:
     """Read what was not observed yet. A turn that runs, or waits for a person, is left alone until it is over."""
-    recalled = yield from recall(session)
+    recalled = yield from read_memory(session)
     busy = yield _BUSY, (session.key, session.user_seq)
     end = session.user_seq - 1 if busy else session.last_seq
     tokens = 0
-    messages: list[Stored] = []
+    messages: list[StoredEvent] = []
     ranges = sorted(live_ranges(session.last_seq, session.rewinds))
     for key, first, last in sorted(
-        all_places(session, _clipped(ranges, recalled.observed_seq + 1, end)), key=lambda place: place[1]
+        all_row_ranges(session, _clip_ranges(ranges, recalled.observed_seq + 1, end)), key=lambda place: place[1]
     ):
         [[upper]] = yield _TOTAL_AT, (key, last)
-        lower = yield _TOTAL_AT, (key_of(session, first - 1), first - 1)
+        lower = yield _TOTAL_AT, (key_of_message(session, first - 1), first - 1)
         tokens += upper - (lower[0][0] if lower else 0)
         room = MAX_BATCH_MESSAGES - len(messages)
         if room > 0:
             rows = yield _NEXT_MESSAGES, (key, first, last, room)
-            messages += [from_message_row(row) for row in rows]
-    return Unobserved(recalled, len(session.rewinds), tokens, tuple(messages))
+            messages += [row_to_event(row) for row in rows]
+    return UnobservedMessages(recalled, len(session.rewinds), tokens, tuple(messages))
 
 
-def floor_of(session: SessionRecord, last_seq: int, turns: int, max_tokens: int) -> Operation[int]:
+def find_floor(session: SessionRecord, last_seq: int, turns: int, max_tokens: int) -> Operation[int]:
     """Return where the last `turns` turns up to a message begin: fewer, where they cost more than `max_tokens`."""
-    ranges = _clipped(live_ranges(session.last_seq, session.rewinds), 1, last_seq)
+    ranges = _clip_ranges(live_ranges(session.last_seq, session.rewinds), 1, last_seq)
     rows: list[Row] = []
-    for place in all_places(session, ranges):
+    for place in all_row_ranges(session, ranges):
         if len(rows) < _RECENT_ROWS:
             rows += yield _BEFORE, (*place, _RECENT_ROWS)
     floor, tokens, found = last_seq + 1, 0, 0
@@ -288,28 +288,30 @@ def floor_of(session: SessionRecord, last_seq: int, turns: int, max_tokens: int)
     return floor
 
 
-def _clipped(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
+def _clip_ranges(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
     clipped = [(max(begin, first), min(end, last)) for begin, end in ranges]
-    return [one for one in clipped if one[0] <= one[1]]
+    return [range_ for range_ in clipped if range_[0] <= range_[1]]
 
 
-def recalled_window(name: SessionId, budget_tokens: int, *, with_facts: bool) -> Operation[RecalledWindow | None]:
+def read_window_with_memory(
+    name: SessionId, budget_tokens: int, *, with_facts: bool
+) -> Operation[WindowWithMemory | None]:
     """Read a session, what was observed of it, and the messages after that which fit beside it."""
     session = yield from sessions.get(name)
     if session is None:
         return None
-    recalled = yield from recall(session)
+    recalled = yield from read_memory(session)
     if with_facts:
-        known = (yield from user_facts.of_user(name.app_name, name.user_id))[-user_facts.MOST_FACTS :]
+        known = (yield from user_facts.read_facts(name.app_name, name.user_id))[-user_facts.MOST_FACTS :]
         recalled = replace(recalled, facts=tuple(f"{fact.name}: {fact.text}" for fact in known))
     spent = recalled.tokens + sum(count_tokens(fact) + 4 for fact in recalled.facts)
     if spent:
         spent = min(spent + QUOTE_TOKENS, budget_tokens // 2)
-    stored = yield from window.window(session, budget_tokens - spent, first_seq=recalled.floor_seq)
+    stored = yield from window.read_window(session, budget_tokens - spent, first_seq=recalled.floor_seq)
     return session, stored, recalled
 
 
-def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionRecord, Unobserved] | None]:
+def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionRecord, UnobservedMessages] | None]:
     """Read a session and what was not observed of it yet; None: there is no such session."""
     session = yield from sessions.get(name)
-    return None if session is None else (session, (yield from unobserved(session)))
+    return None if session is None else (session, (yield from read_unobserved(session)))

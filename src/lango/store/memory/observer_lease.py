@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from lango.store.codec.json_text import dumps, readable
+from lango.store.codec.json_text import dumps, printable_text
 from lango.store.codec.records import SessionId
 from lango.store.engine.database import Operation
 from lango.store.memory import observations, user_facts
@@ -19,85 +19,85 @@ SELECT $1, COALESCE(MAX(batch), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS BIGINT), 
 FROM observation_batches WHERE session_key = $1
 RETURNING batch
 """  # noqa: S608
-_INSERT_NOTE = """
+_INSERT_OBSERVATION = """
 INSERT INTO observations (session_key, batch, number, first_seq, last_seq, priority, day, text)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 """
 # takes the session's row: none is there once the session is deleted
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING session_key"
-_CLAIM = """
+_ACQUIRE = """
 INSERT INTO observers (session_key, owner, claim, beat) VALUES ($1, $2, 1, 1)
 ON CONFLICT (session_key) DO UPDATE SET owner = excluded.owner, claim = observers.claim + 1, beat = observers.beat + 1
 WHERE observers.owner IS NULL OR observers.owner = excluded.owner RETURNING claim
 """
-_HELD = "SELECT owner, claim, beat FROM observers WHERE session_key = $1"
+_HOLDER = "SELECT owner, claim, beat FROM observers WHERE session_key = $1"
 _TAKE_OVER = """
 UPDATE observers SET owner = $1, claim = claim + 1, beat = beat + 1
 WHERE session_key = $2 AND claim = $3 AND beat = $4 RETURNING claim
 """
-_BEAT = "UPDATE observers SET beat = beat + 1 WHERE session_key = $1 AND claim = $2 RETURNING claim"
+_HEARTBEAT = "UPDATE observers SET beat = beat + 1 WHERE session_key = $1 AND claim = $2 RETURNING claim"
 _RELEASE = "UPDATE observers SET owner = NULL, beat = beat + 1 WHERE session_key = $1 AND claim = $2"
 
 
-class Claim(Struct, frozen=True):
+class ObserverLease(Struct, frozen=True):
     """The right to observe a session; `beat` where somebody else has it."""
 
     session_key: int
-    claim: int
+    epoch: int
     owner: str
-    beat: int = 0
+    heartbeat: int = 0
     held: bool = True
     """False: somebody else has it."""
 
 
 def store_batch(
-    held: Claim, name: SessionId, batch: Batch, learned: Sequence[Fact], now: float
+    lease: ObserverLease, name: SessionId, batch: Batch, facts: Sequence[Fact], now: float
 ) -> Operation[int | None]:
     """Store a batch and its facts under a claim; None: the claim was lost, and nothing is stored."""
-    number = yield from add_batch(held, batch)
+    number = yield from add_batch(lease, batch)
     # what a rewind took back while it was observed teaches nothing
-    if number is not None and (yield from observations.holds(held.session_key, batch)):
-        yield from user_facts.add(name.app_name, name.user_id, held.session_key, learned, now)
+    if number is not None and (yield from observations.is_still_valid(lease.session_key, batch)):
+        yield from user_facts.add_facts(name.app_name, name.user_id, lease.session_key, facts, now)
     return number
 
 
 # -- who observes -----------------------------------------------------------------------------------------------------
 
 
-def claim(key: int, owner: str) -> Operation[Claim | None]:
+def lease_session(key: int, owner: str) -> Operation[ObserverLease | None]:
     """Take the right to observe a session, or say who has it; None: the session is gone.
 
     An owner observes a session once at a time: a right that it still has is one that it could not give back.
     """
     if not (yield _LOCK, (key,)):
         return None
-    for [number] in (yield _CLAIM, (key, owner)):
-        return Claim(key, number, owner)
-    [[held_by, number, beat]] = yield _HELD, (key,)
-    return Claim(key, number, held_by or "", beat, held=False)
+    for [number] in (yield _ACQUIRE, (key, owner)):
+        return ObserverLease(key, number, owner)
+    [[held_by, number, last_heartbeat]] = yield _HOLDER, (key,)
+    return ObserverLease(key, number, held_by or "", last_heartbeat, held=False)
 
 
-def take_over(gone: Claim, owner: str) -> Operation[Claim | None]:
+def take_over(abandoned: ObserverLease, owner: str) -> Operation[ObserverLease | None]:
     """Take the right from somebody who is gone; None: they moved on."""
-    for [number] in (yield _TAKE_OVER, (owner, gone.session_key, gone.claim, gone.beat)):
-        return Claim(gone.session_key, number, owner)
+    for [number] in (yield _TAKE_OVER, (owner, abandoned.session_key, abandoned.epoch, abandoned.heartbeat)):
+        return ObserverLease(abandoned.session_key, number, owner)
     return None
 
 
-def beat(held: Claim) -> Operation[bool]:
+def heartbeat(lease: ObserverLease) -> Operation[bool]:
     """Say that the observer lives; False: it lost its claim."""
-    return bool((yield _BEAT, (held.session_key, held.claim)))
+    return bool((yield _HEARTBEAT, (lease.session_key, lease.epoch)))
 
 
-def release(held: Claim) -> Operation[None]:
+def release(lease: ObserverLease) -> Operation[None]:
     """Give the right back."""
-    yield _RELEASE, (held.session_key, held.claim)
+    yield _RELEASE, (lease.session_key, lease.epoch)
 
 
-def add_batch(held: Claim, batch: Batch) -> Operation[int | None]:
+def add_batch(lease: ObserverLease, batch: Batch) -> Operation[int | None]:
     """Store a batch whole, under a claim; return its number. None: the claim was lost, or the session is gone."""
-    key = held.session_key
-    if not (yield _LOCK, (key,)) or not (yield _BEAT, (key, held.claim)):
+    key = lease.session_key
+    if not (yield _LOCK, (key,)) or not (yield _HEARTBEAT, (key, lease.epoch)):
         return None
     return (yield from insert_batch(key, batch))
 
@@ -114,7 +114,7 @@ def insert_batch(key: int, batch: Batch) -> Operation[int]:
             batch.floor_seq,
             batch.rewinds,
             dumps(list(batch.sources)) if batch.sources else None,
-            readable(batch.model),
+            printable_text(batch.model),
             batch.input_tokens,
             batch.output_tokens,
             batch.tokens,
@@ -122,6 +122,6 @@ def insert_batch(key: int, batch: Batch) -> Operation[int]:
         ),
     )
     for at, note in enumerate(batch.observations, 1):
-        values = (key, number, at, note.first_seq, note.last_seq, note.priority, note.day, readable(note.text))
-        yield _INSERT_NOTE, values
+        values = (key, number, at, note.first_seq, note.last_seq, note.priority, note.day, printable_text(note.text))
+        yield _INSERT_OBSERVATION, values
     return number

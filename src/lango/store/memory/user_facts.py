@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from lango.store.codec.json_text import readable
+from lango.store.codec.json_text import printable_text
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.state import LOCK_USER_STATE
 
@@ -22,7 +22,7 @@ FROM user_facts f JOIN sessions s ON s.session_key = f.session_key
 WHERE f.app_name = $1 AND f.user_id = $2 ORDER BY f.id
 """
 _NAME_OF = "SELECT name FROM user_facts WHERE app_name = $1 AND user_id = $2 AND id = $3"
-_FORGET = "DELETE FROM user_facts WHERE app_name = $1 AND user_id = $2 AND name = $3"
+_DELETE_BY_NAME = "DELETE FROM user_facts WHERE app_name = $1 AND user_id = $2 AND name = $3"
 MOST_FACTS = 100
 """How many names there are of one user. More are not kept: what is known already must not be pushed out."""
 _NAMES = "SELECT DISTINCT name FROM user_facts WHERE app_name = $1 AND user_id = $2"
@@ -45,7 +45,7 @@ class Fact(Struct, frozen=True):
     """The newer fact of the same name."""
 
 
-def add(app_name: str, user_id: str, session_key: int, facts: Sequence[Fact], now: float) -> Operation[None]:
+def add_facts(app_name: str, user_id: str, session_key: int, facts: Sequence[Fact], now: float) -> Operation[None]:
     """Store facts of a session of a user, as far as there is room for their names."""
     if not facts:
         return
@@ -53,7 +53,7 @@ def add(app_name: str, user_id: str, session_key: int, facts: Sequence[Fact], no
     known = {name for [name] in (yield _NAMES, (app_name, user_id))}
     kept: list[Fact] = []
     for fact in facts:
-        name = readable(fact.name)
+        name = printable_text(fact.name)
         if name in known or len(known) < MOST_FACTS:
             known.add(name)
             kept.append(fact)
@@ -67,31 +67,31 @@ def add(app_name: str, user_id: str, session_key: int, facts: Sequence[Fact], no
                 app_name,
                 user_id,
                 at,
-                readable(fact.name),
-                readable(fact.text),
+                printable_text(fact.name),
+                printable_text(fact.text),
                 session_key,
                 fact.first_seq,
                 fact.last_seq,
                 fact.day,
-                readable(fact.model),
+                printable_text(fact.model),
                 now,
             ),
         )
 
 
-def of_user(app_name: str, user_id: str, *, replaced: bool = False) -> Operation[list[Fact]]:
+def read_facts(app_name: str, user_id: str, *, replaced: bool = False) -> Operation[list[Fact]]:
     """Read the facts that hold for a user, in the order in which they were learned; or those that were replaced too."""
     rows = yield _LIST, (app_name, user_id)
     newest: dict[str, int] = {row[1]: row[0] for row in rows}
-    facts = [_fact(row, newest) for row in rows]
+    facts = [_row_to_fact(row, newest) for row in rows]
     return [fact for fact in facts if replaced or fact.replaced_by is None]
 
 
-def forget(app_name: str, user_id: str, fact_id: int) -> Operation[bool]:
+def delete_fact(app_name: str, user_id: str, fact_id: int) -> Operation[bool]:
     """Delete a fact and all that was known under its name before; False: there is none."""
     names = yield _NAME_OF, (app_name, user_id, fact_id)
     for [name] in names:
-        yield _FORGET, (app_name, user_id, name)
+        yield _DELETE_BY_NAME, (app_name, user_id, name)
     return bool(names)
 
 
@@ -100,7 +100,7 @@ def take_back(session_key: int, first_seq: int) -> Operation[None]:
     yield _TAKE_BACK, (session_key, first_seq)
 
 
-def _fact(row: Row, newest: dict[str, int]) -> Fact:
+def _row_to_fact(row: Row, newest: dict[str, int]) -> Fact:
     id_, name, text, session_id, first_seq, last_seq, day, model, created_at = row
     holds = newest[name] == id_
     return Fact(

@@ -11,7 +11,7 @@ INDEXED_CHARACTERS = 10_000
 """Of a longer message, only the beginning is found."""
 BATCH = 100
 _BATCH_CHARACTERS = 50_000
-_BEHIND = """
+_SESSIONS_TO_INDEX = """
 SELECT s.session_key, COALESCE(p.seq, 0), s.last_seq
 FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.session_key
 WHERE s.app_name = $1 AND s.user_id = $2
@@ -19,7 +19,7 @@ WHERE s.app_name = $1 AND s.user_id = $2
 ORDER BY s.updated_at DESC
 """
 # of sessions that are gone: what their forks still share
-_BEHIND_SHARED = """
+_SHARED_TO_INDEX = """
 SELECT h.session_key, COALESCE(g.seq, 0), MAX(p.last_seq) FROM sessions s
 JOIN session_pasts p ON p.session_key = s.session_key
 JOIN shared_sessions h ON h.session_key = p.source_key AND h.deleted = 1
@@ -28,21 +28,21 @@ WHERE s.app_name = $1 AND s.user_id = $2 AND s.forked_from IS NOT NULL
 GROUP BY h.session_key, g.seq HAVING COALESCE(g.seq, 0) < MAX(p.last_seq)
 """
 # takes the row: two that search at once do not do the same twice, and a delete comes before or after
-LOCK = """
+LOCK_PROGRESS = """
 INSERT INTO search_progress (session_key, seq) VALUES ($1, 0)
 ON CONFLICT (session_key) DO UPDATE SET seq = search_progress.seq RETURNING seq, title
 """
-_IS_THERE = """
+_TITLE = """
 SELECT title FROM sessions WHERE session_key = $1
 UNION ALL SELECT NULL FROM shared_sessions WHERE session_key = $1 AND deleted = 1
 """
-_UNLOCK = "DELETE FROM search_progress WHERE session_key = $1"
+_DELETE_PROGRESS = "DELETE FROM search_progress WHERE session_key = $1"
 _MESSAGES = f"""
 SELECT seq, CASE WHEN role IN ('user', 'assistant') THEN SUBSTR(content, 1, {INDEXED_CHARACTERS}) ELSE '' END
 FROM messages WHERE session_key = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT {BATCH}
 """  # noqa: S608 - constants
-_DONE = "UPDATE search_progress SET seq = $1, title = $2 WHERE session_key = $3"
-_FORGET_TITLE = "DELETE FROM search_messages WHERE session_key = $1 AND seq = 0"
+_SET_PROGRESS = "UPDATE search_progress SET seq = $1, title = $2 WHERE session_key = $3"
+_DELETE_TITLE = "DELETE FROM search_messages WHERE session_key = $1 AND seq = 0"
 
 _ADD_ROW = (
     "INSERT INTO search_messages (session_key, seq, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING id"
@@ -55,11 +55,11 @@ VALUES ($1, $2, $3, array_to_tsvector(CAST($4 AS TEXT[]))) ON CONFLICT DO NOTHIN
 _CHANGES = "SELECT total_changes()"
 _MERGE = "INSERT INTO search_words (search_words, rank) VALUES ('merge', $1)"
 _MERGED_PAGES = 100
-Indexing = Callable[[int, int], None]
+IndexProgress = Callable[[int, int], None]
 """Told how many messages that were new to the index are in it, and of how many."""
 
 
-async def purge(database: Database) -> None:
+async def purge_index(database: Database) -> None:
     """Take the words of deleted messages out of the index: SQLite only marks them, until it merges their part of it."""
     if database.dialect == "sqlite":
         pages = -_MERGED_PAGES  # negative: merge all there is, not only where it would be due
@@ -78,38 +78,38 @@ def _merge(pages: int) -> Operation[bool]:
 # -- keeping the index up to date ----------------------------------------------------------------------------------
 
 
-async def update_index(database: Database, app_name: str, user_id: str, tell: Indexing | None = None) -> None:
+async def update_index(database: Database, app_name: str, user_id: str, progress: IndexProgress | None = None) -> None:
     """Bring the index of a user's sessions up to date."""
-    found = await database.read(lambda: behind(app_name, user_id))
+    found = await database.read(lambda: sessions_to_index(app_name, user_id))
     before, total = 0, sum(upto - done for _, done, upto in found)
     for key, first, upto in found:
-        work = functools.partial(index_some, database.dialect, app_name, user_id, key, upto)
+        work = functools.partial(index_batch, database.dialect, app_name, user_id, key, upto)
         done = -1
         while done < upto:  # some at a time: others write in between
             done = await database.write(work, long=True)
-            if tell and total:  # else it is titles only
-                tell(before + min(done, upto) - first, total)
+            if progress and total:  # else it is titles only
+                progress(before + min(done, upto) - first, total)
         before += upto - first
 
 
-def behind(app_name: str, user_id: str) -> Operation[list[tuple[int, int, int]]]:
+def sessions_to_index(app_name: str, user_id: str) -> Operation[list[tuple[int, int, int]]]:
     """Return the sessions of a user that have more than the index knows: from where, and up to where."""
-    rows = yield _BEHIND, (app_name, user_id)
-    shared = yield _BEHIND_SHARED, (app_name, user_id)
+    rows = yield _SESSIONS_TO_INDEX, (app_name, user_id)
+    shared = yield _SHARED_TO_INDEX, (app_name, user_id)
     return [(key, done, last) for key, done, last in [*rows, *shared]]
 
 
-def index_some(dialect: Dialect, app_name: str, user_id: str, key: int, upto: int) -> Operation[int]:
+def index_batch(dialect: Dialect, app_name: str, user_id: str, key: int, upto: int) -> Operation[int]:
     """Put some more messages of a session into the index; return up to where, `upto` at the end."""
-    [[done, title]] = yield LOCK, (key,)
-    there: list[Row] = yield _IS_THERE, (key,)
+    [[done, title]] = yield LOCK_PROGRESS, (key,)
+    there: list[Row] = yield _TITLE, (key,)
     if not there:
-        yield _UNLOCK, (key,)
+        yield _DELETE_PROGRESS, (key,)
         return upto
     owner = user_hash(app_name, user_id)
     newest_title: str | None = there[0][0]
     if newest_title != title:
-        yield _FORGET_TITLE, (key,)
+        yield _DELETE_TITLE, (key,)
         yield from _add(dialect, owner, key, 0, newest_title or "")
     rows: list[Row] = yield _MESSAGES, (key, done, upto)
     taken = characters = 0
@@ -120,7 +120,7 @@ def index_some(dialect: Dialect, app_name: str, user_id: str, key: int, upto: in
             break
     if taken == len(rows) and len(rows) < BATCH:
         done = max(done, upto)
-    yield _DONE, (done, newest_title, key)
+    yield _SET_PROGRESS, (done, newest_title, key)
     return done
 
 

@@ -20,10 +20,10 @@ from lango.store.sessions import sessions
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.titles import with_first_words
 
-_SHOWN = 240
-_BEFORE = 60
+_SNIPPET_LENGTH = 240
+_SNIPPET_LEAD = 60
 _PAGE = 200
-_MOST_PAGES = 20
+_MAX_PAGES = 20
 _FOUND = f"""
 SELECT m.session_key, m.seq, x.role, SUBSTR(x.content, 1, {INDEXED_CHARACTERS}), x.created_at, m.size
 """
@@ -40,7 +40,7 @@ _FIND_VECTOR = f"""
 {_RANKED}
 """  # noqa: S608 - constants
 # whoever holds a row: the session that it was written in, and its forks
-_HOLDERS = """
+_SESSIONS_OF_ROW = """
 SELECT s.id, s.title, s.last_seq, s.rewinds, s.updated_at, 0, s.last_seq FROM sessions s
 WHERE s.session_key = $1 AND s.app_name = $2 AND s.user_id = $3
 UNION ALL
@@ -64,7 +64,7 @@ class Hit(Struct, frozen=True):
     """Where in `text` the words stand, in characters: from, to."""
 
 
-class _Holder(Struct, frozen=True):
+class _SessionOfRow(Struct, frozen=True):
     id: str
     title: str | None
     last_seq: int
@@ -73,7 +73,7 @@ class _Holder(Struct, frozen=True):
     first: int
     last: int
 
-    def shows(self, seq: int) -> bool:
+    def shows_message(self, seq: int) -> bool:
         """Whether the session holds this message, and did not take it back."""
         live = live_ranges(self.last_seq, self.rewinds)
         return self.first <= seq <= self.last and is_live(seq, live)
@@ -82,24 +82,26 @@ class _Holder(Struct, frozen=True):
 # -- searching ---------------------------------------------------------------------------------------------------------
 
 
-def search(dialect: Dialect, app_name: str, user_id: str, asked: str, limit: int) -> Operation[list[Hit]]:
+def search(dialect: Dialect, app_name: str, user_id: str, query_text: str, limit: int) -> Operation[list[Hit]]:
     """Find messages and titles that hold every word, the best first, the newest first among equals.
 
     Better is where the words stand in a row, then a title, then a shorter message.
     """
-    wanted = terms.terms(asked)
+    wanted = terms.parse_terms(query_text)
     if not wanted:
         return []
-    query = (_vector_query if dialect == "postgres" else _match)(user_hash(app_name, user_id), wanted)
+    query = (_tsquery if dialect == "postgres" else _fts5_query)(user_hash(app_name, user_id), wanted)
     hits: list[Hit] = []
-    holders: dict[int, list[_Holder]] = {}
-    for page in range(_MOST_PAGES):
+    sessions_by_key: dict[int, list[_SessionOfRow]] = {}
+    for page in range(_MAX_PAGES):
         rows = yield (_FIND_VECTOR if dialect == "postgres" else _FIND), (query, page * _PAGE)
-        for key, *row in sorted(rows, key=lambda row: not terms.in_a_row(row[3] or "", wanted)):
-            if key not in holders:
-                found = yield _HOLDERS, (key, app_name, user_id)
-                holders[key] = sorted(map(_holder, found), key=lambda one: (one.first > 0, -one.updated_at))
-            hits += _hits(holders[key], row, wanted)
+        for key, *row in sorted(rows, key=lambda row: not terms.is_phrase_in(row[3] or "", wanted)):
+            if key not in sessions_by_key:
+                found = yield _SESSIONS_OF_ROW, (key, app_name, user_id)
+                sessions_by_key[key] = sorted(
+                    map(_row_to_session, found), key=lambda session: (session.first > 0, -session.updated_at)
+                )
+            hits += _hits(sessions_by_key[key], row, wanted)
         if len(hits) >= limit or len(rows) < _PAGE:
             break
     return (yield from _with_titles(app_name, user_id, hits[:limit]))
@@ -111,47 +113,51 @@ def _with_titles(app_name: str, user_id: str, hits: Sequence[Hit]) -> Operation[
     for id_ in [id_ for id_, title in shown.items() if not title]:
         record = yield from sessions.get(SessionId(app_name, user_id, id_))
         if record:
-            shown[id_] = (yield from with_first_words(record)).shown_title
+            shown[id_] = (yield from with_first_words(record)).display_title
     return [replace(hit, title=shown[hit.session_id]) for hit in hits]
 
 
-def _match(owner: str, wanted: Sequence[terms.Term]) -> str:
+def _fts5_query(owner: str, wanted: Sequence[terms.Term]) -> str:
     """Spell a query for FTS5: every word is quoted, and holds nothing but letters and digits."""
     keys = [key for term in wanted for key in term.keys]
     spelt = " AND ".join(f'words : "{text}"' + (" *" if prefix else "") for text, prefix in keys)
     return f'owner : "{owner}" AND {spelt}'
 
 
-def _vector_query(owner: str, wanted: Sequence[terms.Term]) -> str:
+def _tsquery(owner: str, wanted: Sequence[terms.Term]) -> str:
     keys = [key for term in wanted for key in term.keys]
     return " & ".join([f"'@{owner}'", *(f"'{text}'" + (":*" if prefix else "") for text, prefix in keys)])
 
 
-def _holder(row: Row) -> _Holder:
+def _row_to_session(row: Row) -> _SessionOfRow:
     id_, title, last_seq, rewinds, updated_at, first, last = row
-    return _Holder(id_, title, last_seq, rewinds_from_json(rewinds), updated_at, first, last)
+    return _SessionOfRow(id_, title, last_seq, rewinds_from_json(rewinds), updated_at, first, last)
 
 
-def _hits(holders: Sequence[_Holder], row: Sequence[Any], wanted: Sequence[terms.Term]) -> list[Hit]:
+def _hits(holders: Sequence[_SessionOfRow], row: Sequence[Any], wanted: Sequence[terms.Term]) -> list[Hit]:
     seq, role, text, created_at, _ = row
     if seq == 0:
         return [
-            Hit(one.id, one.title, 0, "title", one.updated_at, one.title, tuple(marks))
-            for one in holders
-            if one.first == 0 and one.title and (marks := terms.spans(one.title, wanted))
+            Hit(session.id, session.title, 0, "title", session.updated_at, session.title, tuple(marks))
+            for session in holders
+            if session.first == 0 and session.title and (marks := terms.find_spans(session.title, wanted))
         ]
-    marks = terms.spans(text or "", wanted)
+    marks = terms.find_spans(text or "", wanted)
     if not marks:
         return []
-    shown, places = _piece(text, marks)
-    return [Hit(one.id, one.title or "", seq, role, created_at, shown, places) for one in holders if one.shows(seq)]
+    shown, places = _snippet(text, marks)
+    return [
+        Hit(session.id, session.title or "", seq, role, created_at, shown, places)
+        for session in holders
+        if session.shows_message(seq)
+    ]
 
 
-def _piece(text: str, marks: list[terms.Span]) -> tuple[str, tuple[terms.Span, ...]]:
+def _snippet(text: str, marks: list[terms.Span]) -> tuple[str, tuple[terms.Span, ...]]:
     """Cut out a piece around the first mark, on one line."""
-    start = max(0, marks[0][0] - _BEFORE)
-    end = min(len(text), start + _SHOWN)
-    start = max(0, min(start, end - _SHOWN))
+    start = max(0, marks[0][0] - _SNIPPET_LEAD)
+    end = min(len(text), start + _SNIPPET_LENGTH)
+    start = max(0, min(start, end - _SNIPPET_LENGTH))
     left, right = ("…" if start else ""), ("…" if end < len(text) else "")
     shift = len(left) - start
     shown = left + "".join(" " if char.isspace() else char for char in text[start:end]) + right

@@ -12,8 +12,8 @@ from functools import cache
 
 from msgspec import Struct
 
-LONGEST_WORD = 64
-MOST_TERMS = 32
+MAX_WORD_LENGTH = 64
+MAX_TERMS = 32
 
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
 _UNSPACED = (
@@ -29,7 +29,7 @@ _ACCENTS = dict.fromkeys(range(0x300, 0x370))
 Span = tuple[int, int]
 
 
-class Found(Struct, frozen=True):
+class FoundWord(Struct, frozen=True):
     """A word of a text, or one character of a script without spaces."""
 
     text: str
@@ -60,7 +60,7 @@ def index_words(text: str) -> list[str]:
     """Return the different words of a text as the index holds them."""
     words: dict[str, None] = {}
     runs: dict[int, str] = {}
-    for found in _split(text):
+    for found in _split_words(text):
         if found.run:
             runs[found.run] = runs.get(found.run, "") + found.text
         else:
@@ -70,65 +70,65 @@ def index_words(text: str) -> list[str]:
     return list(words)
 
 
-def terms(asked: str) -> list[Term]:
+def parse_terms(query: str) -> list[Term]:
     """Take apart what somebody asks for. The last word may be the beginning of one."""
     found: list[Term] = []
     run = 0
-    for one in _split(asked):
-        if not one.run:
-            found.append(Term(one.text))
-        elif one.run == run:
-            found[-1] = Term(found[-1].text + one.text, run=True)
+    for word in _split_words(query):
+        if not word.run:
+            found.append(Term(word.text))
+        elif word.run == run:
+            found[-1] = Term(found[-1].text + word.text, run=True)
         else:
-            found.append(Term(one.text, run=True))
-        run = one.run
+            found.append(Term(word.text, run=True))
+        run = word.run
     if found and not found[-1].run:
         found[-1] = Term(found[-1].text, prefix=True)
-    return list(dict.fromkeys(found))[:MOST_TERMS]
+    return list(dict.fromkeys(found))[:MAX_TERMS]
 
 
-def spans(text: str, wanted: Iterable[Term]) -> list[Span] | None:
+def find_spans(text: str, wanted: Iterable[Term]) -> list[Span] | None:
     """Return where the terms stand in a text, in order; None: one of them does not."""
-    found = list(_split(text))
+    found = list(_split_words(text))
     marks: set[Span] = set()
     for term in wanted:
-        places = list(_places(found, term))
+        places = list(_find_term(found, term))
         if not places:
             return None
         marks.update(places)
-    return _merged(sorted(marks))
+    return _merge_spans(sorted(marks))
 
 
-def in_a_row(text: str, wanted: Sequence[Term]) -> bool:
+def is_phrase_in(text: str, wanted: Sequence[Term]) -> bool:
     """Whether several terms stand in a text one after the other."""
-    asked = [(letter, False) for term in wanted for letter in (term.text if term.run else [term.text])]
+    wanted_words = [(letter, False) for term in wanted for letter in (term.text if term.run else [term.text])]
     if len(wanted) < 2:
         return False
-    asked[-1] = asked[-1][0], wanted[-1].prefix
-    found = [one.text for one in _split(text)]
+    wanted_words[-1] = wanted_words[-1][0], wanted[-1].prefix
+    found = [word.text for word in _split_words(text)]
     return any(
         all(
             word.startswith(letter) if prefix else word == letter
-            for word, (letter, prefix) in zip(found[place:], asked, strict=False)
+            for word, (letter, prefix) in zip(found[place:], wanted_words, strict=False)
         )
-        for place in range(len(found) - len(asked) + 1)
+        for place in range(len(found) - len(wanted_words) + 1)
     )
 
 
-def _places(found: list[Found], term: Term) -> Iterator[Span]:
+def _find_term(found: list[FoundWord], term: Term) -> Iterator[Span]:
     if not term.run:
-        for one in found:
-            if not one.run and (one.text.startswith(term.text) if term.prefix else one.text == term.text):
-                yield one.start, one.end
+        for word in found:
+            if not word.run and (word.text.startswith(term.text) if term.prefix else word.text == term.text):
+                yield word.start, word.end
         return
     length = len(term.text)
     for place in range(len(found) - length + 1):
         part = found[place : place + length]
-        if part[0].run and part[0].run == part[-1].run and "".join(one.text for one in part) == term.text:
+        if part[0].run and part[0].run == part[-1].run and "".join(word.text for word in part) == term.text:
             yield part[0].start, part[-1].end
 
 
-def _merged(places: list[Span]) -> list[Span]:
+def _merge_spans(places: list[Span]) -> list[Span]:
     merged: list[Span] = []
     for start, end in places:
         if merged and start < merged[-1][1]:
@@ -138,24 +138,24 @@ def _merged(places: list[Span]) -> list[Span]:
     return merged
 
 
-def _split(text: str) -> Iterator[Found]:
+def _split_words(text: str) -> Iterator[FoundWord]:
     run = 0
     for word in _WORD().finditer(text):
         for part in _PART().finditer(text, word.start(), word.end()):
             start, end = part.span()
             if not _IS_UNSPACED().match(part[0]):
-                folded = _folded(part[0])[:LONGEST_WORD]
+                folded = _fold(part[0])[:MAX_WORD_LENGTH]
                 if folded:
-                    yield Found(folded, start, end, 0)
+                    yield FoundWord(folded, start, end, 0)
                 continue
             run += 1
             for place in range(start, end):
-                folded = _folded(text[place])
+                folded = _fold(text[place])
                 if len(folded) == 1:
-                    yield Found(folded, place, place + 1, run)
+                    yield FoundWord(folded, place, place + 1, run)
 
 
-def _folded(word: str) -> str:
+def _fold(word: str) -> str:
     if word.isascii():
         return word.lower()
     plain = unicodedata.normalize("NFKD", word).casefold().translate(_ACCENTS)

@@ -2,20 +2,20 @@
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import Appended, Entry, SessionId, without_temp
-from lango.store.codec.rows import Columns, to_columns
-from lango.store.engine.database import Operation, Undo, Write
+from lango.store.codec.records import AppendResult, NewEvent, SessionId, without_temporary_state
+from lango.store.codec.rows import MessageRow, event_to_row
+from lango.store.engine.database import Operation, ReturningWrite, RollBack
 from lango.store.memory import user_facts
 from lango.store.sessions.open_calls import track_calls
-from lango.store.sessions.state import apply_delta, first_of_invocation
+from lango.store.sessions.state import apply_delta, first_seq_of_invocation
 
 
-def _advance(other_events: str) -> Write:
+def _advance(other_events: str) -> ReturningWrite:
     """Return what takes the session's row for this transaction: a second writer finds the revision moved on.
 
     An event id is unique in the whole session: one that stands in the other table of events advances nothing.
     """
-    return Write(
+    return ReturningWrite(
         f"""
 UPDATE sessions SET revision = revision + 1, last_seq = last_seq + $1, total_tokens = total_tokens + $2,
     updated_at = $3, user_seq = CASE WHEN $4 = 1 THEN last_seq + 1 ELSE user_seq END
@@ -35,7 +35,7 @@ INSERT INTO messages (session_key, seq, role, author, content, tool_calls, token
     invocation_id, call_seq, state_delta, extra)
 VALUES """
 MESSAGE_WIDTH = 14
-_INSERT_MESSAGE = Write(
+_INSERT_MESSAGE = ReturningWrite(
     f"""
 {MESSAGE_INSERT} ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (session_key, event_id) DO NOTHING
@@ -56,22 +56,22 @@ FROM history_states WHERE session_key = $1 AND event_id = $2
 """
 _REVISION = "SELECT revision, epoch FROM sessions WHERE session_key = $1"
 
-_ANSWERED = "UPDATE turns SET answered = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
+_SET_ANSWER_STORED = "UPDATE turns SET answered = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
 
 _REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
 _SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"
 
 
 def append(
-    key: int, name: SessionId, revision: int, entry: Entry, epoch: int | None = None, *, ends_turn: bool = False
-) -> Operation[Appended]:
+    key: int, name: SessionId, revision: int, entry: NewEvent, epoch: int | None = None, *, ends_turn: bool = False
+) -> Operation[AppendResult]:
     """Store an event at the end of its session.
 
     `revision` is what the writer has seen of the session: if it moved on, the writer is stale, unless this very event
     is what moved it. `epoch`, where a turn writes, must be the session's newest. `ends_turn`: nothing comes after this
     event in its turn, which is done even if nobody lives to end it.
     """
-    row = to_columns(entry)
+    row = event_to_row(entry)
     message = entry.message
     rows = yield (
         _ADVANCE_BY_STATE if message is None else _ADVANCE_BY_MESSAGE,
@@ -86,35 +86,43 @@ def append(
         ),
     )
     if not rows:
-        return (yield from _repeated_or_late(key, name, revision, row, message is None, epoch))
+        return (yield from _repeated_or_stale(key, name, revision, row, message is None, epoch))
     [[seq, total_tokens, newest_epoch, forked_from]] = rows
     if epoch is not None and epoch != newest_epoch:
         raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {newest_epoch}, this one has {epoch})")
     if forked_from is not None:  # the index that keeps ids unique knows nothing of the past that a fork shares
-        same = yield from _seq_of_same(key, name, row, message is None)
+        same = yield from _seq_of_same_event(key, name, row, message is None)
         if same is not None:
-            raise Undo(Appended(same, revision, repeated=True))
+            raise RollBack(AppendResult(same, revision, repeated=True))
     if message is None:
         written = yield (
             _INSERT_STATE_EVENT,
-            (key, seq, revision + 1, row.event_id, row.created_at, row.state_delta or "{}", _with_invocation(row)),
+            (
+                key,
+                seq,
+                revision + 1,
+                row.event_id,
+                row.created_at,
+                row.state_delta or "{}",
+                _extra_with_invocation(row),
+            ),
         )
     else:
         call_seq = (yield from track_calls(key, seq, message, entry)) if message.tool_calls else None
         written = yield (_INSERT_MESSAGE, message_values(key, seq, total_tokens, call_seq, row))
     if not written:
-        seq = yield from _seq_of_same(key, name, row, message is None)
-        raise Undo(Appended(seq or 0, revision, repeated=True))  # the event counts once: take back the advance
-    if entry.state_delta and (delta := without_temp(entry.state_delta)):
+        seq = yield from _seq_of_same_event(key, name, row, message is None)
+        raise RollBack(AppendResult(seq or 0, revision, repeated=True))  # the event counts once: take back the advance
+    if entry.state_delta and (delta := without_temporary_state(entry.state_delta)):
         yield from apply_delta(key, name, delta)
     if entry.rewind_before:
-        yield from _note_rewind(key, seq, entry.rewind_before)
+        yield from _record_rewind(key, seq, entry.rewind_before)
     if ends_turn and epoch is not None:
-        yield _ANSWERED, (key, epoch)
-    return Appended(seq, revision + 1)
+        yield _SET_ANSWER_STORED, (key, epoch)
+    return AppendResult(seq, revision + 1)
 
 
-def message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, row: Columns) -> tuple[object, ...]:
+def message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, row: MessageRow) -> tuple[object, ...]:
     """Return the values of a message's row, in the order of `MESSAGE_INSERT`."""
     return (
         key,
@@ -134,23 +142,23 @@ def message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, 
     )
 
 
-def _with_invocation(row: Columns) -> str | None:
+def _extra_with_invocation(row: MessageRow) -> str | None:
     """State events have no column for the invocation: they are few, and nobody searches them by it."""
     if not row.invocation_id:
         return row.extra
     return dumps({"invocation_id": row.invocation_id} | (loads(row.extra) if row.extra else {}))
 
 
-def _repeated_or_late(
-    key: int, name: SessionId, revision: int, row: Columns, only_state: bool, epoch: int | None
-) -> Operation[Appended]:
+def _repeated_or_stale(
+    key: int, name: SessionId, revision: int, row: MessageRow, only_state: bool, epoch: int | None
+) -> Operation[AppendResult]:
     """The session is not where the writer saw it: because this event is what moved it, or because of somebody else."""
     rows = yield _REVISION, (key,)
     if not rows:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
-    seq = yield from _seq_of_same(key, name, row, only_state)
+    seq = yield from _seq_of_same_event(key, name, row, only_state)
     if seq is not None:
-        return Appended(seq, revision + 1, repeated=True)
+        return AppendResult(seq, revision + 1, repeated=True)
     if epoch is not None and epoch != rows[0][1]:
         raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {rows[0][1]}, this one has {epoch})")
     raise StaleSession(
@@ -159,7 +167,7 @@ def _repeated_or_late(
     )
 
 
-def _seq_of_same(key: int, name: SessionId, row: Columns, only_state: bool) -> Operation[int | None]:
+def _seq_of_same_event(key: int, name: SessionId, row: MessageRow, only_state: bool) -> Operation[int | None]:
     """Return where this very event is stored; raise where another one has its id.
 
     All that is stored of it is compared but its time: an event that is made anew for a retry has a later one.
@@ -169,7 +177,7 @@ def _seq_of_same(key: int, name: SessionId, row: Columns, only_state: bool) -> O
         return None
     [seq, *stored] = rows[0]
     if only_state:
-        wanted = [None, None, None, None, None, row.state_delta or "{}", _with_invocation(row)]
+        wanted = [None, None, None, None, None, row.state_delta or "{}", _extra_with_invocation(row)]
     else:
         wanted = [row.role, row.author, row.content, row.tool_calls, row.invocation_id, row.state_delta, row.extra]
     if stored != wanted:
@@ -179,8 +187,8 @@ def _seq_of_same(key: int, name: SessionId, row: Columns, only_state: bool) -> O
     return seq
 
 
-def _note_rewind(key: int, seq: int, invocation_id: str) -> Operation[None]:
-    first = yield from first_of_invocation(key, invocation_id)
+def _record_rewind(key: int, seq: int, invocation_id: str) -> Operation[None]:
+    first = yield from first_seq_of_invocation(key, invocation_id)
     if first is None or first >= seq:
         return
     [[text]] = yield _REWINDS, (key,)

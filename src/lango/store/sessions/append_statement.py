@@ -5,11 +5,11 @@ not ordinary it leaves alone, and `lango.store.sessions.append` does it all, and
 """
 
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import Appended, Entry
-from lango.store.codec.rows import asked_about, to_columns
-from lango.store.engine.database import AtOnce, Shortcut
+from lango.store.codec.records import AppendResult, NewEvent
+from lango.store.codec.rows import approval_subject, event_to_row
+from lango.store.engine.database import SingleStatement, SingleStatementWrite
 
-_MESSAGE = {
+_MESSAGE_VALUES = {
     "session_key": "bigint",
     "revision": "bigint",
     "last_seq": "bigint",
@@ -24,7 +24,7 @@ _MESSAGE = {
     "invocation_id": "text",
     "extra": "text",
 }
-_WITH_CALL = _MESSAGE | {"call_id": "text"}
+_CALL_VALUES = _MESSAGE_VALUES | {"call_id": "text"}
 
 _ADVANCE = """
 UPDATE sessions SET revision = revision + 1, last_seq = last_seq + 1, total_tokens = total_tokens + {tokens},
@@ -50,9 +50,9 @@ AND EXISTS (SELECT 1 FROM open_calls
 _CLOSE = "DELETE FROM open_calls WHERE session_key = {session_key} AND call_id = {call_id}"
 
 
-def _at_once(
+def _single_statement(
     name: str, values: dict[str, str], *, advance: str = _ADVANCE, sqlite: str = "", postgres: str = ""
-) -> AtOnce:
+) -> SingleStatement:
     in_sqlite = f"""
         {advance};
         SELECT RAISE(ABORT, 'not ordinary') WHERE changes() = 0;
@@ -60,7 +60,7 @@ def _at_once(
         {sqlite}
     """  # noqa: S608 - constants
     in_postgres = f"WITH advanced AS ({advance} RETURNING total_tokens){postgres} {_INSERT} FROM advanced RETURNING seq"
-    return AtOnce(
+    return SingleStatement(
         name,
         values,
         sqlite=in_sqlite.format(**{name: f"NEW.{name}" for name in values}),
@@ -68,25 +68,25 @@ def _at_once(
     )
 
 
-_TEXT = _at_once("append_text", _MESSAGE)
-_CALL = _at_once(
+_APPEND_TEXT = _single_statement("append_text", _MESSAGE_VALUES)
+_APPEND_CALL = _single_statement(
     "append_call",
-    _WITH_CALL | {"long_running": "bigint"},
+    _CALL_VALUES | {"long_running": "bigint"},
     sqlite=f"{_OPEN};",
     postgres=f", opened AS ({_OPEN} FROM advanced)",
 )
-_RESULT = _at_once(
+_APPEND_RESULT = _single_statement(
     "append_result",
-    _WITH_CALL,
+    _CALL_VALUES,
     advance=_ADVANCE + _IS_OPEN,
     sqlite=f"{_CLOSE};",
     postgres=f", closed AS ({_CLOSE} AND EXISTS (SELECT 1 FROM advanced))",  # noqa: S608 - constants
 )
 
 
-def plain_append(
-    key: int, revision: int, last_seq: int | None, entry: Entry, epoch: int | None, *, ends_turn: bool = False
-) -> Shortcut[Appended] | None:
+def append_statement(
+    key: int, revision: int, last_seq: int | None, entry: NewEvent, epoch: int | None, *, ends_turn: bool = False
+) -> SingleStatementWrite[AppendResult] | None:
     """Return the statement that appends an event to a session whose newest message is `last_seq`, if there is one.
 
     The other arguments are those of `append`.
@@ -96,7 +96,7 @@ def plain_append(
         return None
     if ends_turn or entry.state_delta or entry.rewind_before:
         return None
-    row = to_columns(entry)
+    row = event_to_row(entry)
     values = (
         key,
         revision,
@@ -112,13 +112,13 @@ def plain_append(
         row.invocation_id,
         row.extra,
     )
-    appended = Appended(last_seq + 1, revision + 1)
+    appended = AppendResult(last_seq + 1, revision + 1)
     if not message.tool_calls:
-        return Shortcut(_TEXT, values, appended)
+        return SingleStatementWrite(_APPEND_TEXT, values, appended)
     call = message.tool_calls[0]
     if call.output is not None or message.role == "tool":
-        return Shortcut(_RESULT, (*values, call_key(call.id)), appended)
-    if asked_about(call):
+        return SingleStatementWrite(_APPEND_RESULT, (*values, call_key(call.id)), appended)
+    if approval_subject(call):
         return None
     long_running = 1 if call.id in entry.long_running else 0
-    return Shortcut(_CALL, (*values, call_key(call.id), long_running), appended)
+    return SingleStatementWrite(_APPEND_CALL, (*values, call_key(call.id), long_running), appended)

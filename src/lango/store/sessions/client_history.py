@@ -8,12 +8,12 @@ begins with is inserted many rows at a time: the calls in a carried history have
 import hashlib
 from collections.abc import Sequence
 
-from lango.store.codec.json_text import readable
-from lango.store.codec.records import Entry, SessionRecord
-from lango.store.codec.rows import to_columns
+from lango.store.codec.json_text import printable_text
+from lango.store.codec.records import NewEvent, SessionRecord
+from lango.store.codec.rows import event_to_row
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import MESSAGE_INSERT, MESSAGE_WIDTH, message_values
-from lango.store.sessions.sessions import SESSION_COLUMNS, from_session_row, with_pasts
+from lango.store.sessions.sessions import SESSION_COLUMNS, row_to_session, with_lineage
 
 _ROWS_AT_ONCE = 50
 
@@ -33,24 +33,24 @@ WHERE session_key = $5 RETURNING revision, last_seq, total_tokens
 
 def input_hash(text: str) -> int:
     """Return a hash of a user's text, white space around it aside, as a number that both databases can index."""
-    digest = hashlib.sha256(readable(text).strip().encode()).digest()
+    digest = hashlib.sha256(printable_text(text).strip().encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def find_sessions(
+def find_by_input(
     app_name: str, user_id: str, text: str, id_prefix: str, limit: int
 ) -> Operation[Sequence[SessionRecord]]:
     """Read the user's sessions whose newest turn began with a text, without a running turn, the newest first."""
     rows = yield _FIND, (app_name, user_id, input_hash(text), id_prefix, limit)
-    return (yield from with_pasts([from_session_row(row) for row in rows]))
+    return (yield from with_lineage([row_to_session(row) for row in rows]))
 
 
-def append_carried(key: int, revision: int, entries: Sequence[Entry]) -> Operation[int]:
+def append_client_history(key: int, revision: int, entries: Sequence[NewEvent]) -> Operation[int]:
     """Append messages that a client carries, in order; return the new revision. The session's row is locked."""
     if not entries:
         return revision
-    users = [place for place, one in enumerate(entries, 1) if one.message and one.message.role == "user"]
-    tokens = sum(one.tokens for one in entries)
+    users = [place for place, event in enumerate(entries, 1) if event.message and event.message.role == "user"]
+    tokens = sum(event.tokens for event in entries)
     newest = entries[-1].created_at
     rows = yield _ADVANCE, (len(entries), tokens, newest, users[-1] if users else 0, key)
     [[revision, last_seq, total]] = rows
@@ -60,7 +60,7 @@ def append_carried(key: int, revision: int, entries: Sequence[Entry]) -> Operati
         some = entries[first : first + _ROWS_AT_ONCE]
         for entry in some:
             seq, total = seq + 1, total + entry.tokens
-            values += message_values(key, seq, total, None, to_columns(entry))
+            values += message_values(key, seq, total, None, event_to_row(entry))
         yield MESSAGE_INSERT + _places(len(some)), tuple(values)
     return revision
 

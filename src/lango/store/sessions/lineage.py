@@ -2,66 +2,68 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lango.store.codec.records import Past, SessionRecord
+from lango.store.codec.records import SessionRecord, SharedRange
 from lango.store.codec.rows import rewinds_from_json
 from lango.store.engine.database import Operation, Row
 
-Place = tuple[int, int, int]
+RowRange = tuple[int, int, int]
 """The key under which rows stand, and the first and the last message among them."""
 
-_OF_SESSION = """
+_LINEAGE = """
 SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_pasts
 WHERE session_key = $1 ORDER BY piece
 """
-_OF_ALL = """
+_ALL_LINEAGES = """
 SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_pasts
 ORDER BY session_key, piece
 """
 
-_RANGES = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
+_REWINDS = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
 TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 Range = tuple[int, int]
 
 
-def of_session(key: int) -> Operation[tuple[Past, ...]]:
+def read_lineage(key: int) -> Operation[tuple[SharedRange, ...]]:
     """Read where the past of a session stands, the oldest piece first."""
-    rows = yield _OF_SESSION, (key,)
-    return tuple(Past(*row[1:]) for row in rows)
+    rows = yield _LINEAGE, (key,)
+    return tuple(SharedRange(*row[1:]) for row in rows)
 
 
-def of_sessions(keys: Sequence[int]) -> Operation[dict[int, tuple[Past, ...]]]:
+def read_lineages(keys: Sequence[int]) -> Operation[dict[int, tuple[SharedRange, ...]]]:
     """Read where the pasts of several sessions stand."""
-    found: dict[int, tuple[Past, ...]] = {}
+    found: dict[int, tuple[SharedRange, ...]] = {}
     if len(keys) > 50:
-        rows: list[Row] = yield _OF_ALL, ()
+        rows: list[Row] = yield _ALL_LINEAGES, ()
     else:
         rows = []
         for key in keys:
-            rows += yield _OF_SESSION, (key,)
-    for key, *past in rows:
-        found[key] = (*found.get(key, ()), Past(*past))
+            rows += yield _LINEAGE, (key,)
+    for key, *shared in rows:
+        found[key] = (*found.get(key, ()), SharedRange(*shared))
     return found
 
 
-def places(session: SessionRecord, first: int, last: int) -> Iterator[Place]:
+def row_ranges(session: SessionRecord, first: int, last: int) -> Iterator[RowRange]:
     """Part a range of messages by where its rows stand, the newest first."""
-    start = session.pasts[-1].last_seq + 1 if session.pasts else 1
+    start = session.lineage[-1].last_seq + 1 if session.lineage else 1
     if last >= start:
         yield session.key, max(first, start), last
-    for past in reversed(session.pasts):
-        begin, end = max(first, past.first_seq), min(last, past.last_seq)
+    for shared in reversed(session.lineage):
+        begin, end = max(first, shared.first_seq), min(last, shared.last_seq)
         if begin <= end:
-            yield past.source_key, begin, end
+            yield shared.source_key, begin, end
 
 
-def all_places(session: SessionRecord, ranges: Iterable[tuple[int, int]]) -> list[Place]:
+def all_row_ranges(session: SessionRecord, ranges: Iterable[tuple[int, int]]) -> list[RowRange]:
     """Part several ranges, the newest first."""
-    return [place for first, last in ranges for place in places(session, first, last) if first <= last]
+    return [place for first, last in ranges for place in row_ranges(session, first, last) if first <= last]
 
 
-def key_of(session: SessionRecord, seq: int) -> int:
+def key_of_message(session: SessionRecord, seq: int) -> int:
     """Return the key under which a message stands."""
-    return next((past.source_key for past in session.pasts if past.first_seq <= seq <= past.last_seq), session.key)
+    return next(
+        (shared.source_key for shared in session.lineage if shared.first_seq <= seq <= shared.last_seq), session.key
+    )
 
 
 def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
@@ -81,9 +83,9 @@ def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
         yield 1, end
 
 
-def live_of(key: int) -> Operation[list[Range]]:
+def read_live_ranges(key: int) -> Operation[list[Range]]:
     """Read the ranges of a session's messages that no rewind took back, newest first."""
-    [[last_seq, rewinds]] = yield _RANGES, (key,)
+    [[last_seq, rewinds]] = yield _REWINDS, (key,)
     return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
 
 

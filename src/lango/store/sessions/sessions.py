@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from lango.errors import FencedWrite, SessionExists, Unstorable
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionId, SessionRecord, without_temp
-from lango.store.codec.rows import no_collection, origin_from_json, rewinds_from_json
-from lango.store.engine.database import Lock, Operation, Row
+from lango.store.codec.records import SessionId, SessionRecord, without_temporary_state
+from lango.store.codec.rows import garbage_collection_paused, origin_from_json, rewinds_from_json
+from lango.store.engine.database import LockingRead, Operation, Row
 from lango.store.sessions import lineage
 from lango.store.sessions.state import APP_PREFIX, USER_PREFIX, apply_delta
-from lango.store.sessions.titles import FIRST_WORDS, shown, with_first_words
+from lango.store.sessions.titles import FIRST_WORDS_COLUMN, shorten_title, with_first_words
 
 _log = logging.getLogger("lango.store")
 _INSERT = """
@@ -33,31 +33,31 @@ SESSION_COLUMNS = (
     "s.session_key, s.app_name, s.user_id, s.id, s.revision, s.last_seq, s.user_seq, s.total_tokens, s.epoch, "
     "s.created_at, s.updated_at, s.rewinds, s.title, s.forked_from"
 )
-_COLUMNS = f"""
+_COLUMNS_WITH_STATE = f"""
 {SESSION_COLUMNS}, ss.state, us.state, ap.state FROM sessions s
 LEFT JOIN session_states ss ON ss.session_key = s.session_key
 LEFT JOIN user_states us ON us.app_name = s.app_name AND us.user_id = s.user_id
 LEFT JOIN app_states ap ON ap.app_name = s.app_name
 """
 
-_GET = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2 AND s.id = $3"
-_LIST_EVERY = f"SELECT {_COLUMNS}"
-_LIST = f"SELECT {_COLUMNS} WHERE s.app_name = $1"
-_LIST_OF_USER = f"SELECT {_COLUMNS} WHERE s.app_name = $1 AND s.user_id = $2"
-_LIST_OF_ID = f"SELECT {_COLUMNS} WHERE s.id = $1"
-_OWNERS = "SELECT DISTINCT app_name, user_id FROM sessions"
+_GET = f"SELECT {_COLUMNS_WITH_STATE} WHERE s.app_name = $1 AND s.user_id = $2 AND s.id = $3"
+_LIST_EVERY = f"SELECT {_COLUMNS_WITH_STATE}"
+_LIST = f"SELECT {_COLUMNS_WITH_STATE} WHERE s.app_name = $1"
+_LIST_OF_USER = f"SELECT {_COLUMNS_WITH_STATE} WHERE s.app_name = $1 AND s.user_id = $2"
+_LIST_OF_ID = f"SELECT {_COLUMNS_WITH_STATE} WHERE s.id = $1"
+_USERS = "SELECT DISTINCT app_name, user_id FROM sessions"
 
-_random = random.SystemRandom()
+_system_random = random.SystemRandom()
 
-_SESSIONS = f"""
-SELECT {SESSION_COLUMNS}, {FIRST_WORDS}
+_PAGE = f"""
+SELECT {SESSION_COLUMNS}, {FIRST_WORDS_COLUMN}
 FROM sessions s WHERE app_name = $1 AND user_id = $2 AND (updated_at < $3 OR (updated_at = $3 AND session_key < $4))
 ORDER BY updated_at DESC, session_key DESC LIMIT $5
 """  # noqa: S608 - constants
-_FIRST = (float("inf"), 0)
+_NEWEST_FIRST = (float("inf"), 0)
 
 # shared: tools of one turn begin at the same time, and none of them while another turn takes the session over
-_EPOCH = Lock("SELECT epoch FROM sessions WHERE session_key = $1", "SHARE")
+_LOCK_EPOCH = LockingRead("SELECT epoch FROM sessions WHERE session_key = $1", "SHARE")
 
 # takes the session's row, so that turns of one session are handled one after the other
 LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision"
@@ -67,7 +67,7 @@ def create(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[S
     """Make a session with its first state."""
     name.check_new()
     key = yield from insert(name, now)
-    kept = without_temp(state)
+    kept = without_temporary_state(state)
     if kept:
         yield _FIRST_STATE, (key, now, dumps(kept))
         yield from apply_delta(key, name, kept)
@@ -94,52 +94,52 @@ def get(name: SessionId) -> Operation[SessionRecord | None]:
     rows = yield _GET, (name.app_name, name.user_id, name.id)
     if not rows:
         return None
-    record = _record(rows[0], {})
+    record = _row_with_state(rows[0], {})
     if record.forked_from is None:
         return record
-    return replace(record, pasts=(yield from lineage.of_session(record.key)))
+    return replace(record, lineage=(yield from lineage.read_lineage(record.key)))
 
 
-def list_all(app_name: str | None, user_id: str | None) -> Operation[list[SessionRecord]]:
+def list_sessions(app_name: str | None, user_id: str | None) -> Operation[list[SessionRecord]]:
     """Read every session, or those of an app, or those of one of its users, oldest update first."""
     if app_name is None:
         rows = yield _LIST_EVERY, ()
     else:
         rows = yield (_LIST, (app_name,)) if user_id is None else (_LIST_OF_USER, (app_name, user_id))
     parsed: dict[str, dict[str, Any]] = {}
-    with no_collection():
-        records = readable_rows(rows, lambda row: _record(row, parsed))
-    records = yield from with_pasts(records)
+    with garbage_collection_paused():
+        records = decode_readable(rows, lambda row: _row_with_state(row, parsed))
+    records = yield from with_lineage(records)
     # sorted here: the two databases do not agree on the order of texts
     return sorted(records, key=lambda record: (record.updated_at, record.name.user_id, record.name.id))
 
 
-def of_id(session_id: str) -> Operation[list[SessionRecord]]:
+def list_by_id(session_id: str) -> Operation[list[SessionRecord]]:
     """Read the sessions of an id, whoever's they are: an id is unique for one user of one app."""
     try:
         SessionId("", "", session_id).check()
     except Unstorable:
         return []
     rows = yield _LIST_OF_ID, (session_id,)
-    return (yield from with_pasts(readable_rows(rows, lambda row: _record(row, {}))))
+    return (yield from with_lineage(decode_readable(rows, lambda row: _row_with_state(row, {}))))
 
 
-def owners() -> Operation[list[tuple[str, str]]]:
+def list_users() -> Operation[list[tuple[str, str]]]:
     """Read which users of which apps have sessions."""
-    rows = yield _OWNERS, ()
+    rows = yield _USERS, ()
     return sorted((str(app_name), str(user_id)) for app_name, user_id in rows)
 
 
-def with_pasts(records: list[SessionRecord]) -> Operation[list[SessionRecord]]:
+def with_lineage(records: list[SessionRecord]) -> Operation[list[SessionRecord]]:
     """Give the forks among some sessions their pasts."""
     forks = [record.key for record in records if record.forked_from]
     if not forks:
         return records
-    found = yield from lineage.of_sessions(forks)
-    return [replace(record, pasts=found.get(record.key, ())) for record in records]
+    found = yield from lineage.read_lineages(forks)
+    return [replace(record, lineage=found.get(record.key, ())) for record in records]
 
 
-def readable_rows(rows: Iterable[Row], read: Callable[[Row], SessionRecord]) -> list[SessionRecord]:
+def decode_readable(rows: Iterable[Row], read: Callable[[Row], SessionRecord]) -> list[SessionRecord]:
     """Decode the rows of a list; one that cannot be decoded is left out and logged, and does not break the list."""
     records: list[SessionRecord] = []
     for row in rows:
@@ -150,9 +150,7 @@ def readable_rows(rows: Iterable[Row], read: Callable[[Row], SessionRecord]) -> 
     return records
 
 
-def from_session_row(
-    row: Sequence[Any], state: Mapping[str, Any] | None = None, first_words: str = ""
-) -> SessionRecord:
+def row_to_session(row: Sequence[Any], state: Mapping[str, Any] | None = None, first_words: str = "") -> SessionRecord:
     """Decode a row of `SESSION_COLUMNS`."""
     key, app_name, user_id, id_, *counts, created_at, updated_at, rewinds, title, forked_from = row
     revision, last_seq, user_seq, total_tokens, epoch = counts
@@ -174,17 +172,17 @@ def from_session_row(
     )
 
 
-def _record(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecord:
+def _row_with_state(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecord:
     *columns, own, of_user, of_app = row
     state: dict[str, Any] = loads(own) if own else {}
     if of_app:
-        state.update((APP_PREFIX + name, value) for name, value in _shared(of_app, parsed).items())
+        state.update((APP_PREFIX + name, value) for name, value in _parse_once(of_app, parsed).items())
     if of_user:
-        state.update((USER_PREFIX + name, value) for name, value in _shared(of_user, parsed).items())
-    return from_session_row(columns, state=state)
+        state.update((USER_PREFIX + name, value) for name, value in _parse_once(of_user, parsed).items())
+    return row_to_session(columns, state=state)
 
 
-def _shared(text: str, parsed: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _parse_once(text: str, parsed: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Parse what many sessions of a list have in common only once."""
     if text not in parsed:
         parsed[text] = loads(text)
@@ -196,19 +194,19 @@ def new_session_keys() -> Iterator[int]:
 
     The first is short, because it stands in every row and index of the session; where that one is taken, long ones.
     """
-    yield _random.getrandbits(31)
+    yield _system_random.getrandbits(31)
     while True:
-        yield _random.getrandbits(62)
+        yield _system_random.getrandbits(62)
 
 
-def sessions(
+def list_page(
     app_name: str, user_id: str, after: tuple[float, int] | None, limit: int
 ) -> Operation[Sequence[SessionRecord]]:
     """Read sessions without their state, the newest update first, after one's (updated_at, key)."""
-    updated_at, key = after or _FIRST
-    rows = yield _SESSIONS, (app_name, user_id, updated_at, key, limit)
-    records = yield from with_pasts(
-        readable_rows(rows, lambda row: from_session_row(row[:-1], first_words=shown(row[-1])))
+    updated_at, key = after or _NEWEST_FIRST
+    rows = yield _PAGE, (app_name, user_id, updated_at, key, limit)
+    records = yield from with_lineage(
+        decode_readable(rows, lambda row: row_to_session(row[:-1], first_words=shorten_title(row[-1])))
     )
     for place, record in enumerate(records):
         if record.forked_from or record.rewinds:
@@ -216,8 +214,8 @@ def sessions(
     return records
 
 
-def fence(key: int, epoch: int) -> Operation[None]:
+def check_epoch(key: int, epoch: int) -> Operation[None]:
     """Raise `FencedWrite` for a turn that lost its lease: it must not begin anything any more."""
-    rows = yield _EPOCH, (key,)
+    rows = yield _LOCK_EPOCH, (key,)
     if not rows or rows[0][0] != epoch:
         raise FencedWrite("this turn was taken over by another process: it must not run tools any more")

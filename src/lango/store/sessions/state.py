@@ -45,17 +45,17 @@ def user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
 
 def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operation[None]:
     """Change session, user and app state. Always in this order, so that two writers cannot wait for each other."""
-    own, of_user, of_app = split_scopes(delta)
-    if own:
+    session_delta, user_delta, app_delta = split_scopes(delta)
+    if session_delta:
         rows = yield _SESSION_STATE, (key,)
         state: dict[str, Any] = loads(rows[0][0]) if rows else {}
-        yield _SET_SESSION_STATE, (key, dumps(state | own))
-    if of_user:
+        yield _SET_SESSION_STATE, (key, dumps(state | session_delta))
+    if user_delta:
         [[text]] = yield LOCK_USER_STATE, (name.app_name, name.user_id)
-        yield _SET_USER_STATE, (dumps(loads(text) | of_user), name.app_name, name.user_id)
-    if of_app:
+        yield _SET_USER_STATE, (dumps(loads(text) | user_delta), name.app_name, name.user_id)
+    if app_delta:
         [[text]] = yield _LOCK_APP_STATE, (name.app_name,)
-        yield _SET_APP_STATE, (dumps(loads(text) | of_app), name.app_name)
+        yield _SET_APP_STATE, (dumps(loads(text) | app_delta), name.app_name)
 
 
 def state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
@@ -67,7 +67,7 @@ def state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
     return state
 
 
-def first_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:
+def first_seq_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:
     """Return where an invocation begins."""
     [[first]] = yield _FIRST_OF_INVOCATION, (key, shorten(invocation_id))
     return first
@@ -75,11 +75,11 @@ def first_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:
 
 def state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
     """Return the session's own state as it was before an invocation."""
-    first = yield from first_of_invocation(key, invocation_id)
+    first = yield from first_seq_of_invocation(key, invocation_id)
     return (yield from state_at(key, (first or 1) - 1))
 
 
-def delta_back_to(own: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
+def delta_to_restore(own: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
     """Return the delta that makes a session's own state what it was, as ADK's rewind works it out."""
     kept = {name: value for name, value in target.items() if value is not None}
     return {name: value for name, value in kept.items() if name not in own or own[name] != value} | {

@@ -3,72 +3,72 @@
 from msgspec.structs import replace
 
 from lango.errors import SessionNotFound, Unstorable
-from lango.store.codec.json_text import readable
+from lango.store.codec.json_text import printable_text
 from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.engine.database import Operation
-from lango.store.sessions.lineage import all_places, live_ranges
+from lango.store.sessions.lineage import all_row_ranges, live_ranges
 
 MAX_TITLE = 200
-SHOWN_WORDS = 80
+DERIVED_TITLE_LENGTH = 80
 """As many characters of the first message stand for a title."""
 
-_EARLY = 20  # a session that the user did not begin has no first words
-_HEAD = 400
+_SEARCHED_MESSAGES = 20  # a session that the user did not begin has no first words
+_READ_CHARACTERS = 400
 
 _SET = "UPDATE sessions SET title = $1 WHERE app_name = $2 AND user_id = $3 AND id = $4 RETURNING session_key"
 _FIRST = f"""
-SELECT SUBSTR(content, 1, {_HEAD}) FROM messages
+SELECT SUBSTR(content, 1, {_READ_CHARACTERS}) FROM messages
 WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role = 'user' AND content <> '' ORDER BY seq LIMIT 1
 """  # noqa: S608 - constants
-FIRST_WORDS = f"""
+FIRST_WORDS_COLUMN = f"""
 CASE WHEN s.title IS NULL AND s.forked_from IS NULL AND s.rewinds IS NULL THEN
-    (SELECT SUBSTR(m.content, 1, {_HEAD}) FROM messages m
-     WHERE m.session_key = s.session_key AND m.seq <= {_EARLY} AND m.role = 'user' AND m.content <> ''
+    (SELECT SUBSTR(m.content, 1, {_READ_CHARACTERS}) FROM messages m
+     WHERE m.session_key = s.session_key AND m.seq <= {_SEARCHED_MESSAGES} AND m.role = 'user' AND m.content <> ''
      ORDER BY m.seq LIMIT 1) END
 """  # noqa: S608 - constants
 """A column of `sessions s`: the first words of one that has no title, and that is neither a fork nor rewound."""
-_OF_ALL = f"SELECT s.session_key, {FIRST_WORDS} FROM sessions s"  # noqa: S608 - constants
+_ALL_FIRST_WORDS = f"SELECT s.session_key, {FIRST_WORDS_COLUMN} FROM sessions s"  # noqa: S608 - constants
 
 
 def rename(name: SessionId, title: str | None) -> Operation[None]:
     """Name a session; None or nothing but space: as if it had never been named."""
-    kept = cleaned(title)
+    kept = clean_title(title)
     if not (yield _SET, (kept, name.app_name, name.user_id, name.id)):
         raise SessionNotFound(f"there is no session {name.id!r}")
 
 
-def cleaned(title: str | None) -> str | None:
+def clean_title(title: str | None) -> str | None:
     """Return a title on one line. Raise `Unstorable` for one that is too long."""
-    kept = " ".join(readable(title or "").split())
+    kept = " ".join(printable_text(title or "").split())
     if len(kept) > MAX_TITLE:
         raise Unstorable(f"a title has at most {MAX_TITLE} characters; this one has {len(kept)}")
     return kept or None
 
 
-def shown(text: str | None) -> str:
+def shorten_title(text: str | None) -> str:
     """Return the beginning of a text as a title."""
     words = " ".join((text or "").split())
-    return words if len(words) <= SHOWN_WORDS else words[: SHOWN_WORDS - 1].rstrip() + "…"
+    return words if len(words) <= DERIVED_TITLE_LENGTH else words[: DERIVED_TITLE_LENGTH - 1].rstrip() + "…"
 
 
 def with_first_words(record: SessionRecord) -> Operation[SessionRecord]:
     """Give a session that nobody named its first words."""
     if record.title or record.first_words:
         return record
-    live = all_places(record, live_ranges(record.last_seq, record.rewinds))
+    live = all_row_ranges(record, live_ranges(record.last_seq, record.rewinds))
     for key, first, last in reversed(live):
-        rows = yield _FIRST, (key, first, min(last, first + _EARLY))
+        rows = yield _FIRST, (key, first, min(last, first + _SEARCHED_MESSAGES))
         if rows:
-            return replace(record, first_words=shown(rows[0][0]))
+            return replace(record, first_words=shorten_title(rows[0][0]))
     return record
 
 
 def with_all_first_words(records: list[SessionRecord]) -> Operation[list[SessionRecord]]:
     """Give many sessions their first words."""
-    rows = yield _OF_ALL, ()
-    words = {key: shown(text) for key, text in rows if text}
-    told = [replace(record, first_words=words.get(record.key, "")) for record in records]
-    for place, record in enumerate(told):
+    rows = yield _ALL_FIRST_WORDS, ()
+    words = {key: shorten_title(text) for key, text in rows if text}
+    titled = [replace(record, first_words=words.get(record.key, "")) for record in records]
+    for place, record in enumerate(titled):
         if record.forked_from or record.rewinds:
-            told[place] = yield from with_first_words(record)
-    return told
+            titled[place] = yield from with_first_words(record)
+    return titled

@@ -11,18 +11,27 @@ from itertools import chain
 from msgspec.structs import replace
 
 from lango.history import count_tokens
-from lango.history.budget_window import RESULT_SHARE, first_whole
+from lango.history.budget_window import RESULT_SHARE, first_valid_start
 from lango.history.token_clipping import clip_results, clip_to_tokens
-from lango.store.codec.records import SessionRecord, Stored
+from lango.store.codec.records import SessionRecord, StoredEvent
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
     STATE_COLUMNS,
-    from_message_row,
-    from_state_row,
+    row_to_event,
+    row_to_state_event,
 )
 from lango.store.engine.database import Operation, Row
-from lango.store.sessions.lineage import TOTAL_AT, Place, Range, all_places, is_live, key_of, live_ranges, places
+from lango.store.sessions.lineage import (
+    TOTAL_AT,
+    Range,
+    RowRange,
+    all_row_ranges,
+    is_live,
+    key_of_message,
+    live_ranges,
+    row_ranges,
+)
 
 _RECENT = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND created_at >= $4
@@ -46,62 +55,64 @@ WITH RECURSIVE half (low, high) AS (
 SELECT {MESSAGE_COLUMNS} FROM messages
 WHERE session_key = $4 AND seq >= (SELECT MAX(low) FROM half) AND seq <= $2 ORDER BY seq
 """  # noqa: S608
-_ONE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq = $2"  # noqa: S608
-_RANGE = f"""
+_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq = $2"  # noqa: S608
+_MESSAGES_IN_RANGE = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 ORDER BY seq
 """  # noqa: S608
-_WAITING = """
+_OPEN_CALLS = """
 SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
 """
 
-_EVERYTHING = 2**62
+_NO_LIMIT = 2**62
 _SEQ, _ROLE, _CALLS, _TOKENS, _TOTAL, _CALL_SEQ = 0, 1, 4, 5, 6, 12
 
-_MESSAGES = f"""
+_MESSAGES_PAGE = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role <> 'event'
 ORDER BY seq DESC LIMIT $4
 """  # noqa: S608 - constants
 
 
-def events(session: SessionRecord, newest: int | None = None, since: float | None = None) -> Operation[list[Stored]]:
+def read_events(
+    session: SessionRecord, newest: int | None = None, since: float | None = None
+) -> Operation[list[StoredEvent]]:
     """Read every event in order, state-only ones too; or the `newest` ones, or those not older than `since`."""
-    limit = _EVERYTHING if newest is None else newest
+    limit = _NO_LIMIT if newest is None else newest
     start = float("-inf") if since is None else since
     if newest is None and since is None:
-        messages = yield from rows_of(session, 1, session.last_seq)
+        messages = yield from read_rows(session, 1, session.last_seq)
     else:
-        messages = yield from _recent(session, start, limit)
+        messages = yield from _recent_rows(session, start, limit)
     changes = (yield _STATE_EVENTS, (session.key, session.revision, start, limit))[::-1]
     if not changes:
-        return [from_message_row(row) for row in messages]
+        return [row_to_event(row) for row in messages]
     # a state event stands after the message that was the newest when it happened
     merged = sorted(
         chain(((row[_SEQ], 0, row) for row in messages), ((row[0], 1, row) for row in changes)),
         key=lambda item: item[:2],
     )
-    found = [from_state_row(row) if is_state else from_message_row(row) for _, is_state, row in merged]
+    found = [row_to_state_event(row) if is_state else row_to_event(row) for _, is_state, row in merged]
     return found[-limit:] if newest else found
 
 
-def rows_of(session: SessionRecord, first: int, last: int) -> Operation[list[Row]]:
+def read_rows(session: SessionRecord, first: int, last: int) -> Operation[list[Row]]:
     """Read a range of messages in order, wherever they stand."""
     rows: list[Row] = []
-    for place in places(session, first, last):
-        rows[:0] = yield _RANGE, place
+    for place in row_ranges(session, first, last):
+        rows[:0] = yield _MESSAGES_IN_RANGE, place
     return rows
 
 
-def _recent(session: SessionRecord, since: float, limit: int) -> Operation[list[Row]]:
+def _recent_rows(session: SessionRecord, since: float, limit: int) -> Operation[list[Row]]:
     rows: list[Row] = []
-    for place in places(session, 1, session.last_seq):
+    for place in row_ranges(session, 1, session.last_seq):
         if len(rows) < limit:
             rows += yield _RECENT, (*place, since, limit - len(rows))
     return rows[::-1]
 
 
-def window(
+def read_window(
     session: SessionRecord, budget_tokens: int, max_messages: int | None = None, first_seq: int = 1
-) -> Operation[list[Stored]]:
+) -> Operation[list[StoredEvent]]:
     """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand.
 
     What stands before `first_seq` was observed, and need not be read. Where not everything fits, no result takes more
@@ -110,25 +121,27 @@ def window(
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     share = budget_tokens // RESULT_SHARE
     rows: list[Row] = []
-    left, room = budget_tokens, max_messages or _EVERYTHING
-    for key, begin, last in all_places(session, ranges):
+    left, room = budget_tokens, max_messages or _NO_LIMIT
+    for key, begin, last in all_row_ranges(session, ranges):
         if last < first_seq:
             break
         first = max(begin, first_seq)
-        fitting, left = yield from _tail_of_range(session, (key, max(first, last - room + 1), last), left, share)
+        fitting, left = yield from _rows_within_budget(session, (key, max(first, last - room + 1), last), left, share)
         rows[:0] = fitting
         room -= len(fitting)
         if not fitting or fitting[0][_SEQ] > first:  # cut here
-            rows = _start_well(rows) or (yield from _newest_unit(session, ranges))
+            rows = _drop_partial_start(rows) or (yield from _newest_message_with_call(session, ranges))
             break
-    rows = yield from _with_needed(session, ranges, rows)
-    stored = [from_message_row(row) for row in rows]
+    rows = yield from _with_required_rows(session, ranges, rows)
+    stored = [row_to_event(row) for row in rows]
     if sum(row[_TOKENS] for row in rows) > budget_tokens:
-        stored = [_clipped(one, share) if _is_large(row, share) else one for row, one in zip(rows, stored, strict=True)]
+        stored = [
+            _clip(event, share) if _is_large(row, share) else event for row, event in zip(rows, stored, strict=True)
+        ]
     return stored
 
 
-def _clipped(stored: Stored, max_tokens: int) -> Stored:
+def _clip(stored: StoredEvent, max_tokens: int) -> StoredEvent:
     """Return a message that holds large results with these clipped, as every model would be sent them."""
     assert stored.message
     [message] = clip_to_tokens([stored.message], max_tokens) or [clip_results(stored.message, max_tokens)]
@@ -136,7 +149,9 @@ def _clipped(stored: Stored, max_tokens: int) -> Stored:
     return replace(stored, message=message, tokens=tokens, clipped_tokens=max(0, stored.tokens - tokens))
 
 
-def _tail_of_range(session: SessionRecord, place: Place, budget: int, share: int) -> Operation[tuple[list[Row], int]]:
+def _rows_within_budget(
+    session: SessionRecord, place: RowRange, budget: int, share: int
+) -> Operation[tuple[list[Row], int]]:
     """Read the end of one live range that fits the budget, and say how many tokens are left of that.
 
     A large result counts as its share. What that saves goes to the messages before it: as a window has few shares, this
@@ -175,27 +190,27 @@ def _cost(row: Row, share: int) -> int:
     return share if _is_large(row, share) else row[_TOKENS]
 
 
-def _start_well(rows: list[Row]) -> list[Row]:
+def _drop_partial_start(rows: list[Row]) -> list[Row]:
     """After a cut: begin neither with a result nor with a call whose results are not all there."""
     if rows and rows[0][_ROLE] not in RESULT_ROLES and not rows[0][_CALLS]:
         return rows  # as most do
-    return rows[first_whole([message for row in rows if (message := from_message_row(row).message)]) :]
+    return rows[first_valid_start([message for row in rows if (message := row_to_event(row).message)]) :]
 
 
-def _newest_unit(session: SessionRecord, ranges: Sequence[Range]) -> Operation[list[Row]]:
+def _newest_message_with_call(session: SessionRecord, ranges: Sequence[Range]) -> Operation[list[Row]]:
     """Where not even the newest message fits, it stays all the same, a result with its call: clipping is for later."""
     first, last = ranges[0]
-    [newest] = yield _ONE, (key_of(session, last), last)
-    start = max(_call_of(newest), first) if newest[_ROLE] in RESULT_ROLES else last
-    return (yield from rows_of(session, start, last))
+    [newest] = yield _MESSAGE, (key_of_message(session, last), last)
+    start = max(_seq_of_call_row(newest), first) if newest[_ROLE] in RESULT_ROLES else last
+    return (yield from read_rows(session, start, last))
 
 
-def _call_of(result: Row) -> int:
+def _seq_of_call_row(result: Row) -> int:
     """Where the call of a result stands: where the row says, or right before it."""
     return result[_SEQ] - 1 if result[_CALL_SEQ] is None else result[_CALL_SEQ]
 
 
-def _with_needed(session: SessionRecord, ranges: Sequence[Range], rows: list[Row]) -> Operation[list[Row]]:
+def _with_required_rows(session: SessionRecord, ranges: Sequence[Range], rows: list[Row]) -> Operation[list[Row]]:
     """Put before the window what must not be missing.
 
     These are the calls that wait for a result, the calls whose result lies in the window, and, while a turn is under
@@ -203,29 +218,29 @@ def _with_needed(session: SessionRecord, ranges: Sequence[Range], rows: list[Row
     """
     if not rows or rows[0][_SEQ] == 1:
         return rows
-    waiting = yield _WAITING, (session.key, session.user_seq)
-    wanted = {seq for [seq] in waiting} | {row[_CALL_SEQ] for row in rows if row[_CALL_SEQ] is not None}
+    open_calls = yield _OPEN_CALLS, (session.key, session.user_seq)
+    wanted = {seq for [seq] in open_calls} | {row[_CALL_SEQ] for row in rows if row[_CALL_SEQ] is not None}
     if rows[-1][_ROLE] in RESULT_ROLES or rows[-1][_CALLS]:
         wanted.add(session.user_seq)
     earlier: list[Row] = []
     for seq in sorted(wanted - {row[_SEQ] for row in rows}):
         if is_live(seq, ranges):
-            earlier += yield _ONE, (key_of(session, seq), seq)
+            earlier += yield _MESSAGE, (key_of_message(session, seq), seq)
     return sorted([*earlier, *rows], key=lambda row: row[_SEQ]) if earlier else rows
 
 
-def message(session: SessionRecord, seq: int) -> Operation[Stored | None]:
+def read_message(session: SessionRecord, seq: int) -> Operation[StoredEvent | None]:
     """Read one message, unless a rewind took it back."""
     live = is_live(seq, live_ranges(session.last_seq, session.rewinds))
-    rows = (yield _MESSAGES, (key_of(session, seq), seq, seq, 1)) if live else []
-    return from_message_row(rows[0]) if rows else None
+    rows = (yield _MESSAGES_PAGE, (key_of_message(session, seq), seq, seq, 1)) if live else []
+    return row_to_event(rows[0]) if rows else None
 
 
-def messages(session: SessionRecord, before: int | None, limit: int) -> Operation[list[Stored]]:
+def read_page(session: SessionRecord, before: int | None, limit: int) -> Operation[list[StoredEvent]]:
     """Read the newest messages before a sequence number, in order; what a rewind took back is left out."""
     end = session.last_seq if before is None else min(before - 1, session.last_seq)
     rows: list[Row] = []
-    for key, first, last in all_places(session, live_ranges(session.last_seq, session.rewinds)):
+    for key, first, last in all_row_ranges(session, live_ranges(session.last_seq, session.rewinds)):
         if len(rows) < limit and first <= end:
-            rows += yield _MESSAGES, (key, first, min(last, end), limit - len(rows))
-    return [from_message_row(row) for row in reversed(rows)]
+            rows += yield _MESSAGES_PAGE, (key, first, min(last, end), limit - len(rows))
+    return [row_to_event(row) for row in reversed(rows)]

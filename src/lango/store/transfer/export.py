@@ -10,8 +10,8 @@ from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.codec.rows import MESSAGE_COLUMNS, RESULT_ROLES, calls_from_json
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions import sessions
-from lango.store.sessions.window import rows_of
-from lango.store.transfer.export_format import FORMAT, VERSION, spelt, to_line
+from lango.store.sessions.window import read_rows
+from lango.store.transfer.export_format import FORMAT, VERSION, dump_line, row_to_line
 
 PAGE = 50
 
@@ -27,12 +27,13 @@ TURN_COLUMNS = (
 _TURNS = f"""
 SELECT {TURN_COLUMNS} FROM turns WHERE session_key = $1 AND status NOT IN ('waiting', 'running') ORDER BY turn
 """  # noqa: S608 - constants
-EFFECT_COLUMNS = (
+TOOL_JOURNAL_COLUMNS = (
     "call_id, epoch, name, effect, status, arguments, intended_at, started_at, finished_at, result, whole, approved, "
     "approved_by, approved_at"
 )
-_EFFECTS = f"""
-SELECT {EFFECT_COLUMNS} FROM history_effects WHERE session_key = $1 AND call_id = $2 AND epoch <= $3 ORDER BY epoch
+_TOOL_JOURNAL = f"""
+SELECT {TOOL_JOURNAL_COLUMNS} FROM history_effects
+WHERE session_key = $1 AND call_id = $2 AND epoch <= $3 ORDER BY epoch
 """  # noqa: S608 - constants
 BATCH_COLUMNS = (
     "batch, generation, first_seq, last_seq, floor_seq, rewinds, sources, model, input_tokens, output_tokens, tokens, "
@@ -46,17 +47,17 @@ _OBSERVATIONS = f"""
 SELECT {OBSERVATION_COLUMNS} FROM observations WHERE session_key = $1 AND batch = $2 ORDER BY number
 """  # noqa: S608 - constants
 
-_MESSAGE = [name.strip() for name in MESSAGE_COLUMNS.split(",")]
-_STATE = _STATE_COLUMNS.split(", ")
-_TURN = TURN_COLUMNS.split(", ")
-_EFFECT = EFFECT_COLUMNS.split(", ")
-_CALLS = _MESSAGE.index("tool_calls")
-_ROLE = _MESSAGE.index("role")
-_TOTAL = _MESSAGE.index("total_tokens")
-_RESULT = _EFFECT.index("result")
+_MESSAGE_NAMES = [name.strip() for name in MESSAGE_COLUMNS.split(",")]
+_STATE_NAMES = _STATE_COLUMNS.split(", ")
+_TURN_NAMES = TURN_COLUMNS.split(", ")
+_JOURNAL_NAMES = TOOL_JOURNAL_COLUMNS.split(", ")
+_CALLS = _MESSAGE_NAMES.index("tool_calls")
+_ROLE = _MESSAGE_NAMES.index("role")
+_TOTAL = _MESSAGE_NAMES.index("total_tokens")
+_RESULT = _JOURNAL_NAMES.index("result")
 
 
-class Export(Struct):
+class ExportState(Struct):
     """A session on its way out: what is read now is what it was when the export began."""
 
     session: SessionRecord
@@ -65,26 +66,26 @@ class Export(Struct):
     open_calls: dict[str, bool] = field(default_factory=dict[str, bool])
     """The calls of the messages that were read, and whether they have no result yet."""
 
-    def told(self, line: str) -> str:
+    def count_line(self, line: str) -> str:
         """Count a line."""
         self.lines += 1
         return line
 
 
-def begin(name: SessionId) -> Operation[Export]:
+def begin_export(name: SessionId) -> Operation[ExportState]:
     """Read what stands in the first lines, and the turns. Raise `SessionNotFound`."""
     session = yield from sessions.get(name)
     if session is None:
         raise SessionNotFound(f"there is no session {name.id!r}")
     turns = yield _TURNS, (session.key,)
-    return Export(session, turns)
+    return ExportState(session, turns)
 
 
-def head(export: Export) -> Generator[str]:
+def header_lines(export: ExportState) -> Generator[str]:
     """Spell the first lines."""
     session = export.session
-    yield export.told(spelt({"kind": "header", "format": FORMAT, "version": VERSION}))
-    told = {
+    yield export.count_line(dump_line({"kind": "header", "format": FORMAT, "version": VERSION}))
+    members = {
         "kind": "session",
         "app": session.name.app_name,
         "user": session.name.user_id,
@@ -97,61 +98,63 @@ def head(export: Export) -> Generator[str]:
         "forked_from": session.forked_from and {"id": session.forked_from.id, "seq": session.forked_from.seq},
         "rewinds": [list(rewind) for rewind in session.rewinds] or None,
     }
-    yield export.told(spelt({name: value for name, value in told.items() if value is not None}))
+    yield export.count_line(dump_line({name: value for name, value in members.items() if value is not None}))
 
 
-def events(export: Export, first: int) -> Operation[list[str]]:
+def event_lines(export: ExportState, first: int) -> Operation[list[str]]:
     """Read some events in order, from a message on."""
     session = export.session
     last = min(first + PAGE - 1, session.last_seq)
-    rows = yield from rows_of(session, first, last)
+    rows = yield from read_rows(session, first, last)
     if len(rows) != max(0, last - first + 1):
         raise SessionNotFound(f"session {session.name.id!r} was deleted while it was read")
     states = yield _STATES, (session.key, 0 if first == 1 else first, last, session.revision)
     placed = [(row[0], 1, row[1], row) for row in states] + [(row[0], 0, 0, row) for row in rows]
     return [
-        export.told(to_line("state", _STATE, row) if is_state else _message(export, row))
+        export.count_line(row_to_line("state", _STATE_NAMES, row) if is_state else _message(export, row))
         for _, is_state, _, row in sorted(placed, key=lambda place: place[:3])
     ]
 
 
-def _message(export: Export, row: Row) -> str:
+def _message(export: ExportState, row: Row) -> str:
     for call in calls_from_json(row[_CALLS]) if row[_CALLS] else ():
         export.open_calls[call_key(call.id)] = call.output is None and row[_ROLE] not in RESULT_ROLES
-    columns = [name for place, name in enumerate(_MESSAGE) if place != _TOTAL]
-    return to_line("message", columns, [value for place, value in enumerate(row) if place != _TOTAL])
+    columns = [name for place, name in enumerate(_MESSAGE_NAMES) if place != _TOTAL]
+    return row_to_line("message", columns, [value for place, value in enumerate(row) if place != _TOTAL])
 
 
-def turns(export: Export) -> Generator[str]:
+def turn_lines(export: ExportState) -> Generator[str]:
     """Spell the turns that were over when the export began."""
     for row in export.turns:
-        yield export.told(to_line("turn", _TURN, row))
+        yield export.count_line(row_to_line("turn", _TURN_NAMES, row))
 
 
-def effects(export: Export, call_ids: list[str]) -> Operation[list[str]]:
+def tool_journal_lines(export: ExportState, call_ids: list[str]) -> Operation[list[str]]:
     """Read what the journal says of some calls."""
     lines: list[str] = []
     for call_id in call_ids:
-        for row in (yield _EFFECTS, (export.session.key, call_id, export.session.epoch)):
-            told = list(row)
+        for row in (yield _TOOL_JOURNAL, (export.session.key, call_id, export.session.epoch)):
+            values = list(row)
             if not export.open_calls[call_id]:
-                told[_RESULT] = None  # it is a message
-            lines.append(export.told(to_line("effect", _EFFECT, told)))
+                values[_RESULT] = None  # it is a message
+            lines.append(export.count_line(row_to_line("effect", _JOURNAL_NAMES, values)))
     return lines
 
 
-def observations(export: Export) -> Operation[list[str]]:
+def observation_lines(export: ExportState) -> Operation[list[str]]:
     """Read what was observed of the messages."""
     session = export.session
     batches = yield _BATCHES, (session.key, session.last_seq)
     lines: list[str] = []
     for row in batches:
-        lines.append(export.told(to_line("observation_batch", BATCH_COLUMNS.split(", "), row)))
+        lines.append(export.count_line(row_to_line("observation_batch", BATCH_COLUMNS.split(", "), row)))
         notes = yield _OBSERVATIONS, (session.key, row[0])
-        lines += [export.told(to_line("observation", OBSERVATION_COLUMNS.split(", "), note)) for note in notes]
+        lines += [
+            export.count_line(row_to_line("observation", OBSERVATION_COLUMNS.split(", "), note)) for note in notes
+        ]
     return lines
 
 
-def end(export: Export) -> str:
+def end_line(export: ExportState) -> str:
     """Spell the last line."""
-    return spelt({"kind": "end", "lines": export.lines})
+    return dump_line({"kind": "end", "lines": export.lines})

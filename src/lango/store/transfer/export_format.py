@@ -14,22 +14,22 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from lango.store.codec.ids import lengthen
-from lango.store.codec.json_text import plain_dumps, plain_loads, readable
+from lango.store.codec.ids import expand
+from lango.store.codec.json_text import dumps_untagged, loads_untagged, printable_text
 from lango.store.codec.rows import calls_from_json
 from lango.store.engine.database import Row
 
 FORMAT = "lango-session"
 VERSION = 1
-_LARGEST_PLACE = 2**40
+_MAX_NUMBER = 2**40
 """Of turns, messages, revisions and epochs: what goes on from there still has room."""
-_LARGEST_COUNT = 2**40
+_MAX_COUNT = 2**40
 _YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
 _SHORT_IDS = ("event_id", "invocation_id")
 
 
 def _storable(text: str) -> str:
-    if readable(text) != text:
+    if printable_text(text) != text:
         raise ValueError("holds NUL or half a character")
     return text
 
@@ -37,8 +37,8 @@ def _storable(text: str) -> str:
 Text = Annotated[str, AfterValidator(_storable)]
 Id = Annotated[Text, Field(max_length=512)]
 Note = Annotated[Text, Field(max_length=4_000)]
-Count = Annotated[int, Field(ge=0, le=_LARGEST_COUNT)]
-Place = Annotated[int, Field(ge=1, le=_LARGEST_PLACE)]
+Count = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
+Number = Annotated[int, Field(ge=1, le=_MAX_NUMBER)]
 Time = Annotated[float, Field(ge=_YEAR_1, le=_YEAR_9999, allow_inf_nan=False)]
 Cost = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Object = dict[str, Any]
@@ -67,7 +67,7 @@ class _Line(BaseModel):
         if name in self.raw:
             return self.raw[name]
         value = getattr(self, name)
-        return None if value is None else plain_dumps(value)
+        return None if value is None else dumps_untagged(value)
 
 
 class Header(_Line):
@@ -98,7 +98,7 @@ class SessionLine(_Line):
     revision: Count
     epoch: Count
     forked_from: Origin | None = None
-    rewinds: list[Annotated[list[Place], Field(min_length=2, max_length=2)]] = []
+    rewinds: list[Annotated[list[Number], Field(min_length=2, max_length=2)]] = []
 
 
 class MessageLine(_Line):
@@ -107,7 +107,7 @@ class MessageLine(_Line):
     json_columns: ClassVar[tuple[str, ...]] = ("tool_calls", "state_delta", "extra")
 
     kind: Literal["message"] = "message"
-    seq: Place
+    seq: Number
     role: Literal["user", "assistant", "tool", "event", "system"]
     author: Text = ""
     content: Text = ""
@@ -116,7 +116,7 @@ class MessageLine(_Line):
     created_at: Time
     event_id: Id
     invocation_id: Text = ""
-    call_seq: Place | None = None
+    call_seq: Number | None = None
     state_delta: Object | None = None
     extra: Object | None = None
 
@@ -152,7 +152,7 @@ class TurnLine(_Line):
     json_columns: ClassVar[tuple[str, ...]] = ("extra",)
 
     kind: Literal["turn"] = "turn"
-    turn: Place
+    turn: Number
     status: Literal["done", "failed", "cancelled", "interrupted"]
     epoch: Count | None = None
     idempotency_key: Text | None = None
@@ -160,7 +160,7 @@ class TurnLine(_Line):
     started_at: Time | None = None
     ended_at: Time | None = None
     invocation_id: Text | None = None
-    first_seq: Place | None = None
+    first_seq: Number | None = None
     input_tokens: Count = 0
     output_tokens: Count = 0
     cached_tokens: Count = 0
@@ -170,7 +170,7 @@ class TurnLine(_Line):
     digest: Text | None = None
 
 
-class EffectLine(_Line):
+class ToolJournalLine(_Line):
     """What the journal says of a call. Its result is here only while it is no message."""
 
     json_columns: ClassVar[tuple[str, ...]] = ("result",)
@@ -198,13 +198,13 @@ class BatchLine(_Line):
     json_columns: ClassVar[tuple[str, ...]] = ("sources",)
 
     kind: Literal["observation_batch"] = "observation_batch"
-    batch: Place
+    batch: Number
     generation: Count
     first_seq: Count
     last_seq: Count
     floor_seq: Count
     rewinds: Count = 0
-    sources: list[Place] | None = None
+    sources: list[Number] | None = None
     model: Text = ""
     input_tokens: Count = 0
     output_tokens: Count = 0
@@ -216,8 +216,8 @@ class ObservationLine(_Line):
     """An observation, with the messages that it came from."""
 
     kind: Literal["observation"] = "observation"
-    batch: Place
-    number: Place
+    batch: Number
+    number: Number
     first_seq: Count
     last_seq: Count
     priority: Literal["high", "medium", "low"]
@@ -232,50 +232,52 @@ class EndLine(_Line):
     lines: Count
 
 
-Line = Header | SessionLine | MessageLine | StateLine | TurnLine | EffectLine | BatchLine | ObservationLine | EndLine
+Line = (
+    Header | SessionLine | MessageLine | StateLine | TurnLine | ToolJournalLine | BatchLine | ObservationLine | EndLine
+)
 KINDS: Mapping[str, type[Line]] = {
     "header": Header,
     "session": SessionLine,
     "message": MessageLine,
     "state": StateLine,
     "turn": TurnLine,
-    "effect": EffectLine,
+    "effect": ToolJournalLine,
     "observation_batch": BatchLine,
     "observation": ObservationLine,
     "end": EndLine,
 }
 
 
-def to_line(kind: str, columns: Sequence[str], row: Row) -> str:
+def row_to_line(kind: str, columns: Sequence[str], row: Row) -> str:
     """Spell a row as a line: without what is not set, JSON as JSON, ids as ADK knows them."""
-    told: dict[str, Any] = {"kind": kind}
+    members: dict[str, Any] = {"kind": kind}
     raw: dict[str, str] = {}
     json_columns = KINDS[kind].json_columns
     for name, value in zip(columns, row, strict=True):
         if value is None or (value == "" and name in ("author", "content", "invocation_id")):
             continue
         if name in json_columns:
-            parsed = _parsed(value)
+            parsed = _parse_canonical(value)
             if parsed is None:
                 raw[name] = value
             else:
-                told[name] = parsed
+                members[name] = parsed
         else:
-            told[name] = lengthen(value) if kind in ("message", "state") and name in _SHORT_IDS else value
+            members[name] = expand(value) if kind in ("message", "state") and name in _SHORT_IDS else value
     if raw:
-        told["raw"] = raw
-    return spelt(told)
+        members["raw"] = raw
+    return dump_line(members)
 
 
-def spelt(told: Mapping[str, Any]) -> str:
+def dump_line(members: Mapping[str, Any]) -> str:
     """Spell an object as a line."""
-    return plain_dumps(told) + "\n"
+    return dumps_untagged(members) + "\n"
 
 
-def _parsed(text: str) -> Any:
+def _parse_canonical(text: str) -> Any:
     """Return what a text of JSON says, if it says it as we would; None is no value that a column holds."""
     try:
-        value: Any = plain_loads(text)
-        return value if text[:1] in "{[" and plain_dumps(value) == text else None
+        value: Any = loads_untagged(text)
+        return value if text[:1] in "{[" and dumps_untagged(value) == text else None
     except (ValueError, RecursionError):
         return None

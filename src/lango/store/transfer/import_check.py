@@ -11,30 +11,29 @@ from msgspec import Struct, field
 from pydantic import ValidationError
 
 from lango.errors import InvalidExport, Unstorable
-from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, is_deeper_than
+from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, is_nested_deeper_than
 from lango.messages import ToolCall
 from lango.store.codec.ids import call_key, shorten
-from lango.store.codec.json_text import dumps, plain_loads
-from lango.store.codec.records import SessionId, Stored, without_temp
+from lango.store.codec.json_text import dumps, loads_untagged
+from lango.store.codec.records import SessionId, StoredEvent, without_temporary_state
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
     STATE_COLUMNS,
-    asked_about,
+    approval_subject,
     calls_from_json,
-    from_message_row,
-    from_state_row,
-    long_running,
+    long_running_call_ids,
+    row_to_event,
+    row_to_state_event,
 )
 from lango.store.engine.database import Row
 from lango.store.sessions import state
-from lango.store.sessions.titles import cleaned
+from lango.store.sessions.titles import clean_title
 from lango.store.transfer.export_format import (
     FORMAT,
     KINDS,
     VERSION,
     BatchLine,
-    EffectLine,
     EndLine,
     Header,
     Line,
@@ -42,6 +41,7 @@ from lango.store.transfer.export_format import (
     ObservationLine,
     SessionLine,
     StateLine,
+    ToolJournalLine,
     TurnLine,
 )
 
@@ -54,18 +54,18 @@ _ORDER: list[tuple[type[Line], ...]] = [
     (SessionLine,),
     (MessageLine, StateLine),
     (TurnLine,),
-    (EffectLine,),
+    (ToolJournalLine,),
     (BatchLine, ObservationLine),
     (EndLine,),
 ]
 
 
-_Open = tuple[int, int, str | None, int | None]
+_OpenCall = tuple[int, int, str | None, int | None]
 """A call without a result: its message, whether it may take long, and, of a question, what it is about."""
-_CLOSED: _Open = (0, 0, None, None)
+_NO_CALL: _OpenCall = (0, 0, None, None)
 
 
-class Checked(Struct):
+class CheckedImport(Struct):
     """What the lines of one session come to."""
 
     session: SessionLine | None = None
@@ -76,15 +76,15 @@ class Checked(Struct):
     turn: int = 0
     batch: int = 0
     lines: int = 0
-    stage: int = -1
+    section: int = -1
     ended: bool = False
     state: dict[str, Any] = field(default_factory=dict[str, Any])
-    open_calls: dict[str, _Open] = field(default_factory=dict[str, _Open])
+    open_calls: dict[str, _OpenCall] = field(default_factory=dict[str, _OpenCall])
     seen: set[tuple[str, Any]] = field(default_factory=set[tuple[str, Any]])
     turns: list[Row] = field(default_factory=list[Row])
 
 
-def parsed(lines: Lines) -> Iterator[tuple[int, Line]]:
+def parse_lines(lines: Lines) -> Iterator[tuple[int, Line]]:
     """Read lines one by one. Raise `InvalidExport` that names the line."""
     for number, line in enumerate(lines, 1):
         try:
@@ -101,23 +101,23 @@ def parsed(lines: Lines) -> Iterator[tuple[int, Line]]:
 
 
 def _line(text: str, number: int) -> Line:
-    value: Any = plain_loads(text)
-    if is_deeper_than(value, _DEEPEST):
+    value: Any = loads_untagged(text)
+    if is_nested_deeper_than(value, _DEEPEST):
         raise InvalidExport(f"line {number}: a value is nested more than {_DEEPEST} levels deep")
-    told = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    version = told.get("version")
-    if told.get("format") == FORMAT and type(version) is int and version > VERSION:
+    members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    version = members.get("version")
+    if members.get("format") == FORMAT and type(version) is int and version > VERSION:
         raise InvalidExport(
             f"line {number}: a newer Lango wrote this (format {version}, this one knows {VERSION}): upgrade with "
             "`pip install --upgrade lango-adk`"
         )
-    model = KINDS.get(str(told.get("kind")))
+    model = KINDS.get(str(members.get("kind")))
     if model is None:
         raise InvalidExport(
             f"line {number} is of a kind that this Lango does not know (format {VERSION}): it was written by a newer "
             "one, or it is no export"
         )
-    return model.model_validate(told)
+    return model.model_validate(members)
 
 
 def _problem(error: ValidationError) -> str:
@@ -129,13 +129,13 @@ def _problem(error: ValidationError) -> str:
 # -- checking ------------------------------------------------------------------------------------------------------
 
 
-def check(lines: Lines, also: Callable[[Stored], None] | None = None) -> Checked:
+def check_lines(lines: Lines, check_event: Callable[[StoredEvent], None] | None = None) -> CheckedImport:
     """Read a whole export and check that it fits together. `also` may refuse an event with any error."""
-    checked = Checked()
-    for number, line in parsed(lines):
+    checked = CheckedImport()
+    for number, line in parse_lines(lines):
         try:
             _check_order(checked, line)
-            _check(checked, line, also)
+            _check(checked, line, check_event)
         except InvalidExport as error:
             raise InvalidExport(f"line {number}: {error}") from error
         except Exception as error:
@@ -150,15 +150,15 @@ def check(lines: Lines, also: Callable[[Stored], None] | None = None) -> Checked
     return checked
 
 
-def _check_order(checked: Checked, line: Line) -> None:
+def _check_order(checked: CheckedImport, line: Line) -> None:
     stage = next(place for place, kinds in enumerate(_ORDER) if isinstance(line, kinds))
-    in_turn = stage == checked.stage + 1 if stage < 2 else stage >= max(checked.stage, 1)
+    in_turn = stage == checked.section + 1 if stage < 2 else stage >= max(checked.section, 1)
     if checked.ended or not in_turn or (stage >= 2 and checked.session is None):
         raise InvalidExport(f"a line of kind {line.kind!r} does not belong here")
-    checked.stage = stage
+    checked.section = stage
 
 
-def _check(checked: Checked, line: Line, also: Callable[[Stored], None] | None) -> None:
+def _check(checked: CheckedImport, line: Line, also: Callable[[StoredEvent], None] | None) -> None:
     match line:
         case Header():
             pass
@@ -166,110 +166,114 @@ def _check(checked: Checked, line: Line, also: Callable[[Stored], None] | None) 
             _check_session(checked, line)
         case MessageLine():
             _check_message(checked, line)
-            _read_back(from_message_row(row_values(line, MESSAGE_COLUMNS, checked.total_tokens)), checked, also)
+            _check_readable(row_to_event(row_values(line, MESSAGE_COLUMNS, checked.total_tokens)), checked, also)
         case StateLine():
-            _must(line.seq == checked.last_seq, "seq: it stands after the newest message")
-            _must(
+            _require(line.seq == checked.last_seq, "seq: it stands after the newest message")
+            _require(
                 checked.revision < line.revision <= session_line(checked).revision,
                 "revision: they grow, up to the session's",
             )
-            _once(checked, "event", line.event_id)
+            _require_unique(checked, "event", line.event_id)
             checked.revision = line.revision
-            _read_back(from_state_row(row_values(line, STATE_COLUMNS, 0)), checked, also)
+            _check_readable(row_to_state_event(row_values(line, STATE_COLUMNS, 0)), checked, also)
         case EndLine():
-            _must(line.lines == checked.lines, f"it speaks of {line.lines} lines before it; there are {checked.lines}")
-            _must(all(at <= checked.last_seq for at, _ in session_line(checked).rewinds), "a rewind names no message")
+            _require(
+                line.lines == checked.lines, f"it speaks of {line.lines} lines before it; there are {checked.lines}"
+            )
+            _require(
+                all(at <= checked.last_seq for at, _ in session_line(checked).rewinds), "a rewind names no message"
+            )
             checked.ended = True
         case _:
-            _check_beside(checked, line)
+            _check_record(checked, line)
 
 
-def _check_beside(checked: Checked, line: TurnLine | EffectLine | BatchLine | ObservationLine) -> None:
+def _check_record(checked: CheckedImport, line: TurnLine | ToolJournalLine | BatchLine | ObservationLine) -> None:
     match line:
         case TurnLine():
-            _must(line.turn > checked.turn, "turn: they grow")
-            _must((line.epoch or 0) <= session_line(checked).epoch, "epoch: at most the session's")
+            _require(line.turn > checked.turn, "turn: they grow")
+            _require((line.epoch or 0) <= session_line(checked).epoch, "epoch: at most the session's")
             if line.idempotency_key is not None:
-                _once(checked, "idempotency_key", line.idempotency_key)
+                _require_unique(checked, "idempotency_key", line.idempotency_key)
             checked.turn = line.turn
             line.column("extra")
-        case EffectLine():
-            _must(line.epoch <= session_line(checked).epoch, "epoch: at most the session's")
-            _once(checked, "effect", (line.call_id, line.epoch))
+        case ToolJournalLine():
+            _require(line.epoch <= session_line(checked).epoch, "epoch: at most the session's")
+            _require_unique(checked, "effect", (line.call_id, line.epoch))
             line.column("result")
         case BatchLine():
-            _must(line.batch > checked.batch, "batch: they grow")
-            _must(line.first_seq <= line.last_seq <= checked.last_seq, "last_seq: there is no such message")
+            _require(line.batch > checked.batch, "batch: they grow")
+            _require(line.first_seq <= line.last_seq <= checked.last_seq, "last_seq: there is no such message")
             checked.batch = line.batch
         case ObservationLine():
-            _must(line.batch == checked.batch, "batch: it belongs to the one before it")
-            _must(line.first_seq <= line.last_seq <= checked.last_seq, "last_seq: there is no such message")
-            _once(checked, "observation", (line.batch, line.number))
+            _require(line.batch == checked.batch, "batch: it belongs to the one before it")
+            _require(line.first_seq <= line.last_seq <= checked.last_seq, "last_seq: there is no such message")
+            _require_unique(checked, "observation", (line.batch, line.number))
         case _:
             assert_never(line)
 
 
-def _check_session(checked: Checked, line: SessionLine) -> None:
+def _check_session(checked: CheckedImport, line: SessionLine) -> None:
     try:
         SessionId(line.app, line.user, line.id).check()
-        _must(cleaned(line.title) == line.title, "title: one line, not empty")
+        _require(clean_title(line.title) == line.title, "title: one line, not empty")
     except Unstorable as error:
         raise InvalidExport(str(error)) from error
     ends = [at for at, _ in line.rewinds]
-    _must(ends == sorted(set(ends)), "rewinds: in order")
-    _must(all(first < at for at, first in line.rewinds), "rewinds: each takes back what is before it")
+    _require(ends == sorted(set(ends)), "rewinds: in order")
+    _require(all(first < at for at, first in line.rewinds), "rewinds: each takes back what is before it")
     checked.session = line
 
 
-def _check_message(checked: Checked, line: MessageLine) -> None:
-    _must(line.seq == checked.last_seq + 1, f"seq: {checked.last_seq + 1} comes next")
-    _must(line.call_seq is None or line.call_seq < line.seq, "call_seq: a call stands before its result")
-    _once(checked, "event", line.event_id)
+def _check_message(checked: CheckedImport, line: MessageLine) -> None:
+    _require(line.seq == checked.last_seq + 1, f"seq: {checked.last_seq + 1} comes next")
+    _require(line.call_seq is None or line.call_seq < line.seq, "call_seq: a call stands before its result")
+    _require_unique(checked, "event", line.event_id)
     checked.last_seq = line.seq
     checked.user_seq = line.seq if line.role == "user" else checked.user_seq
     checked.total_tokens += line.tokens
-    calls, waits = line.column("tool_calls"), long_running(line.column("extra"))
+    calls, waits = line.column("tool_calls"), long_running_call_ids(line.column("extra"))
     for call in calls_from_json(calls) if calls else ():
-        _track(checked, line, call, int(call.id in waits))
+        _track_call(checked, line, call, int(call.id in waits))
 
 
-def _track(checked: Checked, line: MessageLine, call: ToolCall, waits: int) -> None:
+def _track_call(checked: CheckedImport, line: MessageLine, call: ToolCall, waits: int) -> None:
     """Note a call that waits for a result, or strike one that got it, as appending does."""
-    made, about = call_key(call.id), asked_about(call)
+    made, about = call_key(call.id), approval_subject(call)
     if call.output is not None or line.role in RESULT_ROLES:
-        _, _, asks_about, about_seq = checked.open_calls.pop(made, _CLOSED)
+        _, _, asks_about, about_seq = checked.open_calls.pop(made, _NO_CALL)
         if asks_about is not None and about_seq is not None:
             checked.open_calls[asks_about] = (about_seq, 0, None, None)
     elif about:
         asks_about = call_key(about["id"])
-        about_seq = checked.open_calls.get(asks_about, _CLOSED)[0] or None
+        about_seq = checked.open_calls.get(asks_about, _NO_CALL)[0] or None
         checked.open_calls.setdefault(made, (line.seq, 1, asks_about, about_seq))
     else:
         checked.open_calls[made] = (line.seq, waits, None, None)
 
 
-def _read_back(stored: Stored, checked: Checked, also: Callable[[Stored], None] | None) -> None:
+def _check_readable(stored: StoredEvent, checked: CheckedImport, also: Callable[[StoredEvent], None] | None) -> None:
     """What is written must be read again one day."""
     if stored.state_delta:
-        own, _, _ = state.split_scopes(without_temp(stored.state_delta))
+        own, _, _ = state.split_scopes(without_temporary_state(stored.state_delta))
         checked.state |= own
     if also is not None:
         also(stored)
 
 
-def session_line(checked: Checked) -> SessionLine:
+def session_line(checked: CheckedImport) -> SessionLine:
     """Return the line of the session, which a checked export has."""
     assert checked.session
     return checked.session
 
 
-def _must(holds: bool, otherwise: str) -> None:
+def _require(holds: bool, otherwise: str) -> None:
     if not holds:
         raise InvalidExport(otherwise)
 
 
-def _once(checked: Checked, kind: str, id_: Any) -> None:
-    _must((kind, id_) not in checked.seen, f"{kind} {id_!r} is there twice")
+def _require_unique(checked: CheckedImport, kind: str, id_: Any) -> None:
+    _require((kind, id_) not in checked.seen, f"{kind} {id_!r} is there twice")
     checked.seen.add((kind, id_))
 
 

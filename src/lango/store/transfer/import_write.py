@@ -13,9 +13,9 @@ from lango.store.engine.database import Operation, Row
 from lango.store.lifecycle.delete import delete
 from lango.store.sessions import sessions
 from lango.store.sessions.titles import with_first_words
-from lango.store.transfer.export import BATCH_COLUMNS, EFFECT_COLUMNS, OBSERVATION_COLUMNS, TURN_COLUMNS
+from lango.store.transfer.export import BATCH_COLUMNS, OBSERVATION_COLUMNS, TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
 from lango.store.transfer.export_format import MessageLine
-from lango.store.transfer.import_check import Checked, Lines, parsed, row_values, session_line
+from lango.store.transfer.import_check import CheckedImport, Lines, parse_lines, row_values, session_line
 
 _SET = """
 UPDATE sessions SET updated_at = $1, revision = $2, last_seq = $3, user_seq = $4, total_tokens = $5, epoch = $6,
@@ -32,7 +32,7 @@ _TABLES = {
     "message": ("messages", MESSAGE_COLUMNS),
     "state": ("state_events", f"{STATE_COLUMNS}, revision"),
     "turn": ("turns", TURN_COLUMNS),
-    "effect": ("effects", EFFECT_COLUMNS),
+    "effect": ("effects", TOOL_JOURNAL_COLUMNS),
     "observation_batch": ("observation_batches", BATCH_COLUMNS),
     "observation": ("observations", OBSERVATION_COLUMNS),
 }
@@ -45,7 +45,7 @@ Batch = list[tuple[str, Row]]
 """Rows by their kind."""
 
 
-class Staged(Struct, frozen=True):
+class StagedSession(Struct, frozen=True):
     """A session that is being imported: no user sees it under this name."""
 
     name: SessionId
@@ -55,7 +55,7 @@ class Staged(Struct, frozen=True):
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def stage(now: float) -> Operation[Staged]:
+def stage_session(now: float) -> Operation[StagedSession]:
     """Make a session that no user sees, to be filled by `add` and shown by `publish`.
 
     Others write in between. What a process that was killed left behind a day ago is deleted.
@@ -63,14 +63,14 @@ def stage(now: float) -> Operation[Staged]:
     for [user_id, id_] in (yield _ABANDONED, (_STAGING_APP, now - _ABANDONED_AFTER_S)):
         yield from delete(SessionId(_STAGING_APP, user_id, id_))
     name = SessionId(_STAGING_APP, "", uuid.uuid4().hex)
-    return Staged(name, (yield from sessions.insert(name, now)))
+    return StagedSession(name, (yield from sessions.insert(name, now)))
 
 
-def batches(staged: Staged, checked: Checked, lines: Lines) -> Iterator[Batch]:
+def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> Iterator[Batch]:
     """Read the rows of an import, some at a time. Its turns are kept back: they are for `publish`."""
     batch: Batch = []
     size = total = 0
-    for _, line in parsed(lines):
+    for _, line in parse_lines(lines):
         if line.kind not in _TABLES:
             continue
         total += line.tokens if isinstance(line, MessageLine) else 0
@@ -86,22 +86,22 @@ def batches(staged: Staged, checked: Checked, lines: Lines) -> Iterator[Batch]:
     yield batch
 
 
-def add(batch: Batch) -> Operation[None]:
+def insert_batch(batch: Batch) -> Operation[None]:
     """Write some rows of a staged session."""
-    for kind, together in itertools.groupby(batch, key=lambda one: one[0]):
+    for kind, together in itertools.groupby(batch, key=lambda row: row[0]):
         rows = [row for _, row in together]
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             some = rows[start : start + _ROWS_AT_ONCE]
-            yield _insert(kind, some), tuple(value for one in some for value in one)
+            yield _insert(kind, some), tuple(value for row in some for value in row)
 
 
-def publish(name: SessionId, staged: Staged, checked: Checked) -> Operation[SessionRecord]:
+def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImport) -> Operation[SessionRecord]:
     """Show a staged session under its own name. Raise `SessionExists` where the name is taken."""
     name.check_new()
     session = session_line(checked)
     placeholder = yield from sessions.insert(name, session.created_at)  # so that of two at once one is refused
     yield _FREE_NAME, (placeholder,)
-    yield from add([("turn", row) for row in checked.turns])
+    yield from insert_batch([("turn", row) for row in checked.turns])
     origin = session.forked_from
     yield (
         _SET,

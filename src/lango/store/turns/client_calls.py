@@ -10,18 +10,18 @@ from msgspec import Struct
 
 from lango.messages import ToolCall
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import readable
-from lango.store.codec.records import ClientResult, Entry, SessionId, SessionRecord, Stored
-from lango.store.codec.rows import MESSAGE_COLUMNS, client_calls, from_message_row
+from lango.store.codec.json_text import printable_text
+from lango.store.codec.records import ClientResult, NewEvent, SessionId, SessionRecord, StoredEvent
+from lango.store.codec.rows import MESSAGE_COLUMNS, client_call_ids, row_to_event
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
-from lango.store.sessions.lineage import is_live, live_of, live_ranges
-from lango.store.sessions.open_calls import closing
+from lango.store.sessions.lineage import is_live, live_ranges, read_live_ranges
+from lango.store.sessions.open_calls import closing_event
 
-UNANSWERED = (
+NO_RESULT_TEXT = (
     "no result: the conversation went on before the client gave one. Whether the client did what was asked is unknown"
 )
-NO_RESULT = {"error": UNANSWERED, "outcome": "unknown"}
+NO_RESULT = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
 """The result of a call that the client left without one."""
 
 _OPEN = """
@@ -29,7 +29,7 @@ SELECT call_id, seq FROM open_calls
 WHERE session_key = $1 AND long_running = 1 AND asks_about IS NULL ORDER BY seq
 """
 _MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
-_KEEP = """
+_STORE_FULL_RESULT = """
 INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at, finished_at, whole)
 VALUES ($1, $2, $3, '', 'once', 'finished', '', $4, $4, $5)
 ON CONFLICT (session_key, call_id, epoch) DO NOTHING
@@ -40,12 +40,12 @@ class ClientCall(Struct, frozen=True):
     """A call that waits for the client, and the message that made it."""
 
     call: ToolCall
-    made_by: Stored
+    made_by: StoredEvent
 
 
-def waiting(session: SessionRecord) -> Operation[list[ClientCall]]:
+def open_calls(session: SessionRecord) -> Operation[list[ClientCall]]:
     """Read the calls that wait for the client, in order."""
-    return (yield from _waiting(session.key, list(live_ranges(session.last_seq, session.rewinds))))
+    return (yield from _open_calls(session.key, list(live_ranges(session.last_seq, session.rewinds))))
 
 
 def are_open(key: int, call_ids: Collection[str]) -> Operation[bool]:
@@ -54,27 +54,29 @@ def are_open(key: int, call_ids: Collection[str]) -> Operation[bool]:
     return {call_key(call_id) for call_id in call_ids} <= {call_id for call_id, _ in rows}
 
 
-def overtake(key: int, name: SessionId, revision: int, now: float, given: Mapping[str, ClientResult]) -> Operation[int]:
+def close_unanswered(
+    key: int, name: SessionId, revision: int, now: float, results: Mapping[str, ClientResult]
+) -> Operation[int]:
     """Close what waits for the client, with the result that was given or with none; return the new revision."""
     if not (yield _OPEN, (key,)):
         return revision
-    found = yield from _waiting(key, (yield from live_of(key)))
+    found = yield from _open_calls(key, (yield from read_live_ranges(key)))
     by_message: dict[int, list[ClientCall]] = {}
-    for one in found:
-        by_message.setdefault(one.made_by.seq, []).append(one)
+    for call in found:
+        by_message.setdefault(call.made_by.seq, []).append(call)
     for calls in by_message.values():
-        revision = (yield from append(key, name, revision, _closing(calls, given, revision, now))).revision
+        revision = (yield from append(key, name, revision, _closing_event(calls, results, revision, now))).revision
     return revision
 
 
-def keep_wholes(key: int, epoch: int, results: Mapping[str, ClientResult], now: float) -> Operation[None]:
+def store_full_results(key: int, epoch: int, results: Mapping[str, ClientResult], now: float) -> Operation[None]:
     """Keep the whole texts of results that the model is shown clipped, to be read in pieces."""
     for call_id, result in results.items():
-        if result.whole is not None:
-            yield _KEEP, (key, call_key(call_id), epoch, now, readable(result.whole))
+        if result.full_text is not None:
+            yield _STORE_FULL_RESULT, (key, call_key(call_id), epoch, now, printable_text(result.full_text))
 
 
-def _waiting(key: int, live: list[tuple[int, int]]) -> Operation[list[ClientCall]]:
+def _open_calls(key: int, live: list[tuple[int, int]]) -> Operation[list[ClientCall]]:
     by_seq: dict[int, set[str]] = {}
     for call_id, seq in (yield _OPEN, (key,)):
         by_seq.setdefault(seq, set()).add(call_id)
@@ -83,16 +85,20 @@ def _waiting(key: int, live: list[tuple[int, int]]) -> Operation[list[ClientCall
         if not is_live(seq, live):
             continue  # taken back: nobody reads the call any more
         for row in (yield _MESSAGE, (key, seq)):
-            stored = from_message_row(row)
-            own = client_calls(stored)
+            stored = row_to_event(row)
+            own = client_call_ids(stored)
             calls = stored.message.tool_calls if stored.message else ()
-            found += [ClientCall(one, stored) for one in calls if one.id in own and call_key(one.id) in open_ids]
+            found += [ClientCall(call, stored) for call in calls if call.id in own and call_key(call.id) in open_ids]
     return found
 
 
-def _closing(calls: list[ClientCall], given: Mapping[str, ClientResult], revision: int, now: float) -> Entry:
+def _closing_event(
+    calls: list[ClientCall], results_by_id: Mapping[str, ClientResult], revision: int, now: float
+) -> NewEvent:
     """Make the message that closes calls: with what was given, else as unanswered."""
     made_by = calls[0].made_by
     none = ClientResult(NO_RESULT)
-    results = tuple(ToolCall(one.call.id, one.call.name, output=given.get(one.call.id, none).output) for one in calls)
-    return closing(f"client-{made_by.seq}-{revision}", made_by, results, now)
+    results = tuple(
+        ToolCall(call.call.id, call.call.name, output=results_by_id.get(call.call.id, none).output) for call in calls
+    )
+    return closing_event(f"client-{made_by.seq}-{revision}", made_by, results, now)

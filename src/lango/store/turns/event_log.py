@@ -15,15 +15,15 @@ from lango.events import to_json
 from lango.store.codec import event_ids
 from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.codec.json_text import dumps, loads
-from lango.store.engine.database import Dialect, Lock, Operation
+from lango.store.engine.database import Dialect, LockingRead, Operation
 from lango.store.turns import rebuilt_events, turns
 
 KEPT_TURNS = 50
 """So many turns that are over keep their events; older ones are dropped: what they told is in the messages."""
 PAGE = 500
 
-_LOCK = Lock("SELECT status FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
-_LAST = """
+_LOCK_TURN = LockingRead("SELECT status FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
+_LAST_EVENT = """
 SELECT s.session_key, e.id, e.final FROM sessions s LEFT JOIN turn_events e ON e.session_key = s.session_key AND e.id =
     (SELECT MAX(id) FROM turn_events WHERE session_key = $1 AND id >= $2 AND id < $3)
 WHERE s.session_key = $1
@@ -37,7 +37,7 @@ _DROP_OLD = """
 DELETE FROM turn_events WHERE session_key = $1 AND id < $2 * (COALESCE(
     (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn < $3 AND status IN ('waiting', 'running')), $3) - $4)
 """
-_GO_ON = """
+_APPEND_MANY = """
 WITH given AS ({given}) INSERT INTO turn_events (session_key, id, turn, type, data, final)
 SELECT session_key, id, turn, type, data, final FROM given WHERE EXISTS (
     SELECT 1 FROM turn_events last WHERE last.session_key = given.session_key AND last.final = 0 AND last.id < given.id
@@ -47,7 +47,7 @@ SELECT session_key, id, turn, type, data, final FROM given WHERE EXISTS (
                     AND t.status = 'interrupted')
 RETURNING session_key, id
 """
-_GIVEN: dict[Dialect, str] = {
+_NEW_EVENTS: dict[Dialect, str] = {
     "sqlite": """
         SELECT value ->> 0 AS session_key, value ->> 1 AS id, value ->> 2 AS turn, value ->> 3 AS type,
                value ->> 4 AS data, value ->> 5 AS final FROM json_each($1)""",
@@ -57,17 +57,17 @@ _GIVEN: dict[Dialect, str] = {
         FROM json_array_elements($1::text::json)""",
 }
 # as `_LOCK`, for all of them: nobody else ends one of these streams meanwhile
-_LOCK_GIVEN = f"""
+_LOCK_TURNS = f"""
 SELECT t.turn FROM turns t
-JOIN ({_GIVEN["postgres"]}) given ON t.session_key = given.session_key AND t.turn = given.turn
+JOIN ({_NEW_EVENTS["postgres"]}) given ON t.session_key = given.session_key AND t.turn = given.turn
 ORDER BY t.session_key, t.turn FOR UPDATE OF t
 """  # noqa: S608 - constants
-_AFTER = """
+_EVENTS_AFTER = """
 SELECT id, turn, type, data, final FROM turn_events WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
 """
 
 
-class ToldEvent(Struct, frozen=True):
+class LoggedEvent(Struct, frozen=True):
     """An event as its row holds it."""
 
     id: int
@@ -78,94 +78,96 @@ class ToldEvent(Struct, frozen=True):
     final: bool = False
 
 
-class Told(Struct, frozen=True):
+class LogPage(Struct, frozen=True):
     """What is stored of a turn's events after an id, and how the turn itself stands."""
 
-    events: list[ToldEvent]
+    events: list[LoggedEvent]
     turn: turns.TurnRecord | None
     closed: bool = False
     """Nothing comes after this."""
 
 
-def add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
+def append(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
     """Store events at the end of their turn; False: it was closed before, taken over, or its session is gone."""
-    status = yield _LOCK, (key, turn)
+    status = yield _LOCK_TURN, (key, turn)
     if status and status[0][0] == "interrupted":
         return False
-    return (yield from _add(key, turn, told))
+    return (yield from _append_locked(key, turn, events))
 
 
-def _add(key: int, turn: int, told: Sequence[ToldEvent]) -> Operation[bool]:
+def _append_locked(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
     first, end = turn * IDS_PER_TURN, (turn + 1) * IDS_PER_TURN
-    rows = yield _LAST, (key, first, end)
+    rows = yield _LAST_EVENT, (key, first, end)
     if not rows or rows[0][2]:
         return False
     last = rows[0][1]
     if last is None and turn > KEPT_TURNS:
         yield _DROP_OLD, (key, IDS_PER_TURN, turn, KEPT_TURNS)
-    for one in told:
-        if last is None or one.id > last:  # a repeated write finds its rows there already
-            yield _INSERT, (key, one.id, turn, one.type, one.data, int(one.final))
+    for event in events:
+        if last is None or event.id > last:  # a repeated write finds its rows there already
+            yield _INSERT, (key, event.id, turn, event.type, event.data, int(event.final))
     return True
 
 
-class Batch(Struct, frozen=True):
+class EventBatch(Struct, frozen=True):
     """Events to store at the end of a turn."""
 
-    key: int
+    session_key: int
     turn: int
-    told: Sequence[ToldEvent]
+    events: Sequence[LoggedEvent]
 
 
-def add_all(batches: Sequence[Batch], dialect: Dialect) -> Operation[list[bool]]:
+def append_many(batches: Sequence[EventBatch], dialect: Dialect) -> Operation[list[bool]]:
     """Store events of many turns as `add` does: those of turns under way in one statement, any others one by one.
 
     After each statement the writer's thread waits until the event loop lets go of the interpreter, up to a millisecond.
     """
     rows = [
-        (batch.key, one.id, batch.turn, one.type, one.data, int(one.final))
+        (batch.session_key, event.id, batch.turn, event.type, event.data, int(event.final))
         for batch in batches
-        for one in batch.told
-        if one.id > batch.turn * IDS_PER_TURN + 1  # the first event of a turn also drops old ones
+        for event in batch.events
+        if event.id > batch.turn * IDS_PER_TURN + 1  # the first event of a turn also drops old ones
     ]
     stored = set[tuple[int, int]]()
     if rows:
         given = (dumps(rows),)
         if dialect == "postgres":
-            yield _LOCK_GIVEN, given
-        stored = {(key, id_) for key, id_ in (yield _GO_ON.format(given=_GIVEN[dialect], ids=IDS_PER_TURN), given)}
+            yield _LOCK_TURNS, given
+        stored = {
+            (key, id_) for key, id_ in (yield _APPEND_MANY.format(given=_NEW_EVENTS[dialect], ids=IDS_PER_TURN), given)
+        }
     added: list[bool] = []
     for batch in batches:
-        done = all((batch.key, one.id) in stored for one in batch.told)
-        added.append(done or (yield from add(batch.key, batch.turn, batch.told)))
+        done = all((batch.session_key, event.id) in stored for event in batch.events)
+        added.append(done or (yield from append(batch.session_key, batch.turn, batch.events)))
     return added
 
 
-def read(key: int, turn: int, after_id: int) -> Operation[Told]:
+def read(key: int, turn: int, after_id: int) -> Operation[LogPage]:
     """Read the events of one turn after an id, some at a time, and what became of the turn.
 
     Those of a turn that is over and has none here are rebuilt. Raise `EventsGone` where only the log knew the id.
     """
     record = yield from turns.read(key, turn)  # first: the events of a turn that is over are then all there to be read
     first = turn * IDS_PER_TURN
-    rows = yield _AFTER, (key, max(after_id, first), first + IDS_PER_TURN, PAGE)
-    events = [ToldEvent(id_, at, type_, data, bool(final)) for id_, at, type_, data, final in rows]
+    rows = yield _EVENTS_AFTER, (key, max(after_id, first), first + IDS_PER_TURN, PAGE)
+    events = [LoggedEvent(id_, at, type_, data, bool(final)) for id_, at, type_, data, final in rows]
     if events:
-        return Told(events, record, events[-1].final)
-    last = yield _LAST, (key, first, first + IDS_PER_TURN)
+        return LogPage(events, record, events[-1].final)
+    last = yield _LAST_EVENT, (key, first, first + IDS_PER_TURN)
     is_logged = bool(last) and last[0][1] is not None and not event_ids.is_rebuilt(max(after_id, first))
     if is_logged or record is None or record.status in ("waiting", "running"):
-        return Told([], record, bool(last and last[0][2]))
-    if event_ids.is_between(turn, after_id):
-        raise EventsGone(gone(after_id))
+        return LogPage([], record, bool(last and last[0][2]))
+    if event_ids.is_known_only_to_log(turn, after_id):
+        raise EventsGone(events_gone_message(after_id))
     if after_id >= first + IDS_PER_TURN - 1:
-        return Told([], record, closed=True)
-    made = yield from rebuilt_events.events(key, turn, record)
-    told = [ToldEvent(one.id, turn, one.type, dumps(to_json(one)), one is made[-1]) for one in made]
-    return Told([one for one in told if one.id > after_id], record, closed=True)
+        return LogPage([], record, closed=True)
+    made = yield from rebuilt_events.rebuild_events(key, turn, record)
+    logged = [LoggedEvent(event.id, turn, event.type, dumps(to_json(event)), event is made[-1]) for event in made]
+    return LogPage([event for event in logged if event.id > after_id], record, closed=True)
 
 
-def gone(after_id: int) -> str:
+def events_gone_message(after_id: int) -> str:
     """Say why nothing can be read from an id on, and what to do."""
     return (
         f"the events after {after_id} are not kept any more: read the messages of the session, then follow it anew, "
@@ -173,34 +175,34 @@ def gone(after_id: int) -> str:
     )
 
 
-def close(key: int, turn: int) -> Operation[None]:
+def append_final_events(key: int, turn: int) -> Operation[None]:
     """Tell the end of a turn that nobody tells any more, from what is stored: the rest of its answer, how it ended.
 
     A turn that has no events here stays so: it is rebuilt whenever it is read.
     """
-    yield _LOCK, (key, turn)
+    yield _LOCK_TURN, (key, turn)
     record = yield from turns.read(key, turn)
     if record is None or record.status in ("waiting", "running"):
         return
     first = turn * IDS_PER_TURN
-    told: list[Any] = yield _AFTER, (key, first, first + IDS_PER_TURN, IDS_PER_TURN)
-    if not told or told[-1][4]:
+    logged: list[Any] = yield _EVENTS_AFTER, (key, first, first + IDS_PER_TURN, IDS_PER_TURN)
+    if not logged or logged[-1][4]:
         return
-    already = "".join(loads(row[3])["text"] for row in told if row[2] == "text_delta")
-    rest = yield from _rest(key, turn, already)
-    last = told[-1][0]
-    rows: list[ToldEvent] = []
+    logged_text = "".join(loads(row[3])["text"] for row in logged if row[2] == "text_delta")
+    rest = yield from _unlogged_text(key, turn, logged_text)
+    last = logged[-1][0]
+    rows: list[LoggedEvent] = []
     if rest:
         last += 1
         data = {"type": "text_delta", "id": last, "text": rest, "author": ""}
-        rows.append(ToldEvent(last, turn, "text_delta", dumps(data)))
-    end = rebuilt_events.end(turn, record, last + 1)
-    rows.append(ToldEvent(end.id, turn, end.type, dumps(to_json(end)), final=True))
-    yield from _add(key, turn, rows)
+        rows.append(LoggedEvent(last, turn, "text_delta", dumps(data)))
+    end = rebuilt_events.final_event(turn, record, last + 1)
+    rows.append(LoggedEvent(end.id, turn, end.type, dumps(to_json(end)), final=True))
+    yield from _append_locked(key, turn, rows)
 
 
-def _rest(key: int, turn: int, already: str) -> Operation[str]:
+def _unlogged_text(key: int, turn: int, logged_text: str) -> Operation[str]:
     """Return what the turn said and nobody was told; nothing where the two do not fit together."""
-    messages = yield from turns.said(key, turn)
-    said = "".join(one.message.content for one in messages if one.message)
-    return said.removeprefix(already) if said.startswith(already) else ""
+    messages = yield from turns.read_texts(key, turn)
+    stored_text = "".join(event.message.content for event in messages if event.message)
+    return stored_text.removeprefix(logged_text) if stored_text.startswith(logged_text) else ""

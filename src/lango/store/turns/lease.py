@@ -9,80 +9,80 @@ from lango.errors import SessionNotFound, TurnRunning
 from lango.store.codec.records import SessionId
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import LOCK
-from lango.store.turns.queue import ANY_AHEAD, OPEN_TURNS, TURN, WITHDRAW, entry_of, open_turns
-from lango.store.turns.recovery import close_calls
+from lango.store.turns.queue import ANY_AHEAD, OPEN_TURNS, TURN, WITHDRAW, decode_input, open_turns
+from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input, start_turn
-from lango.store.turns.turns import Ahead, Turn
+from lango.store.turns.turns import QueuedTurn, Turn
 
-_BEAT = """
+_HEARTBEAT = """
 UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running' RETURNING cancelled
 """
 _INTERRUPT = """
 UPDATE turns SET status = CASE WHEN answered = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1, message = NULL
 WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'running') RETURNING turn
 """
-_OF_OWNER = """
+_OPEN_TURNS_OF_OWNER = """
 SELECT turn, status, beat FROM turns
 WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('waiting', 'running')
 """
-_PLACED = "UPDATE turns SET epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
-_BEAT_WAITING = "UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
-_HELD = "SELECT COALESCE(owner, ''), COUNT(*) FROM turns WHERE status = 'running' GROUP BY owner"
+_SET_FIRST_SEQ = "UPDATE turns SET epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
+_HEARTBEAT_QUEUED = "UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
+_RUNNING_BY_OWNER = "SELECT COALESCE(owner, ''), COUNT(*) FROM turns WHERE status = 'running' GROUP BY owner"
 # one that waits does so behind one that runs: looked for there, and not among all turns that ever were
-_QUEUED = """
+_COUNT_QUEUED = """
 SELECT COUNT(*) FROM turns r JOIN turns w ON w.session_key = r.session_key AND w.turn > r.turn AND w.status = 'waiting'
 WHERE r.status = 'running'
 """
 
 
-class Leases(Struct, frozen=True):
+class LeaseCounts(Struct, frozen=True):
     """The turns of the whole store that are not over."""
 
-    held: Mapping[str, int]
+    running_by_owner: Mapping[str, int]
     """How many run, by their owners."""
     queued: int
     """How many wait for one that runs."""
 
 
-def claim(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[Ahead]]:
+def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[QueuedTurn]]:
     """Run a queued turn, if nothing is ahead of it any more; else return what is. Return any other turn as it is."""
     if not (yield LOCK, (key,)):
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
     [[status, epoch, message]] = yield TURN, (key, turn)
     if status != "waiting":
         return Turn(key, turn, epoch if status == "running" else None, status)
-    ahead = yield from open_turns(key, turn)
-    if ahead:
-        yield _BEAT_WAITING, (key, turn)  # the process of a queued turn lives, too
-        return ahead
-    entry = entry_of(message)
+    queued_before = yield from open_turns(key, turn)
+    if queued_before:
+        yield _HEARTBEAT_QUEUED, (key, turn)  # the process of a queued turn lives, too
+        return queued_before
+    entry = decode_input(message)
     if not (yield from accepts_results(key, entry)):
         yield WITHDRAW, (now, key, turn)
         return Turn(key, turn, None, "failed")
     return (yield from start_turn(key, name, turn, entry, now))
 
 
-def interrupt(key: int, name: SessionId, gone: Ahead, now: float) -> Operation[bool]:
+def interrupt(key: int, name: SessionId, abandoned: QueuedTurn, now: float) -> Operation[bool]:
     """End the first open turn of a session, whose process is gone: it was interrupted, unless its last event is stored.
 
     Its calls are closed, and a new epoch refuses what its process writes, should it only have stood still. The message
     of a queued turn becomes part of the conversation now that its place has come. False: it is not the first, and
     keeps its place; or its process gave a sign of life.
     """
-    if not (yield LOCK, (key,)) or (yield ANY_AHEAD, (key, gone.turn)):
+    if not (yield LOCK, (key,)) or (yield ANY_AHEAD, (key, abandoned.turn)):
         return False
-    rows = yield TURN, (key, gone.turn)
-    if not (yield _INTERRUPT, (now, key, gone.turn, gone.beat)):
+    rows = yield TURN, (key, abandoned.turn)
+    if not (yield _INTERRUPT, (now, key, abandoned.turn, abandoned.heartbeat)):
         return False
     [[_, _, message]] = rows
-    entry = entry_of(message) if message else None
+    entry = decode_input(message) if message else None
     if entry and (yield from accepts_results(key, entry)):
         begun = yield from append_input(key, name, entry, now)
-        yield _PLACED, (begun.epoch, begun.seq, key, gone.turn)
+        yield _SET_FIRST_SEQ, (begun.epoch, begun.seq, key, abandoned.turn)
         epoch, revision = begun.epoch, begun.revision
     else:
         [[epoch, revision]] = yield NEW_EPOCH, (key,)
-    yield from close_calls(key, name, revision, now, epoch - 1)
+    yield from close_open_calls(key, name, revision, now, epoch - 1)
     return True
 
 
@@ -92,22 +92,22 @@ def abandon(key: int, name: SessionId, owner: str, invocation_id: str, now: floa
     Raise `TurnRunning` while another turn is ahead of it: nothing is written beside one that runs.
     """
     yield LOCK, (key,)
-    for turn, status, beat in (yield _OF_OWNER, (key, owner, invocation_id)):
+    for turn, status, last_heartbeat in (yield _OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
         if (yield OPEN_TURNS, (key, turn)):
             raise TurnRunning(f"session {name.id!r} is busy with a turn before this one")
-        yield from interrupt(key, name, Ahead(turn, status, owner, beat), now)
+        yield from interrupt(key, name, QueuedTurn(turn, status, owner, last_heartbeat), now)
 
 
-def beat(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
+def heartbeat(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
     """Say that the turn's process lives; hear whether the turn was cancelled, or lost to another process."""
-    rows = yield _BEAT, (turn.session_key, turn.epoch)
+    rows = yield _HEARTBEAT, (turn.session_key, turn.epoch)
     if not rows:
         return "lost"
     return "cancelled" if rows[0][0] else "alive"
 
 
-def leases() -> Operation[Leases]:
+def count_leases() -> Operation[LeaseCounts]:
     """Count the turns that run, by whose they are, and those that wait for them."""
-    held = yield _HELD, ()
-    [[queued]] = yield _QUEUED, ()
-    return Leases({str(row[0]): int(row[1]) for row in held}, queued)
+    held = yield _RUNNING_BY_OWNER, ()
+    [[queued]] = yield _COUNT_QUEUED, ()
+    return LeaseCounts({str(row[0]): int(row[1]) for row in held}, queued)

@@ -8,17 +8,17 @@ from msgspec import Struct
 
 from lango.messages import Message
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import ClientResult, Entry, SessionRecord, Stored
-from lango.store.codec.rows import calls_from_json, calls_to_json, to_columns
+from lango.store.codec.records import ClientResult, NewEvent, SessionRecord, StoredEvent
+from lango.store.codec.rows import calls_from_json, calls_to_json, event_to_row
 from lango.store.engine.database import Operation
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.sessions import LOCK
 from lango.store.turns import approvals
-from lango.store.turns.turns import Ahead, Turn
+from lango.store.turns.turns import QueuedTurn, Turn
 
 _NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 ORDER BY turn LIMIT $3"
 _NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn < $2 ORDER BY turn DESC LIMIT $3"
-_TURNS_AT_ONCE = 50
+_TURNS_PER_QUERY = 50
 
 # from the first open one on: the rows of a long session are not all looked at
 OPEN_TURNS = """
@@ -34,17 +34,17 @@ UPDATE turns SET status = 'cancelled', ended_at = $1, message = NULL
 WHERE session_key = $2 AND turn = $3 AND status = 'waiting' RETURNING turn
 """
 
-MOST = 200
+NEWEST_TURNS_READ = 200
 """Only so many of the newest turns are looked at: whatever is open is among them, however long the session is."""
 
-_WAITING = """
+_QUEUED_MESSAGES = """
 SELECT turn, message FROM turns
 WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2 AND status = 'waiting'
 ORDER BY turn
 """
 _RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
 # one that was taken back before it began has nothing to tell
-_BEGUN = """
+_STARTED = """
 SELECT turn, first_seq FROM turns
 WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2
     AND (epoch IS NOT NULL OR status <> 'cancelled')
@@ -52,30 +52,30 @@ ORDER BY turn DESC
 """
 
 
-def says_the_same(entry: Entry, digest: str | None) -> bool:
+def is_same_input(entry: NewEvent, digest: str | None) -> bool:
     """Whether a message is the one of an earlier turn, of which a digest is kept.
 
     A message that only tries again says nothing of its own.
     """
-    return entry.message is None or entry.message.role == "event" or digest is None or digest == digest_of(entry)
+    return entry.message is None or entry.message.role == "event" or digest is None or digest == input_digest(entry)
 
 
-def digest_of(entry: Entry) -> str:
+def input_digest(entry: NewEvent) -> str:
     """Return what two requests with the same message have in common, and no others; it outlives the message.
 
     Results beside a message are no part of it: those of calls that do not wait any more are left out of a retry.
     """
-    row = to_columns(entry)
-    said = dumps([row.role, row.content, row.tool_calls, row.state_delta, row.extra])
-    return hashlib.sha256(said.encode()).hexdigest()
+    row = event_to_row(entry)
+    content = dumps([row.role, row.content, row.tool_calls, row.state_delta, row.extra])
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
-def dump_entry(entry: Entry) -> str:
+def encode_input(entry: NewEvent) -> str:
     """Spell the message of a turn that is queued."""
-    return dumps(_to_object(entry))
+    return dumps(_event_to_json(entry))
 
 
-def _to_object(entry: Entry) -> dict[str, Any]:
+def _event_to_json(entry: NewEvent) -> dict[str, Any]:
     message = entry.message or Message("user")
     return {
         "event_id": entry.event_id,
@@ -88,43 +88,43 @@ def _to_object(entry: Entry) -> dict[str, Any]:
         "tool_calls": calls_to_json(message.tool_calls),
         "extra": dict(entry.extra or {}),
         "state_delta": dict(entry.state_delta or {}),
-        "results": {call_id: [one.output, one.whole] for call_id, one in entry.results.items()},
-        "before": [_to_object(one) for one in entry.before],
+        "results": {call_id: [item.output, item.full_text] for call_id, item in entry.client_results.items()},
+        "before": [_event_to_json(item) for item in entry.preceding],
     }
 
 
-def entry_of(text: str) -> Entry:
+def decode_input(text: str) -> NewEvent:
     """Read the message of a turn that waits."""
-    return _from_object(loads(text))
+    return _event_from_json(loads(text))
 
 
-def _from_object(told: Mapping[str, Any]) -> Entry:
-    return Entry(
-        event_id=told["event_id"],
-        created_at=told["created_at"],
-        invocation_id=told["invocation_id"],
-        tokens=told["tokens"],
-        message=Message(told["role"], told["content"], calls_from_json(told["tool_calls"]), told["author"]),
-        extra=told["extra"],
-        state_delta=told.get("state_delta") or None,
-        results={call_id: ClientResult(*one) for call_id, one in told.get("results", {}).items()},
-        before=tuple(_from_object(one) for one in told.get("before", ())),
+def _event_from_json(members: Mapping[str, Any]) -> NewEvent:
+    return NewEvent(
+        event_id=members["event_id"],
+        created_at=members["created_at"],
+        invocation_id=members["invocation_id"],
+        tokens=members["tokens"],
+        message=Message(members["role"], members["content"], calls_from_json(members["tool_calls"]), members["author"]),
+        extra=members["extra"],
+        state_delta=members.get("state_delta") or None,
+        client_results={call_id: ClientResult(*item) for call_id, item in members.get("results", {}).items()},
+        preceding=tuple(_event_from_json(item) for item in members.get("before", ())),
     )
 
 
 def newest_turn(session: SessionRecord) -> Operation[int | None]:
     """Return the newest turn of a session that no rewind took back."""
-    return (yield from _first_live(session, _NEWEST_TURNS, 2**62))
+    return (yield from _first_live_turn(session, _NEWEST_TURNS, 2**62))
 
 
 def next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
     """Return the turn after one, of those that no rewind took back."""
-    return (yield from _first_live(session, _NEXT_TURNS, turn))
+    return (yield from _first_live_turn(session, _NEXT_TURNS, turn))
 
 
-def _first_live(session: SessionRecord, turns_from: str, start: int) -> Operation[int | None]:
+def _first_live_turn(session: SessionRecord, turns_from: str, start: int) -> Operation[int | None]:
     live = list(live_ranges(session.last_seq, session.rewinds))
-    while rows := (yield turns_from, (session.key, start, _TURNS_AT_ONCE if session.rewinds else 1)):
+    while rows := (yield turns_from, (session.key, start, _TURNS_PER_QUERY if session.rewinds else 1)):
         for turn, first_seq in rows:
             # one without a message waits, or never ran; one beyond the record began after it was read
             if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):
@@ -133,10 +133,10 @@ def _first_live(session: SessionRecord, turns_from: str, start: int) -> Operatio
     return None
 
 
-def open_turns(key: int, before: int) -> Operation[list[Ahead]]:
+def open_turns(key: int, before: int) -> Operation[list[QueuedTurn]]:
     """Read the turns before one that run or are queued, in order."""
     rows = yield OPEN_TURNS, (key, before)
-    return [Ahead(turn, status, owner or "", beat) for turn, status, owner, beat in rows]
+    return [QueuedTurn(turn, status, owner or "", heartbeat) for turn, status, owner, heartbeat in rows]
 
 
 def is_next(key: int, turn: int) -> Operation[bool]:
@@ -152,38 +152,38 @@ def withdraw(turn: Turn, now: float) -> Operation[bool]:
     if not (yield WITHDRAW, (now, key, turn.turn)):
         return False
     [[_, _, message]] = rows
-    yield from approvals.take_back(key, entry_of(message))
+    yield from approvals.reopen(key, decode_input(message))
     return True
 
 
-class Waiting(Struct, frozen=True):
+class QueuedMessage(Struct, frozen=True):
     """A message that waits: its turn, and the message as it will be stored (without a place yet: `seq` is 0)."""
 
     turn: int
-    stored: Stored
+    message: StoredEvent
 
 
-def read(key: int) -> Operation[list[Waiting]]:
+def queued_messages(key: int) -> Operation[list[QueuedMessage]]:
     """Read the messages of a session that wait for their turn, in order."""
-    rows = yield _WAITING, (key, MOST)
-    found: list[Waiting] = []
+    rows = yield _QUEUED_MESSAGES, (key, NEWEST_TURNS_READ)
+    found: list[QueuedMessage] = []
     for turn, message in rows:
-        entry = entry_of(message)
-        stored = Stored(
+        entry = decode_input(message)
+        stored = StoredEvent(
             0, entry.event_id, entry.created_at, entry.message, invocation_id=entry.invocation_id, extra=entry.extra
         )
-        found.append(Waiting(turn, stored))
+        found.append(QueuedMessage(turn, stored))
     return found
 
 
 def current_turn(session: SessionRecord) -> Operation[int | None]:
     """Return the turn that runs; else the first that waits; else the newest that nobody took back."""
-    for query, values in ((_RUNNING, (session.key,)), (_WAITING, (session.key, MOST))):
+    for query, values in ((_RUNNING, (session.key,)), (_QUEUED_MESSAGES, (session.key, NEWEST_TURNS_READ))):
         rows = yield query, values
         if rows:
             return rows[0][0]
     live = list(live_ranges(session.last_seq, session.rewinds))
-    for turn, first_seq in (yield _BEGUN, (session.key, MOST)):
+    for turn, first_seq in (yield _STARTED, (session.key, NEWEST_TURNS_READ)):
         if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):
             return turn
     return None

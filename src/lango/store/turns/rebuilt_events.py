@@ -1,8 +1,8 @@
 """The events of a turn that is over and that the event log does not hold, rebuilt from what is stored of the turn.
 
 The log dropped them, or no server ran the turn. Each text is whole, and each tool has its start and its end; thoughts
-are left out. `accepted` has the id that it had. The others have ids of their own, from `REBUILT` on, and the same ones
-whenever they are rebuilt: which ids they had while the turn ran is not stored.
+are left out. `accepted` has the id that it had. The others have ids of their own, from `FIRST_REBUILT` on, and the
+same ones whenever they are rebuilt: which ids they had while the turn ran is not stored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from lango.events import Accepted, ApprovalNeeded, TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, Usage
 from lango.messages import ToolCall
-from lango.store.codec.event_ids import IDS_PER_TURN, REBUILT
+from lango.store.codec.event_ids import FIRST_REBUILT, IDS_PER_TURN
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import Stored
-from lango.store.codec.rows import asked_about, calls_from_json, client_calls
+from lango.store.codec.records import StoredEvent
+from lango.store.codec.rows import approval_subject, calls_from_json, client_call_ids
 from lango.store.engine.database import Operation
-from lango.store.sessions.open_calls import is_closing
+from lango.store.sessions.open_calls import is_closing_event
 from lango.store.turns import tool_journal, turns
 
 _NOT_TOOLS = ("transfer_to_agent", "adk_request_")
-_EXPIRIES = "SELECT call_id, expires_at FROM open_calls WHERE session_key = $1 AND asks_about IS NOT NULL"
+_APPROVAL_EXPIRIES = "SELECT call_id, expires_at FROM open_calls WHERE session_key = $1 AND asks_about IS NOT NULL"
 # a call that was approved just now stands a few messages above its result
 _EARLIER_CALLS = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq <= $2 AND role = 'assistant' AND tool_calls IS NOT NULL
@@ -30,23 +30,23 @@ ORDER BY seq DESC LIMIT 50
 """
 
 
-def events(key: int, turn: int, record: turns.TurnRecord) -> Operation[list[TurnEvent]]:
+def rebuild_events(key: int, turn: int, record: turns.TurnRecord) -> Operation[list[TurnEvent]]:
     """Rebuild the events of a turn that is over, the same each time."""
-    begins = turn * IDS_PER_TURN
-    found = yield from turns.messages(key, turn)
-    own = [one for one in found if not is_closing(one)]
-    between = _Rebuilding(
-        own,
-        (yield from tool_journal.of_messages(key, own)),
-        (yield from _earlier_calls(key, own)),
-        {row[0]: row[1] for row in (yield _EXPIRIES, (key,))},
+    base_id = turn * IDS_PER_TURN
+    found = yield from turns.read_messages(key, turn)
+    messages = [event for event in found if not is_closing_event(event)]
+    rebuilder = _Rebuilder(
+        messages,
+        (yield from tool_journal.read_calls(key, messages)),
+        (yield from _earlier_calls(key, messages)),
+        {row[0]: row[1] for row in (yield _APPROVAL_EXPIRIES, (key,))},
     )
-    accepted = Accepted(begins + 1, turn, waiting=record.waited, invocation_id=record.invocation_id)
-    numbered = [replace(one, id=begins + REBUILT + n) for n, one in enumerate(between.events())]
-    return [accepted, *numbered, end(turn, record, begins + IDS_PER_TURN - 1)]
+    accepted = Accepted(base_id + 1, turn, waiting=record.was_queued, invocation_id=record.invocation_id)
+    numbered = [replace(event, id=base_id + FIRST_REBUILT + n) for n, event in enumerate(rebuilder.events())]
+    return [accepted, *numbered, final_event(turn, record, base_id + IDS_PER_TURN - 1)]
 
 
-def end(turn: int, record: turns.TurnRecord, event_id: int) -> TurnDone | TurnError:
+def final_event(turn: int, record: turns.TurnRecord, event_id: int) -> TurnDone | TurnError:
     """Make the final event of a turn that is over."""
     if record.status == "done":
         used: Mapping[str, Any] = record.extra.get("usage") or {}
@@ -64,10 +64,10 @@ def end(turn: int, record: turns.TurnRecord, event_id: int) -> TurnDone | TurnEr
     return TurnError(event_id, failed.get("type", error), failed.get("message", message))
 
 
-def _earlier_calls(key: int, messages: Iterable[Stored]) -> Operation[dict[str, ToolCall]]:
+def _earlier_calls(key: int, messages: Iterable[StoredEvent]) -> Operation[dict[str, ToolCall]]:
     """Find the calls of earlier turns whose results stand in this one: they were approved in between."""
-    made = {call.id for one in messages for call in _calls(one)}
-    results = {call.id: one.seq for one in messages for call in _results(one) if call.id not in made}
+    made = {call.id for event in messages for call in _calls(event)}
+    results = {call.id: event.seq for event in messages for call in _results(event) if call.id not in made}
     if not results:
         return {}
     rows = yield _EARLIER_CALLS, (key, min(results.values()))
@@ -79,13 +79,13 @@ def _earlier_calls(key: int, messages: Iterable[Stored]) -> Operation[dict[str, 
     return found
 
 
-class _Rebuilding:
+class _Rebuilder:
     """The messages of a turn, and what is known of their calls."""
 
     def __init__(
         self,
-        messages: list[Stored],
-        journal: tool_journal.Journal,
+        messages: list[StoredEvent],
+        journal: tool_journal.JournalByCall,
         earlier: Mapping[str, ToolCall],
         expiries: Mapping[str, float | None],
     ) -> None:
@@ -93,32 +93,34 @@ class _Rebuilding:
         self._journal = journal
         self._earlier = earlier
         self._expiries = expiries
-        self._answered = {call.id for one in messages for call in _results(one)}
+        self._answered = {call.id for event in messages for call in _results(event)}
 
     def events(self) -> Iterator[TextDelta | ToolStart | ToolEnd | ApprovalNeeded | TurnError]:
         """Rebuild what stands between the first event and the last, without ids."""
-        for one in self._messages:
-            if one.message and one.message.role == "assistant" and one.message.content:
-                yield TextDelta(0, one.message.content, one.message.author)
-            for call in _calls(one):
-                yield from self._call(one, call)
-            for result in _results(one):
-                yield from self._result(one, result)
+        for event in self._messages:
+            if event.message and event.message.role == "assistant" and event.message.content:
+                yield TextDelta(0, event.message.content, event.message.author)
+            for call in _calls(event):
+                yield from self._call(event, call)
+            for result in _results(event):
+                yield from self._result(event, result)
 
-    def _call(self, stored: Stored, call: ToolCall) -> Iterator[ToolStart | ApprovalNeeded]:
-        if about := asked_about(call):
+    def _call(self, stored: StoredEvent, call: ToolCall) -> Iterator[ToolStart | ApprovalNeeded]:
+        if about := approval_subject(call):
             expires_at = self._expiries.get(call_key(call.id))
             until = None if expires_at is None else datetime.fromtimestamp(expires_at, UTC)
             yield ApprovalNeeded(0, about["id"], about.get("name", ""), about.get("args") or {}, until)
         elif _is_tool(call):
             noted = self._journal.get((stored.seq, call_key(call.id)))
             began = (
-                noted is not None and noted.started_at is not None and noted.approved_by in (None, tool_journal.POLICY)
+                noted is not None
+                and noted.started_at is not None
+                and noted.approved_by in (None, tool_journal.DECIDED_BY_POLICY)
             )
-            if call.id in self._answered or began or call.id in client_calls(stored):
+            if call.id in self._answered or began or call.id in client_call_ids(stored):
                 yield _start(call, stored)
 
-    def _result(self, stored: Stored, result: ToolCall) -> Iterator[ToolStart | ToolEnd | TurnError]:
+    def _result(self, stored: StoredEvent, result: ToolCall) -> Iterator[ToolStart | ToolEnd | TurnError]:
         if call := self._earlier.get(result.id):
             yield _start(call, stored)
         output = result.output or {}
@@ -129,11 +131,11 @@ class _Rebuilding:
             yield TurnError(0, "ToolFailed", str(failed), fatal=False, call_id=result.id)
 
 
-def _start(call: ToolCall, stored: Stored) -> ToolStart:
+def _start(call: ToolCall, stored: StoredEvent) -> ToolStart:
     return ToolStart(0, call.id, call.name, call.input or {}, stored.message.author if stored.message else "")
 
 
-def _calls(stored: Stored) -> list[ToolCall]:
+def _calls(stored: StoredEvent) -> list[ToolCall]:
     """Return the calls that a message makes."""
     message = stored.message
     if message is None or message.role != "assistant":
@@ -141,7 +143,7 @@ def _calls(stored: Stored) -> list[ToolCall]:
     return [call for call in message.tool_calls if call.output is None]
 
 
-def _results(stored: Stored) -> list[ToolCall]:
+def _results(stored: StoredEvent) -> list[ToolCall]:
     """Return the results of tools in a message; that a call waits for approval is none."""
     actions: Mapping[str, Any] = (stored.extra or {}).get("actions") or {}
     asks: Mapping[str, Any] = actions.get("requested_tool_confirmations") or {}

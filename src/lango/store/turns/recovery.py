@@ -11,21 +11,23 @@ from lango.history import count_tokens
 from lango.messages import Message, ToolCall
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import Entry, SessionId, Stored
-from lango.store.codec.rows import MESSAGE_COLUMNS, from_message_row
+from lango.store.codec.records import NewEvent, SessionId, StoredEvent
+from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
-from lango.store.sessions.lineage import is_live, live_of
-from lango.store.turns.approvals import overtake
-from lango.store.turns.tool_journal import EffectRecord, of_call
+from lango.store.sessions.lineage import is_live, read_live_ranges
+from lango.store.turns.approvals import decline_open
+from lango.store.turns.tool_journal import JournalEntry, read_call
 
-NOT_RUN = "not run: the turn ended before this call was made"
-SAFE_TO_REPEAT = "interrupted: the turn ended while the tool ran, its result is lost; it is safe to call it again"
-UNKNOWN = (
+NOT_RUN_RESULT = "not run: the turn ended before this call was made"
+SAFE_TO_REPEAT_RESULT = (
+    "interrupted: the turn ended while the tool ran, its result is lost; it is safe to call it again"
+)
+UNKNOWN_RESULT = (
     "interrupted: the turn ended while the tool ran, and its outcome is unknown. It may or may not have taken effect: "
     "find out before you call it again"
 )
-FORKED = (
+FORKED_RESULT = (
     "the conversation was forked before this call had a result, and its outcome is unknown here. It may or may not "
     "have taken effect: find out before you call it again"
 )
@@ -33,11 +35,11 @@ FORKED = (
 _OPEN = """
 SELECT seq, MIN(long_running), COUNT(asks_about) FROM open_calls WHERE session_key = $1 GROUP BY seq ORDER BY seq
 """
-_WAITING_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = $2 AND long_running = 0"
+_OPEN_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = $2 AND long_running = 0"
 _CALLS = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
-def close_calls(
+def close_open_calls(
     key: int,
     name: SessionId,
     revision: int,
@@ -45,7 +47,7 @@ def close_calls(
     epoch: int,
     *,
     forked: bool = False,
-    questions_too: bool = False,
+    close_approvals: bool = False,
 ) -> Operation[int]:
     """Give every call that still waits a result that says what became of it; return the new revision.
 
@@ -54,53 +56,55 @@ def close_calls(
     With `questions_too`, questions for approval are over: that is a no.
     """
     rows = yield _OPEN, (key,)
-    ranges = (yield from live_of(key)) if rows else []
+    ranges = (yield from read_live_ranges(key)) if rows else []
     for seq in [seq for seq, long_running, _ in rows if not long_running]:
         if not is_live(seq, ranges):
             continue  # taken back: nobody reads the call, and nobody would know what the result belongs to
-        waiting = {call_id for [call_id] in (yield _WAITING_IDS, (key, seq))}
+        open_ids = {call_id for [call_id] in (yield _OPEN_IDS, (key, seq))}
         made = yield _CALLS, (key, seq)
         for row in made:
-            stored = from_message_row(row)
-            results = yield from _results(key, stored, waiting, epoch, forked)
+            stored = row_to_event(row)
+            results = yield from _results(key, stored, open_ids, epoch, forked)
             entry = _closing(stored, results, revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
-    if questions_too and any(asked for _, _, asked in rows):
-        revision = yield from overtake(key, name, revision, now)
+    if close_approvals and any(approval_count for _, _, approval_count in rows):
+        revision = yield from decline_open(key, name, revision, now)
     return revision
 
 
-def _results(key: int, stored: Stored, waiting: set[str], epoch: int, forked: bool) -> Operation[tuple[ToolCall, ...]]:
+def _results(
+    key: int, stored: StoredEvent, open_ids: set[str], epoch: int, forked: bool
+) -> Operation[tuple[ToolCall, ...]]:
     results: list[ToolCall] = []
     for call in stored.message.tool_calls if stored.message else ():
-        if call_key(call.id) in waiting:
-            record = yield from of_call(key, call.id, epoch)
+        if call_key(call.id) in open_ids:
+            record = yield from read_call(key, call.id, epoch)
             if record is None:  # approved, and not begun: only the turn that asked has noted it
-                asked = yield from of_call(key, call.id)
-                record = asked if asked and asked.status == "intended" and asked.approved is not None else None
+                earlier = yield from read_call(key, call.id)
+                record = earlier if earlier and earlier.status == "intended" and earlier.approved is not None else None
             results.append(ToolCall(call.id, call.name, output=_outcome(record, forked)))
     return tuple(results)
 
 
-def _outcome(record: EffectRecord | None, forked: bool) -> Mapping[str, Any]:
+def _outcome(record: JournalEntry | None, forked: bool) -> Mapping[str, Any]:
     match record:
-        case EffectRecord(status="finished", result=result) if result is not None:
+        case JournalEntry(status="finished", result=result) if result is not None:
             return result
-        case EffectRecord(status="intended") if not forked:
-            return {"error": NOT_RUN, "outcome": "not run"}
-        case EffectRecord(effect="none" | "idempotent"):
-            return {"error": SAFE_TO_REPEAT, "outcome": "unknown"}
+        case JournalEntry(status="intended") if not forked:
+            return {"error": NOT_RUN_RESULT, "outcome": "not run"}
+        case JournalEntry(effect="none" | "idempotent"):
+            return {"error": SAFE_TO_REPEAT_RESULT, "outcome": "unknown"}
         case _:
-            return {"error": FORKED if forked else UNKNOWN, "outcome": "unknown"}
+            return {"error": FORKED_RESULT if forked else UNKNOWN_RESULT, "outcome": "unknown"}
 
 
-def _closing(stored: Stored, results: tuple[ToolCall, ...], revision: int, now: float) -> Entry:
+def _closing(stored: StoredEvent, results: tuple[ToolCall, ...], revision: int, now: float) -> NewEvent:
     assert stored.message
     content = "\n".join(dumps(result.output) for result in results)
     message = Message("tool", content, results, stored.message.author)
     # the agent that made the call must find the result: on its branch, in its scope
     place = {name: value for name, value in (stored.extra or {}).items() if name in ("branch", "isolation_scope")}
-    return Entry(
+    return NewEvent(
         event_id=f"closed-{stored.seq}-{revision}",
         created_at=now,
         message=message,

@@ -10,14 +10,16 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import dumps, loads, readable
-from lango.store.codec.records import Stored
+from lango.store.codec.json_text import dumps, loads, printable_text
+from lango.store.codec.records import StoredEvent
 from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import fence
+from lango.store.sessions.sessions import check_epoch
 
 Effect = Literal["none", "idempotent", "once"]
-EffectStatus = Literal["intended", "started", "finished", "unknown"]
-_STILL_OWN = "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = effects.session_key AND s.epoch = effects.epoch)"
+JournalStatus = Literal["intended", "started", "finished", "unknown"]
+_IS_CURRENT_EPOCH = (
+    "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = effects.session_key AND s.epoch = effects.epoch)"
+)
 _INTEND = """
 INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved, approved_by,
     approved_at)
@@ -30,12 +32,12 @@ WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND status = 'intended' R
 """
 _FINISH = f"""
 UPDATE effects SET status = $1, finished_at = $2, result = $3
-WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started' AND {_STILL_OWN}
+WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started' AND {_IS_CURRENT_EPOCH}
 """  # noqa: S608 - constants
-_KEEP = f"""
-UPDATE effects SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_STILL_OWN}
+_STORE_FULL_RESULT = f"""
+UPDATE effects SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_IS_CURRENT_EPOCH}
 """  # noqa: S608
-_READ = """
+_READ_FULL_RESULT = """
 SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM history_effects
 WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
 """
@@ -44,31 +46,31 @@ SELECT call_id, name, effect, status, arguments, started_at, finished_at, result
 FROM history_effects
 WHERE session_key = $1 AND call_id = $2 AND epoch >= $3 ORDER BY epoch DESC LIMIT 1
 """
-_NOTE_ANSWER = """
+_RECORD_APPROVAL = """
 UPDATE effects SET approved = $1, approved_by = $2, approved_at = $3 WHERE session_key = $4 AND call_id = $5
     AND epoch = (SELECT MAX(epoch) FROM effects WHERE session_key = $4 AND call_id = $5)
 """
-_AT_ONCE = 50
+_CALLS_PER_QUERY = 50
 _OF_CALLS = f"""
 SELECT source_key, epoch, call_id, name, effect, status, arguments, started_at, finished_at, NULL, approved, approved_by
 FROM history_effects WHERE session_key = $1
-    AND call_id IN ({", ".join(f"${number + 2}" for number in range(_AT_ONCE))}) ORDER BY epoch
+    AND call_id IN ({", ".join(f"${number + 2}" for number in range(_CALLS_PER_QUERY))}) ORDER BY epoch
 """  # noqa: S608 - constants
 _FIRST_SEQS = """
 SELECT epoch, first_seq FROM turns WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 AND first_seq IS NOT NULL
 """
 
-POLICY = "policy"
+DECIDED_BY_POLICY = "policy"
 """Who answered a question for approval, where nobody did."""
 
 
-class EffectRecord(Struct, frozen=True):
+class JournalEntry(Struct, frozen=True):
     """What the journal says of a call."""
 
     call_id: str
     name: str
     effect: Effect
-    status: EffectStatus
+    status: JournalStatus
     arguments: str
     started_at: float | None
     finished_at: float | None
@@ -85,14 +87,14 @@ class EffectRecord(Struct, frozen=True):
         return max(0.0, self.finished_at - self.started_at)
 
 
-class Approval(Struct, frozen=True):
+class ApprovalDecision(Struct, frozen=True):
     """Who let a call run, or did not."""
 
     approved: bool
-    by: str
+    decided_by: str
 
 
-def intend(
+def record_intent(
     key: int,
     epoch: int,
     call_id: str,
@@ -100,70 +102,76 @@ def intend(
     effect: Effect,
     arguments: str,
     now: float,
-    approval: Approval | None = None,
+    approval: ApprovalDecision | None = None,
 ) -> Operation[None]:
     """Note that a call is about to be made, and who allowed it, where somebody had to."""
-    yield from fence(key, epoch)
-    said = (None, None, None) if approval is None else (1 if approval.approved else 0, approval.by, now)
-    yield _INTEND, (key, call_key(call_id), epoch, name, effect, arguments, now, *said)
+    yield from check_epoch(key, epoch)
+    decision = (None, None, None) if approval is None else (1 if approval.approved else 0, approval.decided_by, now)
+    yield _INTEND, (key, call_key(call_id), epoch, name, effect, arguments, now, *decision)
 
 
-def note_answer(key: int, call_id: str, by: str, now: float, *, approved: bool) -> Operation[None]:
+def record_approval(key: int, call_id: str, by: str, now: float, *, approved: bool) -> Operation[None]:
     """Note who answered the question about a call."""
-    yield _NOTE_ANSWER, (1 if approved else 0, by, now, key, call_key(call_id))
+    yield _RECORD_APPROVAL, (1 if approved else 0, by, now, key, call_key(call_id))
 
 
-def start(key: int, epoch: int, call_id: str, now: float) -> Operation[bool]:
+def record_start(key: int, epoch: int, call_id: str, now: float) -> Operation[bool]:
     """Note that the tool begins; False: this call began before, and must not begin again."""
-    yield from fence(key, epoch)
+    yield from check_epoch(key, epoch)
     return bool((yield _START, (now, key, call_key(call_id), epoch)))
 
 
-def finish(
-    key: int, epoch: int, call_id: str, status: EffectStatus, result: Mapping[str, Any] | None, now: float
+def record_result(
+    key: int, epoch: int, call_id: str, status: JournalStatus, result: Mapping[str, Any] | None, now: float
 ) -> Operation[None]:
     """Note how the tool ended, and its result, before the result becomes a message; nothing where the turn was lost."""
     yield _FINISH, (status, now, None if result is None else dumps(result), key, call_key(call_id), epoch)
 
 
-def of_call(key: int, call_id: str, since_epoch: int = 0) -> Operation[EffectRecord | None]:
+def read_call(key: int, call_id: str, since_epoch: int = 0) -> Operation[JournalEntry | None]:
     """Read what the journal says of a call, by turns from an epoch on."""
     rows = yield _OF_CALL, (key, call_key(call_id), since_epoch)
     if not rows:
         return None
-    return _record(rows[0])
+    return _row_to_entry(rows[0])
 
 
-Journal = Mapping[tuple[int, str], EffectRecord]
+JournalByCall = Mapping[tuple[int, str], JournalEntry]
 """What is known of calls, by the message that holds the call or its result, and the call's `call_key`."""
 
 
-def of_messages(key: int, messages: Sequence[Stored]) -> Operation[Journal]:
+def read_calls(key: int, messages: Sequence[StoredEvent]) -> Operation[JournalByCall]:
     """Read what the journal says of the calls in messages, without their results."""
-    places = [(one.seq, call_key(call.id)) for one in messages if one.message for call in one.message.tool_calls]
-    noted = yield from _noted(key, sorted({call_id for _, call_id in places}))
-    again = [one for notes in noted.values() if len(notes) > 1 for one in notes]
-    begins = yield from _begins(again)
-    return {(seq, call_id): _of_message(seq, notes, begins) for seq, call_id in places if (notes := noted.get(call_id))}
+    places = [
+        (event.seq, call_key(call.id)) for event in messages if event.message for call in event.message.tool_calls
+    ]
+    noted = yield from _entries_of_calls(key, sorted({call_id for _, call_id in places}))
+    again = [event for notes in noted.values() if len(notes) > 1 for event in notes]
+    begins = yield from _first_seqs(again)
+    return {
+        (seq, call_id): _entry_of_message(seq, notes, begins)
+        for seq, call_id in places
+        if (notes := noted.get(call_id))
+    }
 
 
-class _Note(Struct, frozen=True):
+class _TurnEntry(Struct, frozen=True):
     source_key: int
     epoch: int
-    record: EffectRecord
+    record: JournalEntry
 
 
-def _noted(key: int, call_ids: list[str]) -> Operation[dict[str, list[_Note]]]:
+def _entries_of_calls(key: int, call_ids: list[str]) -> Operation[dict[str, list[_TurnEntry]]]:
     """Read every row of some calls, the oldest first."""
-    noted: dict[str, list[_Note]] = {}
-    for start in range(0, len(call_ids), _AT_ONCE):
-        some = call_ids[start : start + _AT_ONCE]
-        for source_key, epoch, *row in (yield _OF_CALLS, (key, *some, *(some[-1:] * (_AT_ONCE - len(some))))):
-            noted.setdefault(row[0], []).append(_Note(source_key, epoch, _record(row)))
+    noted: dict[str, list[_TurnEntry]] = {}
+    for start in range(0, len(call_ids), _CALLS_PER_QUERY):
+        some = call_ids[start : start + _CALLS_PER_QUERY]
+        for source_key, epoch, *row in (yield _OF_CALLS, (key, *some, *(some[-1:] * (_CALLS_PER_QUERY - len(some))))):
+            noted.setdefault(row[0], []).append(_TurnEntry(source_key, epoch, _row_to_entry(row)))
     return noted
 
 
-def _begins(notes: Sequence[_Note]) -> Operation[dict[tuple[int, int], int]]:
+def _first_seqs(notes: Sequence[_TurnEntry]) -> Operation[dict[tuple[int, int], int]]:
     """Read where the turns that noted something begin."""
     begins: dict[tuple[int, int], int] = {}
     for source_key in {note.source_key for note in notes}:
@@ -173,30 +181,35 @@ def _begins(notes: Sequence[_Note]) -> Operation[dict[tuple[int, int], int]]:
     return begins
 
 
-def _of_message(seq: int, notes: Sequence[_Note], begins: Mapping[tuple[int, int], int]) -> EffectRecord:
+def _entry_of_message(seq: int, notes: Sequence[_TurnEntry], begins: Mapping[tuple[int, int], int]) -> JournalEntry:
     """Choose among the turns that noted a call: an id may come again, and what was asked is run by a later turn."""
-    place = max((n for n, one in enumerate(notes) if begins.get((one.source_key, one.epoch), 0) <= seq), default=0)
+    place = max(
+        (n for n, entry in enumerate(notes) if begins.get((entry.source_key, entry.epoch), 0) <= seq), default=0
+    )
     record = notes[place].record
-    asked = record.status in ("intended", "unknown") and record.approved_by not in (None, POLICY)
-    return notes[place + 1].record if asked and place + 1 < len(notes) else record
+    was_approved_by_user = record.status in ("intended", "unknown") and record.approved_by not in (
+        None,
+        DECIDED_BY_POLICY,
+    )
+    return notes[place + 1].record if was_approved_by_user and place + 1 < len(notes) else record
 
 
-def _record(row: Sequence[Any]) -> EffectRecord:
-    *told, result, approved, approved_by = row
-    return EffectRecord(
-        *told,
+def _row_to_entry(row: Sequence[Any]) -> JournalEntry:
+    *columns, result, approved, approved_by = row
+    return JournalEntry(
+        *columns,
         result=loads(result) if result else None,
         approved=None if approved is None else bool(approved),
         approved_by=approved_by,
     )
 
 
-def keep_whole(key: int, epoch: int, call_id: str, text: str) -> Operation[None]:
+def store_full_result(key: int, epoch: int, call_id: str, text: str) -> Operation[None]:
     """Keep the whole text of a result that the model is shown clipped."""
-    yield _KEEP, (readable(text), key, call_key(call_id), epoch)
+    yield _STORE_FULL_RESULT, (printable_text(text), key, call_key(call_id), epoch)
 
 
-def read_whole(key: int, call_id: str, offset: int, limit: int) -> Operation[str | None]:
+def read_full_result(key: int, call_id: str, offset: int, limit: int) -> Operation[str | None]:
     """Read a piece of a result that was clipped."""
-    rows = yield _READ, (offset + 1, limit, key, call_key(call_id))
+    rows = yield _READ_FULL_RESULT, (offset + 1, limit, key, call_key(call_id))
     return rows[0][0] if rows else None

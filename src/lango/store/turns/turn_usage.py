@@ -6,11 +6,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from lango.events import Usage
-from lango.store.codec.ids import lengthen
+from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import SessionRecord
 from lango.store.engine.database import Operation, Row
-from lango.store.sessions.lineage import is_live, key_of, live_ranges
+from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
 from lango.store.turns.turns import Status
 
 # what the session had before a turn is in the running total of the turn's first message
@@ -20,7 +20,7 @@ SELECT t.turn, t.status, t.epoch, COALESCE(t.started_at, t.created_at), t.ended_
 FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
 WHERE t.session_key = $1 AND t.turn < $2 ORDER BY t.turn DESC LIMIT $3
 """
-_AFTER = """
+_NEXT_FIRST_SEQ = """
 SELECT t.first_seq, m.total_tokens - m.tokens
 FROM turns t JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
 WHERE t.session_key = $1 AND t.turn >= $2 ORDER BY t.turn LIMIT 1
@@ -35,14 +35,14 @@ SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(
 FROM turns WHERE session_key = $1 AND turn > $2 AND turn <= $3
 """
 # what a turn took does not change once it is over
-_SETTLED = """
+_LAST_ENDED = """
 SELECT COALESCE(
     (SELECT MIN(turn) - 1 FROM turns WHERE session_key = $1 AND turn > $2 AND status IN ('waiting', 'running')),
     (SELECT MAX(turn) FROM turns WHERE session_key = $1), 0)
 """
 _TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 
-NEWEST = 2**62
+NEWEST_TURN = 2**62
 
 
 class Totals(Struct, frozen=True):
@@ -81,36 +81,36 @@ class TurnRow(Struct, frozen=True):
     tools: Sequence[ToolRow] = ()
 
 
-class Live(Struct, frozen=True):
+class LiveTotals(Struct, frozen=True):
     """How many messages of a session count, and their tokens: those that no rewind took back."""
 
     messages: int
     tokens: int
 
 
-def turns(session: SessionRecord, before: int, limit: int) -> Operation[list[TurnRow]]:
+def read_turns(session: SessionRecord, before: int, limit: int) -> Operation[list[TurnRow]]:
     """Read the newest turns before a turn, in order, each with its tools."""
     rows = yield _TURNS, (session.key, before, limit)
     if not rows:
         return []
     epochs = [row[2] for row in rows if row[2] is not None]
-    used: dict[int, list[ToolRow]] = {}
+    tools_by_epoch: dict[int, list[ToolRow]] = {}
     if epochs:
         for epoch, call_id, *rest in (yield _TOOLS, (session.key, min(epochs), max(epochs))):
-            used.setdefault(epoch, []).append(ToolRow(lengthen(call_id), *rest))
-    after = yield _AFTER, (session.key, before)
+            tools_by_epoch.setdefault(epoch, []).append(ToolRow(expand(call_id), *rest))
+    after = yield _NEXT_FIRST_SEQ, (session.key, before)
     # the messages of a turn reach to the next one's first
     next_seq, next_total = after[0] if after else (session.last_seq + 1, session.total_tokens)
     live = list(live_ranges(session.last_seq, session.rewinds))
     found: list[TurnRow] = []
     for row in rows:
-        found.append(_turn(row, next_seq, next_total, live, used))
+        found.append(_row_to_turn(row, next_seq, next_total, live, tools_by_epoch))
         if row[6] is not None:
             next_seq, next_total = row[5], row[6]
     return found[::-1]
 
 
-def _turn(
+def _row_to_turn(
     row: Row, next_seq: int, next_total: int, live: list[tuple[int, int]], used: Mapping[int, list[ToolRow]]
 ) -> TurnRow:
     turn, status, epoch, started_at, ended_at, first_seq, before_tokens, *spent, extra = row
@@ -130,41 +130,41 @@ def _turn(
     )
 
 
-def totals(session: SessionRecord, known: Totals | None = None) -> Operation[tuple[Totals, Totals]]:
+def read_totals(session: SessionRecord, known: Totals | None = None) -> Operation[tuple[Totals, Totals]]:
     """Sum what the turns of a session took: all of them, and those up to the last before which every turn is over.
 
     The second is what to come back with as `known`: then only turns that came since are read.
     """
     known = known or Totals()
-    [[settled]] = yield _SETTLED, (session.key, known.turn)
-    over = yield from _sum(session, known, max(settled, known.turn))
-    everything = yield from _sum(session, over, NEWEST)
-    return everything, over
+    [[last_ended]] = yield _LAST_ENDED, (session.key, known.turn)
+    ended = yield from _add_up(session, known, max(last_ended, known.turn))
+    everything = yield from _add_up(session, ended, NEWEST_TURN)
+    return everything, ended
 
 
-def _sum(session: SessionRecord, known: Totals, last: int) -> Operation[Totals]:
+def _add_up(session: SessionRecord, known: Totals, last: int) -> Operation[Totals]:
     if last == known.turn:
         return known
     [[count, *tokens, cost_usd]] = yield _TOTALS, (session.key, known.turn, last)
-    had = known.spent
-    costs = [cost for cost in (had.cost_usd, cost_usd) if cost is not None]
-    before = had.input_tokens, had.output_tokens, had.cached_tokens, had.model_calls
-    sums = (one + int(more or 0) for one, more in zip(before, tokens, strict=True))
+    known_usage = known.spent
+    costs = [cost for cost in (known_usage.cost_usd, cost_usd) if cost is not None]
+    before = known_usage.input_tokens, known_usage.output_tokens, known_usage.cached_tokens, known_usage.model_calls
+    sums = (count + int(more or 0) for count, more in zip(before, tokens, strict=True))
     return Totals(last, known.count + count, Usage(*sums, cost_usd=sum(costs) if costs else None))
 
 
-def live(session: SessionRecord) -> Operation[Live]:
+def read_live(session: SessionRecord) -> Operation[LiveTotals]:
     """Count the messages that no rewind took back, and their tokens, by the running totals."""
     messages = tokens = 0
     for first, last in live_ranges(session.last_seq, session.rewinds):
         messages += last - first + 1
         tokens += yield from _total_at(session, last)
         tokens -= yield from _total_at(session, first - 1)
-    return Live(messages, tokens)
+    return LiveTotals(messages, tokens)
 
 
 def _total_at(session: SessionRecord, seq: int) -> Operation[int]:
     if seq == session.last_seq:
         return session.total_tokens
-    rows = yield _TOTAL_AT, (key_of(session, seq), seq)
+    rows = yield _TOTAL_AT, (key_of_message(session, seq), seq)
     return rows[0][0] if rows else 0

@@ -10,11 +10,11 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionId, Stored
-from lango.store.codec.rows import MESSAGE_COLUMNS, from_message_row
+from lango.store.codec.records import SessionId, StoredEvent
+from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import LOCK
-from lango.store.turns.recovery import close_calls
+from lango.store.turns.recovery import close_open_calls
 
 Status = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
@@ -31,7 +31,7 @@ SELECT status, invocation_id, extra, owner, beat, epoch, created_at, started_at
 FROM turns WHERE session_key = $1 AND turn = $2
 """
 # where the messages of a turn lie: a turn from before `first_seq` was kept lies somewhere between its neighbours
-_PLACE = """
+_MESSAGE_RANGE = """
 SELECT t.invocation_id, t.extra, t.first_seq,
     (SELECT p.first_seq FROM turns p WHERE p.session_key = $1 AND p.turn < $2 AND p.first_seq IS NOT NULL
         ORDER BY p.turn DESC LIMIT 1),
@@ -63,34 +63,34 @@ class TurnRecord(Struct, frozen=True):
     invocation_id: str
     extra: Mapping[str, Any]
     owner: str = ""
-    beat: int = 0
+    heartbeat: int = 0
     epoch: int | None = None
     """None: it never began."""
-    waited: bool = False
+    was_queued: bool = False
     """It did not begin at once: another turn was ahead of it."""
 
 
-class Ended(Struct, frozen=True):
+class EndResult(Struct, frozen=True):
     """What came of ending a turn."""
 
     ended: bool
     """False: it was lost before."""
-    queued_elsewhere: bool = False
+    others_are_queued: bool = False
     """A turn of another owner is queued behind it."""
 
 
-class Ahead(Struct, frozen=True):
+class QueuedTurn(Struct, frozen=True):
     """A turn that comes before another one of its session."""
 
     turn: int
     status: Status
     owner: str
-    beat: int
+    heartbeat: int
 
 
 def end(
     turn: Turn, name: SessionId, outcome: Outcome, now: float, extra: Mapping[str, Any] | None = None
-) -> Operation[Ended]:
+) -> Operation[EndResult]:
     """End a running turn, closing what it left open."""
     key = turn.session_key
     locked = yield LOCK, (key,)
@@ -98,12 +98,12 @@ def end(
     spent = (*(used.get(name, 0) for name in ("input", "output", "cached", "model_calls")), used.get("cost_usd"))
     rows = yield _END, (outcome, now, dumps(extra) if extra else None, *spent, key, turn.epoch)
     if not rows or not locked:
-        return Ended(bool(rows))
-    yield from close_calls(key, name, locked[0][0], now, turn.epoch or 0)
-    return Ended(True, queued_elsewhere=rows[0][0] > 0)
+        return EndResult(bool(rows))
+    yield from close_open_calls(key, name, locked[0][0], now, turn.epoch or 0)
+    return EndResult(True, others_are_queued=rows[0][0] > 0)
 
 
-def same(key: int, idempotency_key: str) -> Operation[int | None]:
+def find_by_idempotency_key(key: int, idempotency_key: str) -> Operation[int | None]:
     """Return the turn of a request that came before."""
     rows = yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)
     return rows[0][0] if rows else None
@@ -112,30 +112,30 @@ def same(key: int, idempotency_key: str) -> Operation[int | None]:
 def read(key: int, turn: int) -> Operation[TurnRecord | None]:
     """Read what became of a turn."""
     rows = yield _READ, (key, turn)
-    for status, invocation_id, extra, owner, beat, epoch, created_at, started_at in rows:
+    for status, invocation_id, extra, owner, heartbeat, epoch, created_at, started_at in rows:
         about: dict[str, Any] = loads(extra) if extra else {}
-        return TurnRecord(status, invocation_id or "", about, owner or "", beat, epoch, started_at != created_at)
+        return TurnRecord(status, invocation_id or "", about, owner or "", heartbeat, epoch, started_at != created_at)
     return None
 
 
-def said(key: int, turn: int) -> Operation[list[Stored]]:
+def read_texts(key: int, turn: int) -> Operation[list[StoredEvent]]:
     """Read what the agents said in a turn."""
-    found = yield from messages(key, turn)
-    return [one for one in found if one.message and one.message.role == "assistant" and one.message.content]
+    found = yield from read_messages(key, turn)
+    return [event for event in found if event.message and event.message.role == "assistant" and event.message.content]
 
 
-def messages(key: int, turn: int) -> Operation[list[Stored]]:
+def read_messages(key: int, turn: int) -> Operation[list[StoredEvent]]:
     """Read the messages of a turn after the one that began it, however long the session is."""
-    places = yield _PLACE, (key, turn)
-    for invocation_id, extra, first, before, after in places:
+    ranges = yield _MESSAGE_RANGE, (key, turn)
+    for invocation_id, extra, first, before, after in ranges:
         rows = yield _MESSAGES, (key, first or before or 0, after or 2**62)
-        found = [from_message_row(row) for row in rows]
-        told: dict[str, Any] = loads(extra) if extra else {}
-        own = {invocation_id, *told.get("invocations", ())}
-        return found if first else [one for one in found if one.invocation_id in own]
+        found = [row_to_event(row) for row in rows]
+        ending: dict[str, Any] = loads(extra) if extra else {}
+        own = {invocation_id, *ending.get("invocations", ())}
+        return found if first else [event for event in found if event.invocation_id in own]
     return []
 
 
-def cancel(key: int, before: int | None = None) -> Operation[bool]:
+def request_cancel(key: int, before: int | None = None) -> Operation[bool]:
     """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
     return bool((yield _CANCEL, (key, 2**62 if before is None else before)))

@@ -36,24 +36,24 @@ def builtin_tools(
     unknown = [name for name in settings.enabled if name not in BUILTIN_NAMES and name != "read_result"]
     if unknown:
         raise ConfigError(f"tools.enabled: there is no tool {', '.join(unknown)}; there are {', '.join(BUILTIN_NAMES)}")
-    made = {tool.name: tool for tool in _made(settings, protected)}
-    chosen = [made[name] for name in dict.fromkeys(settings.enabled) if name in made]
+    available = {tool.name: tool for tool in _make_tools(settings, protected)}
+    chosen = [available[name] for name in dict.fromkeys(settings.enabled) if name in available]
     return [*chosen, read_result_tool(read_result)] if read_result else chosen
 
 
-def _made(settings: ToolSettings, protected: Iterable[Path]) -> list[Tool]:
+def _make_tools(settings: ToolSettings, protected: Iterable[Path]) -> list[Tool]:
     made = [current_time]
     if "web_fetch" in settings.enabled:
         from lango.tools.builtin.web import web_tool  # the HTTP library is slow to import
 
         made.append(web_tool())
     if {*FILE_TOOLS, "shell"} & {*settings.enabled}:  # only these need a workspace
-        workspace = Workspace(_folder(settings), protected=tuple(protected))
+        workspace = Workspace(_workspace_folder(settings), protected=tuple(protected))
         made += [*file_tools(workspace), shell_tool(workspace, sandbox=settings.sandbox)]
     return made
 
 
-def _folder(settings: ToolSettings) -> Path:
+def _workspace_folder(settings: ToolSettings) -> Path:
     """Return the workspace; the default one is made where it is not there."""
     folder = Path(settings.workspace)
     if settings.workspace == ToolSettings().workspace:

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from lango.errors import ToolError
-from lango.tools.builtin.limited_process import OverLimit, run_confined
-from lango.tools.builtin.workspace import Found, Workspace
+from lango.tools.builtin.limited_process import LimitExceeded, run_limited
+from lango.tools.builtin.workspace import Workspace, WorkspaceEntry
 from lango.tools.tool import Tool, tool
 
 MAX_READ_BYTES = 200_000
@@ -62,11 +62,11 @@ def file_tools(workspace: Workspace) -> list[Tool]:
             pattern: Only what fits this pattern, as in *.py; it is compared with the name and with the path.
             recursive: Also what is in the folders below.
         """
-        found = _visited(workspace, path, recursive, frozenset() if not recursive else SKIPPED)
-        entries = [one for one in found if _fits(one, pattern)]
+        found = _list_entries(workspace, path, recursive, frozenset() if not recursive else SKIPPED)
+        entries = [entry for entry in found if _matches_pattern(entry, pattern)]
         listed = [
-            {"path": one.path, "kind": one.kind} | ({"bytes": one.size} if one.kind == "file" else {})
-            for one in entries[:MAX_LISTED]
+            {"path": entry.path, "kind": entry.kind} | ({"bytes": entry.size} if entry.kind == "file" else {})
+            for entry in entries[:MAX_LISTED]
         ]
         more = {"left_out": len(entries) - MAX_LISTED} if len(entries) > MAX_LISTED else {}
         return {"entries": listed, **more}
@@ -89,8 +89,8 @@ def file_tools(workspace: Workspace) -> list[Tool]:
         text = _whole_text(workspace, path)
         count = text.count(old)
         if count != 1:
-            told = "is not in the file" if count == 0 else f"occurs {count} times; give more of what is around it"
-            raise ToolError(f"nothing was changed: the old text {told}")
+            problem = "is not in the file" if count == 0 else f"occurs {count} times; give more of what is around it"
+            raise ToolError(f"nothing was changed: the old text {problem}")
         workspace.write(path, _encoded(text.replace(old, new)))
         return {"path": path, "line": text[: text.index(old)].count("\n") + 1, "replaced": 1}
 
@@ -118,8 +118,8 @@ def _read(workspace: Workspace, path: str, first_line: int, max_lines: int) -> d
             lines.append(line)
             size += len(line)
     text = b"".join(lines).decode("utf-8", "replace")
-    told = {"next_line": first_line + len(lines)} if more else {}
-    return {"path": path, "first_line": first_line, "lines": len(lines), **told, "text": text}
+    continuation = {"next_line": first_line + len(lines)} if more else {}
+    return {"path": path, "first_line": first_line, "lines": len(lines), **continuation, "text": text}
 
 
 def _whole_text(workspace: Workspace, path: str) -> str:
@@ -143,16 +143,16 @@ def _encoded(text: str) -> bytes:
     return data
 
 
-def _visited(workspace: Workspace, path: str, recursive: bool, skip: frozenset[str]) -> list[Found]:
-    found: list[Found] = []
-    for one in workspace.walk(path, recursive=recursive, skip=skip):
-        found.append(one)
+def _list_entries(workspace: Workspace, path: str, recursive: bool, skip: frozenset[str]) -> list[WorkspaceEntry]:
+    found: list[WorkspaceEntry] = []
+    for entry in workspace.walk(path, recursive=recursive, skip=skip):
+        found.append(entry)
         if len(found) > MAX_VISITED:
             raise ToolError(f"more than {MAX_VISITED} files under {path}: name a folder below it")
     return found
 
 
-def _fits(found: Found, pattern: str) -> bool:
+def _matches_pattern(found: WorkspaceEntry, pattern: str) -> bool:
     return fnmatchcase(found.path.rsplit("/", 1)[-1], pattern) or fnmatchcase(found.path, pattern)
 
 
@@ -192,8 +192,8 @@ async def _search(job: dict[str, Any], texts: Iterator[list[str]]) -> dict[str, 
             yield line
 
     try:
-        found: dict[str, Any] = json.loads(await run_confined(_MATCHER, lines(), timeout_s=REGEX_TIMEOUT_S))
-    except OverLimit as error:
+        found: dict[str, Any] = json.loads(await run_limited(_MATCHER, lines(), timeout_s=REGEX_TIMEOUT_S))
+    except LimitExceeded as error:
         raise ToolError(f"the search was stopped, {error}: search less, or more simply") from error
     if "wrong" in found:
         raise ToolError(f"the query is not a regular expression: {found['wrong']}")
@@ -207,8 +207,8 @@ def _line(value: Any) -> bytes:
 def _texts(workspace: Workspace, path: str, pattern: str) -> Iterator[list[str]]:
     """Go through the text files under a path: each one's path and text."""
     total = 0
-    for found in _visited(workspace, path, True, SKIPPED):
-        if found.kind != "file" or found.size > MAX_SEARCHED_FILE_BYTES or not _fits(found, pattern):
+    for found in _list_entries(workspace, path, True, SKIPPED):
+        if found.kind != "file" or found.size > MAX_SEARCHED_FILE_BYTES or not _matches_pattern(found, pattern):
             continue
         try:
             with workspace.open(found.path) as file:

@@ -11,7 +11,7 @@ from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
 
 MAX_CHARACTERS = 2_000_000
 _HEAD_CHARACTERS = 20_000
-_SILENT = ["iframe", "noscript", "object", "script", "style", "svg", "template"]
+_EXCLUDED_TAGS = ["iframe", "noscript", "object", "script", "style", "svg", "template"]
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def html_to_text(html: str, base_url: str = "") -> tuple[str, str]:
     """Return the title and the text of a page."""
     options = ConversionOptions(
         base_url=base_url,
-        exclude_selectors=_SILENT,
+        exclude_selectors=_EXCLUDED_TAGS,
         extract_metadata=False,  # else it is written above the text
         inline_data_media="alt_text_only",
         preprocessing=PreprocessingOptions(enabled=False),  # keep navigation and forms

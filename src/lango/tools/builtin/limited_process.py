@@ -12,7 +12,7 @@ from pathlib import Path
 
 MAX_CPU_S = 10
 MAX_MEMORY_BYTES = 1_000_000_000
-_LIMITED = f"""
+_LIMITED_SCRIPT = f"""
 import sys
 try:
     import resource
@@ -24,20 +24,18 @@ exec(compile(open(sys.argv[1], encoding="utf-8").read(), sys.argv[1], "exec"))
 """
 
 
-class OverLimit(Exception):
+class LimitExceeded(Exception):
     """A script took more time or memory than it may."""
 
 
-async def run_confined(
-    script: Path, pieces: AsyncIterable[bytes], *, timeout_s: float, packages: bool = False
-) -> bytes:
-    """Write the pieces to the script's stdin and return its stdout. Raise `OverLimit` where it takes too much.
+async def run_limited(script: Path, pieces: AsyncIterable[bytes], *, timeout_s: float, packages: bool = False) -> bytes:
+    """Write the pieces to the script's stdin and return its stdout. Raise `LimitExceeded` where it takes too much.
 
     Without `packages` the script has the standard library only, and starts sooner.
     """
     options = ("-I",) if packages else ("-I", "-S")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *options, "-c", _LIMITED, str(script)),
+        *(sys.executable, *options, "-c", _LIMITED_SCRIPT, str(script)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
@@ -45,19 +43,19 @@ async def run_confined(
     )
     try:
         async with asyncio.timeout(timeout_s):
-            found = await _fed(process, pieces)
+            found = await _feed(process, pieces)
             if await process.wait() != 0:
-                raise OverLimit("it took too much time or memory")
+                raise LimitExceeded("it took too much time or memory")
             return found
     except TimeoutError as error:
-        raise OverLimit(f"it took more than {timeout_s:g} s") from error
+        raise LimitExceeded(f"it took more than {timeout_s:g} s") from error
     finally:
         if process.returncode is None:
             process.kill()
         await process.wait()
 
 
-async def _fed(process: asyncio.subprocess.Process, pieces: AsyncIterable[bytes]) -> bytes:
+async def _feed(process: asyncio.subprocess.Process, pieces: AsyncIterable[bytes]) -> bytes:
     stdin, stdout = process.stdin, process.stdout
     assert stdin is not None
     assert stdout is not None

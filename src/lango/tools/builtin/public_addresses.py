@@ -52,7 +52,7 @@ async def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-class GuardedNetwork(httpcore.AsyncNetworkBackend):
+class PublicNetworkBackend(httpcore.AsyncNetworkBackend):
     """Connects to public addresses, and to those `host:port` that were allowed by name of address."""
 
     def __init__(self, *, allow: Collection[str] = (), resolve: Resolve = resolve) -> None:
@@ -71,7 +71,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         """Look the host up, check every address, and connect to the first that answers."""
         failed: Exception | None = None
-        for address in await self.checked(host, port):
+        for address in await self.resolve_public(host, port):
             try:
                 return await self._below.connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
@@ -93,7 +93,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         """Wait."""
         await asyncio.sleep(seconds)
 
-    async def checked(self, host: str, port: int) -> list[str]:
+    async def resolve_public(self, host: str, port: int) -> list[str]:
         """Return the addresses of a host. Raise `BlockedAddress` if one of them is not public."""
         try:
             addresses = await self._resolve(host.strip("[]"), port)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from lango.tools.builtin.workspace import Workspace
 
-INSIDE = "/workspace"
+MOUNT_POINT = "/workspace"
 OLDEST_VERSION = (0, 8)
 TMP_BYTES = 512 * 1024 * 1024
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108
@@ -25,7 +25,7 @@ _ETC = (
     *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "nsswitch.conf"),
     *("passwd", "group", "ssl/certs", "ssl/openssl.cnf", "ca-certificates", "mime.types", "terminfo"),
 )
-_HOW = (
+_HOW_TO_INSTALL = (
     "install bubblewrap 0.8 or newer (on Debian and Ubuntu: apt install bubblewrap) and allow it user namespaces,"
     ' or set tools.sandbox = "none" to run commands with all rights of this user'
 )
@@ -47,21 +47,21 @@ def find_sandbox() -> Sandbox | str:
     """Return the sandbox, or the sentence that says why there is none. Tried once, with a command that does nothing."""
     program = shutil.which("bwrap")
     if program is None:
-        return f"there is no sandbox on this machine: {_HOW}"
+        return f"there is no sandbox on this machine: {_HOW_TO_INSTALL}"
     try:
-        said = _run([program, "--version"]).stdout
-        version = tuple(int(number) for number in re.findall(r"\d+", said)[:2])
+        version_output = _run([program, "--version"]).stdout
+        version = tuple(int(number) for number in re.findall(r"\d+", version_output)[:2])
         if version < OLDEST_VERSION:
-            return f"bubblewrap {'.'.join(map(str, version))} is too old: {_HOW}"
+            return f"bubblewrap {'.'.join(map(str, version))} is too old: {_HOW_TO_INSTALL}"
         # Namespaces inside the box are only more kernel to attack; not every machine lets us forbid them.
         for hardening in (("--unshare-user", "--disable-userns"), ()):
             tried = _run([program, *hardening, *_base_options(), "--", "/bin/sh", "-c", "exit 0"])
             if tried.returncode == 0:
                 return Sandbox(program, hardening)
     except (OSError, subprocess.SubprocessError) as error:
-        return f"bubblewrap does not work here ({type(error).__name__}): {_HOW}"
+        return f"bubblewrap does not work here ({type(error).__name__}): {_HOW_TO_INSTALL}"
     why = tried.stderr.strip().splitlines()[-1:] or ["it gave no reason"]
-    return f"bubblewrap does not work here ({why[0][:200]}): {_HOW}"
+    return f"bubblewrap does not work here ({why[0][:200]}): {_HOW_TO_INSTALL}"
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -71,9 +71,9 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _options(workspace: Workspace) -> list[str]:
-    options = [*_base_options(), "--bind", str(workspace.root), INSIDE, "--chdir", INSIDE]
+    options = [*_base_options(), "--bind", str(workspace.root), MOUNT_POINT, "--chdir", MOUNT_POINT]
     for path in workspace.hidden():  # something empty is mounted over each, which no command can write to or move away
-        place, inside = workspace.root / path, f"{INSIDE}/{path}"
+        place, inside = workspace.root / path, f"{MOUNT_POINT}/{path}"
         if place.is_symlink():
             continue
         if place.is_dir():

@@ -27,7 +27,7 @@ _COARSE_CLOCK_S = 1.0
 """How much the times of a file system may lag behind the clock."""
 _GRACE_S = 2.0
 """How long killed processes may take to let go of their pipes."""
-_MARK = "LANGO_COMMAND"
+_MARK_VARIABLE = "LANGO_COMMAND"
 """The variable by which a command's processes are known, whatever group or parent they have now."""
 _MOST_ROUNDS, _ROUND_S = 20, 0.01
 """How often processes are looked for that were started while others were killed, and how long those may take to end."""
@@ -85,15 +85,15 @@ async def _command_line(workspace: Workspace, choice: SandboxChoice, command: st
     program = next((found for name in ("bash", "sh") if (found := shutil.which(name, path=ENVIRONMENT["PATH"]))), "")
     if choice == "none":
         # No limit on processes here: it would count all that this user runs.
-        return [program, "-c", _limited(limits, processes=False), program, command]
+        return [program, "-c", _limit_script(limits, processes=False), program, command]
     box = await asyncio.to_thread(find_sandbox)
     if isinstance(box, str):
         raise ToolError(f"not run: {box}")
-    limited = _limited(limits, processes=True)
+    limited = _limit_script(limits, processes=True)
     return await asyncio.to_thread(box.command, workspace, program, "-c", limited, program, command)
 
 
-def _limited(limits: ShellLimits, *, processes: bool) -> str:
+def _limit_script(limits: ShellLimits, *, processes: bool) -> str:
     """Return the script that sets the limits of the kernel, then becomes the command. Without limits nothing runs."""
     kilobytes = limits.memory_bytes // 1024
     wanted = [
@@ -108,11 +108,11 @@ def _limited(limits: ShellLimits, *, processes: bool) -> str:
 async def _start(argv: list[str], folder: Path, limits: ShellLimits) -> "_Started":
     mark = uuid.uuid4().hex
     return await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Command(limits, f"{_MARK}={mark}".encode()),
+        lambda: _CommandProcess(limits, f"{_MARK_VARIABLE}={mark}".encode()),
         *argv,
         cwd=folder,
         # bubblewrap itself gets no more either: what it was given can be read in /proc/1/environ inside
-        env={**ENVIRONMENT, _MARK: mark},
+        env={**ENVIRONMENT, _MARK_VARIABLE: mark},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -130,7 +130,7 @@ async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLim
         await _end(transport, command)
         raise
     pid = transport.get_pid()
-    watcher = asyncio.ensure_future(_watch(pid, limits))
+    watcher = asyncio.ensure_future(_watch_limits(pid, limits))
     excess = ""
     try:
         async with asyncio.timeout(timeout_s):
@@ -141,17 +141,17 @@ async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLim
     finally:
         watcher.cancel()
         await _end(transport, command)
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "exit_code": transport.get_returncode(),
         "stdout": command.streams[1].text(),
         "stderr": command.streams[2].text(),
     }
     if excess:
-        raise ToolError(f"the command was killed: {excess}", **told)
-    return told
+        raise ToolError(f"the command was killed: {excess}", **result)
+    return result
 
 
-async def _end(transport: asyncio.SubprocessTransport, command: "_Command") -> None:
+async def _end(transport: asyncio.SubprocessTransport, command: "_CommandProcess") -> None:
     """Kill a command, and also what it left behind: it would go on, and hold the pipes open.
 
     A sandbox ends with its first process. Without one, what has left the process group is found by its parents, or,
@@ -167,13 +167,13 @@ async def _end(transport: asyncio.SubprocessTransport, command: "_Command") -> N
     transport.close()
 
 
-class _Command(asyncio.SubprocessProtocol):
+class _CommandProcess(asyncio.SubprocessProtocol):
     """A process and what it writes. asyncio's own `wait` also waits for the pipes, which its children may hold."""
 
     def __init__(self, limits: ShellLimits, mark: bytes) -> None:
         loop = asyncio.get_running_loop()
         self.mark = mark
-        self.streams = {1: _Output(limits), 2: _Output(limits)}
+        self.streams = {1: _OutputBuffer(limits), 2: _OutputBuffer(limits)}
         self.exited: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
 
@@ -193,7 +193,7 @@ class _Command(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
 
-_Started = tuple[asyncio.SubprocessTransport, _Command]
+_Started = tuple[asyncio.SubprocessTransport, _CommandProcess]
 
 
 def _kill_marked(mark: bytes) -> None:
@@ -230,7 +230,7 @@ def _descendants(pid: int) -> Iterator[int]:
                 waiting += children
 
 
-async def _watch(pid: int, limits: ShellLimits) -> str:
+async def _watch_limits(pid: int, limits: ShellLimits) -> str:
     """Return, once it is so, what the command uses too much of."""
     if sys.platform != "linux":  # the kernel's limits must do
         await asyncio.Event().wait()
@@ -256,7 +256,7 @@ def _usage(pid: int, most: int) -> tuple[int, int]:
     return seen, memory
 
 
-class _Output(Struct):
+class _OutputBuffer(Struct):
     """The head and the tail of a stream; what lies between is counted and let go."""
 
     limits: ShellLimits

@@ -39,7 +39,7 @@ _FileId = tuple[int, int]
 """The device and the number of a file."""
 
 
-class Found(Struct, frozen=True):
+class WorkspaceEntry(Struct, frozen=True):
     """Something in the workspace, by its path from there."""
 
     path: str
@@ -75,7 +75,7 @@ class Workspace(Struct, frozen=True):
     @contextmanager
     def folder(self, path: str, *, create: bool = False) -> Generator[int]:
         """Open a folder of the workspace as a file descriptor."""
-        with _told(path):
+        with _os_errors_as_tool_errors(path):
             current = os.open(self.root, FOLDER)
             try:
                 for part in self._parts(path):
@@ -100,7 +100,7 @@ class Workspace(Struct, frozen=True):
             _check_plain(facts, path)
             self._refuse_alias(facts, path)
 
-        with self.folder(folder) as within, _told(path):
+        with self.folder(folder) as within, _os_errors_as_tool_errors(path):
             self._refuse_home(within, name, path)
             with open_checked(name, within, check) as file:
                 yield file
@@ -108,7 +108,7 @@ class Workspace(Struct, frozen=True):
     def write(self, path: str, content: bytes) -> bool:
         """Put a file in place, whole or not at all; return whether it is a new one."""
         folder, name = self._split(path)
-        with self.folder(folder, create=True) as within, _told(path):
+        with self.folder(folder, create=True) as within, _os_errors_as_tool_errors(path):
             self._refuse_home(within, name, path)
             mode = _mode_of(name, within, path)
             temporary = f".lango-{secrets.token_hex(8)}.tmp"
@@ -128,13 +128,15 @@ class Workspace(Struct, frozen=True):
                 raise
             return mode is None
 
-    def walk(self, path: str, *, recursive: bool, skip: frozenset[str] = frozenset()) -> Iterator[Found]:
+    def walk(self, path: str, *, recursive: bool, skip: frozenset[str] = frozenset()) -> Iterator[WorkspaceEntry]:
         """Go through a folder in the order of names; links are shown, never followed."""
         with self.folder(path) as within:
             start = "/".join(self._parts(path))
             yield from self._walk(within, start, recursive, skip, 0)
 
-    def _walk(self, within: int, at: str, recursive: bool, skip: frozenset[str], depth: int) -> Iterator[Found]:
+    def _walk(
+        self, within: int, at: str, recursive: bool, skip: frozenset[str], depth: int
+    ) -> Iterator[WorkspaceEntry]:
         with os.scandir(within) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
         for entry in listed:
@@ -143,11 +145,11 @@ class Workspace(Struct, frozen=True):
             if name in skip or self.is_private(name) or self.is_protected(place):
                 continue
             try:
-                facts = os.stat(name, dir_fd=within, follow_symlinks=False)
+                status = os.stat(name, dir_fd=within, follow_symlinks=False)
             except OSError:  # gone meanwhile
                 continue
-            yield Found(place, _kind(facts.st_mode), facts.st_size)
-            if recursive and stat.S_ISDIR(facts.st_mode) and depth < MAX_DEPTH:
+            yield WorkspaceEntry(place, _kind(status.st_mode), status.st_size)
+            if recursive and stat.S_ISDIR(status.st_mode) and depth < MAX_DEPTH:
                 with suppress(OSError):  # not ours to read, or no folder any more
                     inner = os.open(name, FOLDER, dir_fd=within)
                     try:
@@ -162,7 +164,7 @@ class Workspace(Struct, frozen=True):
     def is_protected(self, path: str) -> bool:
         """Say whether a path from the workspace is one of the protected ones, or lies in one."""
         place = self.root / path
-        return any(place.is_relative_to(one) for one in self.protected)
+        return any(place.is_relative_to(protected) for protected in self.protected)
 
     def hidden(self) -> list[str]:
         """Return the paths that a command must not see: private names at any depth, and what is protected."""
@@ -243,11 +245,11 @@ def _id_of(facts: os.stat_result) -> _FileId:
 def _check_plain(facts: os.stat_result, path: str) -> None:
     if stat.S_ISDIR(facts.st_mode):
         raise ToolError(f"{path} is a folder: list it with list_files")
-    if not stat.S_ISREG(facts.st_mode) or facts.st_dev in _devices_of_the_machine():
+    if not stat.S_ISREG(facts.st_mode) or facts.st_dev in _kernel_devices():
         raise ToolError(f"{path} is refused: it is not a plain file")
 
 
-def _devices_of_the_machine() -> set[int]:
+def _kernel_devices() -> set[int]:
     found: set[int] = set()
     for place in _NOT_FILES:
         with suppress(OSError):
@@ -275,20 +277,20 @@ def _kind(mode: int) -> str:
 
 
 @contextmanager
-def _told(path: str) -> Generator[None]:
+def _os_errors_as_tool_errors(path: str) -> Generator[None]:
     """Turn what the system says about a path into a sentence without the machine's own paths."""
     try:
         yield
     except OSError as error:
         match error.errno:
             case errno.ELOOP | errno.EMLINK:
-                told = f"{path} is refused: it is a symbolic link, and links are not followed"
+                message = f"{path} is refused: it is a symbolic link, and links are not followed"
             case errno.ENOTDIR:
-                told = f"{path} is refused: a part of it is a file or a symbolic link, not a folder"
+                message = f"{path} is refused: a part of it is a file or a symbolic link, not a folder"
             case errno.ENOENT:
-                told = f"there is no {path}"
+                message = f"there is no {path}"
             case errno.EACCES | errno.EPERM:
-                told = f"{path} may not be opened"
+                message = f"{path} may not be opened"
             case _:
-                told = f"{path}: {error.strerror or 'it cannot be opened'}"
-        raise ToolError(told) from error
+                message = f"{path}: {error.strerror or 'it cannot be opened'}"
+        raise ToolError(message) from error

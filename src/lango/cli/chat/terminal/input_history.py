@@ -8,11 +8,11 @@ from pathlib import Path
 from platformdirs import user_state_path
 from prompt_toolkit.history import History
 
-_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_SECRET_VARIABLE_SUFFIXES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _SECRET_LENGTH = 8
-_SECRET_STARTS = ("sk-", "AIza", "lango_", "ghp_", "github_pat_", "xoxb-", "AKIA", "Bearer ")
-_MOST_BYTES = 1_000_000
-_KEPT = 1_000
+_SECRET_PREFIXES = ("sk-", "AIza", "lango_", "ghp_", "github_pat_", "xoxb-", "AKIA", "Bearer ")
+_MAX_BYTES = 1_000_000
+_MAX_ENTRIES = 1_000
 
 
 def history_file() -> Path:
@@ -20,7 +20,7 @@ def history_file() -> Path:
     return user_state_path("lango") / "chat_history"
 
 
-class Past(History):
+class InputHistory(History):
     """Messages in a file that only its user may read: one JSON text a line, the newest last.
 
     A message that begins with a space, holds a secret of the environment or what looks like a key is not kept. Where
@@ -35,12 +35,12 @@ class Past(History):
     def load_history_strings(self) -> Iterable[str]:
         """Read what is kept, the newest first."""
         try:
-            if self._file.stat().st_size > _MOST_BYTES:
+            if self._file.stat().st_size > _MAX_BYTES:
                 self._shorten()
             lines = self._file.read_text("utf-8", "replace").splitlines()
         except OSError:
             return []
-        return [text for line in reversed(lines) if (text := _text(line)) is not None]
+        return [text for line in reversed(lines) if (text := _parse_line(line)) is not None]
 
     def append_string(self, string: str) -> None:
         """Remember a message; the same one twice in a row once."""
@@ -57,13 +57,13 @@ class Past(History):
             return
 
     def _is_private(self, text: str) -> bool:
-        if text.startswith(" ") or any(start in text for start in _SECRET_STARTS):
+        if text.startswith(" ") or any(start in text for start in _SECRET_PREFIXES):
             return True
-        named = (value for name, value in self._environ.items() if name.upper().endswith(_SECRET_NAMES))
+        named = (value for name, value in self._environ.items() if name.upper().endswith(_SECRET_VARIABLE_SUFFIXES))
         return any(len(value) >= _SECRET_LENGTH and value in text for value in named)
 
     def _shorten(self) -> None:
-        lines = self._file.read_bytes().splitlines(keepends=True)[-_KEPT:]
+        lines = self._file.read_bytes().splitlines(keepends=True)[-_MAX_ENTRIES:]
         with self._open(os.O_TRUNC) as file:
             file.write(b"".join(lines))
 
@@ -73,7 +73,7 @@ class Past(History):
         return os.fdopen(descriptor, "ab")
 
 
-def _text(line: str) -> str | None:
+def _parse_line(line: str) -> str | None:
     try:
         text = json.loads(line)
     except ValueError:

@@ -20,8 +20,8 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.styles import Style
 
-from lango.cli.chat.terminal.message_reader import Interrupted
-from lango.cli.terminal_text import visible
+from lango.cli.chat.terminal.message_reader import InputInterrupted
+from lango.cli.terminal_text import printable
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
@@ -35,7 +35,7 @@ _STYLE = Style.from_dict({"prompt": "bold", "status": "reverse", "question": "bo
 _MENU_ROWS = 6
 
 
-class Keyboard:
+class KeyboardReader:
     """Reads from a terminal that can move its cursor."""
 
     def __init__(
@@ -48,13 +48,13 @@ class Keyboard:
     ) -> None:
         self._screen = screen
         self._output = _output()
-        self._open_fold = open_fold
-        self._question: Application[bool | None] | None = None
+        self._open_section = open_fold
+        self._prompt: Application[bool | None] | None = None
         self._depth = ColorDepth.DEPTH_1_BIT if screen.console.no_color else None
         self._session: PromptSession[str] = PromptSession(
             history=history,
-            completer=_Commands(complete),
-            complete_while_typing=Condition(self._in_command),
+            completer=_CommandCompleter(complete),
+            complete_while_typing=Condition(self._is_typing_command),
             reserve_space_for_menu=_MENU_ROWS,
             multiline=True,
             key_bindings=self._keys(),
@@ -67,21 +67,21 @@ class Keyboard:
         )
         _add_status(self._session, status)
 
-    async def message(self, default: str = "") -> str | None:
-        """Read a message; None at the end (Ctrl-D). Raise `Interrupted` for Ctrl-C."""
+    async def read_message(self, default: str = "") -> str | None:
+        """Read a message; None at the end (Ctrl-D). Raise `InputInterrupted` for Ctrl-C."""
         try:
             return await self._session.prompt_async([("class:prompt", "> ")], default=default, handle_sigint=False)
         except EOFError:
             return None
         except KeyboardInterrupt:
-            raise Interrupted(self._session.default_buffer.text) from None
+            raise InputInterrupted(self._session.default_buffer.text) from None
 
-    async def yes_or_no(self, question: str) -> bool | None:
+    async def ask_yes_or_no(self, question: str) -> bool | None:
         """Ask for y or n; None: Ctrl-C, Ctrl-D or Escape, which answers nothing.
 
         What was typed before the question was there is no answer to it.
         """
-        self._forget_typed()
+        self._discard_typed_input()
         keys = KeyBindings()
         app: Application[bool | None] = Application(
             layout=Layout(
@@ -95,26 +95,26 @@ class Keyboard:
         )
 
         def answer(event: KeyPressEvent) -> None:
-            said = {"y": True, "n": False}.get(event.key_sequence[0].key.lower())
-            app.exit(result=said)
+            decision = {"y": True, "n": False}.get(event.key_sequence[0].key.lower())
+            app.exit(result=decision)
 
         for key in ("y", "Y", "n", "N", "c-c", "c-d", "escape"):
             keys.add(key, eager=True)(answer)
-        self._question = app
+        self._prompt = app
         try:
             return await app.run_async(handle_sigint=False)
         finally:
-            self._question = None
+            self._prompt = None
 
     def interrupt(self) -> None:
         """Somebody sent the signal from elsewhere: the same as the key."""
-        if self._question and self._question.is_running:
-            self._question.exit(result=None)
+        if self._prompt and self._prompt.is_running:
+            self._prompt.exit(result=None)
         elif self._session.app.is_running:
             self._session.app.exit(exception=KeyboardInterrupt())
 
     @contextmanager
-    def silent(self) -> Generator[None]:
+    def without_echo(self) -> Generator[None]:
         """Leave the terminal to an answer: what is typed meanwhile is not echoed into it, and is there afterwards."""
         try:
             import termios
@@ -132,7 +132,7 @@ class Keyboard:
         finally:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
-    def _forget_typed(self) -> None:
+    def _discard_typed_input(self) -> None:
         clear_typeahead(self._session.input)
         try:
             import termios
@@ -141,7 +141,7 @@ class Keyboard:
         except (ImportError, OSError):
             pass
 
-    def _in_command(self) -> bool:
+    def _is_typing_command(self) -> bool:
         text = self._session.default_buffer.text
         return text.startswith("/") and "\n" not in text
 
@@ -163,7 +163,7 @@ class Keyboard:
 
         @keys.add("c-o")
         def _(event: KeyPressEvent) -> None:
-            event.app.create_background_task(_in_terminal(self._open_fold))
+            event.app.create_background_task(_in_terminal(self._open_section))
 
         return keys
 
@@ -175,7 +175,7 @@ async def _in_terminal(work: Callable[[], None]) -> None:
         work()
 
 
-class _Commands(Completer):
+class _CommandCompleter(Completer):
     def __init__(self, complete: Complete) -> None:
         self._complete = complete
 
@@ -186,7 +186,7 @@ class _Commands(Completer):
             return
         word = text.split(" ")[-1]
         for found, meaning in self._complete(text):
-            yield Completion(found, start_position=-len(word), display_meta=visible(meaning))
+            yield Completion(found, start_position=-len(word), display_meta=printable(meaning))
 
 
 def _output() -> Output:
@@ -203,9 +203,9 @@ def _output() -> Output:
 def _add_status(session: "PromptSession[str]", status: Callable[[int], str]) -> None:
     """Put a line under the input. The toolbar of the library waits until the terminal has told its cursor."""
 
-    def told() -> FormattedText:
+    def status_text() -> FormattedText:
         columns = session.output.get_size().columns
         return FormattedText([("class:status", f" {status(max(1, columns - 3))} ")])
 
-    line = Window(FormattedTextControl(told), height=1, dont_extend_height=True)
+    line = Window(FormattedTextControl(status_text), height=1, dont_extend_height=True)
     cast("HSplit", session.layout.container).children.append(ConditionalContainer(line, ~is_done))

@@ -13,18 +13,18 @@ from typing import Protocol
 _YES, _NO = ("y", "yes"), ("n", "no")
 
 
-class Interrupted(Exception):
+class InputInterrupted(Exception):
     """Ctrl-C while somebody was asked for a message; the message holds what stood there."""
 
 
-class Entry(Protocol):
+class MessageReader(Protocol):
     """Where messages and answers come from."""
 
-    async def message(self, default: str = "") -> str | None:
-        """Read a message; None at the end. Raise `Interrupted` for Ctrl-C."""
+    async def read_message(self, default: str = "") -> str | None:
+        """Read a message; None at the end. Raise `InputInterrupted` for Ctrl-C."""
         ...
 
-    async def yes_or_no(self, question: str) -> bool | None:
+    async def ask_yes_or_no(self, question: str) -> bool | None:
         """Ask; None: there was no answer."""
         ...
 
@@ -33,59 +33,59 @@ class Entry(Protocol):
         ...
 
     @contextmanager
-    def silent(self) -> Generator[None]:
+    def without_echo(self) -> Generator[None]:
         """Leave the terminal to an answer."""
         ...
 
 
-class Lines:
+class LineReader:
     """Reads lines. A thread of its own does it, with nothing to clean up: a read cannot be cancelled."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._lines: deque[str] = deque()
         self._ended = False
-        self._waiting: asyncio.Future[None] | None = None
-        self._asks = sys.stdin.isatty()
+        self._line_ready: asyncio.Future[None] | None = None
+        self._is_interactive = sys.stdin.isatty()
         threading.Thread(target=self._read, daemon=True).start()
 
-    async def message(self, default: str = "") -> str | None:
+    async def read_message(self, default: str = "") -> str | None:
         """Read a message: a line, or several of which all but the last end with a backslash."""
         del default
-        told: list[str] = []
+        lines: list[str] = []
         self._prompt("> ")
         while (line := await self._line()) is not None:
             if not line.endswith("\\"):
-                return "\n".join([*told, line])
-            told.append(line[:-1])
+                return "\n".join([*lines, line])
+            lines.append(line[:-1])
             self._prompt(". ")
-        return "\n".join(told) if told else None
+        return "\n".join(lines) if lines else None
 
-    async def yes_or_no(self, question: str) -> bool | None:
+    async def ask_yes_or_no(self, question: str) -> bool | None:
         """Read y or n. A terminal is asked again; of a pipe, any other line is the next message and no answer."""
-        if self._asks:
+        if self._is_interactive:
             self._lines.clear()  # what was typed before the question was there is no answer to it
         while True:
             self._prompt(f"{question} ")
             try:
                 line = await self._line()
-            except Interrupted:
+            except InputInterrupted:
                 return None
             if line is None:
                 return None
             if line.strip().lower() in (*_YES, *_NO):
                 return line.strip().lower() in _YES
-            if not self._asks:
+            if not self._is_interactive:
                 self._lines.appendleft(line)
                 return None
 
     def interrupt(self) -> None:
         """Give up the line that is waited for."""
-        if self._waiting and not self._waiting.done():
-            self._waiting.set_exception(Interrupted(""))
+        if self._line_ready and not self._line_ready.done():
+            self._line_ready.set_exception(InputInterrupted(""))
 
     @contextmanager
-    def silent(self) -> Generator[None]:
+    def without_echo(self) -> Generator[None]:
         """Nothing to do: lines are echoed by the terminal itself."""
         yield
 
@@ -93,12 +93,12 @@ class Lines:
         while not self._lines:
             if self._ended:
                 return None
-            self._waiting = self._loop.create_future()
-            await self._waiting
+            self._line_ready = self._loop.create_future()
+            await self._line_ready
         return self._lines.popleft()
 
     def _prompt(self, prompt: str) -> None:
-        if self._asks:
+        if self._is_interactive:
             stream = sys.stdout if sys.stdout.isatty() else sys.stderr
             stream.write(prompt)
             stream.flush()
@@ -125,5 +125,5 @@ class Lines:
     def _take(self, lines: list[str], ended: bool) -> None:
         self._lines.extend(line.removesuffix("\r") for line in lines)
         self._ended = self._ended or ended
-        if self._waiting and not self._waiting.done():
-            self._waiting.set_result(None)
+        if self._line_ready and not self._line_ready.done():
+            self._line_ready.set_result(None)

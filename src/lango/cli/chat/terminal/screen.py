@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.text import Text
 
-from lango.cli.terminal_text import visible
+from lango.cli.terminal_text import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_WIDEST = 110
+_MAX_WIDTH = 110
 """Longer lines are hard to read."""
 _ROWS_LEFT = 2
 _CLEAR = "\x1b[2J\x1b[H"
@@ -30,7 +30,7 @@ class Screen:
         self._console = Console(highlight=False, emoji=False, markup=False, soft_wrap=False)
         self.live = self._console.is_terminal and not self._console.is_dumb_terminal and not _is_old_windows(self)
         self._tail: list[str] = []
-        self._fresh = True  # the cursor stands at the beginning of a line
+        self._at_line_start = True  # the cursor stands at the beginning of a line
 
     @property
     def console(self) -> Console:
@@ -40,9 +40,9 @@ class Screen:
     @property
     def width(self) -> int:
         """How wide a text may be. The last column stays free: a line that fills it moves the cursor as it likes."""
-        return max(10, min(self._console.width - 1, _WIDEST))
+        return max(10, min(self._console.width - 1, _MAX_WIDTH))
 
-    def sign(self, sign: str, plain: str) -> str:
+    def symbol(self, sign: str, plain: str) -> str:
         """Return a sign, or plain letters where the terminal has no such character."""
         try:
             sign.encode(self._console.encoding)
@@ -50,35 +50,35 @@ class Screen:
             return plain
         return sign
 
-    def say(self, text: str = "", style: str = "") -> None:
+    def print_line(self, text: str = "", style: str = "") -> None:
         """Write a line that stays. Control characters in it are shown."""
-        self.show(Text(visible(text), style=style))
+        self.print_renderables(Text(printable(text), style=style))
 
-    def show(self, *shown: "RenderableType") -> None:
+    def print_renderables(self, *shown: "RenderableType") -> None:
         """Write something that stays, above the tail."""
-        self._write([line for one in shown for line in self.lines(one)], self._tail)
+        self._write([line for renderable in shown for line in self.render_lines(renderable)], self._tail)
 
-    def lines(self, shown: "RenderableType") -> list[str]:
+    def render_lines(self, shown: "RenderableType") -> list[str]:
         """Return the lines of something, with the terminal's colours, and with nothing in them that it would obey."""
         console = self._console
         laid_out = console.render(shown, console.options.update(width=self.width))
-        told: list[str] = []
-        for line in Segment.split_lines(_harmless(laid_out)):
+        rendered: list[str] = []
+        for line in Segment.split_lines(_without_control_characters(laid_out)):
             with console.capture() as captured:
-                console.print(Segments(_trimmed(line)), end="", width=self.width)
-            told.append(captured.get())
-        return told
+                console.print(Segments(_without_trailing_spaces(line)), end="", width=self.width)
+            rendered.append(captured.get())
+        return rendered
 
     def stream(self, text: str) -> None:
         """Write a piece of text as it comes, where there is no tail."""
         if text:
-            sys.stdout.write(visible(text))
+            sys.stdout.write(printable(text))
             sys.stdout.flush()
-            self._fresh = text.endswith("\n")
+            self._at_line_start = text.endswith("\n")
 
     def end_line(self) -> None:
         """Begin a new line, unless one has just begun."""
-        if not self._fresh:
+        if not self._at_line_start:
             self.stream("\n")
 
     def draw(self, finished: Iterable[str], tail: Sequence[str]) -> None:
@@ -107,14 +107,14 @@ class Screen:
         sys.stdout.flush()
 
 
-def _harmless(segments: Iterable[Segment]) -> Iterable[Segment]:
+def _without_control_characters(segments: Iterable[Segment]) -> Iterable[Segment]:
     """Clean the text after it was laid out, too: markdown makes an escape of `&#27;`."""
     for segment in segments:
         if not segment.control:
-            yield Segment(visible(segment.text), segment.style)
+            yield Segment(printable(segment.text), segment.style)
 
 
-def _trimmed(line: list[Segment]) -> list[Segment]:
+def _without_trailing_spaces(line: list[Segment]) -> list[Segment]:
     """Leave out the spaces that fill a line up: whoever copies it does not want them."""
     kept = line[:]
     while kept and not kept[-1].text.strip() and not _is_coloured(kept[-1]):

@@ -22,60 +22,60 @@ from starlette.responses import Response
 
 from lango.adk.services import adk_server
 from lango.errors import StaleSession, UsageError
-from lango.server.context import Here, Served
-from lango.server.errors import Refused, error_body
+from lango.server.context import Context, ServerContext
+from lango.server.errors import ApiError, error_body
 from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import SESSION_ID
-from lango.server.security.auth import Caller, User
-from lango.server.security.authenticated_route import route_with_errors
-from lango.server.streaming.sse import FrameStream, read, status_of
-from lango.server.streaming.turn_streams import TurnOf
-from lango.store import Entry, SessionId, SessionRecord
+from lango.server.security.auth import Caller, CurrentCaller
+from lango.server.security.authenticated_route import route_with_error_body
+from lango.server.streaming.sse import FrameStreamResponse, read, status_of
+from lango.server.streaming.turn_streams import TurnRef
+from lango.store import NewEvent, SessionId, SessionRecord
 from lango.store.turns.turns import TurnRecord
 
 # how it looks is ADK's to say; its clients read errors in `detail`
-_AdkRoute = route_with_errors(lambda refused: {"detail": str(refused)} | error_body(refused))
+_AdkRoute = route_with_error_body(lambda refused: {"detail": str(refused)} | error_body(refused))
 router = APIRouter(include_in_schema=False, route_class=_AdkRoute)
 
-_RECENT = 500
+_RECENT_EVENTS = 500
 _NO_EVENTS = 2**62  # after this id there are none
 
-App = Annotated[str, Path()]
-Named = Annotated[str, Path(pattern=SESSION_ID)]
+AppPath = Annotated[str, Path()]
+IdPath = Annotated[str, Path(pattern=SESSION_ID)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
 
 
-class AdkBody(BaseModel):
+class AdkRequestBody(BaseModel):
     """A request in either spelling, as ADK takes it."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-def _not_of_others(state: dict[str, Any] | None) -> dict[str, Any] | None:
+def _refuse_app_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
     if any(name.startswith("app:") for name in state or {}):
         raise ValueError("app: state belongs to every user and is not a client's to set")
     return state
 
 
-class NewAdkSession(AdkBody):
+class NewAdkSession(AdkRequestBody):
     """A session to be made."""
 
     session_id: Annotated[str, Field(pattern=SESSION_ID)] | None = None
     state: dict[str, Any] | None = None
     events: list[Any] | None = None
 
-    _check_state = field_validator("state")(_not_of_others)
+    _check_state = field_validator("state")(_refuse_app_state)
 
 
-class StateChange(AdkBody):
+class StateChange(AdkRequestBody):
     """A change of a session's state."""
 
     state_delta: dict[str, Any]
 
-    _check_state = field_validator("state_delta")(_not_of_others)
+    _check_state = field_validator("state_delta")(_refuse_app_state)
 
 
-class RunRequest(AdkBody):
+class RunRequest(AdkRequestBody):
     """A message for the agent."""
 
     app_name: str | None = None
@@ -85,17 +85,17 @@ class RunRequest(AdkBody):
     streaming: bool = False
     state_delta: dict[str, Any] | None = None
 
-    _check_state = field_validator("state_delta")(_not_of_others)
+    _check_state = field_validator("state_delta")(_refuse_app_state)
 
 
-def _as_user(here: Served, caller: Caller, app: str, user_id: str) -> Caller:
+def _caller_as_user(context: ServerContext, caller: Caller, app: str, user_id: str) -> Caller:
     """Return the caller as the user that a request names."""
-    if app != here.runtime.app_name:
-        raise Refused(404, "NotFound", f"there is no app {app!r}")
-    if here.door.one_user:
+    if app != context.runtime.app_name:
+        raise ApiError(404, "NotFound", f"there is no app {app!r}")
+    if context.principal.is_single_user:
         return Caller(user_id)
     if user_id != caller.user_id:
-        raise Refused(404, "NotFound", f"there is no user {user_id!r}")
+        raise ApiError(404, "NotFound", f"there is no user {user_id!r}")
     return caller
 
 
@@ -106,17 +106,17 @@ async def health() -> dict[str, str]:
 
 
 @router.get("/list-apps")
-async def list_apps(user: User, here: Here, detailed: bool = False) -> Any:
+async def list_apps(authenticated: CurrentCaller, context: Context, detailed: bool = False) -> Any:
     """List the one app there is."""
     if not detailed:
-        return [here.runtime.app_name]
-    root = here.runtime.agents()
-    told = {"name": here.runtime.app_name, "rootAgentName": root["name"], "description": root["description"]}
-    return {"apps": [told | {"language": "python", "isComputerUse": False}]}
+        return [context.runtime.app_name]
+    root = context.runtime.agents()
+    app = {"name": context.runtime.app_name, "rootAgentName": root["name"], "description": root["description"]}
+    return {"apps": [app | {"language": "python", "isComputerUse": False}]}
 
 
 @router.get("/version")
-async def version(user: User) -> dict[str, str]:
+async def version(authenticated: CurrentCaller) -> dict[str, str]:
     """Say which ADK this is."""
     return {"version": adk_server.ADK_VERSION, "language": "python"}
 
@@ -129,198 +129,216 @@ _SESSION = _SESSIONS + "/{session_id}"
 
 
 @router.get(_SESSIONS)
-async def list_sessions(app: App, user_id: Named, user: User, here: Here) -> Response:
+async def list_sessions(app: AppPath, user_id: IdPath, authenticated: CurrentCaller, context: Context) -> Response:
     """List a user's sessions, without their events."""
-    caller = _as_user(here, user, app, user_id)
-    found = await here.store.sessions(app, caller.user_id)
-    return await large_response(lambda: [adk_server.session_to_json(record, [], app) for record in found])
+    caller = _caller_as_user(context, authenticated, app, user_id)
+    records = await context.store.sessions(app, caller.user_id)
+    return await large_response(lambda: [adk_server.session_to_json(record, [], app) for record in records])
 
 
 @router.post(_SESSIONS)
 async def create_session(
-    app: App, user_id: Named, user: User, here: Here, new: NewAdkSession | None = None
+    app: AppPath, user_id: IdPath, authenticated: CurrentCaller, context: Context, new: NewAdkSession | None = None
 ) -> Response:
     """Make a session."""
     new = new or NewAdkSession()
     if new.events:
-        raise Refused(400, "BadRequest", "events: a session begins empty; only its turns write events")
-    return await _create(here, _as_user(here, user, app, user_id), new)
+        raise ApiError(400, "BadRequest", "events: a session begins empty; only its turns write events")
+    return await _create(context, _caller_as_user(context, authenticated, app, user_id), new)
 
 
 @router.post(_SESSION)
 async def create_session_with_id(
-    app: App,
-    user_id: Named,
-    session_id: Named,
-    user: User,
-    here: Here,
+    app: AppPath,
+    user_id: IdPath,
+    session_id: IdPath,
+    authenticated: CurrentCaller,
+    context: Context,
     state: Annotated[dict[str, Any] | None, Body()] = None,
 ) -> Response:
     """Make a session of that id; the body is its state."""
-    caller = _as_user(here, user, app, user_id)
+    caller = _caller_as_user(context, authenticated, app, user_id)
     try:
-        _not_of_others(state)
+        _refuse_app_state(state)
     except ValueError as error:
-        raise Refused(400, "BadRequest", str(error)) from error
-    return await _create(here, caller, NewAdkSession(session_id=session_id, state=state))
+        raise ApiError(400, "BadRequest", str(error)) from error
+    return await _create(context, caller, NewAdkSession(session_id=session_id, state=state))
 
 
-async def _create(here: Served, caller: Caller, new: NewAdkSession) -> Response:
-    name = SessionId(here.runtime.app_name, caller.user_id, (new.session_id or "").strip() or str(uuid.uuid4()))
-    return await _shown(here, await here.store.create_session(name, new.state))
+async def _create(context: ServerContext, caller: Caller, new: NewAdkSession) -> Response:
+    name = SessionId(context.runtime.app_name, caller.user_id, (new.session_id or "").strip() or str(uuid.uuid4()))
+    return await _session_response(context, await context.store.create_session(name, new.state))
 
 
-async def _shown(here: Served, record: SessionRecord) -> Response:
-    return await large_response(lambda: adk_server.session_to_json(record, [], here.runtime.app_name))
+async def _session_response(context: ServerContext, record: SessionRecord) -> Response:
+    return await large_response(lambda: adk_server.session_to_json(record, [], context.runtime.app_name))
 
 
 @router.get(_SESSION)
-async def get_session(app: App, user_id: Named, session_id: Named, user: User, here: Here) -> Response:
+async def get_session(
+    app: AppPath, user_id: IdPath, session_id: IdPath, authenticated: CurrentCaller, context: Context
+) -> Response:
     """Read a session with every event."""
-    session = await here.session(_as_user(here, user, app, user_id), session_id)
-    found = await here.store.events(session.name)
+    session = await context.get_session(_caller_as_user(context, authenticated, app, user_id), session_id)
+    found = await context.store.events(session.name)
     record, stored = found or (session, [])
     return await large_response(lambda: adk_server.session_to_json(record, stored, app))
 
 
 @router.patch(_SESSION)
 async def update_session(
-    app: App, user_id: Named, session_id: Named, change: StateChange, user: User, here: Here
+    app: AppPath,
+    user_id: IdPath,
+    session_id: IdPath,
+    change: StateChange,
+    authenticated: CurrentCaller,
+    context: Context,
 ) -> Response:
     """Change a session's state, between its turns."""
-    caller = _as_user(here, user, app, user_id)
+    caller = _caller_as_user(context, authenticated, app, user_id)
     # read first: a turn that begins after this makes the write below stale
-    session = await here.session(caller, session_id)
-    newest = await here.store.newest_turn(session)
-    turn = (await here.store.told(session.key, newest, _NO_EVENTS)).turn if newest is not None else None
+    session = await context.get_session(caller, session_id)
+    newest = await context.store.newest_turn(session)
+    turn = (await context.store.told(session.key, newest, _NO_EVENTS)).turn if newest is not None else None
     if turn and turn.status in ("waiting", "running"):
         raise StaleSession(f"a turn of session {session_id!r} runs: change its state when it is done")
-    entry = Entry(f"p-{uuid.uuid4()}", time.time(), state_delta=change.state_delta, extra={"author": "user"})
-    await here.store.append(session.key, session.name, session.revision, entry)
-    return await _shown(here, await here.session(caller, session_id))
+    entry = NewEvent(f"p-{uuid.uuid4()}", time.time(), state_delta=change.state_delta, extra={"author": "user"})
+    await context.store.append(session.key, session.name, session.revision, entry)
+    return await _session_response(context, await context.get_session(caller, session_id))
 
 
 @router.delete(_SESSION)
-async def delete_session(app: App, user_id: Named, session_id: Named, user: User, here: Here) -> None:
+async def delete_session(
+    app: AppPath, user_id: IdPath, session_id: IdPath, authenticated: CurrentCaller, context: Context
+) -> None:
     """Stop what runs in a session, and delete it; one that is not there is deleted already."""
-    caller = _as_user(here, user, app, user_id)
-    await here.runtime.cancel(session_id, user_id=caller.user_id)
-    await here.store.delete_session(SessionId(app, caller.user_id, session_id))
+    caller = _caller_as_user(context, authenticated, app, user_id)
+    await context.runtime.cancel(session_id, user_id=caller.user_id)
+    await context.store.delete_session(SessionId(app, caller.user_id, session_id))
 
 
 # -- what is not here ---------------------------------------------------------------------------------------------
 
 
 @router.get(_SESSION + "/artifacts")
-async def list_artifacts(app: App, user_id: Named, session_id: Named, user: User, here: Here) -> list[str]:
+async def list_artifacts(
+    app: AppPath, user_id: IdPath, session_id: IdPath, authenticated: CurrentCaller, context: Context
+) -> list[str]:
     """List no artifacts."""
-    await here.session(_as_user(here, user, app, user_id), session_id)
+    await context.get_session(_caller_as_user(context, authenticated, app, user_id), session_id)
     return []
 
 
 @router.api_route(_SESSION + "/artifacts{rest:path}", methods=["GET", "POST", "DELETE"])
-async def artifacts(app: App, user_id: Named, session_id: Named, rest: str, user: User, here: Here) -> None:
+async def refuse_artifacts(
+    app: AppPath, user_id: IdPath, session_id: IdPath, rest: str, authenticated: CurrentCaller, context: Context
+) -> None:
     """Say that no artifact is there, and that none can be kept."""
-    await here.session(_as_user(here, user, app, user_id), session_id)
+    await context.get_session(_caller_as_user(context, authenticated, app, user_id), session_id)
     if rest in ("", "/"):
-        raise Refused(501, "NotImplemented", "artifacts are not kept here")
-    raise Refused(404, "NotFound", "there are no artifacts here")
+        raise ApiError(501, "NotImplemented", "artifacts are not kept here")
+    raise ApiError(404, "NotFound", "there are no artifacts here")
 
 
 @router.patch("/apps/{app}/users/{user_id}/memory")
-async def add_to_memory(app: App, user_id: Named, user: User, here: Here) -> None:
+async def refuse_memory(app: AppPath, user_id: IdPath, authenticated: CurrentCaller, context: Context) -> None:
     """Say that ADK's memory service is not here."""
-    _as_user(here, user, app, user_id)
-    raise Refused(
+    _caller_as_user(context, authenticated, app, user_id)
+    raise ApiError(
         501, "NotImplemented", "memory is made by Lango itself, from the conversation ([memory] in lango.toml)"
     )
 
 
 @router.api_route("/apps/{app}/eval{rest:path}", methods=["GET", "POST", "PUT", "DELETE"])
-async def evaluation(app: App, rest: str, user: User) -> None:
+async def refuse_evaluation(app: AppPath, rest: str, authenticated: CurrentCaller) -> None:
     """Say that evaluation is not here."""
-    raise Refused(501, "NotImplemented", "evaluation is not here: use `adk eval` on the same agent")
+    raise ApiError(501, "NotImplemented", "evaluation is not here: use `adk eval` on the same agent")
 
 
 # -- turns --------------------------------------------------------------------------------------------------------
 
 
 @router.post("/run")
-async def run(asked: RunRequest, user: User, here: Here, key: Key = None) -> Response:
+async def run(request: RunRequest, authenticated: CurrentCaller, context: Context, key: Key = None) -> Response:
     """Run a turn and return its events."""
-    running = await _begin(here, user, asked, key)
+    running = await _submit(context, authenticated, request, key)
     events: list[dict[str, Any]] = []
-    async with aclosing(running.events(streaming=False)) as told:
-        async for event in told:
+    async with aclosing(running.events(streaming=False)) as items:
+        async for event in items:
             if event and "error" in event:
                 failed = event["error"]
-                raise Refused(status_of(failed["type"]), failed["type"], failed["message"])
+                raise ApiError(status_of(failed["type"]), failed["type"], failed["message"])
             if event:
                 events.append(event)
     return JsonResponse(events)
 
 
 @router.post("/run_sse")
-async def run_sse(asked: RunRequest, user: User, here: Here, key: Key = None) -> Response:
+async def run_sse(request: RunRequest, authenticated: CurrentCaller, context: Context, key: Key = None) -> Response:
     """Run a turn and tell its events as they are stored; with `streaming`, pieces of text before."""
-    running = await _begin(here, user, asked, key)
+    running = await _submit(context, authenticated, request, key)
 
     async def frames() -> AsyncGenerator[str | None, None]:
-        async with aclosing(running.events(streaming=asked.streaming)) as told:
-            async for event in told:
+        async with aclosing(running.events(streaming=request.streaming)) as items:
+            async for event in items:
                 if event and "error" in event:
-                    yield _failed(event["error"]["type"], event["error"]["message"])
+                    yield _encode_error(event["error"]["type"], event["error"]["message"])
                 else:
                     yield f"data: {json.dumps(event)}\n\n" if event else None
 
-    return FrameStream(frames(), here.settings.server.write_timeout_s, _failed)
+    return FrameStreamResponse(frames(), context.settings.server.write_timeout_s, _encode_error)
 
 
-def _failed(error: str, message: str) -> str:
+def _encode_error(error: str, message: str) -> str:
     details = {"error_type": error, "error_message": message, "timestamp": time.time()}
     return f"data: {json.dumps({'error': f'{error}: {message}', 'error_details': details})}\n\n"
 
 
-async def _begin(here: Served, user: Caller, asked: RunRequest, key: str | None) -> "_Run":
+async def _submit(context: ServerContext, authenticated: Caller, request: RunRequest, key: str | None) -> "_RunEvents":
     """Accept a message, or answers to questions for approval."""
-    caller = _as_user(here, user, asked.app_name or here.runtime.app_name, asked.user_id)
+    caller = _caller_as_user(context, authenticated, request.app_name or context.runtime.app_name, request.user_id)
     try:
-        said = adk_server.read_message(asked.new_message or {})
+        message = adk_server.read_message(request.new_message or {})
     except UsageError as error:
-        raise Refused(400, "BadRequest", str(error)) from error
-    await here.door.check_tokens(caller)
-    session = await here.session(caller, asked.session_id)
-    if said.text or said.files:
-        turn = await here.turns.submit(caller, asked.session_id, said.text, key, said.files, asked.state_delta)
-        return _Run(here, [turn])
-    if asked.state_delta:
-        raise Refused(400, "BadRequest", "stateDelta: send it with a text, or by PATCH between two turns")
-    found = await here.store.events(session.name, _RECENT)
+        raise ApiError(400, "BadRequest", str(error)) from error
+    await context.principal.check_token_quota(caller)
+    session = await context.get_session(caller, request.session_id)
+    if message.text or message.files:
+        turn = await context.turns.submit(
+            caller, request.session_id, message.text, key, message.files, request.state_delta
+        )
+        return _RunEvents(context, [turn])
+    if request.state_delta:
+        raise ApiError(400, "BadRequest", "stateDelta: send it with a text, or by PATCH between two turns")
+    found = await context.store.events(session.name, _RECENT_EVENTS)
     stored = found[1] if found else []
     turns = [
-        await here.turns.approve(
-            caller, asked.session_id, adk_server.asked_about(stored, question) or question, approved=approved
+        await context.turns.submit_approval(
+            caller,
+            request.session_id,
+            adk_server.call_of_approval_request(stored, request_call_id) or request_call_id,
+            approved=approved,
         )
-        for question, approved in said.answers
+        for request_call_id, approved in message.answers
     ]
     # an answer goes on in the invocation that asked: what that told before is known
-    return _Run(here, turns, {one.event_id for one in stored})
+    return _RunEvents(context, turns, {event.event_id for event in stored})
 
 
-class _Run:
+class _RunEvents:
     """Turns as ADK's events: those that they store, as soon as a client may know of them."""
 
-    def __init__(self, here: Served, turns: Sequence[TurnOf], known: Iterable[str] = ()) -> None:
-        self._here = here
+    def __init__(self, context: ServerContext, turns: Sequence[TurnRef], known: Iterable[str] = ()) -> None:
+        self._context = context
         self._turns = turns
-        self._known = set(known)
+        self._sent_ids = set(known)
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[dict[str, Any] | None, None]:
         """Tell them; None whenever nothing came for a while. `{"error": {"type", "message"}}` ends what failed."""
         for turn in self._turns:
-            record = await self._record(turn)
+            record = await self._read_turn(turn)
             invocation_id = record.invocation_id if record else ""
-            async with aclosing(read(self._here.turns.follow(turn))) as events:
+            async with aclosing(read(self._context.turns.follow(turn))) as events:
                 async for event in events:
                     if event is None:
                         yield None
@@ -331,23 +349,25 @@ class _Run:
                                 event["text"], event["author"], invocation_id, thought=thought
                             )
                     else:
-                        for stored in await self._stored(turn):
+                        for stored in await self._new_events(turn):
                             yield stored
                     if event and event["type"] == "error" and event["fatal"]:
                         yield {"error": {"type": event["error"], "message": event["message"]}}
                         return
 
-    async def _record(self, turn: TurnOf) -> TurnRecord | None:
-        return (await self._here.store.told(turn.session.key, turn.turn, _NO_EVENTS)).turn
+    async def _read_turn(self, turn: TurnRef) -> TurnRecord | None:
+        return (await self._context.store.told(turn.session.key, turn.turn, _NO_EVENTS)).turn
 
-    async def _stored(self, turn: TurnOf) -> list[dict[str, Any]]:
+    async def _new_events(self, turn: TurnRef) -> list[dict[str, Any]]:
         """Return the events of a turn that were stored since the last time; its message is the client's own."""
-        record = await self._record(turn)
-        found = await self._here.store.events(turn.session.name, _RECENT)
+        record = await self._read_turn(turn)
+        found = await self._context.store.events(turn.session.name, _RECENT_EVENTS)
         if record is None or found is None:
             return []
         invocations = {record.invocation_id, *record.extra.get("invocations", ())}
-        mine = {one.event_id for one in found[1] if one.invocation_id in invocations} - self._known
-        self._known |= mine
-        shown = adk_server.stored_to_json(found[1], self._here.runtime.app_name)
-        return [event for event in shown if event["id"] in mine and event["author"] != "user"]
+        new_ids = {
+            stored_event.event_id for stored_event in found[1] if stored_event.invocation_id in invocations
+        } - self._sent_ids
+        self._sent_ids |= new_ids
+        events = adk_server.stored_to_json(found[1], self._context.runtime.app_name)
+        return [event for event in events if event["id"] in new_ids and event["author"] != "user"]

@@ -19,10 +19,10 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 
 from lango.adk.services.adk_server import dev_ui_folder
 from lango.errors import ConfigError
-from lango.server.context import Here
-from lango.server.errors import Refused
+from lango.server.context import Context
+from lango.server.errors import ApiError
 from lango.server.json_body import JsonResponse
-from lango.server.security.auth import User
+from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
 
 _POLICY = (
@@ -31,7 +31,7 @@ _POLICY = (
     "worker-src 'self' blob:; frame-ancestors 'none'; base-uri 'self'; form-action 'none'"
 )
 # what a page would load from other hosts, and what runs in line, which the policy does not let run
-_ELSEWHERE = re.compile(
+_EXTERNAL_RESOURCES = re.compile(
     r"<link\b[^>]*\bhref=\"https?://[^>]*>|@font-face\s*\{[^}]*https?://[^}]*\}|\sonload=\"this\.media='all'\"",
     re.IGNORECASE,
 )
@@ -40,7 +40,7 @@ _MEDIA = re.compile(r"(<link\b[^>]*rel=\"stylesheet\"[^>]*)\smedia=\"print\"", r
 router = APIRouter(include_in_schema=False, route_class=AuthenticatedRoute)
 
 
-def install(app: FastAPI) -> None:
+def add_dev_ui(app: FastAPI) -> None:
     """Add the UI to an app; raise `ConfigError` where ADK has none."""
     if dev_ui_folder() is None:
         raise ConfigError("this version of google-adk comes without its dev UI: set server.adk_ui = false")
@@ -50,7 +50,7 @@ def install(app: FastAPI) -> None:
 @lru_cache(maxsize=1)
 def _index(file: Path) -> str:
     """Return the UI's page without what it would load from elsewhere."""
-    return _MEDIA.sub(r"\1", _ELSEWHERE.sub("", file.read_text("utf-8")))
+    return _MEDIA.sub(r"\1", _EXTERNAL_RESOURCES.sub("", file.read_text("utf-8")))
 
 
 @lru_cache(maxsize=1)
@@ -60,7 +60,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 @router.get("/dev-ui")
-async def to_the_page() -> Response:
+async def redirect_to_page() -> Response:
     """Go to the page."""
     return RedirectResponse("/dev-ui/")
 
@@ -89,14 +89,14 @@ async def page(path: str) -> Response:
     if file is None and path.endswith(".css"):
         return Response("", media_type="text/css", headers=headers)  # ADK's page names one that ADK does not bring
     if file is None:
-        raise Refused(404, "NotFound", "there is no such file of the dev UI")
+        raise ApiError(404, "NotFound", "there is no such file of the dev UI")
     kind = "text/javascript" if file.suffix == ".js" else mimetypes.guess_type(file.name)[0]
     return FileResponse(file, media_type=kind, headers=headers)
 
 
 # -- what the UI asks for beyond ADK's REST -----------------------------------------------------------------------
 
-App = Annotated[str, PathParameter()]
+AppPath = Annotated[str, PathParameter()]
 _EMPTY: dict[str, Any] = {
     "builder": "",
     "eval-results": {"evalResultIds": []},
@@ -109,27 +109,27 @@ _EMPTY: dict[str, Any] = {
 
 
 @router.get("/config/telemetry")
-async def consent() -> dict[str, bool]:
+async def telemetry_consent() -> dict[str, bool]:
     """Say that nothing is measured."""
     return {"telemetry": False}
 
 
 @router.get("/dev/apps/{app}/build_graph")
-async def build_graph(app: App, user: User, here: Here) -> dict[str, Any]:
+async def build_graph(app: AppPath, caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Show the app: its root agent and those below."""
-    _check(app, here)
-    return {"name": app, "root_agent": here.runtime.agents()}
+    _check_app(app, context)
+    return {"name": app, "root_agent": context.runtime.agents()}
 
 
 @router.get("/dev/apps/{app}/build_graph_image")
-async def build_graph_image(app: App, user: User, here: Here) -> dict[str, Any]:
+async def build_graph_image(app: AppPath, caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Draw the agents and their tools, in Graphviz' words."""
-    _check(app, here)
-    lines = "\n".join(_drawn(here.runtime.agents()))
+    _check_app(app, context)
+    lines = "\n".join(_graph_lines(context.runtime.agents()))
     return {"": {"dotSrc": f"digraph {{\nrankdir=TB\nnode [shape=box, style=rounded]\n{lines}\n}}"}}
 
 
-def _drawn(agent: Mapping[str, Any]) -> Iterator[str]:
+def _graph_lines(agent: Mapping[str, Any]) -> Iterator[str]:
     name = json.dumps(agent["name"])
     yield name
     for tool in agent["tools"]:
@@ -137,39 +137,41 @@ def _drawn(agent: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name} -> {json.dumps(tool)}"
     for sub in agent["sub_agents"]:
         yield f"{name} -> {json.dumps(sub['name'])}"
-        yield from _drawn(sub)
+        yield from _graph_lines(sub)
 
 
 @router.get("/dev/apps/{app}/debug/trace/session/{session_id}")
-async def session_trace(app: App, session_id: str, user: User, here: Here) -> list[Any]:
+async def session_trace(app: AppPath, session_id: str, caller: CurrentCaller, context: Context) -> list[Any]:
     """Show no spans: they go to the collector of `[telemetry]`."""
-    _check(app, here)
+    _check_app(app, context)
     return []
 
 
 @router.get("/dev/apps/{app}/users/{user_id}/sessions/{session_id}/events/{event_id}/graph")
-async def event_graph(app: App, user_id: str, session_id: str, event_id: str, user: User, here: Here) -> dict[str, Any]:
+async def event_graph(
+    app: AppPath, user_id: str, session_id: str, event_id: str, caller: CurrentCaller, context: Context
+) -> dict[str, Any]:
     """Show no picture of an event."""
-    _check(app, here)
+    _check_app(app, context)
     return {}
 
 
 @router.get("/dev/apps/{app}/{what:path}")
-async def nothing(app: App, what: str, user: User, here: Here) -> Response:
+async def read_unsupported(app: AppPath, what: str, caller: CurrentCaller, context: Context) -> Response:
     """Answer what is read and is not here: empty lists for lists."""
-    _check(app, here)
+    _check_app(app, context)
     if what not in _EMPTY:
-        raise Refused(404, "NotFound", f"there is no {what.partition('/')[0]} here: it belongs to ADK's own server")
-    found = _EMPTY[what]
-    return PlainTextResponse(found) if isinstance(found, str) else JsonResponse(found)
+        raise ApiError(404, "NotFound", f"there is no {what.partition('/')[0]} here: it belongs to ADK's own server")
+    empty = _EMPTY[what]
+    return PlainTextResponse(empty) if isinstance(empty, str) else JsonResponse(empty)
 
 
 @router.api_route("/dev/apps/{app}/{what:path}", methods=["POST", "PUT", "DELETE", "PATCH"])
-async def not_here(app: App, what: str, user: User, here: Here) -> None:
+async def refuse_change(app: AppPath, what: str, caller: CurrentCaller, context: Context) -> None:
     """Refuse what would change evaluations, tests, builders or deployments."""
-    raise Refused(501, "NotImplemented", f"{what.partition('/')[0]}: use ADK's own server (`adk web`) for this")
+    raise ApiError(501, "NotImplemented", f"{what.partition('/')[0]}: use ADK's own server (`adk web`) for this")
 
 
-def _check(app: str, here: Here) -> None:
-    if app != here.runtime.app_name:
-        raise Refused(404, "NotFound", f"there is no app {app!r}")
+def _check_app(app: str, context: Context) -> None:
+    if app != context.runtime.app_name:
+        raise ApiError(404, "NotFound", f"there is no app {app!r}")

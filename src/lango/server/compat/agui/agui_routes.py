@@ -19,12 +19,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from lango.server.context import Here
-from lango.server.errors import Refused
-from lango.server.schemas import SESSION_ID, Error
-from lango.server.security.auth import User
+from lango.server.context import Context
+from lango.server.errors import ApiError
+from lango.server.schemas import SESSION_ID, ErrorBody
+from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
-from lango.server.streaming.sse import EventStream, FrameStream
+from lango.server.streaming.sse import EventStreamResponse, FrameStreamResponse
 
 router = APIRouter(tags=["agui"], route_class=AuthenticatedRoute)
 
@@ -33,9 +33,9 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "description": "AG-UI's events, from RUN_STARTED to RUN_FINISHED or RUN_ERROR.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     },
-    400: {"model": Error, "description": "The request is wrong; the message says how."},
-    401: {"model": Error, "description": "A valid key is missing."},
-    501: {"model": Error, "description": "AG-UI's package is not installed here."},
+    400: {"model": ErrorBody, "description": "The request is wrong; the message says how."},
+    401: {"model": ErrorBody, "description": "A valid key is missing."},
+    501: {"model": ErrorBody, "description": "AG-UI's package is not installed here."},
 }
 _EXAMPLE: dict[str, Any] = {
     "threadId": "agui",
@@ -54,16 +54,16 @@ class RunInput(BaseModel):
     messages: list[dict[str, Any]]
 
 
-@router.post("/agui", response_class=EventStream, responses=_RESPONSES)
-async def run(body: RunInput, user: User, here: Here) -> FrameStream:
+@router.post("/agui", response_class=EventStreamResponse, responses=_RESPONSES)
+async def run_agent(body: RunInput, caller: CurrentCaller, context: Context) -> FrameStreamResponse:
     """Run the agent on a thread."""
     try:
         from lango.server.compat.agui import agui_events, run_input
     except ImportError as error:
         message = 'AG-UI needs a package that is not installed here: pip install "lango-adk[agui]"'
-        raise Refused(501, "MissingDependency", message) from error
-    given = {"threadId": body.thread_id, "runId": body.run_id, "messages": body.messages, **(body.model_extra or {})}
-    asked = await asyncio.to_thread(run_input.read_input, given)
-    turns = await run_input.begin(here, user, asked)
-    frames = agui_events.Run(here, user, asked, turns).frames()
-    return FrameStream(frames, here.settings.server.write_timeout_s, agui_events.failed)
+        raise ApiError(501, "MissingDependency", message) from error
+    fields = {"threadId": body.thread_id, "runId": body.run_id, "messages": body.messages, **(body.model_extra or {})}
+    asked = await asyncio.to_thread(run_input.parse_run_input, fields)
+    turns = await run_input.submit_run(context, caller, asked)
+    frames = agui_events.RunEvents(context, caller, asked, turns).frames()
+    return FrameStreamResponse(frames, context.settings.server.write_timeout_s, agui_events.encode_error)

@@ -34,21 +34,27 @@ from pydantic import TypeAdapter, ValidationError
 
 from lango import messages
 from lango.messages import Attachment
-from lango.server.compat.inline_files import NOT_READ, file_of_base64, file_of_url, files_of, mark_of
-from lango.server.compat.resent_history import (
-    LEFT_OUT,
-    Results,
-    Spoken,
-    answered_last,
-    give,
-    not_stored,
-    read_result,
-    results_in,
+from lango.server.compat.inline_files import (
+    UNREADABLE_FILE,
+    attachments_of_message,
+    file_fingerprint,
+    read_base64_file,
+    read_data_url,
 )
-from lango.server.context import Served
-from lango.server.errors import Refused
+from lango.server.compat.resent_history import (
+    FILE_LEFT_OUT,
+    CallsInMessage,
+    Results,
+    calls_answered_at_end,
+    collect_results,
+    parse_result,
+    submit_results,
+    unstored_messages,
+)
+from lango.server.context import ServerContext
+from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
-from lango.server.streaming.turn_streams import TurnOf
+from lango.server.streaming.turn_streams import TurnRef
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
 
@@ -56,99 +62,124 @@ _MAX_PROBLEMS = 10
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 
 
-def read_input(body: Mapping[str, Any]) -> RunAgentInput:
-    """Read what a client sent; raise `Refused` where it is not AG-UI. Call it in a thread.
+def parse_run_input(body: Mapping[str, Any]) -> RunAgentInput:
+    """Read what a client sent; raise `ApiError` where it is not AG-UI. Call it in a thread.
 
     Messages are read one by one: a whole conversation in one call would hold the interpreter's lock for too long.
     """
     try:
-        asked = RunAgentInput.model_validate({**body, "messages": []})
+        run_input = RunAgentInput.model_validate({**body, "messages": []})
     except ValidationError as error:
         raise _not_agui(error) from error
-    asked.messages = [_read_message(number, one) for number, one in enumerate(body["messages"])]
-    return asked
+    run_input.messages = [_parse_message(number, message) for number, message in enumerate(body["messages"])]
+    return run_input
 
 
-def _read_message(number: int, message: Mapping[str, Any]) -> Message:
+def _parse_message(number: int, message: Mapping[str, Any]) -> Message:
     try:
-        return _MESSAGE.validate_python(_upgraded(message))
+        return _MESSAGE.validate_python(_upgrade_message(message))
     except ValidationError as error:
         raise _not_agui(error, "messages", str(number)) from error
 
 
-def _not_agui(error: ValidationError, *place: str) -> Refused:
+def _not_agui(error: ValidationError, *place: str) -> ApiError:
     found = error.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS]
-    problems = {".".join([*place, *map(str, one["loc"])][:3]) for one in found}
-    return Refused(400, "BadRequest", f"this is not AG-UI's RunAgentInput: {', '.join(sorted(problems))}")
+    problems = {".".join([*place, *map(str, problem["loc"])][:3]) for problem in found}
+    return ApiError(400, "BadRequest", f"this is not AG-UI's RunAgentInput: {', '.join(sorted(problems))}")
 
 
-async def begin(here: Served, user: Caller, asked: RunAgentInput) -> list[TurnOf]:
+async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgentInput) -> list[TurnRef]:
     """Accept what a run asks for: the last message, or answers to what an earlier run asked."""
-    tools = await read_client_tools([(one.name, one.description, one.parameters) for one in asked.tools or ()])
-    await here.door.check_tokens(user)
-    said = [one for one in asked.messages if not isinstance(one, ActivityMessage | ReasoningMessage)]
-    spoken = await asyncio.to_thread(lambda: [_spoken(one) for one in said])  # ten thousand results, perhaps
-    results = results_in(spoken)
-    if asked.resume:
-        return await _resume(here, user, asked, tools, results)
-    last = said[-1] if said else None
+    tools = await read_client_tools(
+        [(message.name, message.description, message.parameters) for message in run_input.tools or ()]
+    )
+    await context.principal.check_token_quota(caller)
+    thread_messages = [
+        message for message in run_input.messages if not isinstance(message, ActivityMessage | ReasoningMessage)
+    ]
+    calls = await asyncio.to_thread(
+        lambda: [_calls_in(message) for message in thread_messages]
+    )  # ten thousand results, perhaps
+    results = collect_results(calls)
+    if run_input.resume:
+        return await _submit_answers(context, caller, run_input, tools, results)
+    last = thread_messages[-1] if thread_messages else None
     if isinstance(last, ToolMessage):
-        new = answered_last(spoken)
-        return [await give(here, user, asked.thread_id, results, new, tools, asked.run_id)]
-    asks = _user(last, last=True) if isinstance(last, UserMessage) else messages.Message("user")
-    if not isinstance(last, UserMessage) or not (asks.content or asks.media):
-        raise Refused(
+        new = calls_answered_at_end(calls)
+        return [await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id)]
+    user_message = _to_user_message(last, last=True) if isinstance(last, UserMessage) else messages.Message("user")
+    if not isinstance(last, UserMessage) or not (user_message.content or user_message.media):
+        raise ApiError(
             400,
             "BadRequest",
             "messages: the last message must be the user's, with a text or a file, or a client tool's result",
         )
     # a run that is sent again is the same turn, as long as it says the same
-    files = files_of(asks)
-    key = _key(asked.run_id, last.id, asks.content, *map(mark_of, files))
-    newest = sum(1 for _ in takewhile(lambda one: isinstance(one, UserMessage), reversed(said)))
-    users = [one for one in (said if newest > 1 else [last]) if isinstance(one, UserMessage)]
-    history = await not_stored(here, user, asked.thread_id, [*map(_user, users[:-1]), asks], newest)
-    turn = here.turns.submit(
-        user, asked.thread_id, asks.content, key, files, client_tools=tools, results=results, history=history
+    files = attachments_of_message(user_message)
+    key = _idempotency_key(run_input.run_id, last.id, user_message.content, *map(file_fingerprint, files))
+    newest = sum(1 for _ in takewhile(lambda message: isinstance(message, UserMessage), reversed(thread_messages)))
+    users = [message for message in (thread_messages if newest > 1 else [last]) if isinstance(message, UserMessage)]
+    history = await unstored_messages(
+        context, caller, run_input.thread_id, [*map(_to_user_message, users[:-1]), user_message], newest
+    )
+    turn = context.turns.submit(
+        caller,
+        run_input.thread_id,
+        user_message.content,
+        key,
+        files,
+        client_tools=tools,
+        results=results,
+        history=history,
     )
     return [await turn]
 
 
-async def _resume(
-    here: Served, user: Caller, asked: RunAgentInput, tools: Sequence[Tool], results: Results
-) -> list[TurnOf]:
+async def _submit_answers(
+    context: ServerContext, caller: Caller, run_input: RunAgentInput, tools: Sequence[Tool], results: Results
+) -> list[TurnRef]:
     """Answer questions for approval; results that came along are taken first."""
-    session = await here.session(user, asked.thread_id)
-    new = {one.call.id for one in await here.store.client_calls(session)} & results.keys()
-    turns = [await give(here, user, asked.thread_id, results, new, tools, asked.run_id)] if new else []
-    for one in asked.resume or ():
-        approved = one.status == "resolved" and _is_yes(one.payload)
-        turn = here.turns.approve(user, asked.thread_id, one.interrupt_id, approved=approved, client_tools=tools)
+    session = await context.get_session(caller, run_input.thread_id)
+    new = {answer.call.id for answer in await context.store.client_calls(session)} & results.keys()
+    turns = (
+        [await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id)]
+        if new
+        else []
+    )
+    for answer in run_input.resume or ():
+        approved = answer.status == "resolved" and _is_approved(answer.payload)
+        turn = context.turns.submit_approval(
+            caller, run_input.thread_id, answer.interrupt_id, approved=approved, client_tools=tools
+        )
         turns.append(await turn)
     return turns
 
 
-def _spoken(message: Message) -> Spoken:
+def _calls_in(message: Message) -> CallsInMessage:
     match message:
         case ToolMessage():
-            return Spoken(answers=message.tool_call_id, result=_result(message))
+            return CallsInMessage(answered_call_id=message.tool_call_id, result=_result(message))
         case AssistantMessage():
-            return Spoken(makes=tuple(call.id for call in message.tool_calls or ()))
+            return CallsInMessage(call_ids=tuple(call.id for call in message.tool_calls or ()))
         case _:
-            return Spoken()
+            return CallsInMessage()
 
 
 def _result(message: ToolMessage) -> dict[str, Any]:
     """Return what a client's tool returned, a failure as one."""
     content = message.content
-    parts = [content] if isinstance(content, str) else [one.text if one.type == "text" else LEFT_OUT for one in content]
+    parts = (
+        [content]
+        if isinstance(content, str)
+        else [part.text if part.type == "text" else FILE_LEFT_OUT for part in content]
+    )
     text = "".join(parts)
     if message.error:
         return {"error": message.error} | ({"result": text} if text else {})
-    return read_result(text)
+    return parse_result(text)
 
 
-def _is_yes(payload: Any) -> bool:
+def _is_approved(payload: Any) -> bool:
     match payload:
         case True | {"approved": True}:
             return True
@@ -156,14 +187,14 @@ def _is_yes(payload: Any) -> bool:
             return False
 
 
-def _user(message: UserMessage, *, last: bool = False) -> messages.Message:
-    """Return a user's message. Raise `Refused` for a file that cannot be read, if it is the last one's."""
+def _to_user_message(message: UserMessage, *, last: bool = False) -> messages.Message:
+    """Return a user's message. Raise `ApiError` for a file that cannot be read, if it is the last one's."""
     try:
         files, note = _files(message), ""
-    except Refused:
+    except ApiError:
         if last:
             raise
-        files, note = list[Attachment](), NOT_READ
+        files, note = list[Attachment](), UNREADABLE_FILE
     media = [messages.Media(file.mime_type, file.data, name=file.name) for file in files]
     return messages.Message("user", _text(message) + note, media=tuple(media))
 
@@ -175,7 +206,7 @@ def _text(message: UserMessage) -> str:
 
 
 def _files(message: UserMessage) -> list[Attachment]:
-    """Return the files that a message brings; raise `Refused` for one whose bytes do not come along."""
+    """Return the files that a message brings; raise `ApiError` for one whose bytes do not come along."""
     parts = () if isinstance(message.content, str) else message.content
     media = [part for part in parts if not isinstance(part, TextPart)]
     return [_file(number, part) for number, part in enumerate(media, 1)]
@@ -189,24 +220,24 @@ def _file(number: int, part: ImagePart | AudioPart | VideoPart | DocumentPart) -
             name = None
     match part.source:
         case DataSource() as source:
-            return file_of_base64(number, name, source.mime_type, source.value)
+            return read_base64_file(number, name, source.mime_type, source.value)
         case FileSource():
-            raise Refused(
+            raise ApiError(
                 400, "BadRequest", f"messages: no files are kept here by an id; send file {number} in base64, as data"
             )
         case source:
-            return file_of_url(number, name, source.value)
+            return read_data_url(number, name, source.value)
 
 
-def _upgraded(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _upgrade_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message with the media parts of 1.0 in the place of `binary` ones, as AG-UI's own client does it."""
     content = message.get("content")
     if message.get("role") != "user" or not isinstance(content, list):
         return message
-    return {**message, "content": [_upgraded_part(part) for part in cast("list[Any]", content)]}
+    return {**message, "content": [_upgrade_part(part) for part in cast("list[Any]", content)]}
 
 
-def _upgraded_part(part: Any) -> Any:
+def _upgrade_part(part: Any) -> Any:
     match part:
         case {"type": "binary", "mimeType": str(mime_type)} | {"type": "binary", "mime_type": str(mime_type)}:
             fields = cast("dict[str, Any]", part)
@@ -221,9 +252,9 @@ def _upgraded_part(part: Any) -> Any:
     return part
 
 
-def _key(*about: str) -> str:
+def _idempotency_key(*parts: str) -> str:
     digest = hashlib.sha256()
-    for one in about:
-        data = one.encode("utf-8", "surrogatepass")
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data) + data)
     return f"agui-{digest.hexdigest()}"

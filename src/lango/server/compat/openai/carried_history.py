@@ -11,17 +11,17 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from lango.config import ServerSettings
-from lango.json_input import is_deeper_than
+from lango.json_input import is_nested_deeper_than
 from lango.messages import Attachment, Media, Message, ToolCall
-from lango.server.compat.inline_files import NOT_READ
+from lango.server.compat.inline_files import UNREADABLE_FILE
 from lango.server.compat.openai.chat_request import ChatCall, ChatMessage
-from lango.server.errors import Refused
+from lango.server.errors import ApiError
 
-_NO_CALL = "[a tool returned this; its call is not part of this history] "
-_DEEPEST = 100
+_RESULT_WITHOUT_CALL = "[a tool returned this; its call is not part of this history] "
+_MAX_DEPTH = 100
 
 
-class _Said(Struct):
+class _MessageWithResults(Struct):
     """A message, and what was returned to its calls."""
 
     message: Message
@@ -29,60 +29,64 @@ class _Said(Struct):
 
 
 def read_history(sent: Sequence[ChatMessage], limits: ServerSettings) -> list[Message]:
-    """Return what a client carries, in order. Raise `Refused` for what no model could read."""
-    said: list[_Said] = []
-    waiting: dict[str, tuple[_Said, ToolCall]] = {}
-    for place, one in enumerate(sent, 1):
-        match one.role:
+    """Return what a client carries, in order. Raise `ApiError` for what no model could read."""
+    messages: list[_MessageWithResults] = []
+    open_calls: dict[str, tuple[_MessageWithResults, ToolCall]] = {}
+    for position, sent_message in enumerate(sent, 1):
+        match sent_message.role:
             case "user":
-                message = read_user(one, limits, last=place == len(sent))
+                message = read_user_message(sent_message, limits, last=position == len(sent))
             case "assistant":
-                message = Message("assistant", one.text, tuple(_call(call) for call in one.tool_calls or ()))
+                message = Message(
+                    "assistant", sent_message.text, tuple(_to_tool_call(call) for call in sent_message.tool_calls or ())
+                )
             case "tool":
-                message = _take_result(one, waiting)
+                message = _attach_result(sent_message, open_calls)
             case _:
                 continue
         if message and (message.content or message.media or message.tool_calls):
-            said.append(_Said(message))
-            waiting |= {call.id: (said[-1], call) for call in message.tool_calls}
-    return [message for one in said for message in _flat(one)]
+            messages.append(_MessageWithResults(message))
+            open_calls |= {call.id: (messages[-1], call) for call in message.tool_calls}
+    return [message for sent_message in messages for message in _flatten(sent_message)]
 
 
-def read_user(one: ChatMessage, limits: ServerSettings, *, last: bool) -> Message:
-    """Return a user's message. Raise `Refused` for a file that cannot be read, if it is the last one's."""
+def read_user_message(message: ChatMessage, limits: ServerSettings, *, last: bool) -> Message:
+    """Return a user's message. Raise `ApiError` for a file that cannot be read, if it is the last one's."""
     try:
-        files, note = one.read_files(limits), ""
-    except Refused:
+        files, note = message.read_files(limits), ""
+    except ApiError:
         if last:
             raise
-        files, note = list[Attachment](), NOT_READ * len(one.others)
+        files, note = list[Attachment](), UNREADABLE_FILE * len(message.file_parts)
     media = [Media(file.mime_type, file.data, name=file.name) for file in files]
-    return Message("user", one.text + note, media=tuple(media))
+    return Message("user", message.text + note, media=tuple(media))
 
 
-def _call(call: ChatCall) -> ToolCall:
+def _to_tool_call(call: ChatCall) -> ToolCall:
     function = call.function
     if function is None or not function.name or not call.id:
-        raise Refused(400, "BadRequest", "messages: a call needs its id, and the name of its function")
+        raise ApiError(400, "BadRequest", "messages: a call needs its id, and the name of its function")
     try:
         arguments: Any = json.loads(function.arguments or "{}")
     except (ValueError, RecursionError):
         arguments = None
-    if not isinstance(arguments, dict) or is_deeper_than(arguments, _DEEPEST):
+    if not isinstance(arguments, dict) or is_nested_deeper_than(arguments, _MAX_DEPTH):
         return ToolCall(call.id, function.name, {"arguments": function.arguments})
     return ToolCall(call.id, function.name, cast("dict[str, Any]", arguments))
 
 
-def _take_result(one: ChatMessage, waiting: dict[str, tuple[_Said, ToolCall]]) -> Message | None:
+def _attach_result(message: ChatMessage, open_calls: dict[str, tuple[_MessageWithResults, ToolCall]]) -> Message | None:
     """Give a result to its call; return one without a call as text."""
-    made = waiting.pop(one.tool_call_id or "", None)
-    result = one.spoken.result
-    if made is None:
-        return Message("user", _NO_CALL + json.dumps(result))
-    said, call = made
-    said.results.append(ToolCall(call.id, call.name, output=result))
+    found = open_calls.pop(message.tool_call_id or "", None)
+    result = message.calls.result
+    if found is None:
+        return Message("user", _RESULT_WITHOUT_CALL + json.dumps(result))
+    owner, call = found
+    owner.results.append(ToolCall(call.id, call.name, output=result))
     return None
 
 
-def _flat(one: _Said) -> list[Message]:
-    return [one.message, Message("tool", tool_calls=tuple(one.results))] if one.results else [one.message]
+def _flatten(message: _MessageWithResults) -> list[Message]:
+    return (
+        [message.message, Message("tool", tool_calls=tuple(message.results))] if message.results else [message.message]
+    )

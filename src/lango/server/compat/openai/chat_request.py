@@ -7,14 +7,14 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
 from lango.messages import Attachment
-from lango.server.compat.inline_files import file_of_url
-from lango.server.compat.resent_history import LEFT_OUT, Spoken, read_result
-from lango.server.errors import Refused
+from lango.server.compat.inline_files import read_data_url
+from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage, parse_result
+from lango.server.errors import ApiError
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
 from lango.turns.turn_input import check_attachments
 
-_MOST_MESSAGES = 5_000
+_MAX_MESSAGES = 5_000
 
 
 class ImageUrl(BaseModel):
@@ -40,14 +40,14 @@ class ContentPart(BaseModel):
     file: FileData | None = None
 
     def read_file(self, number: int) -> Attachment:
-        """Return the picture or file that it is; raise `Refused` where it is none that can be read here."""
+        """Return the picture or file that it is; raise `ApiError` where it is none that can be read here."""
         if self.type == "image_url" and self.image_url:
-            return file_of_url(number, None, self.image_url.url)
+            return read_data_url(number, None, self.image_url.url)
         if self.type == "file" and self.file and self.file.file_data:
-            return file_of_url(number, self.file.filename, self.file.file_data)
+            return read_data_url(number, self.file.filename, self.file.file_data)
         if self.type == "file":
-            raise _wrong("messages: no files are kept here by a file_id; send file_data, as a data: URL")
-        raise _wrong("messages: of the parts of a message only text, image_url and file are understood here")
+            raise _bad_request("messages: no files are kept here by a file_id; send file_data, as a data: URL")
+        raise _bad_request("messages: of the parts of a message only text, image_url and file are understood here")
 
 
 class ChatCallFunction(BaseModel):
@@ -81,7 +81,7 @@ class ChatMessage(BaseModel):
         return self.content or ""
 
     @property
-    def others(self) -> list[ContentPart]:
+    def file_parts(self) -> list[ContentPart]:
         """The parts that are no text, in order."""
         return [part for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
 
@@ -91,19 +91,22 @@ class ChatMessage(BaseModel):
         return tuple(call.id for call in self.tool_calls or ())
 
     @property
-    def spoken(self) -> Spoken:
+    def calls(self) -> CallsInMessage:
         """What it says of calls."""
         if self.role == "tool":
-            return Spoken(answers=self.tool_call_id, result=read_result(self.text + LEFT_OUT * len(self.others)))
-        return Spoken(makes=self.call_ids)
+            return CallsInMessage(
+                answered_call_id=self.tool_call_id,
+                result=parse_result(self.text + FILE_LEFT_OUT * len(self.file_parts)),
+            )
+        return CallsInMessage(call_ids=self.call_ids)
 
     def read_files(self, limits: ServerSettings) -> list[Attachment]:
-        """Return the files that it brings; raise `Refused` for what cannot be read or is too much."""
-        files = [part.read_file(number) for number, part in enumerate(self.others, 1)]
+        """Return the files that it brings; raise `ApiError` for what cannot be read or is too much."""
+        files = [part.read_file(number) for number, part in enumerate(self.file_parts, 1)]
         try:
             check_attachments(files, limits)
         except AttachmentRefused as error:  # OpenAI's clients know no other status for what is wrong with a part
-            raise Refused(400, type(error).__name__, str(error)) from error
+            raise ApiError(400, type(error).__name__, str(error)) from error
         return files
 
 
@@ -122,9 +125,9 @@ class ChatTool(BaseModel):
     function: ChatFunction | None = None
 
     def read(self) -> tuple[str, str, Any]:
-        """Return its name, description and parameters; raise `Refused` for another kind of tool."""
+        """Return its name, description and parameters; raise `ApiError` for another kind of tool."""
         if self.type != "function" or self.function is None:
-            raise _wrong("tools: of the kinds of tools only function is understood here")
+            raise _bad_request("tools: of the kinds of tools only function is understood here")
         return self.function.name, self.function.description or "", self.function.parameters
 
 
@@ -142,7 +145,7 @@ class ChatRequest(BaseModel):
     )
 
     model: str = ""
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=_MOST_MESSAGES), FailFast()]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=_MAX_MESSAGES), FailFast()]
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     n: int | None = 1
@@ -155,33 +158,33 @@ class ChatRequest(BaseModel):
     metadata: dict[str, Any] | None = None
 
     @property
-    def brings_results(self) -> bool:
+    def ends_with_results(self) -> bool:
         """Whether it ends with what the client's tools returned."""
         return self.messages[-1].role == "tool"
 
     async def read_tools(self) -> list[Tool]:
-        """Return the tools that the client runs; raise `ClientToolRefused`, or `Refused`."""
-        tools = await read_client_tools([one.read() for one in self.tools or ()])
+        """Return the tools that the client runs; raise `ClientToolRefused`, or `ApiError`."""
+        tools = await read_client_tools([tool.read() for tool in self.tools or ()])
         if self.tool_choice not in (None, "auto", "none"):
-            raise _wrong("tool_choice: the agent's model chooses; auto and none are understood here")
+            raise _bad_request("tool_choice: the agent's model chooses; auto and none are understood here")
         return [] if self.tool_choice == "none" else tools
 
-    def check(self) -> None:
-        """Raise `Refused` for what this agent cannot do."""
-        if self.functions or any(one.role == "function" or one.function_call for one in self.messages):
-            raise _wrong("functions: they are called tools by now; send tools, tool_calls and tool messages")
-        if any(one.role == "tool" and not one.tool_call_id for one in self.messages):
-            raise _wrong("messages: a tool message needs the tool_call_id of the call that it answers")
+    def check_supported(self) -> None:
+        """Raise `ApiError` for what this agent cannot do."""
+        if self.functions or any(message.role == "function" or message.function_call for message in self.messages):
+            raise _bad_request("functions: they are called tools by now; send tools, tool_calls and tool messages")
+        if any(message.role == "tool" and not message.tool_call_id for message in self.messages):
+            raise _bad_request("messages: a tool message needs the tool_call_id of the call that it answers")
         last = self.messages[-1]
-        if not self.brings_results and (last.role != "user" or not (last.text or last.others)):
-            raise _wrong(
+        if not self.ends_with_results and (last.role != "user" or not (last.text or last.file_parts)):
+            raise _bad_request(
                 "messages: the last message must be the user's, with a text or a file, or the result of a client's tool"
             )
         if (self.n or 1) != 1:
-            raise _wrong("n: there is one answer to a message")
+            raise _bad_request("n: there is one answer to a message")
         if (self.response_format or {}).get("type", "text") != "text":
-            raise _wrong("response_format: the agent answers in text")
+            raise _bad_request("response_format: the agent answers in text")
 
 
-def _wrong(message: str) -> Refused:
-    return Refused(400, "BadRequest", message)
+def _bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)

@@ -8,21 +8,26 @@ from typing import Any
 
 from starlette.responses import Response
 
-from lango.server.compat.client_view import ASKING
-from lango.server.context import Served
+from lango.server.compat.client_view import APPROVAL_NOTE
+from lango.server.context import ServerContext
 from lango.server.json_body import JsonResponse
 from lango.server.streaming.sse import read, status_of
-from lango.server.streaming.turn_streams import TurnOf
+from lango.server.streaming.turn_streams import TurnRef
 
-_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-_FINISH = {"max_tokens": "length", "length": "length", "safety": "content_filter", "content_filter": "content_filter"}
+_ERROR_TYPE_BY_STATUS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_FINISH_REASONS = {
+    "max_tokens": "length",
+    "length": "length",
+    "safety": "content_filter",
+    "content_filter": "content_filter",
+}
 
 # -- errors in OpenAI's shape -------------------------------------------------------------------------------------
 
 
 def openai_error_body(status: int, code: str, message: str) -> dict[str, Any]:
     """Say what went wrong as OpenAI does."""
-    kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    kind = _ERROR_TYPE_BY_STATUS.get(status, "server_error" if status >= 500 else "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
@@ -32,27 +37,27 @@ def openai_error_body(status: int, code: str, message: str) -> dict[str, Any]:
 class Completion:
     """One turn as a completion."""
 
-    def __init__(self, here: Served, turn: TurnOf, client_tools: Collection[str]) -> None:
-        self._here = here
+    def __init__(self, context: ServerContext, turn: TurnRef, client_tools: Collection[str]) -> None:
+        self._context = context
         self._turn = turn
-        self._tools = _Tools(client_tools)
+        self._tool_calls = _ToolCalls(client_tools)
         self._session_id = turn.session.name.id
-        self._about: dict[str, Any] = {
+        self._head: dict[str, Any] = {
             "id": f"chatcmpl-{turn.session.key}-{turn.turn}",
             "created": int(time.time()),
-            "model": here.runtime.app_name,
+            "model": context.runtime.app_name,
         }
 
-    async def whole(self, headers: Mapping[str, str]) -> Response:
+    async def response(self, headers: Mapping[str, str]) -> Response:
         """Wait for the answer."""
         text: list[str] = []
-        async with aclosing(read(self._here.turns.follow(self._turn))) as events:
+        async with aclosing(read(self._context.turns.follow(self._turn))) as events:
             async for event in events:
                 match event:
                     case {"type": "text_delta" | "approval"}:
-                        text.append(self._text_of(event))
+                        text.append(self._visible_text(event))
                     case {"type": "tool_start" | "tool_end"}:
-                        self._tools.tell(event)
+                        self._tool_calls.add(event)
                     case {"type": "error", "fatal": True}:
                         status = status_of(event["error"])
                         return JsonResponse(
@@ -68,79 +73,79 @@ class Completion:
         """Tell the answer as it comes."""
         no_usage = {"usage": None} if include_usage else {}
         yield self._chunk({"role": "assistant", "content": ""}, None, no_usage)
-        async with aclosing(read(self._here.turns.follow(self._turn))) as events:
+        async with aclosing(read(self._context.turns.follow(self._turn))) as events:
             async for event in events:
                 match event:
                     case None | {"type": "queued"}:
                         yield f": queued, place {event['place']}\n\n" if event else None
                     case {"type": "text_delta" | "approval"}:
-                        yield self._chunk({"content": self._text_of(event)}, None, no_usage)
+                        yield self._chunk({"content": self._visible_text(event)}, None, no_usage)
                     case {"type": "tool_start" | "tool_end"}:
-                        if executed := self._tools.tell(event):
+                        if executed := self._tool_calls.add(event):
                             yield self._chunk({"executed_tools": executed}, None, no_usage)
                     case {"type": "error", "fatal": True}:
                         yield encode_error(event["error"], event["message"])
                     case {"type": "done"}:
-                        if calls := self._tools.calls:
+                        if calls := self._tool_calls.client_calls:
                             pieces = [{"index": index} | call for index, call in enumerate(calls)]
                             yield self._chunk({"tool_calls": pieces}, None, no_usage)
-                        yield self._chunk({}, self._finish(event), no_usage)
+                        yield self._chunk({}, self._finish_reason(event), no_usage)
                         if include_usage:
                             kind = {"object": "chat.completion.chunk"}
-                            yield _frame(self._about | kind | {"choices": [], "usage": _usage(event)})
+                            yield _frame(self._head | kind | {"choices": [], "usage": _usage(event)})
                         yield "data: [DONE]\n\n"
                     case _:
                         pass
 
     def _body(self, text: str, done: Mapping[str, Any]) -> dict[str, Any]:
-        calls, executed = self._tools.calls, self._tools.executed
+        calls, executed = self._tool_calls.client_calls, self._tool_calls.executed
         content = text or (None if calls else "")
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
         message |= {"executed_tools": executed} if executed else {}
         message |= {"tool_calls": calls} if calls else {}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish(done)}
-        return self._about | {"object": "chat.completion", "choices": [choice], "usage": _usage(done)}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish_reason(done)}
+        return self._head | {"object": "chat.completion", "choices": [choice], "usage": _usage(done)}
 
-    def _text_of(self, event: Mapping[str, Any]) -> str:
+    def _visible_text(self, event: Mapping[str, Any]) -> str:
         if event["type"] == "text_delta":
             return event["text"]
         where = f"POST /v1/sessions/{self._session_id}/approvals/{event['call_id']}"
-        return f"{ASKING}{event['name']}({json.dumps(event['arguments'])}); answer with {where}]"
+        return f"{APPROVAL_NOTE}{event['name']}({json.dumps(event['arguments'])}); answer with {where}]"
 
-    def _finish(self, done: Mapping[str, Any]) -> str:
-        return "tool_calls" if self._tools.calls else _FINISH.get(done["finish_reason"], "stop")
+    def _finish_reason(self, done: Mapping[str, Any]) -> str:
+        return "tool_calls" if self._tool_calls.client_calls else _FINISH_REASONS.get(done["finish_reason"], "stop")
 
     def _chunk(self, delta: Mapping[str, Any], finish: str | None, more: Mapping[str, Any]) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return _frame(self._about | {"object": "chat.completion.chunk", "choices": [choice], **more})
+        return _frame(self._head | {"object": "chat.completion.chunk", "choices": [choice], **more})
 
 
-class _Tools:
+class _ToolCalls:
     """Calls as a client is told of them: those of the agent's own tools, and those that it is to run itself."""
 
     def __init__(self, client_tools: Collection[str]) -> None:
         self.executed: list[dict[str, Any]] = []
         self._client_tools = client_tools
-        self._places: dict[str, int] = {}
-        self._held: dict[str, Mapping[str, Any]] = {}
+        self._index_by_call: dict[str, int] = {}
+        self._client_calls: dict[str, Mapping[str, Any]] = {}
 
     @property
-    def calls(self) -> list[dict[str, Any]]:
+    def client_calls(self) -> list[dict[str, Any]]:
         """The calls that are the client's to run, once the answer is over: one that is wrong got its result here."""
-        return [_call(event) for event in self._held.values()]
+        return [_client_call(event) for event in self._client_calls.values()]
 
-    def tell(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def add(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Take an event; return what it adds to the executed ones."""
         call_id, starts = event["call_id"], event["type"] == "tool_start"
         if starts and event["name"] in self._client_tools:
-            self._held[call_id] = event
+            self._client_calls[call_id] = event
             return []
-        index = self._places.setdefault(call_id, len(self._places))
+        index = self._index_by_call.setdefault(call_id, len(self._index_by_call))
         piece: dict[str, Any] = {"index": index}
         if index == len(self.executed):  # an approved call goes on without a start
             piece |= {"id": call_id, "type": "function", "name": event["name"]}
             self.executed.append({})
-        if start := event if starts else self._held.pop(call_id, None):
+        if start := event if starts else self._client_calls.pop(call_id, None):
             piece["arguments"] = json.dumps(start["arguments"])
         if not starts:
             piece |= {"output": json.dumps(event["result"]), "ok": event["ok"]}
@@ -148,7 +153,7 @@ class _Tools:
         return [piece]
 
 
-def _call(start: Mapping[str, Any]) -> dict[str, Any]:
+def _client_call(start: Mapping[str, Any]) -> dict[str, Any]:
     function = {"name": start["name"], "arguments": json.dumps(start["arguments"])}
     return {"id": start["call_id"], "type": "function", "function": function}
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from lango.server.compat.openai.chat_request import ChatRequest
 
-FRONT_ENDS = {
+CONVERSATION_HEADERS = {
     "X-OpenWebUI-Chat-Id": "X-OpenWebUI-User-Id",
     "X-Conversation-Id": "X-User-Id",
 }
@@ -26,40 +26,40 @@ FRONT_ENDS = {
 
 Open WebUI sends the first (`ENABLE_FORWARD_USER_INFO_HEADERS`); LibreChat's documentation configures the second.
 """
-METADATA = ("conversation_id", "thread_id", "session_id")
+METADATA_KEYS = ("conversation_id", "thread_id", "session_id")
 """Members of `metadata` that name a conversation, as LangChain's and other applications call it."""
 
-PREFIX = "conversation-"
+SESSION_PREFIX = "conversation-"
 """How the ids of sessions begin that belong to such a conversation: no other request goes on in one of them."""
 
 
-class Conversation(Struct, frozen=True):
+class NamedConversation(Struct, frozen=True):
     """A conversation as the client names it."""
 
     session_id: str
     """Of its session; where it may have several, how the ids of these begin."""
-    several: bool = False
+    has_several_sessions: bool = False
     """The client resends all of it: what is not as it was stored goes on in another session of the same name."""
 
 
-def conversation_of(asked: ChatRequest, headers: Mapping[str, str]) -> Conversation | None:
+def named_conversation(request: ChatRequest, headers: Mapping[str, str]) -> NamedConversation | None:
     """Return the conversation that a request names, with its user; None where it names none."""
-    for header, user_header in FRONT_ENDS.items():
-        user = _text(asked.user) or headers.get(user_header, "")
-        if (named := headers.get(header)) and user:
-            return Conversation(f"{_name(user, named)}-", several=True)
-    metadata = asked.metadata or {}
-    user = _text(asked.user)
-    for member in METADATA:
-        if (named := _text(metadata.get(member))) and user:
-            return Conversation(_name(user, named))
+    for header, user_header in CONVERSATION_HEADERS.items():
+        user = _text_or_empty(request.user) or headers.get(user_header, "")
+        if (conversation_id := headers.get(header)) and user:
+            return NamedConversation(f"{_session_id(user, conversation_id)}-", has_several_sessions=True)
+    metadata = request.metadata or {}
+    user = _text_or_empty(request.user)
+    for member in METADATA_KEYS:
+        if (conversation_id := _text_or_empty(metadata.get(member))) and user:
+            return NamedConversation(_session_id(user, conversation_id))
     return None
 
 
-def _text(value: Any) -> str:
+def _text_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _name(user: str, named: str) -> str:
-    digest = hashlib.sha256(json.dumps([user, named]).encode()).hexdigest()
-    return f"{PREFIX}{digest[:32]}"
+def _session_id(user: str, conversation_id: str) -> str:
+    digest = hashlib.sha256(json.dumps([user, conversation_id]).encode()).hexdigest()
+    return f"{SESSION_PREFIX}{digest[:32]}"

@@ -43,65 +43,70 @@ from starlette.responses import Response
 
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.completion import Completion, encode_error, openai_error_body
-from lango.server.compat.openai.conversation_ids import conversation_of
-from lango.server.compat.openai.session_selection import submit_carried, submit_named
-from lango.server.context import Here, Served
-from lango.server.errors import Refused
+from lango.server.compat.openai.conversation_ids import named_conversation
+from lango.server.compat.openai.session_selection import submit_carried_history, submit_to_named_session
+from lango.server.context import Context, ServerContext
+from lango.server.errors import ApiError
 from lango.server.schemas import SESSION_ID
-from lango.server.security.auth import User
-from lango.server.security.authenticated_route import route_with_errors
-from lango.server.streaming.sse import FrameStream
+from lango.server.security.auth import CurrentCaller
+from lango.server.security.authenticated_route import route_with_error_body
+from lango.server.streaming.sse import FrameStreamResponse
 
 # a turn is stored once it is accepted: a client that repeats the request would send the message twice
-_ONCE = {"x-should-retry": "false"}
-_OpenAiRoute = route_with_errors(lambda refused: openai_error_body(refused.status, refused.error, str(refused)))
+_NO_RETRY = {"x-should-retry": "false"}
+_OpenAiRoute = route_with_error_body(lambda refused: openai_error_body(refused.status, refused.type, str(refused)))
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=_OpenAiRoute)
 
-SessionHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]
+SessionIdHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
 
 
 @router.get("/models")
-async def list_models(user: User, here: Here) -> dict[str, Any]:
+async def list_models(caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """List the one model there is: the agent."""
-    return {"object": "list", "data": [_model(here)]}
+    return {"object": "list", "data": [_model_card(context)]}
 
 
 @router.get("/models/{model}", include_in_schema=False)
-async def read_model(model: str, user: User, here: Here) -> dict[str, Any]:
+async def read_model(model: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Show the agent as a model."""
-    if model != here.runtime.app_name:
-        raise Refused(404, "model_not_found", f"there is no model {model!r}; there is {here.runtime.app_name!r}")
-    return _model(here)
+    if model != context.runtime.app_name:
+        raise ApiError(404, "model_not_found", f"there is no model {model!r}; there is {context.runtime.app_name!r}")
+    return _model_card(context)
 
 
-def _model(here: Served) -> dict[str, Any]:
-    return {"id": here.runtime.app_name, "object": "model", "created": 0, "owned_by": "lango"}
+def _model_card(context: ServerContext) -> dict[str, Any]:
+    return {"id": context.runtime.app_name, "object": "model", "created": 0, "owned_by": "lango"}
 
 
 @router.post("/chat/completions", response_model=None)
-async def complete(
-    asked: ChatRequest, request: Request, user: User, here: Here, session_id: SessionHeader = None, key: Key = None
+async def create_completion(
+    request_body: ChatRequest,
+    request: Request,
+    caller: CurrentCaller,
+    context: Context,
+    session_id: SessionIdHeader = None,
+    key: Key = None,
 ) -> Response:
     """Answer the last message of a conversation. `Idempotency-Key` holds within `X-Session-Id`."""
-    asked.check()
-    tools = await asked.read_tools()
-    named = None if session_id is not None else conversation_of(asked, request.headers)
+    request_body.check_supported()
+    tools = await request_body.read_tools()
+    conversation = None if session_id is not None else named_conversation(request_body, request.headers)
     if session_id is not None:
-        await here.may_write(user, session_id)
+        await context.check_may_write(caller, session_id)
     else:
-        await here.door.check_tokens(user)
-        session_id = named.session_id if named and not named.several else None
+        await context.principal.check_token_quota(caller)
+        session_id = conversation.session_id if conversation and not conversation.has_several_sessions else None
     if session_id is not None:
-        turn = await submit_named(here, user, session_id, asked, tools, key)
+        turn = await submit_to_named_session(context, caller, session_id, request_body, tools, key)
     else:
-        turn = await submit_carried(here, user, asked, tools, key, named)
+        turn = await submit_carried_history(context, caller, request_body, tools, key, conversation)
     session_id = turn.session.name.id
     # a header is Latin-1; an id that is not was sent as raw bytes, and is known to whoever sent it
-    headers = {"X-Session-Id": session_id} | _ONCE if session_id.isascii() else _ONCE
-    completion = Completion(here, turn, {tool.name for tool in tools})
-    if asked.stream:
-        usage = bool(asked.stream_options and asked.stream_options.include_usage)
+    headers = {"X-Session-Id": session_id} | _NO_RETRY if session_id.isascii() else _NO_RETRY
+    completion = Completion(context, turn, {tool.name for tool in tools})
+    if request_body.stream:
+        usage = bool(request_body.stream_options and request_body.stream_options.include_usage)
         chunks = completion.chunks(include_usage=usage)
-        return FrameStream(chunks, here.settings.server.write_timeout_s, encode_error, headers)
-    return await completion.whole(headers)
+        return FrameStreamResponse(chunks, context.settings.server.write_timeout_s, encode_error, headers)
+    return await completion.response(headers)

@@ -18,121 +18,147 @@ from msgspec import Struct
 
 from lango.errors import CallNotWaiting, StaleSession
 from lango.messages import Message
-from lango.server.compat.client_view import Seen, StoredView, carried_view, stored_view, whole_view
-from lango.server.compat.inline_files import files_of
-from lango.server.compat.openai.carried_history import read_history, read_user
+from lango.server.compat.client_view import (
+    VisibleMessage,
+    VisibleStored,
+    visible_carried,
+    visible_session,
+    visible_stored,
+)
+from lango.server.compat.inline_files import attachments_of_message
+from lango.server.compat.openai.carried_history import read_history, read_user_message
 from lango.server.compat.openai.chat_request import ChatRequest
-from lango.server.compat.openai.conversation_ids import PREFIX, Conversation
-from lango.server.compat.resent_history import answered_last, give, not_stored, results_in, results_key
-from lango.server.context import Served
-from lango.server.errors import Refused
+from lango.server.compat.openai.conversation_ids import SESSION_PREFIX, NamedConversation
+from lango.server.compat.resent_history import (
+    calls_answered_at_end,
+    collect_results,
+    results_key,
+    submit_results,
+    unstored_messages,
+)
+from lango.server.context import ServerContext
+from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
-from lango.server.streaming.turn_streams import TurnOf
+from lango.server.streaming.turn_streams import TurnRef
 from lango.store import SessionRecord
-from lango.store.sessions.client_history import find_sessions
+from lango.store.sessions.client_history import find_by_input
 from lango.tools import Tool
 
-_MOST_COMPARED = 20
+_MAX_COMPARED = 20
 """So many sessions whose newest user message is the same are compared."""
 _FIRST_PAGE, _PAGE = 20, 200
 
 
-class _Place(Struct, frozen=True):
+class _MatchingSession(Struct, frozen=True):
     """A session, and how many of the carried messages it holds: all that it holds."""
 
     session: SessionRecord
-    holds: int
+    message_count: int
 
 
-async def submit_named(
-    here: Served, user: Caller, session_id: str, asked: ChatRequest, tools: Sequence[Tool], key: str | None
-) -> TurnOf:
+async def submit_to_named_session(
+    context: ServerContext,
+    caller: Caller,
+    session_id: str,
+    request: ChatRequest,
+    tools: Sequence[Tool],
+    key: str | None,
+) -> TurnRef:
     """Store a turn in a session that the client names. Of what it resends, only what is new is read.
 
     These are the user's messages at the end, and results of calls that still wait, wherever they stand.
     """
-    spoken = await asyncio.to_thread(lambda: [one.spoken for one in asked.messages])  # ten thousand results, perhaps
-    results = results_in(spoken)
-    if asked.brings_results:
+    calls = await asyncio.to_thread(
+        lambda: [message.calls for message in request.messages]
+    )  # ten thousand results, perhaps
+    results = collect_results(calls)
+    if request.ends_with_results:
         attempt = key or uuid.uuid4().hex
-        return await give(here, user, session_id, results, answered_last(spoken), tools, attempt, every=True)
-    sent = [one for one in asked.messages if one.role not in ("system", "developer")]
-    newest = sum(1 for _ in takewhile(lambda one: one.role == "user", reversed(sent)))
-    users = [one for one in (sent if newest > 1 else sent[-1:]) if one.role == "user"]
-    read = [read_user(one, here.settings.server, last=one is sent[-1]) for one in users]
-    history = await not_stored(here, user, session_id, read, newest)
+        return await submit_results(
+            context, caller, session_id, results, calls_answered_at_end(calls), tools, attempt, require_all=True
+        )
+    sent = [message for message in request.messages if message.role not in ("system", "developer")]
+    newest = sum(1 for _ in takewhile(lambda message: message.role == "user", reversed(sent)))
+    users = [message for message in (sent if newest > 1 else sent[-1:]) if message.role == "user"]
+    read = [read_user_message(message, context.settings.server, last=message is sent[-1]) for message in users]
+    history = await unstored_messages(context, caller, session_id, read, newest)
     last = read[-1]
-    return await here.turns.submit(
-        user,
+    return await context.turns.submit(
+        caller,
         session_id,
         last.content,
         key,
-        files_of(last),
+        attachments_of_message(last),
         client_tools=tools,
         results=results,
         history=history,
     )
 
 
-async def submit_carried(
-    here: Served,
-    user: Caller,
-    asked: ChatRequest,
+async def submit_carried_history(
+    context: ServerContext,
+    caller: Caller,
+    request: ChatRequest,
     tools: Sequence[Tool],
     key: str | None,
-    conversation: Conversation | None = None,
-) -> TurnOf:
+    conversation: NamedConversation | None = None,
+) -> TurnRef:
     """Store a turn whose model reads what the request carries, and nothing else."""
-    said = await asyncio.to_thread(read_history, asked.messages, here.settings.server)
-    if asked.brings_results:
-        _check_results(said)
-    place = await _find(here, user, said, conversation.session_id if conversation else "")
-    if place is not None:
+    messages = await asyncio.to_thread(read_history, request.messages, context.settings.server)
+    if request.ends_with_results:
+        _check_all_results(messages)
+    match = await _find_session(context, caller, messages, conversation.session_id if conversation else "")
+    if match is not None:
         try:
-            return await _go_on(here, user, said, place, tools, key)
+            return await _continue_session(context, caller, messages, match, tools, key)
         except (StaleSession, CallNotWaiting):
             pass  # another request was faster: this conversation goes on in a session of its own
     session_id = (conversation.session_id if conversation else "chat-") + uuid.uuid4().hex
-    *history, last = said
+    *history, last = messages
     if last.role == "tool":
-        results = {one.id: one.output or {} for one in last.tool_calls}
-        return await here.turns.give(user, session_id, results, None, tools, history=history)
-    return await here.turns.submit(
-        user, session_id, last.content, key, files_of(last), client_tools=tools, history=history
+        results = {call.id: call.output or {} for call in last.tool_calls}
+        return await context.turns.submit_results(caller, session_id, results, None, tools, history=history)
+    return await context.turns.submit(
+        caller, session_id, last.content, key, attachments_of_message(last), client_tools=tools, history=history
     )
 
 
-def _check_results(said: Sequence[Message]) -> None:
-    """Raise `Refused` unless the carried messages end with the results of all calls of the answer before them."""
-    if said[-1].role != "tool":
-        raise Refused(
+def _check_all_results(messages: Sequence[Message]) -> None:
+    """Raise `ApiError` unless the carried messages end with the results of all calls of the answer before them."""
+    if messages[-1].role != "tool":
+        raise ApiError(
             400, "BadRequest", "messages: these tool messages answer no call before them; send it, or its X-Session-Id"
         )
-    left = {one.id for one in said[-2].tool_calls} - {one.id for one in said[-1].tool_calls}
+    left = {call.id for call in messages[-2].tool_calls} - {call.id for call in messages[-1].tool_calls}
     if left:
         missing = ", ".join(sorted(left))
-        raise Refused(400, "BadRequest", f"messages: each call needs its tool message; there is none for {missing}")
+        raise ApiError(400, "BadRequest", f"messages: each call needs its tool message; there is none for {missing}")
 
 
-async def _go_on(
-    here: Served, user: Caller, said: Sequence[Message], place: _Place, tools: Sequence[Tool], key: str | None
-) -> TurnOf:
+async def _continue_session(
+    context: ServerContext,
+    caller: Caller,
+    messages: Sequence[Message],
+    match: _MatchingSession,
+    tools: Sequence[Tool],
+    key: str | None,
+) -> TurnRef:
     """Store the turn in a session that holds the messages before it, if it still does."""
-    session_id, revision, last = place.session.name.id, place.session.revision, said[-1]
-    new = said[place.holds :]
-    results = {one.id: one.output or {} for message in new for one in message.tool_calls}
+    session_id, revision, last = match.session.name.id, match.session.revision, messages[-1]
+    new = messages[match.message_count :]
+    results = {item.id: item.output or {} for message in new for item in message.tool_calls}
     if last.role == "tool":
-        key = await results_key(here, place.session, results)
-        return await here.turns.give(user, session_id, results, key, tools, at_revision=revision)
-    return await here.turns.submit(
-        user,
+        key = await results_key(context, match.session, results)
+        return await context.turns.submit_results(caller, session_id, results, key, tools, at_revision=revision)
+    return await context.turns.submit(
+        caller,
         session_id,
         last.content,
         key,
-        files_of(last),
+        attachments_of_message(last),
         client_tools=tools,
         results=results,
-        history=[one for one in new[:-1] if one.role == "user"],
+        history=[item for item in new[:-1] if item.role == "user"],
         at_revision=revision,
     )
 
@@ -140,55 +166,61 @@ async def _go_on(
 # -- finding the session -------------------------------------------------------------------------------------------
 
 
-async def _find(here: Served, user: Caller, said: Sequence[Message], id_prefix: str) -> _Place | None:
+async def _find_session(
+    context: ServerContext, caller: Caller, messages: Sequence[Message], id_prefix: str
+) -> _MatchingSession | None:
     """Return a session that holds all that comes before the turn, or before what the client says since an answer.
 
     Of several that a client cannot tell apart, one whose agent reads no more than a client sees: the others may hold
     what an agent's tools returned in another conversation. One of those is taken only if it is the only one.
     """
-    hiding: list[_Place] = []
-    for holds in _points(said):
-        wanted = await asyncio.to_thread(carried_view, said[:holds], here.runtime.shown_results)
-        texts = [one.text for one in wanted if one.role == "user"]
+    with_hidden_parts: list[_MatchingSession] = []
+    for holds in _possible_lengths(messages):
+        wanted = await asyncio.to_thread(visible_carried, messages[:holds], context.runtime.shown_results)
+        texts = [message.text for message in wanted if message.role == "user"]
         if not texts:
             continue
-        found = await here.store.read(
-            partial(find_sessions, here.runtime.app_name, user.user_id, texts[-1], id_prefix, limit=_MOST_COMPARED + 1)
+        found = await context.store.read(
+            partial(
+                find_by_input, context.runtime.app_name, caller.user_id, texts[-1], id_prefix, limit=_MAX_COMPARED + 1
+            )
         )
-        for session in found[:_MOST_COMPARED]:
-            if not id_prefix and session.name.id.startswith(PREFIX):
+        for session in found[:_MAX_COMPARED]:
+            if not id_prefix and session.name.id.startswith(SESSION_PREFIX):
                 continue  # the client named that conversation
-            hides = await _compare(here, session, wanted)
+            hides = await _compare_session(context, session, wanted)
             if hides is False:
-                return _Place(session, holds)
+                return _MatchingSession(session, holds)
             if hides:
-                hiding.append(_Place(session, holds))
-        if len(found) > _MOST_COMPARED:
-            hiding.clear()  # there may be more of them
+                with_hidden_parts.append(_MatchingSession(session, holds))
+        if len(found) > _MAX_COMPARED:
+            with_hidden_parts.clear()  # there may be more of them
             break
-    return hiding[0] if len(hiding) == 1 else None
+    return with_hidden_parts[0] if len(with_hidden_parts) == 1 else None
 
 
-def _points(said: Sequence[Message]) -> list[int]:
+def _possible_lengths(messages: Sequence[Message]) -> list[int]:
     """Return how many of the messages a session may hold: all but the last, or all up to the newest answer."""
-    answers = [place for place, one in enumerate(said, 1) if one.role == "assistant"]
-    return sorted({len(said) - 1, *answers[-1:]}, reverse=True)
+    answers = [position for position, message in enumerate(messages, 1) if message.role == "assistant"]
+    return sorted({len(messages) - 1, *answers[-1:]}, reverse=True)
 
 
-async def _compare(here: Served, session: SessionRecord, wanted: Sequence[Seen]) -> bool | None:
+async def _compare_session(
+    context: ServerContext, session: SessionRecord, wanted: Sequence[VisibleMessage]
+) -> bool | None:
     """Whether a session that holds just what is wanted hides more from a client; None: it holds something else.
 
     Read page by page, and of the files only the marks are kept: a session may hold more of them than fit in memory.
     """
-    asked = [one for one in wanted if one.role == "user"]
-    stored: list[StoredView] = []
+    wanted_user_messages = [view for view in wanted if view.role == "user"]
+    stored: list[VisibleStored] = []
     before: int | None = None
-    while page := await here.store.messages_page(session, before=before, limit=_PAGE if stored else _FIRST_PAGE):
-        views = [stored_view(one) for one in page]
-        for one in reversed(views):
-            if one.seen.role == "user" and (not asked or asked.pop() != one.seen):
+    while page := await context.store.messages_page(session, before=before, limit=_PAGE if stored else _FIRST_PAGE):
+        views = [visible_stored(view) for view in page]
+        for view in reversed(views):
+            if view.message.role == "user" and (not wanted_user_messages or wanted_user_messages.pop() != view.message):
                 return None
         stored[:0] = views
         before = page[0].seq
-    seen, hides = whole_view(stored)
+    seen, hides = visible_session(stored)
     return hides if seen == list(wanted) else None
