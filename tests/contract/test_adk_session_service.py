@@ -83,7 +83,7 @@ async def test_s1_a_session_object_knows_where_the_store_is(service: SqlSessionS
         record = await service.store.session(name)
         assert record
         for shown in (session, await load(service, session)):
-            seen = (shown.__pydantic_private__ or {})["_seen"]
+            seen = (shown.__pydantic_private__ or {})["_version"]
             assert seen == (record.key, name, record.revision, record.last_seq)
 
 

@@ -27,7 +27,7 @@ def said(number: int) -> NewEvent:
 
 
 def carrying(text: str, count: int) -> NewEvent:
-    return asks(text, before=tuple(said(number) for number in range(count)))
+    return asks(text, preceding=tuple(said(number) for number in range(count)))
 
 
 async def contents(store: Store) -> list[str]:

@@ -33,7 +33,7 @@ def asks(text: str = "1", **fields: Any) -> NewEvent:
 def brings(output: dict[str, Any]) -> NewEvent:
     """Make a message that brings the result of a client's tool."""
     message = Message("tool", "{}", (ToolCall("c", "f", output=output),), "user")
-    return replace(asks(), message=message, results={"c": ClientResult(output)})
+    return replace(asks(), message=message, client_results={"c": ClientResult(output)})
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ async def test_results_of_the_clients_tools_are_compared_too(store: Store, sessi
 async def test_results_beside_a_message_are_no_part_of_it(store: Store, session: SessionRecord) -> None:
     """When it is sent again, the calls do not wait any more, and their results are left out."""
     turn = await store.submit_turn(
-        session, asks("1", results={"c": ClientResult({"color": "red"})}), "me", idempotency_key="k"
+        session, asks("1", client_results={"c": ClientResult({"color": "red"})}), "me", idempotency_key="k"
     )
     await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
 

@@ -63,7 +63,7 @@ def _refusals() -> Iterator[tuple[int, str, str]]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             match node:
                 case ast.Call(
-                    func=ast.Name(id="Refused"),
+                    func=ast.Name(id="ApiError"),
                     args=[ast.Constant(value=int(status)), ast.Constant(value=str(name)), says, *_],
                 ) if text := _text(says):
                     yield status, name, text

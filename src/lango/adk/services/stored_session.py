@@ -54,13 +54,13 @@ def version_of_record(record: SessionRecord) -> SessionVersion:
 def known_version(session: Session) -> SessionVersion | None:
     """Return what the object shows, if it is of our kind, past pydantic's search for attributes: that takes longer."""
     private = session.__pydantic_private__
-    return private.get("_seen") if private else None
+    return private.get("_version") if private else None
 
 
 def set_version(session: Session, version: SessionVersion) -> None:
     """Note what the object shows now, if it is of our kind."""
-    if (private := session.__pydantic_private__) and "_seen" in private:
-        private["_seen"] = version
+    if (private := session.__pydantic_private__) and "_version" in private:
+        private["_version"] = version
 
 
 def prepare_for_requests(session: Session) -> None:

@@ -1,9 +1,8 @@
 """SQLite: one writer that groups commits, readers beside it.
 
-Every write that waits when the writer's thread comes round goes into the same transaction, each behind a savepoint of
-its own: one that fails takes back only itself, and one `fsync` serves them all. Where commits are quicker than waking a
-thread, and nobody else writes, a write is done at once in the caller's thread. Readers have connections of their own
-and, in WAL mode, never wait for the writer.
+All writes that are queued when the writer's thread is free share a transaction, each behind its own savepoint: a write
+that fails rolls back only itself, and one `fsync` serves them all. Where commits are faster than waking a thread,
+a write runs in the caller's thread. Readers have their own connections and, in WAL mode, never wait for the writer.
 """
 
 import asyncio
@@ -67,9 +66,7 @@ BUSY_TIMEOUT_S = 5.0
 _READER_THREADS = 4
 _MAX_GROUP = 256
 _STATEMENT_CACHE_SIZE = 200
-_FAST_COMMIT_S = (
-    0.001  # an event loop can wait as long as this; waking a thread and being woken again takes about half of it
-)
+_FAST_COMMIT_S = 0.001  # an event loop can wait for this long; waking a thread takes about half of it
 _FAST_COMMITS_NEEDED = 5  # so many quick commits in a row, and the disk is taken for a quick one
 _CHECKPOINT_PAGES = 1000
 _CHECK_LOG_EVERY = 200  # writes of the caller's thread, each quick and so of few pages
@@ -420,5 +417,4 @@ class SqliteDatabase:
 
 
 def _nothing() -> Operation[None]:
-    """Open the file, no more."""
     yield "SELECT 1", ()
