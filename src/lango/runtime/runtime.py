@@ -163,10 +163,10 @@ class Runtime:
         """
         name = SessionId(self.app_name, user_id, session_id)
         if history:
-            turn_input = await asyncio.to_thread(self._engine.results_after_history, history, results)
+            turn_input = await asyncio.to_thread(self._engine.inputs.results_after_history, history, results)
         else:
-            turn_input = await self._engine.client_results(name, results)
-        self._engine.add_client_tools(turn_input, client_tools)
+            turn_input = await self._engine.inputs.client_results(name, results)
+        self._engine.inputs.add_client_tools(turn_input, client_tools)
         turn = await self._accept_input(name, turn_input, idempotency_key, at_revision)
         turn.detached = True
         return turn
@@ -219,19 +219,19 @@ class Runtime:
         """
         name = SessionId(self.app_name, user_id, session_id)
         check_attachments(attachments, self._settings.server)
-        turn_input = self._engine.message(text, attachments, state_delta)
-        self._engine.add_client_tools(turn_input, client_tools)
+        turn_input = self._engine.inputs.message(text, attachments, state_delta)
+        self._engine.inputs.add_client_tools(turn_input, client_tools)
         if results:
-            await self._engine.add_results(name, turn_input, results)
+            await self._engine.inputs.add_results(name, turn_input, results)
         if history:
-            await asyncio.to_thread(self._engine.add_history, turn_input, history)
+            await asyncio.to_thread(self._engine.inputs.add_history, turn_input, history)
         turn = await self._accept_input(name, turn_input, idempotency_key, at_revision)
         turn.detached = True
         return turn
 
     def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
         """Return results of the client's tools as the model reads them, and as they are stored."""
-        return {call_id: result.output for call_id, result in self._engine.shown_results(results).items()}
+        return {call_id: result.output for call_id, result in self._engine.inputs.results_to_store(results).items()}
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
@@ -240,16 +240,16 @@ class Runtime:
     ) -> RunningTurn:
         check_attachments(attachments, self._settings.server)
         name = SessionId(self.app_name, user_id, session_id)
-        return await self._accept_input(name, self._engine.message(text, attachments), idempotency_key)
+        return await self._accept_input(name, self._engine.inputs.message(text, attachments), idempotency_key)
 
     async def _accept_approval(
         self, session_id: str, call_id: str, approved: bool, user_id: str, client_tools: Sequence[Tool] = ()
     ) -> RunningTurn:
         name = SessionId(self.app_name, user_id, session_id)
         await self._expiry.expire_session(name)
-        turn_input = await self._engine.approval_answer(name, call_id, approved=approved)
+        turn_input = await self._engine.inputs.approval_answer(name, call_id, approved=approved)
         assert turn_input.approval_answer
-        self._engine.add_client_tools(turn_input, client_tools)
+        self._engine.inputs.add_client_tools(turn_input, client_tools)
         turn = await self._accept_input(name, turn_input, f"answer to {turn_input.approval_answer.request_id}")
         if turn.turn.repeated or turn.readers or turn.detached:
             raise ApprovalExpired(f"the question about call {call_id!r} was answered just now")

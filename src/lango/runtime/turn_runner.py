@@ -111,7 +111,7 @@ class TurnRunner:
             if run.progress.awaits_client
             else "done"
         )
-        usage = await turn_usage(run)
+        usage = await turn_usage(run.progress, run.state.model_calls)
         extra: dict[str, Any] = {
             "usage": {
                 "input": usage.input_tokens,

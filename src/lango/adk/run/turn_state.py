@@ -67,3 +67,9 @@ class TurnState(Struct):
 
 
 current_turn: ContextVar[TurnState | None] = ContextVar("lango_turn", default=None)
+
+
+def note_toolset_failure(error: LangoError) -> None:
+    """Make the current turn fail at its next model call, because an agent's toolset could not be loaded."""
+    if (state := current_turn.get()) is not None:
+        state.toolset_error = error
