@@ -15,6 +15,8 @@ from google.genai import types
 from msgspec import Struct
 from typing_extensions import override
 
+from lango.adk.agents.adk_internals import declaration_of
+from lango.adk.model.request_config import json_schema_of
 from lango.config import ToolSettings
 from lango.tools import DEFAULT_TIMEOUT_S, Effect, InvalidArguments, Level, Tool, ToolContext, ToolError, ToolOutcome
 from lango.tools.approval_policy import Decision, decide
@@ -146,13 +148,10 @@ def tool_from_adk(inner: BaseTool, *, level: Level = "dangerous", effect: Effect
             raise ToolError(_error_text(fields))
         return cast("Any", result)
 
-    declaration = inner._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - ADK has no other way
-    schema = declaration and (declaration.parameters_json_schema or declaration.parameters)
-    if isinstance(schema, types.Schema):
-        schema = schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return Tool(
-        inner.name, inner.description, cast("dict[str, Any] | None", schema), handler, level=level, effect=effect
-    )
+    declaration = declaration_of(inner)
+    schema: Any = declaration and (declaration.parameters_json_schema or declaration.parameters)
+    parameters = json_schema_of(schema) if schema else None
+    return Tool(inner.name, inner.description, parameters, handler, level=level, effect=effect)
 
 
 def _is_error(result: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from google.adk.tools.base_toolset import BaseToolset
 from lango.adk.agents.adk_tool import AdkTool
 from lango.adk.agents.callback_guard import guard_callbacks
 from lango.adk.agents.model_registry import ModelRegistry, assign_models
-from lango.adk.agents.tree import walk_with_agent_tools
+from lango.adk.agents.tree import tools_of, walk_with_agent_tools
 from lango.config import Settings
 from lango.errors import ConfigError
 from lango.tools import Tool
@@ -97,13 +97,13 @@ _added_tools: WeakSet[AdkTool] = WeakSet()
 
 
 def _add_tools(root: Any, tools: Sequence[AdkTool]) -> None:
-    """Give somebody's agent the tools that were passed along with it, in place of those of another runtime."""
+    """Add a runtime's tools to a user's agent, in place of those that another runtime added."""
     if not tools and not isinstance(root, LlmAgent):
         return
     if not isinstance(root, LlmAgent):
         raise ConfigError(f"tools cannot be added to {root.name}: it is no LlmAgent; give them to its agents")
     names = {tool.name for tool in tools}
-    own: list[Any] = vars(root)["tools"]  # ADK types it as a list of bare callables
+    own = tools_of(root)
     remaining = [own_tool for own_tool in own if not (isinstance(own_tool, AdkTool) and own_tool in _added_tools)]
     _added_tools.update(tools)
     if tools or len(remaining) < len(own):

@@ -18,6 +18,7 @@ from google.genai import types
 from typing_extensions import override
 
 from lango.adk.agents.transfers import TRANSFER_TOOL
+from lango.adk.agents.tree import names_of, tools_of
 from lango.adk.model.call_checks import is_reserved_name
 from lango.errors import ClientToolRefused, NotJson
 from lango.messages import ToolCall
@@ -51,7 +52,7 @@ class ClientTool(BaseTool):
 
 def check_tool_names(tools: Iterable[str], agents: Iterable[Any]) -> None:
     """Raise `ClientToolRefused` for a name that an agent has given to a tool of its own."""
-    used_names = agent_tool_names(agents) | ADK_TOOL_NAMES
+    used_names = _agent_tool_names(agents) | ADK_TOOL_NAMES
     _refuse(name for name in tools if name in used_names or is_reserved_name(name))
 
 
@@ -67,10 +68,9 @@ def _refuse(names: Iterable[str]) -> None:
         raise ClientToolRefused(f"the agent has a tool {', '.join(refused)} of its own: give the client's another name")
 
 
-def agent_tool_names(agents: Iterable[Any]) -> set[str]:
-    """Return the names of the agents' tools; those of a toolset are known when the model is called."""
-    tools: list[Any] = [tool for agent in agents for tool in getattr(agent, "tools", ())]
-    return {getattr(tool, "name", "") or getattr(tool, "__name__", "") for tool in tools}
+def _agent_tool_names(agents: Iterable[Any]) -> set[str]:
+    """Return the names of the agents' tools, except those of toolsets: they are known when the model is called."""
+    return names_of(tool for agent in agents for tool in tools_of(agent))
 
 
 def mark_client_calls(response: LlmResponse, tools: Mapping[str, Tool]) -> set[str]:
@@ -92,7 +92,7 @@ def mark_client_calls(response: LlmResponse, tools: Mapping[str, Tool]) -> set[s
 
 def results_to_store(results: Mapping[str, Mapping[str, Any]], agents: Iterable[Any]) -> dict[str, ClientResult]:
     """Return results as the store keeps them: plain JSON, clipped as those of the agent's own tools are."""
-    can_read = _READ_RESULT_TOOL in agent_tool_names(agents)
+    can_read = _READ_RESULT_TOOL in _agent_tool_names(agents)
     found: dict[str, ClientResult] = {}
     for call_id, result in results.items():
         how = HOW_TO_READ.replace("{call_id}", call_id) if can_read else ""

@@ -1,4 +1,4 @@
-"""Tools of MCP servers, through ADK's own toolset, under the same approval and limits as any other tool."""
+"""Offer the tools of MCP servers through ADK's toolset, with the same approvals and limits as other tools."""
 
 import asyncio
 import importlib.util
@@ -11,6 +11,7 @@ from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.tools.base_tool import BaseTool
 from typing_extensions import override
 
+from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.agents.adk_tool import AdkTool, tool_from_adk
 from lango.config import McpSettings
 from lango.errors import ConfigError, MissingDependency
@@ -26,14 +27,14 @@ from mcp import StdioServerParameters
 OnFailure = Callable[[ConfigError], None]
 
 _log = logging.getLogger("lango.runtime")
-_TOOL_LIST_TTL_S = 60.0  # ADK asks for the list before every call of the model
+_TOOL_LIST_TTL_S = 60.0  # ADK lists the tools before every model call
 
 
 class LangoMcpToolset(McpToolset):
     """ADK's toolset of one MCP server, whose tools are `AdkTool`s."""
 
     tools_are_static = True
-    """Its tools do not depend on who asks."""
+    """See `lango.adk.agents.tool_names.StaticToolset`."""
 
     def __init__(
         self, server: str, wrap: Callable[[Tool], BaseTool], on_failure: OnFailure | None = None, **options: Any
@@ -65,7 +66,7 @@ class LangoMcpToolset(McpToolset):
     def _to_lango_tool(self, tool: BaseTool) -> BaseTool | None:
         try:
             _check_schemas(tool)
-            declared = tool._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            declared = declaration_of(tool)
             key = json.dumps(declared.model_dump(mode="json", exclude_none=True) if declared else tool.name)
             if key not in self._wrapped:
                 self._wrapped[key] = self._wrap(tool_from_adk(tool))
@@ -76,7 +77,7 @@ class LangoMcpToolset(McpToolset):
 
 
 def _check_schemas(tool: BaseTool) -> None:
-    """Raise `ConfigError` where a schema of a tool is too large, or one of its results could take long to check.
+    """Raise `ConfigError` if a schema of a tool is too large, or if checking its results could take too long.
 
     The MCP library checks results on the event loop, with regular expressions that can backtrack without end.
     """
@@ -122,6 +123,6 @@ def _connection(
         raise ConfigError(f"[mcp.{name}] needs a command or a url, and not both")
     if server.url:
         return StreamableHTTPConnectionParams(url=server.url, timeout=timeout_s, sse_read_timeout=timeout_s)
-    # Beside `env`, the process gets PATH, HOME and the like, and none of our keys: mcp's own rule.
+    # besides `env`, the mcp library passes PATH, HOME and the like to the process, and none of our keys
     parameters = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env))
     return StdioConnectionParams(server_params=parameters, timeout=timeout_s)

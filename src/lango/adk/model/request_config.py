@@ -47,16 +47,16 @@ def tool_specs(tools: Sequence[Any] | None) -> tuple[ToolSpec, ...]:
 
 def _parameters(declaration: types.FunctionDeclaration) -> Mapping[str, Any]:
     schema = declaration.parameters_json_schema or declaration.parameters
-    return _json_schema(schema) if schema else {"type": "object", "properties": {}}
+    return json_schema_of(schema) if schema else {"type": "object", "properties": {}}
 
 
 def response_schema(config: types.GenerateContentConfig) -> Mapping[str, Any] | None:
     """Return the schema that the answer must follow, as JSON schema."""
     schema: Any = config.response_json_schema or config.response_schema
-    return None if schema is None else _json_schema(schema)
+    return None if schema is None else json_schema_of(schema)
 
 
-def _json_schema(schema: Any) -> Mapping[str, Any]:
+def json_schema_of(schema: Any) -> Mapping[str, Any]:
     """Return any way in which genai writes a schema as JSON schema."""
     if isinstance(schema, types.Schema):
         return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)

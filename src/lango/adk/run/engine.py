@@ -11,13 +11,13 @@ from google.genai import types
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lango.adk.agents.adk_internals import preload_adk
 from lango.adk.agents.adk_tool import decision_for, effect_of
 from lango.adk.agents.app_builder import build_app
-from lango.adk.agents.loader import preload_adk
 from lango.adk.agents.model_registry import ModelRegistry
 from lango.adk.agents.tool_names import ToolNames, tool_names
 from lango.adk.agents.transfers import missing_transfer_target, transfer_correction, transfer_targets
-from lango.adk.agents.tree import final_answer_agent, is_final_answer, walk_agents
+from lango.adk.agents.tree import final_answer_agent, is_final_answer, tools_of, walk_agents
 from lango.adk.model.direct_text import TextSink, agents_with_direct_text
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.run.input_builder import InputBuilder
@@ -31,12 +31,13 @@ from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, EmptyAnswer, LangoError
 from lango.events import TurnEvent
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules
-from lango.memory import Memory, Observer, OwnerIsGone, thresholds_for
+from lango.memory import Memory, Observer, thresholds_for
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
 from lango.store import SessionId, Store, Turn
 from lango.store.turns.approvals import ApprovalRequest
 from lango.tools import Tool
+from lango.turns.liveness import OwnerIsGone
 from lango.turns.turn_input import TurnInput
 from lango.turns.turn_progress import NextId, TurnProgress
 
@@ -264,7 +265,7 @@ def _describe_agent(agent: Any) -> dict[str, Any]:
         "name": agent.name,
         "type": type(agent).__name__,
         "description": getattr(agent, "description", ""),
-        "tools": [tool.name for tool in getattr(agent, "tools", ()) if hasattr(tool, "name")],
+        "tools": [tool.name for tool in tools_of(agent) if hasattr(tool, "name")],
         "sub_agents": [_describe_agent(sub) for sub in getattr(agent, "sub_agents", ())],
     }
 

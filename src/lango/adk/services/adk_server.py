@@ -23,6 +23,7 @@ from lango.messages import Attachment
 from lango.store import SessionRecord, StoredEvent
 from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import CONFIRMATION_CALL
+from lango.store.codec.rows import approval_subject
 
 ADK_VERSION = version("google-adk")
 
@@ -70,9 +71,8 @@ def call_of_approval_request(stored: Iterable[StoredEvent], request_id: str) -> 
     """Return the id of the call that a question for approval is about."""
     for row in stored:
         for call in row.message.tool_calls if row.message else ():
-            if call.id == request_id and call.name == CONFIRMATION_CALL and call.input:
-                original: dict[str, Any] = call.input.get("originalFunctionCall") or {}
-                return original.get("id")
+            if call.id == request_id and (subject := approval_subject(call)):
+                return subject["id"]
     return None
 
 
