@@ -3,15 +3,15 @@
 One app's sessions; each belongs to a user, and what is another user's is not there.
 """
 
-import functools
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.history import WindowRules
-from lango.runtime.session_transfer import import_session
+from lango.runtime.session_transfer import export_session, import_session
 from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.engine.database import Operation
@@ -139,30 +139,13 @@ class Sessions:
         return await self._store.search(self._app_name, user_id, words, limit=limit)
 
     async def export_lines(self, session_id: str, *, user_id: str = "user") -> AsyncGenerator[str, None]:
-        """Read a session as lines of JSON, with all that belongs to it; see `lango.store.transfer.export_format`.
+        """Export a session as lines of JSON; see `lango.store.transfer.export_format`.
 
-        A fork comes with its past. What is written meanwhile is not in it, and neither is a turn that runs.
+        A fork is exported with the messages that it shares. Turns that run or begin meanwhile are left out.
         """
-        name = self._session_id(session_id, user_id)
-        from lango.store.transfer import export as exports  # few need it, and it takes long to import
-
-        export = await self._store.read(lambda: exports.begin_export(name))
-        for line in exports.header_lines(export):
-            yield line
-        for first in range(1, max(export.session.last_seq, 1) + 1, exports.PAGE):
-            read = functools.partial(exports.event_lines, export, first)
-            for line in await self._store.read(read):
+        async with aclosing(export_session(self._store, self._session_id(session_id, user_id))) as lines:
+            async for line in lines:
                 yield line
-        for line in exports.turn_lines(export):
-            yield line
-        call_ids = sorted(export.open_calls)
-        for first in range(0, len(call_ids), exports.PAGE):
-            read = functools.partial(exports.tool_journal_lines, export, call_ids[first : first + exports.PAGE])
-            for line in await self._store.read(read):
-                yield line
-        for line in await self._store.read(lambda: exports.observation_lines(export)):
-            yield line
-        yield exports.end_line(export)
 
     async def import_lines(
         self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None
