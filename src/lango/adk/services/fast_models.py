@@ -51,4 +51,4 @@ def set_private(model: BaseModel, name: str, value: Any) -> None:
 
 def set_unvalidated(model: BaseModel, name: str, value: Any) -> None:
     """Set a field of a model without validating the value."""
-    model.__dict__[name] = value
+    vars(model)[name] = value
