@@ -16,9 +16,9 @@ from msgspec import Struct
 _MAX_LAG_S = 0.1
 """While timers fire later than this, no further turn is admitted."""
 _ALWAYS = 16
-"""So many turns run in any case: the loop may be late for another reason than turns."""
+"""This many turns run in any case: the loop may be late for another reason than turns."""
 _PACE_S = 0.01
-"""Turns are admitted this far apart, so that the lag that one causes is seen before the next."""
+"""Turns are admitted this far apart, so that the lag that a turn causes is seen before the next starts."""
 _SAMPLE_S = 0.1
 _ANNOUNCE_S = 2.0
 """How often queued turns learn that their place changed."""
