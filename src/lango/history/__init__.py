@@ -1,4 +1,4 @@
-"""What a model is sent of a conversation: token counts, the window that fits a budget, and repair. Pure functions."""
+"""Choose and repair the messages that a model is sent: token counts, budget window, repair. Pure functions."""
 
 from lango.history.budget_window import (
     DEFAULT_BUDGET_TOKENS,
