@@ -196,7 +196,7 @@ async def test_s11_a_runner_with_a_tool_and_a_rewind(store_url: str, budget_toke
             assert (await say(runner, "three"))[0] == "[one [one] two [one [one] two] three]"
 
 
-def test_s11_adks_synchronous_run_brings_another_event_loop_each_time(store_url: str) -> None:
+def test_s11_adks_synchronous_run_uses_another_event_loop_each_time(store_url: str) -> None:
     service = SqlSessionService(store_url)
     asyncio.run(service.create_session(app_name="app", user_id="user", session_id="s"))
     runner = runner_on(service)

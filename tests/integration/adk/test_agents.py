@@ -104,7 +104,7 @@ async def test_a1_a_root_agent_in_python_keeps_its_own_model(sqlite_url: str) ->
     assert root.model is own
 
 
-async def test_a1_agent_model_replaces_the_model_of_an_own_agent(sqlite_url: str) -> None:
+async def test_a1_agent_model_replaces_the_model_of_a_users_agent(sqlite_url: str) -> None:
     root = LlmAgent(name="mine", model=Own(answers=[types.Part(text="mine")]))
     provider = ScriptedProvider(["ours"])
     settings = settings_for(sqlite_url, model="openai/other")
@@ -113,7 +113,7 @@ async def test_a1_agent_model_replaces_the_model_of_an_own_agent(sqlite_url: str
     assert provider.requests[0].model == "other"
 
 
-async def test_a1_an_own_agent_without_a_model_gets_the_settings_one(sqlite_url: str) -> None:
+async def test_a1_a_users_agent_without_a_model_gets_the_configured_model(sqlite_url: str) -> None:
     provider = ScriptedProvider(["ours", "ours again"])
     roots: list[Any] = [
         LlmAgent(name="mine"),
@@ -124,7 +124,7 @@ async def test_a1_an_own_agent_without_a_model_gets_the_settings_one(sqlite_url:
             assert (await runtime.run(f"s{number}", "hi")).startswith("ours")
 
 
-async def test_a1_a_provider_slash_name_in_an_own_agent_is_ours_to_resolve(
+async def test_a1_a_provider_slash_name_in_a_users_agent_becomes_a_lango_model(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test-key-that-is-never-sent")
@@ -164,7 +164,7 @@ async def test_a1_an_app_keeps_its_name_and_its_plugins(sqlite_url: str) -> None
         assert loaded.counting.calls == before + 1
 
 
-async def test_a1_tools_passed_along_are_added_to_an_own_agent_once(sqlite_url: str) -> None:
+async def test_a1_tools_of_the_runtime_are_added_to_a_users_agent_once(sqlite_url: str) -> None:
     def double(number: int) -> dict[str, int]:
         """Double a number."""
         return {"doubled": number * 2}
@@ -219,7 +219,7 @@ async def test_a1_an_app_given_in_python(sqlite_url: str) -> None:
         assert await runtime.run("s", "hi") == "hi"
 
 
-async def test_a2_missing_credentials_are_told_before_anything_is_served(
+async def test_a2_missing_credentials_are_reported_before_the_runtime_opens(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OTHER_KEY"):
@@ -273,7 +273,7 @@ async def test_a_module_that_cannot_be_imported_is_a_configuration_error(sqlite_
             pass
 
 
-async def test_what_the_body_raises_comes_out_as_it_is(sqlite_url: str) -> None:
+async def test_an_error_of_the_body_propagates_unchanged(sqlite_url: str) -> None:
     with pytest.raises(KeyError):
         async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([])):
             raise KeyError
@@ -300,7 +300,7 @@ async def test_a1_two_runtimes_on_one_agent_do_not_share_its_model(store_url: st
     assert [tool.name for tool in third.requests[0].tools] == ["transfer_to_agent"], "what runtimes added is theirs"
 
 
-async def test_a1_an_agent_that_cannot_be_copied_is_shared_and_that_is_said(
+async def test_a1_an_agent_that_cannot_be_copied_is_shared_with_a_warning(
     store_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = Workflow(name="flow", edges=[("START", LlmAgent(name="only", model="openai/x"))])
@@ -328,7 +328,7 @@ async def test_a1_an_agent_that_cannot_be_copied_is_shared_and_that_is_said(
         ('{}["key"]\n', r"key.*line 1\)$"),
     ],
 )
-def test_what_is_wrong_with_an_own_agent_is_told_in_one_line(code: str, says: str, tmp_path: Path) -> None:
+def test_the_problem_of_a_users_agent_is_reported_in_one_line(code: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / f"odd_{len(code) % 10}.py"
     file.write_text(code)
     with pytest.raises(ConfigError, match=says) as told:

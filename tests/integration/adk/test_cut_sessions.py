@@ -93,7 +93,7 @@ async def call_ids(store: Store, app_name: str) -> list[str]:
 # H2
 
 
-async def test_h2_a_load_in_somebodys_own_runner_logs_once_what_it_leaves_out(
+async def test_h2_a_load_in_a_users_runner_logs_once_what_it_leaves_out(
     store_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SqlSessionService(store_url, budget_tokens=300) as service:
@@ -114,7 +114,7 @@ async def test_h2_a_load_in_somebodys_own_runner_logs_once_what_it_leaves_out(
         assert warnings_in(caplog) == [told], "one, though the model was called twice"
 
 
-async def test_h2_the_model_of_ours_does_not_log_a_cut_of_the_load_again(
+async def test_h2_a_lango_model_does_not_log_again_what_the_load_left_out(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SqlSessionService(sqlite_url, budget_tokens=300) as service:
@@ -128,7 +128,7 @@ async def test_h2_the_model_of_ours_does_not_log_a_cut_of_the_load_again(
         assert len(warnings_in(caplog)) == 1
 
 
-async def test_h2_the_runtime_logs_what_a_model_that_is_not_ours_does_not_get(
+async def test_h2_the_runtime_logs_what_a_users_own_model_does_not_get(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = LlmAgent(name="mine", model=Own(model="own"), tools=[FunctionTool(look)])
@@ -143,7 +143,7 @@ async def test_h2_the_runtime_logs_what_a_model_that_is_not_ours_does_not_get(
     assert f"of {stored + 1} messages" in told[0]
 
 
-async def test_h2_what_is_left_out_beside_the_memory_is_logged(
+async def test_h2_messages_left_out_besides_the_memory_are_logged(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The observer cannot be reached, and the budget is too small for what it has not seen."""
@@ -162,7 +162,7 @@ async def test_h2_what_is_left_out_beside_the_memory_is_logged(
     assert f"left out {stored - sent} of {stored} messages" in told
 
 
-async def test_h2_what_was_observed_is_quoted_and_not_left_out(
+async def test_h2_observed_messages_are_quoted_and_do_not_count_as_left_out(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     roles = Roles()
@@ -192,7 +192,7 @@ async def test_m6_one_id_for_every_call_is_made_unique_beyond_the_window(store_u
     assert all(broken_for(request) == [] for request in provider.requests)
 
 
-async def test_m6_a_model_that_is_not_ours_gets_unique_ids_beyond_the_window(sqlite_url: str) -> None:
+async def test_m6_calls_of_a_users_own_model_get_unique_ids_beyond_the_window(sqlite_url: str) -> None:
     root = LlmAgent(name="mine", model=Own(model="own"), tools=[FunctionTool(look)])
     async with open_runtime(small(sqlite_url), root_agent=root) as runtime:
         for _ in range(6):
@@ -200,7 +200,7 @@ async def test_m6_a_model_that_is_not_ours_gets_unique_ids_beyond_the_window(sql
         assert len(set(await call_ids(runtime.store, runtime.app_name))) == 6
 
 
-async def test_m6_ids_are_unique_beyond_the_window_in_somebodys_own_runner(store_url: str) -> None:
+async def test_m6_ids_are_unique_beyond_the_window_in_a_users_runner(store_url: str) -> None:
     async with SqlSessionService(store_url, budget_tokens=300) as service:
         talk = Talk(service, ProviderLlm(ScriptedProvider(AGAIN), "m"))
         await talk.begin()
@@ -209,7 +209,7 @@ async def test_m6_ids_are_unique_beyond_the_window_in_somebodys_own_runner(store
         assert len(set(await call_ids(service.store, "app"))) == 6
 
 
-async def test_m6_ids_are_unique_after_what_was_observed(sqlite_url: str) -> None:
+async def test_m6_ids_are_unique_among_observed_calls_too(sqlite_url: str) -> None:
     script = iter(AGAIN)
     roles = Roles(agent=lambda _: next(script))
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
@@ -221,7 +221,7 @@ async def test_m6_ids_are_unique_after_what_was_observed(sqlite_url: str) -> Non
         assert len(set(await call_ids(runtime.store, runtime.app_name))) == 6
 
 
-async def test_m6_an_id_that_was_rewound_is_not_used_again(sqlite_url: str) -> None:
+async def test_m6_an_id_of_a_rewound_call_is_not_used_again(sqlite_url: str) -> None:
     provider = ScriptedProvider(AGAIN)
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
@@ -232,7 +232,7 @@ async def test_m6_an_id_that_was_rewound_is_not_used_again(sqlite_url: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["sub-agents", "no contents"])
-async def test_m6_calls_that_a_request_does_not_show_are_taken_all_the_same(sqlite_url: str, kind: str) -> None:
+async def test_m6_ids_of_calls_outside_of_the_request_are_not_used_again(sqlite_url: str, kind: str) -> None:
     """ADK quotes the calls of other agents as text, and shows an agent without contents its own turn alone."""
     tools: list[Any] = [FunctionTool(look)]
     call = ToolCall("call_0", "look", {})
@@ -261,7 +261,7 @@ async def test_m6_calls_that_a_request_does_not_show_are_taken_all_the_same(sqli
         "0199c2f1-6d1e-7bb2-9c51-2f0a4de1b9a7",
     ],
 )
-async def test_m6_an_id_that_was_drawn_at_random_stays(sqlite_url: str, given: str) -> None:
+async def test_m6_a_random_id_is_kept(sqlite_url: str, given: str) -> None:
     provider = ScriptedProvider([*[LONG] * 4, ToolCall(given, "look", {}), "seen"])
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
     async with open_runtime(small(sqlite_url), provider=provider, root_agent=root) as runtime:
@@ -271,7 +271,7 @@ async def test_m6_an_id_that_was_drawn_at_random_stays(sqlite_url: str, given: s
 
 
 @pytest.mark.parametrize("given", ["0", "call_7", "functions.look:3", "call_look", "call_transfer_to_agent_2", "c12"])
-async def test_m6_an_id_that_was_counted_or_is_a_name_does_not(sqlite_url: str, given: str) -> None:
+async def test_m6_a_counted_id_or_a_name_is_replaced(sqlite_url: str, given: str) -> None:
     provider = ScriptedProvider([*[LONG] * 4, ToolCall(given, "look", {}), "seen"])
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
     async with open_runtime(small(sqlite_url), provider=provider, root_agent=root) as runtime:

@@ -185,7 +185,7 @@ async def test_any_model_reads_results_that_answer_no_call(service: SqlSessionSe
     assert '{"n":7}' in (quoted.parts[0].text or "")
 
 
-async def test_the_last_report_of_a_long_running_tool_is_its_result(service: SqlSessionService) -> None:
+async def test_the_last_update_of_a_long_running_tool_is_its_result(service: SqlSessionService) -> None:
     """ADK's own rule: a later report replaces the earlier one."""
     request = await sent(
         service,
@@ -197,7 +197,7 @@ async def test_the_last_report_of_a_long_running_tool_is_its_result(service: Sql
     assert "pending" not in words_of(request.messages)
 
 
-async def test_the_result_of_an_approved_call_replaces_the_one_that_said_it_waits(service: SqlSessionService) -> None:
+async def test_the_result_of_an_approved_call_replaces_its_waiting_result(service: SqlSessionService) -> None:
     asks = EventActions(requested_tool_confirmations={"a": ToolConfirmation()})
     request = await sent(
         service,
@@ -210,7 +210,7 @@ async def test_the_result_of_an_approved_call_replaces_the_one_that_said_it_wait
 
 
 @pytest.mark.filterwarnings("ignore:ParallelAgent")
-async def test_a_stray_result_of_another_branch_stays_there(service: SqlSessionService) -> None:
+async def test_an_unpaired_result_of_another_branch_stays_there(service: SqlSessionService) -> None:
     stray = [event("user", "user", result("gone", name, n=name), branch=f"both.{name}") for name in ("left", "right")]
     await store(service, History(stray), "s")
     providers = {name: ScriptedProvider(["yes"]) for name in ("left", "right")}
@@ -225,7 +225,7 @@ async def test_a_stray_result_of_another_branch_stays_there(service: SqlSessionS
         ]
 
 
-async def test_an_agent_that_wants_no_history_gets_no_stray_result(service: SqlSessionService) -> None:
+async def test_an_agent_without_history_gets_no_unpaired_result(service: SqlSessionService) -> None:
     await store(service, History([event(ROOT, "user", result("gone", "x", n=7))]), "s")
     provider = ScriptedProvider(["yes"])
     await run_turn(service, LlmAgent(name=ROOT, model=ProviderLlm(provider, MODEL), include_contents="none"))
@@ -239,7 +239,7 @@ async def run_turn(service: SqlSessionService, agent: BaseAgent) -> None:
         pass
 
 
-async def test_another_agents_stray_result_is_quoted_by_adk(service: SqlSessionService) -> None:
+async def test_an_unpaired_result_of_another_agent_is_quoted_by_adk(service: SqlSessionService) -> None:
     stray = event(OTHER, "user", result("gone", "x", n=7))
     request = await sent(service, stray, event(ROOT, "model", "the root agent goes on"))
     assert f"[{OTHER}] said" in request.messages[0].content
@@ -272,7 +272,7 @@ async def test_h4_a_huge_result_in_the_turn_before_keeps_its_turn_and_all_before
     assert count_tokens(request.messages) <= 32_000
 
 
-async def test_h4_a_huge_result_of_another_agent_pushes_nothing_out(service: SqlSessionService) -> None:
+async def test_h4_a_huge_result_of_another_agent_displaces_nothing(service: SqlSessionService) -> None:
     request = await sent(
         service,
         event("user", "user", "my name is Ann"),
@@ -285,7 +285,7 @@ async def test_h4_a_huge_result_of_another_agent_pushes_nothing_out(service: Sql
     assert count_tokens(request.messages) <= 32_000
 
 
-async def test_h4_what_was_clipped_is_logged(service: SqlSessionService, caplog: pytest.LogCaptureFixture) -> None:
+async def test_h4_clipped_tokens_are_logged(service: SqlSessionService, caplog: pytest.LogCaptureFixture) -> None:
     big = event(ROOT, "user", result("exec", "a", out=HUGE))
     await sent(service, event("user", "user", "go"), event(ROOT, "model", call("exec", "a")), big)
     [warning] = [record.getMessage() for record in caplog.records if record.name == "lango.history"]

@@ -91,7 +91,7 @@ async def test_m3_streaming_shows_partials_and_stores_only_the_final() -> None:
 
 
 @pytest.mark.parametrize("run_config", [RunConfig(), SSE])
-async def test_m6_a_tool_call_goes_round_with_one_id(run_config: RunConfig) -> None:
+async def test_m6_a_call_and_its_result_keep_one_id(run_config: RunConfig) -> None:
     provider = ScriptedProvider([["Adding.", ToolCall("", "add", {"a": 2, "b": 3})], "It is 5."])
     chat = Chat(agent_of(provider))
     events = await chat.say("2 + 3?", run_config)
@@ -115,7 +115,7 @@ async def test_m6_parallel_calls_of_one_name_keep_apart() -> None:
     }
 
 
-async def test_m6_a_model_that_always_says_the_same_id_still_has_unique_ones() -> None:
+async def test_m6_calls_of_a_model_that_repeats_an_id_get_unique_ids() -> None:
     again = ToolCall("call_0", "add", {"a": 1, "b": 1})
     provider = ScriptedProvider([again, again, again, "done"])
     chat = Chat(agent_of(provider))
@@ -157,7 +157,7 @@ async def test_m4_a_providers_error_reaches_the_caller_and_no_answer_is_stored(r
     assert text_of((await chat.say("hello!", run_config))[-1]) == "back again"
 
 
-async def test_a8_a_call_that_never_came_back_is_told_as_interrupted() -> None:
+async def test_a8_a_call_without_a_result_is_sent_as_interrupted() -> None:
     def crash() -> dict[str, str]:
         """Crash."""
         raise RuntimeError("boom")
@@ -253,7 +253,7 @@ async def test_structured_output_with_and_without_tools() -> None:
     assert '"value": 5' in text_of(events[-1]).replace('"value":5', '"value": 5')
 
 
-async def test_what_other_agents_said_passes_as_quoted_text() -> None:
+async def test_messages_of_other_agents_are_quoted_text() -> None:
     provider = ScriptedProvider([ToolCall("t1", "transfer_to_agent", {"agent_name": "helper"})])
     helper_provider = ScriptedProvider(["I help."])
     helper = agent_of(helper_provider, name="helper", description="helps", tools=[])

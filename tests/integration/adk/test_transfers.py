@@ -94,7 +94,7 @@ OTHER_FAILURES = [
 
 
 @pytest.mark.parametrize(("answer", "error"), OTHER_FAILURES, ids=lambda one: getattr(one, "__name__", ""))
-async def test_a5_whatever_fails_after_a_correction_has_the_bad_transfer_as_its_cause(
+async def test_a5_a_failure_after_a_correction_has_the_bad_transfer_as_its_cause(
     sqlite_url: str, answer: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaps = Leaps(monkeypatch)
@@ -113,7 +113,7 @@ async def test_a5_whatever_fails_after_a_correction_has_the_bad_transfer_as_its_
         assert await runtime.run("s", "then hello") == "fine"
 
 
-async def test_a5_the_next_turns_failure_has_nothing_to_do_with_it(sqlite_url: str) -> None:
+async def test_a5_a_failure_of_the_next_turn_does_not_have_it_as_its_cause(sqlite_url: str) -> None:
     provider = ScriptedProvider([transfer("writer", "t1"), "I do it myself", ProviderRejected("too long")])
     async with open_runtime(settings_for(sqlite_url, sub_agents=SUBS), provider=provider) as runtime:
         assert await runtime.run("s", "a poem, please") == "I do it myself"
@@ -122,7 +122,7 @@ async def test_a5_the_next_turns_failure_has_nothing_to_do_with_it(sqlite_url: s
         assert raised.value.__cause__ is None
 
 
-async def test_a5_without_sub_agents_it_is_raised_at_once(sqlite_url: str) -> None:
+async def test_a5_without_sub_agents_a_bad_transfer_is_raised_at_once(sqlite_url: str) -> None:
     provider = ScriptedProvider([transfer("writer"), "fine"])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         with pytest.raises(AgentNotFound, match="writer") as raised:
@@ -160,13 +160,13 @@ class Sloppy(BaseAgent):
         )
 
 
-async def test_a5_what_adk_itself_raises_is_corrected_too(sqlite_url: str) -> None:
+async def test_a5_a_transfer_error_that_adk_raises_is_corrected_too(sqlite_url: str) -> None:
     root = Sloppy(name="root", sub_agents=[LlmAgent(name="clerk"), LlmAgent(name="poet")])
     async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([]), root_agent=root) as runtime:
         assert await runtime.run("s", "hi") == "told: " + TOLD.format("writer")
 
 
-async def test_a5_a_sub_agent_that_hands_over_to_nobody_is_told_who_is_there(sqlite_url: str) -> None:
+async def test_a5_a_sub_agent_that_transfers_to_a_missing_agent_gets_the_valid_names(sqlite_url: str) -> None:
     provider = ScriptedProvider([transfer("clerk", "t1"), transfer("nobody", "t2"), "I stay"])
     async with open_runtime(settings_for(sqlite_url, name="boss", sub_agents=SUBS), provider=provider) as runtime:
         assert await runtime.run("s", "hi") == "I stay"
@@ -181,7 +181,7 @@ async def test_a5_a_bad_transfer_beside_a_good_call_loses_neither(sqlite_url: st
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_a5_an_unknown_tool_is_told_with_the_valid_names_and_the_turn_goes_on(store_url: str) -> None:
+async def test_a5_a_call_of_an_unknown_tool_returns_the_valid_names_and_the_turn_continues(store_url: str) -> None:
     provider = ScriptedProvider(
         [ToolCall("c1", "plus", {"a": 1, "b": 2}), ToolCall("c2", "add", {"a": 1, "b": 2}), "3"]
     )

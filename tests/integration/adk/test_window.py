@@ -48,7 +48,7 @@ async def request_of(runtime: Runtime, provider: ScriptedProvider) -> Request:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_h2_what_is_not_loaded_would_not_have_been_sent(sqlite_url: str, seed: int) -> None:
+async def test_h2_messages_that_are_not_loaded_would_not_have_been_sent(sqlite_url: str, seed: int) -> None:
     provider = ScriptedProvider(["yes"] * 4)
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[look]) as runtime:
         await fill(runtime, 150, seed)
@@ -62,7 +62,7 @@ async def test_h2_what_is_not_loaded_would_not_have_been_sent(sqlite_url: str, s
     assert [one.content for one in bounded.messages[-90:]] == [one.content for one in unbounded.messages[-92:-2]]
 
 
-async def test_h2_the_warning_counts_what_stayed_in_the_store(
+async def test_h2_the_warning_counts_messages_that_were_not_loaded(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = ScriptedProvider(["yes"] * 2)
@@ -86,7 +86,7 @@ async def test_h6_the_same_request_from_a_short_and_a_long_session(store_url: st
     assert 60 <= len(short.messages) <= 100
 
 
-async def test_h5_a_turn_of_many_calls_keeps_its_question(sqlite_url: str) -> None:
+async def test_h5_a_turn_of_many_calls_keeps_its_user_message(sqlite_url: str) -> None:
     calls = [ToolCall(f"c{n}", "look", {"page": n}) for n in range(110)]
     provider = ScriptedProvider([*calls, "all seen", "yes"])
     settings = settings_for(sqlite_url, max_turns=500)

@@ -220,7 +220,7 @@ async def test_few_turns_run_until_the_first_one_streams(monkeypatch: pytest.Mon
     await crowd.leave()
 
 
-async def test_the_first_event_of_a_turn_lets_others_begin(store_url: str) -> None:
+async def test_the_first_event_of_a_turn_admits_others(store_url: str) -> None:
     gate = Gate()
     held = [ToolCall(f"c{number}", gate.tool.name, {}) for number in range(17)]
     provider = ScriptedProvider([*held, *[answer] * 17])

@@ -75,7 +75,7 @@ async def test_the_same_request_again_stores_no_second_message(store_url: str) -
         assert len(await stored(runtime)) == 2
 
 
-async def test_a_picture_costs_what_a_picture_costs_and_not_its_base64(store_url: str) -> None:
+async def test_a_picture_has_the_tokens_of_a_picture_and_not_of_its_base64(store_url: str) -> None:
     provider = ScriptedProvider(["big", "still there"])
     big = Attachment("big.png", "image/png", PNG + bytes(3_000_000))
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
@@ -96,7 +96,7 @@ async def test_a_picture_costs_what_a_picture_costs_and_not_its_base64(store_url
         ([Attachment("a", "image/png", b"")], "empty"),
     ],
 )
-async def test_what_is_too_much_is_refused_before_anything_is_stored(
+async def test_attachments_over_the_limits_are_refused_before_anything_is_stored(
     sqlite_url: str, files: list[Attachment], about: str
 ) -> None:
     settings = settings_for(sqlite_url).model_copy(

@@ -92,7 +92,7 @@ STOPS = [
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)
-async def test_a8_a_cancel_in_a_tool_is_told_to_the_next_turns_model(store_url: str, stop: Stop) -> None:
+async def test_a8_the_next_turns_model_learns_of_a_cancel_in_a_tool(store_url: str, stop: Stop) -> None:
     gate = Gate()
     provider = ScriptedProvider([["On it. ", ToolCall("c1", gate.tool.name, {})]])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
@@ -130,7 +130,7 @@ async def test_a8_a_cancel_from_another_runtime_stops_the_turn(store_url: str) -
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a8_tools_that_can_be_repeated_are_told_so(sqlite_url: str) -> None:
+async def test_a8_the_result_of_a_cancelled_tool_says_whether_it_can_be_repeated(sqlite_url: str) -> None:
     gates = [Gate("reads", effect="none"), Gate("sets", effect="idempotent"), Gate("sends", effect="once")]
     calls = [ToolCall(f"c_{gate.tool.name}", gate.tool.name, {}) for gate in gates]
     provider = ScriptedProvider([calls, "I see"])
@@ -147,7 +147,7 @@ async def test_a8_tools_that_can_be_repeated_are_told_so(sqlite_url: str) -> Non
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a8_what_finished_before_the_cancel_keeps_its_result(store_url: str) -> None:
+async def test_a8_a_tool_that_finished_before_the_cancel_keeps_its_result(store_url: str) -> None:
     finished = asyncio.Event()
 
     @tool
@@ -174,7 +174,7 @@ async def test_a8_what_finished_before_the_cancel_keeps_its_result(store_url: st
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a8_a_cancel_while_the_model_speaks_stores_no_half_answer(store_url: str) -> None:
+async def test_a8_a_cancel_during_the_answer_stores_no_partial_answer(store_url: str) -> None:
     speaks = asyncio.Event()
 
     async def hang(_: object) -> str:
@@ -195,7 +195,7 @@ async def test_a8_a_cancel_while_the_model_speaks_stores_no_half_answer(store_ur
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a8_a_stream_that_is_left_after_its_first_words_stores_no_half_answer(sqlite_url: str) -> None:
+async def test_a8_leaving_a_stream_after_its_first_text_stores_no_partial_answer(sqlite_url: str) -> None:
     class Halting(ScriptedProvider):
         async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
             async for delta in super().stream(request):

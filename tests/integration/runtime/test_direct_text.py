@@ -53,7 +53,7 @@ def plain() -> Any:
 
 
 @pytest.mark.parametrize("make", [with_callback, with_plugin])
-async def test_text_that_somebody_changes_is_told_as_changed(sqlite_url: str, make: Callable[[], Any]) -> None:
+async def test_text_that_a_callback_changes_is_emitted_as_changed(sqlite_url: str, make: Callable[[], Any]) -> None:
     provider = ScriptedProvider([SECRET])
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=make()) as runtime:
         events = await collect(runtime.stream("s", "hi"))
@@ -61,7 +61,7 @@ async def test_text_that_somebody_changes_is_told_as_changed(sqlite_url: str, ma
         assert [one.content for one in await messages(runtime)] == ["hi", "the code is ****"]
 
 
-async def test_text_that_nobody_changes_is_told_in_its_pieces_and_stored_once(sqlite_url: str) -> None:
+async def test_text_that_nothing_changes_is_emitted_in_pieces_and_stored_once(sqlite_url: str) -> None:
     pieces = [ThoughtPiece("let me "), ThoughtPiece("see"), TextPiece("one "), TextPiece("two"), Finish("stop")]
     async with open_runtime(
         settings_for(sqlite_url), provider=ScriptedProvider([pieces]), root_agent=plain()
@@ -73,7 +73,7 @@ async def test_text_that_nobody_changes_is_told_in_its_pieces_and_stored_once(sq
         assert [one.content for one in await messages(runtime)] == ["hi", "one two"]
 
 
-async def test_a_model_that_breaks_off_leaves_its_pieces_told_and_nothing_stored_as_final(sqlite_url: str) -> None:
+async def test_a_model_that_fails_midway_has_emitted_its_pieces_and_stored_no_answer(sqlite_url: str) -> None:
     async def broken(_: Any) -> Any:
         return [TextPiece("half an ans")]
 
@@ -92,7 +92,7 @@ async def test_an_error_before_the_first_piece_is_the_turns_error(sqlite_url: st
             await runtime.run("s", "hi")
 
 
-async def test_only_thoughts_are_streamed_and_the_text_comes_whole(sqlite_url: str) -> None:
+async def test_text_of_a_model_that_streams_only_thoughts_comes_from_the_final_event(sqlite_url: str) -> None:
     """A model of ADK's own may stream its thoughts alone: its text is then told from the final event."""
     from google.adk.models import BaseLlm
 

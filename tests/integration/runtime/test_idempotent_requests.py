@@ -47,7 +47,7 @@ async def again(runtime: Runtime, text: str = "go") -> list[TurnEvent]:
     return await collect(runtime.stream("s", text, idempotency_key="k"))
 
 
-async def test_a_turn_that_is_told_again_has_its_tools_and_the_same_ids_each_time(store_url: str) -> None:
+async def test_a_replayed_turn_has_its_tools_and_the_same_ids_each_time(store_url: str) -> None:
     settings = settings_for(store_url)
     async with open_runtime(settings, provider=ScriptedProvider(SCRIPT), tools=[ADD, FAILS]) as runtime:
         first = await again(runtime)
@@ -99,7 +99,7 @@ async def test_accepted_of_a_repeated_message_is_the_stored_one(store_url: str) 
                 assert told[0] == event
 
 
-async def test_a_failed_turn_that_is_told_again_fails_with_the_same_error(store_url: str) -> None:
+async def test_a_replayed_failed_turn_fails_with_the_same_error(store_url: str) -> None:
     provider = ScriptedProvider([ProviderRejected("no", provider="scripted", status=400)])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         first = await again(runtime)
@@ -109,7 +109,7 @@ async def test_a_failed_turn_that_is_told_again_fails_with_the_same_error(store_
             await runtime.run("s", "go", idempotency_key="k")
 
 
-async def test_a_key_of_a_message_that_was_taken_back(store_url: str) -> None:
+async def test_the_key_of_a_withdrawn_message_is_refused(store_url: str) -> None:
     gate = Gate()
     async with (
         open_runtime(settings_for(store_url), provider=gated(gate, "one"), tools=[gate.tool]) as runtime,
@@ -133,7 +133,7 @@ async def test_a_key_of_a_message_that_was_taken_back(store_url: str) -> None:
         assert await rows(runtime.store, "SELECT content FROM messages WHERE role = 'user'") == [("first",)]
 
 
-async def test_a_turn_of_a_server_is_told_again_from_its_log(tmp_path: Path, store_url: str) -> None:
+async def test_a_turn_of_a_server_is_replayed_from_its_event_log(tmp_path: Path, store_url: str) -> None:
     """Exactly: the ids, the pieces of text, the tools; while its events are kept."""
     with serving(tmp_path, store_url) as server:
         async with server.client() as client:

@@ -44,7 +44,7 @@ def gated(gate: Gate, *answers: Any) -> ScriptedProvider:
     return ScriptedProvider([ToolCall("c1", gate.tool.name, {}), *answers])
 
 
-async def test_a7_messages_that_come_meanwhile_wait_in_order(store_url: str) -> None:
+async def test_a7_messages_during_a_turn_are_queued_in_order(store_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "first done", last_words, last_words)
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
@@ -69,7 +69,7 @@ async def test_a7_messages_that_come_meanwhile_wait_in_order(store_url: str) -> 
         assert said == ["first", "first done", "second", "re: second", "third", "re: third"]
 
 
-async def test_a7_a_message_that_comes_meanwhile_is_refused_by_setting(store_url: str) -> None:
+async def test_a7_a_message_during_a_turn_is_refused_if_so_configured(store_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "first done", "second done")
     settings = settings_for(store_url, when_busy="refuse")
@@ -86,7 +86,7 @@ async def test_a7_a_message_that_comes_meanwhile_is_refused_by_setting(store_url
         assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "second"]
 
 
-async def test_a7_a_message_that_comes_meanwhile_interrupts_by_setting(store_url: str) -> None:
+async def test_a7_a_message_during_a_turn_interrupts_it_if_so_configured(store_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "newest done")
     settings = settings_for(store_url, when_busy="interrupt")
@@ -101,7 +101,7 @@ async def test_a7_a_message_that_comes_meanwhile_interrupts_by_setting(store_url
     assert "outcome is unknown" in str(provider.requests[-1].messages)
 
 
-async def test_a7_those_that_wait_are_interrupted_too_and_no_message_is_lost(sqlite_url: str) -> None:
+async def test_a7_queued_turns_are_interrupted_too_and_no_message_is_lost(sqlite_url: str) -> None:
     async def answer(request: Request) -> str:
         if request.messages[-1].content.endswith("second"):  # it may have begun before the third came
             await asyncio.Event().wait()
@@ -210,7 +210,7 @@ async def test_a7_one_reader_that_leaves_does_not_stop_the_others(sqlite_url: st
         assert text_of(await second) == "done"
 
 
-async def test_a7_the_same_key_after_the_end_tells_the_answer_again(store_url: str) -> None:
+async def test_a7_the_same_key_after_the_end_returns_the_same_answer(store_url: str) -> None:
     provider = ScriptedProvider([["Let me. ", ToolCall("c1", "no_such_tool", {})], "done once", RuntimeError("boom")])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         assert await runtime.run("s", "go", idempotency_key="k") == "Let me. done once"
@@ -272,7 +272,7 @@ async def test_a7_keys_belong_to_their_session(sqlite_url: str) -> None:
         assert await runtime.run("b", "two", idempotency_key="k") == "re: two"
 
 
-async def test_a7_a_turn_that_waits_and_is_left_is_taken_back(store_url: str) -> None:
+async def test_a7_a_queued_turn_whose_reader_leaves_is_withdrawn(store_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "first done", "third done")
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
@@ -291,7 +291,7 @@ async def test_a7_a_turn_that_waits_and_is_left_is_taken_back(store_url: str) ->
         assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "third"]
 
 
-async def test_a7_a_caller_that_goes_away_at_any_moment_leaves_no_turn_behind(store_url: str) -> None:
+async def test_a7_a_caller_that_leaves_at_any_moment_leaves_no_open_turn(store_url: str) -> None:
     """Cancelled in the first steps, and at random points: in the submit, before the task begins, in the turn."""
     dice = random.Random(7)
     async with open_runtime(settings_for(store_url), provider=echo(1_000)) as runtime:
@@ -307,7 +307,7 @@ async def test_a7_a_caller_that_goes_away_at_any_moment_leaves_no_turn_behind(st
         assert (await runtime.run("s", "and now?")).startswith("re: ")
 
 
-async def test_an_old_request_is_told_again_from_its_own_messages_alone(store_url: str) -> None:
+async def test_an_old_request_is_replayed_from_its_own_messages_only(store_url: str) -> None:
     provider = ScriptedProvider(["one", "two", "three"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         for key in ("a", "b", "c"):
@@ -327,7 +327,7 @@ async def test_an_old_request_is_told_again_from_its_own_messages_alone(store_ur
         assert await runtime.run("s", "b", idempotency_key="b") == "two"
 
 
-async def test_a_session_is_the_same_with_spaces_around_its_id_and_has_one(store_url: str) -> None:
+async def test_spaces_around_a_session_id_are_ignored_and_an_id_is_required(store_url: str) -> None:
     """ADK strips ids when it loads a session: one that was stored with its spaces was never found by a turn."""
     async with open_runtime(settings_for(store_url), provider=echo(3)) as runtime:
         assert await runtime.run(" a b\n", "one") == "re: one"
@@ -343,7 +343,7 @@ async def test_a_session_is_the_same_with_spaces_around_its_id_and_has_one(store
                 await runtime.run(nothing, "hi")
 
 
-async def test_a_runtime_that_is_closed_takes_nothing_new(store_url: str) -> None:
+async def test_a_closed_runtime_accepts_no_message(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), provider=echo(2)) as runtime:
         assert await runtime.run("s", "one") == "re: one"
     with pytest.raises(TurnCancelled, match="closed"):
@@ -353,7 +353,7 @@ async def test_a_runtime_that_is_closed_takes_nothing_new(store_url: str) -> Non
         assert [one.content for one in await messages(again)] == ["one", "re: one", "three", "re: three"]
 
 
-async def test_a_message_that_is_stored_while_the_runtime_closes_is_taken_back(store_url: str) -> None:
+async def test_a_message_that_is_stored_while_the_runtime_closes_is_withdrawn(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), provider=echo(1)) as runtime:
         sending = [asyncio.create_task(runtime.run(str(number), "hi")) for number in range(8)]
         await asyncio.sleep(0)  # they are on their way to the store

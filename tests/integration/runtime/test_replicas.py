@@ -31,7 +31,7 @@ def entry(text: str) -> NewEvent:
     return NewEvent(f"event of {text}", time.time(), Message("user", text, author="user"), 5, f"invocation of {text}")
 
 
-async def test_a_message_of_a_process_that_died_while_it_waited_is_not_lost(store_url: str) -> None:
+async def test_a_queued_message_of_a_process_that_died_is_not_lost(store_url: str) -> None:
     provider = ScriptedProvider(["I see"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
         session = await session_of(runtime)
@@ -45,7 +45,7 @@ async def test_a_message_of_a_process_that_died_while_it_waited_is_not_lost(stor
     assert "waited there" in str(provider.requests[0].messages)
 
 
-async def test_another_machine_is_replaced_only_when_its_beat_stands_still(
+async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
@@ -99,7 +99,7 @@ async def test_a_repeated_request_does_not_wait_for_a_process_that_is_gone(store
         assert [one.content for one in await messages(runtime) if one.role == "user"] == ["go", "go on"]
 
 
-async def test_a_zombies_writes_are_refused(store_url: str) -> None:
+async def test_writes_of_a_process_that_lost_its_lease_are_refused(store_url: str) -> None:
     gate = Gate()
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "from the grave"])
     fresh = ScriptedProvider(["I see", "bye"])
@@ -128,7 +128,7 @@ async def test_a_zombies_writes_are_refused(store_url: str) -> None:
     assert "outcome is unknown" in str(fresh.requests[0].messages)
 
 
-async def test_a_store_that_is_away_when_the_turn_ends_does_not_keep_the_session_busy(
+async def test_a_store_outage_at_the_end_of_a_turn_does_not_keep_the_session_busy(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lango.errors import StoreUnavailable

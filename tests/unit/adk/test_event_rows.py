@@ -130,7 +130,7 @@ def legacy(*messages: Message) -> list[Event]:
     return stored_to_events([StoredEvent(n, str(n), 0.0, message) for n, message in enumerate(messages, 1)], "root")
 
 
-def test_s6_results_of_an_older_writer_are_matched_by_position() -> None:
+def test_s6_results_of_an_older_version_are_paired_by_position() -> None:
     asked = Message("assistant", "", (ToolCall("c1", "exec", {}), ToolCall("", "read", {})))
     _, first, second, third = legacy(
         asked, Message("tool", '{"result":"file.txt"}'), Message("tool", "plain"), Message("tool", "one too many")
@@ -146,7 +146,7 @@ def test_s6_results_of_an_older_writer_are_matched_by_position() -> None:
     assert third.content.parts == [types.Part(text="one too many")]
 
 
-def test_s6_each_call_is_used_once_by_a_result_that_names_it_too() -> None:
+def test_s6_each_call_is_used_once_even_by_results_with_its_id() -> None:
     asked = Message("assistant", "", (ToolCall("a", "exec", {}), ToolCall("b", "read", {})))
     named = Message("tool", "", (ToolCall("a", "exec", output={"n": 1}),))
     for events in (legacy(asked, named, Message("tool", "plain")), legacy(asked, Message("tool", "plain"), named)):
@@ -167,14 +167,14 @@ def test_s6_a_stored_result_answers_its_call_where_an_id_is_missing_on_either_si
     assert call_.id == (made or "call_exec")
 
 
-def test_s6_an_empty_result_of_an_older_writer_is_a_result() -> None:
+def test_s6_an_empty_result_of_an_older_version_is_a_result() -> None:
     _, given = legacy(Message("assistant", "", (ToolCall("a", "exec", {}),)), Message("tool", ""))
     assert given.get_function_responses() == [types.FunctionResponse(id="a", name="exec", response={"result": ""})]
 
 
 @pytest.mark.parametrize("role", ["tool", "function"])
 @pytest.mark.parametrize("agent", ["assistant", "model", "bot"])
-def test_s5_roles_of_older_writers_are_known(role: Any, agent: Any) -> None:
+def test_s5_roles_of_older_versions_are_known(role: Any, agent: Any) -> None:
     asked, given, plain = legacy(
         Message(agent, "", (ToolCall("a", "exec", {}), ToolCall("b", "read", {}))),
         Message(role, "", (ToolCall("a", "exec", output={"n": 1}),)),
@@ -286,7 +286,7 @@ def test_s9_a_content_of_one_part_loses_nothing(part: types.Part, role: str | No
     assert reload(event.model_copy(deep=True)) == with_stored_role(event)
 
 
-def test_s9_thoughts_and_signatures_stand_beside_the_columns_once() -> None:
+def test_s9_thoughts_and_signatures_are_stored_once_outside_of_the_columns() -> None:
     event = model_event(
         types.Part(text="let me think", thought=True),
         types.Part(text="Hello", thought_signature=b"\xff\x00"),
@@ -306,16 +306,16 @@ def test_s9_thoughts_and_signatures_stand_beside_the_columns_once() -> None:
     assert reload(event) == event
 
 
-def test_s9_genais_shorthands_come_back_equal() -> None:
+def test_s9_genais_content_subclasses_come_back_equal() -> None:
     event = Event(author="user", content=types.UserContent("hi"))
     assert reload(event) == event
 
 
-def test_content_shows_what_text_it_can_and_keeps_the_rest_exactly() -> None:
+def test_the_content_column_has_the_storable_text_and_extra_the_exact_text() -> None:
     event = model_event(types.Part(text="a\0b\ud800"), types.Part(text="c"))
     assert event_to_row(event_to_entry(event)).content == "a\ufffdb\ufffdc"
     assert reload(event) == event
 
 
-def test_an_entry_without_extras_takes_no_extra_column() -> None:
+def test_an_entry_without_extra_fields_has_no_extra_column() -> None:
     assert event_to_row(NewEvent("e", 0.0, Message("user", "hi"))).extra is None

@@ -52,7 +52,7 @@ def test_a_single_agent_ends_the_turn() -> None:
     ],
     ids=["own model", "sub agents", "callback after it", "callback on answers", "workflow"],
 )
-def test_in_any_other_app_something_may_come_after_an_answer(root: Any) -> None:
+def test_in_other_apps_an_answer_may_not_end_the_turn(root: Any) -> None:
     assert final_answer_agent(app(root)) == ""
 
 
@@ -74,6 +74,6 @@ def test_in_any_other_app_something_may_come_after_an_answer(root: Any) -> None:
         (event(), False),
     ],
 )
-def test_an_answer_is_whole_and_in_words(said: Event, ends: bool) -> None:
+def test_only_a_complete_text_answer_is_final(said: Event, ends: bool) -> None:
     assert is_final_answer(said, "one") is ends
     assert not is_final_answer(said, "")

@@ -120,7 +120,7 @@ def called(signature: bytes | None) -> list[types.Content]:
         (None, gemini.PLACEHOLDER_SIGNATURE),
     ],
 )
-async def test_m8_a_call_of_the_current_turn_goes_to_gemini_3_with_its_signature_or_the_stand_in(
+async def test_m8_calls_of_the_current_turn_are_sent_to_gemini_3_with_their_signature_or_a_placeholder(
     signature: bytes | None, sent: bytes
 ) -> None:
     body = gemini.encode(await sent_by("gemini", called(signature)))
@@ -132,7 +132,7 @@ async def test_m8_a_call_of_the_current_turn_goes_to_gemini_3_with_its_signature
 
 
 @given(histories(), st.booleans())
-def test_m8_a_model_of_adks_own_gets_no_envelope_and_no_part_that_was_nothing_else(
+def test_m8_adks_own_models_get_no_envelope_and_no_part_that_was_only_a_signature(
     contents: list[types.Content], is_gemini: bool
 ) -> None:
     untouched = [content.model_copy(deep=True) for content in contents]
@@ -158,7 +158,7 @@ def test_m8_a_model_of_adks_own_gets_no_envelope_and_no_part_that_was_nothing_el
         (("", ""), MODEL, True, b"s"),
     ],
 )
-def test_m8_a_call_goes_to_a_model_of_adks_own_with_what_it_can_read(
+def test_m8_calls_are_sent_to_adks_own_models_with_signatures_they_can_read(
     maker: tuple[str, str], model: str, is_gemini: bool, sent: bytes | None
 ) -> None:
     opened = unwrap_signatures(called(tagged(maker, b"s")), model, gemini=is_gemini)
@@ -177,7 +177,7 @@ class Recording(Gemini):
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="ok")]))
 
 
-async def test_m8_adks_own_gemini_goes_on_with_a_session_that_another_model_began(sqlite_url: str) -> None:
+async def test_m8_adks_own_gemini_continues_a_session_of_another_model(sqlite_url: str) -> None:
     foreign = Signature("scripted", "x", b"theirs")
     answer = [ThoughtDelta("", foreign), TextDelta("hello"), Finish("stop", signature=foreign)]
     first = LlmAgent(name="mine", model="openai/x")

@@ -55,7 +55,7 @@ def test_h1_ordinary_texts_of_any_language_are_counted_from_the_table(text: str)
 
 
 @pytest.mark.parametrize("text", ["half \ud800", "'\u017f", "\u0378", "zqxjkvbw" * 17])
-def test_what_is_not_certain_or_too_long_to_merge_is_left_to_the_tokenizer(text: str) -> None:
+def test_ambiguous_or_long_texts_are_left_to_the_tokenizer(text: str) -> None:
     assert o200k.count(text) is None
 
 

@@ -11,7 +11,7 @@ from lango.turns import liveness
 from lango.turns.liveness import LivenessMonitor, Owner
 
 
-def test_a_runtime_of_this_process_lives_until_it_leaves() -> None:
+def test_a_runtime_of_this_process_is_alive_until_it_is_released() -> None:
     owner = Owner()
     watch = LivenessMonitor(gone_after_s=0.0)
     assert not watch.is_gone(1, 1, owner.name, 0)
@@ -20,7 +20,7 @@ def test_a_runtime_of_this_process_lives_until_it_leaves() -> None:
     assert watch.is_gone(1, 1, owner.name, 0)
 
 
-def test_runtimes_of_one_process_are_told_apart() -> None:
+def test_runtimes_of_one_process_have_different_owners() -> None:
     one, other = Owner(), Owner()
     one.release()
     assert LivenessMonitor().is_gone(1, 1, one.name, 0)
@@ -49,7 +49,7 @@ def test_another_process_of_this_machine_is_gone_when_it_is_dead() -> None:
     assert watch.is_gone(1, 1, name, 0)
 
 
-def test_another_process_of_this_machine_that_is_stopped_is_known_by_its_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspended_process_of_this_machine_is_judged_by_its_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
     process, name = other_process()
@@ -67,14 +67,14 @@ def test_another_process_of_this_machine_that_is_stopped_is_known_by_its_beat(mo
         process.communicate(timeout=120)
 
 
-def test_a_number_that_another_process_got_meanwhile_is_not_taken_for_the_first() -> None:
+def test_a_reused_process_id_is_not_taken_for_the_first_process() -> None:
     machine, pid, started, token = Owner().name.split("|")
     assert pid == str(os.getpid())
     assert LivenessMonitor().is_gone(1, 1, "|".join([machine, "1", started, token]), 0)
     assert LivenessMonitor().is_gone(1, 1, "|".join([machine, pid, str(int(started) - 1), token]), 0)
 
 
-def test_another_machine_is_known_by_its_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_machine_is_judged_by_its_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
     watch = LivenessMonitor(gone_after_s=15.0)
@@ -105,5 +105,5 @@ def test_another_machine_is_given_time_after_the_database_was_away(monkeypatch: 
 
 
 @pytest.mark.parametrize("name", ["", "somebody", "|||", "a|b"])
-def test_an_owner_that_nobody_can_ask_for_is_given_time(name: str) -> None:
+def test_an_owner_of_an_unknown_form_is_judged_by_its_heartbeat(name: str) -> None:
     assert not LivenessMonitor().is_gone(1, 1, name, 0)
