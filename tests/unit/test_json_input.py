@@ -1,4 +1,4 @@
-"""Attack 16: JSON of an unknown author is read in bounded time, and read as any other reader reads it."""
+"""Attack 16: untrusted JSON is read in bounded time, with the same result as any other parser."""
 
 import json
 from typing import Any

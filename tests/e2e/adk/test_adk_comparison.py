@@ -46,7 +46,7 @@ Service = BaseSessionService
 
 
 class Scripted(BaseLlm):
-    """ADK's own kind of model: it gives one part after the other, and keeps what it was asked."""
+    """A model for ADK that returns its parts in order, and keeps the requests."""
 
     script: list[Any]
     asked: list[list[types.Content]]
@@ -82,7 +82,7 @@ def parts_of(contents: list[types.Content]) -> list[types.Part]:
 
 @pytest.fixture(params=["DatabaseSessionService", "SqliteSessionService"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """ADK's own services on a file, each in turn."""
+    """Each of ADK's own services on a file."""
     if request.param == "SqliteSessionService":
         yield SqliteSessionService(f"{tmp_path}/adk.db")
         return
@@ -118,7 +118,7 @@ async def events_in(service: Service) -> list[Event]:
 
 
 async def test_a_crash_or_a_cancel_inside_a_tool(service: Service, sqlite_url: str) -> None:
-    """The cancel; hundreds of crashes of both are in `benchmarks/crash.py`."""
+    """A cancel in a tool; `benchmarks/crash.py` crashes both hundreds of times."""
     began = asyncio.Event()
 
     async def pay() -> None:
@@ -159,7 +159,7 @@ async def test_two_messages_at_once(service: Service, sqlite_url: str) -> None:
         return text("answer")
 
     runner = await adk(in_memory, scripted(meet, meet))
-    await asyncio.gather(run(runner, "one"), run(runner, "two"))  # they meet: both run
+    await asyncio.gather(run(runner, "one"), run(runner, "two"))  # at the same time
     words = [part.text for part in parts_of([event.content for event in await events_in(in_memory) if event.content])]
     assert words == ["one", "two", "answer", "answer"]
 
@@ -173,7 +173,7 @@ async def test_two_messages_at_once(service: Service, sqlite_url: str) -> None:
     runner = await adk(service, scripted(wait, text("answer")))
     first = asyncio.create_task(run(runner, "one"))
     await asyncio.wait_for(began.wait(), PATIENCE_S)
-    await run(runner, "two")  # it runs meanwhile
+    await run(runner, "two")  # it runs during the first
     may_end.set()
     with pytest.raises(ValueError, match=r"session|stale") as stale:
         await first
@@ -184,7 +184,11 @@ async def test_two_messages_at_once(service: Service, sqlite_url: str) -> None:
     provider = ScriptedProvider(["answer", "answer"])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         await asyncio.gather(runtime.run("s", "one"), runtime.run("s", "two"))
-        told = [(one.message.role, one.message.content) for one in await runtime.sessions.messages("s") if one.message]
+        told = [
+            (message.message.role, message.message.content)
+            for message in await runtime.sessions.messages("s")
+            if message.message
+        ]
     assert told == [("user", "one"), ("assistant", "answer"), ("user", "two"), ("assistant", "answer")]
 
 
@@ -202,7 +206,7 @@ def piece(text, partial):
 
 
 class Holding(BaseLlm):
-    """Says a word, then nothing until a file is there."""
+    """A model that streams a word, and then waits until a file exists."""
 
     async def generate_content_async(self, llm_request, stream=False):
         folder = Path(llm_request.contents[-1].parts[-1].text)
@@ -253,7 +257,7 @@ async def test_the_client_goes_away(tmp_path: Path, sqlite_url: str) -> None:
         (ours / "go").touch()
         async with server.client() as another:
             rest = await resume(another, "s", seen[-1].id)
-    assert "".join(one.data.get("text", "") for one in seen + rest) == "begun ended"
+    assert "".join(event.data.get("text", "") for event in seen + rest) == "begun ended"
     assert not (ours / "broken off").exists()
 
 
@@ -306,7 +310,7 @@ SIGNATURES = {"a text": b"gemini-signed-this", "bytes, as Gemini's are": b"\x12\
 
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=list(SIGNATURES))
 async def test_a_change_of_model(signature: bytes, sqlite_url: str, llmock: "LLMock") -> None:
-    """A conversation that Gemini began, with thoughts that it signed, goes on with Claude."""
+    """Claude continues a conversation of Gemini that has signed thoughts."""
     thought = types.Part(text="I should greet.", thought=True, thought_signature=signature)
     began = [said("hello"), types.Content(role="model", parts=[thought, text("Hello!")])]
     llmock.reply("I am the other one.").reply("I am the other one.")
@@ -342,7 +346,7 @@ async def test_a_change_of_model(signature: bytes, sqlite_url: str, llmock: "LLM
 
 
 def _blocks(body: dict[str, Any]) -> dict[str, Any]:
-    """A request whose texts are all written as blocks: the two mean the same."""
+    """Return a request with all texts as blocks, which mean the same."""
     for message in body["messages"]:
         if isinstance(message["content"], str):
             message["content"] = [{"type": "text", "text": message["content"]}]
@@ -423,7 +427,7 @@ async def test_fork_and_rewind(service: Service, sqlite_url: str) -> None:
         fork = await runtime.sessions.fork("s", at=2)
         await runtime.run(fork.name.id, "another second")
         assert len(await runtime.sessions.messages("s")) == 4
-    assert [one.content for one in provider.requests[-1].messages] == ["first", "one", "another second"]
+    assert [message.content for message in provider.requests[-1].messages] == ["first", "one", "another second"]
 
 
 async def test_what_was_said_once(service: Service, sqlite_url: str, tmp_path: Path) -> None:
@@ -478,14 +482,14 @@ async def test_nul_lone_surrogates_nan_bytes(tmp_path: Path, postgres_url: str, 
 
 
 async def kept(service: Service, odd: str) -> str:
-    """Say what became of a value that a model called a tool with."""
+    """Return what a tool gets of a value that the model calls it with."""
     names: Any = {"app_name": "odd", "user_id": "user", "session_id": odd}
     session = await service.create_session(**names)
     content = types.Content(role="model", parts=[call("f", value=ODD[odd])])
     try:
         await service.append_event(session, Event(author="helper", content=content))
         found = await service.get_session(**names)
-    except Exception as error:  # noqa: BLE001 - each fails in its own way
+    except Exception as error:  # noqa: BLE001 - the errors differ
         return type(error).__name__
     assert found
     [part] = parts_of([event.content for event in found.events if event.content])

@@ -1,4 +1,4 @@
-"""H2 and M6 where a session is longer than its window: what is left out is logged once, and ids stay unique."""
+"""H2 and M6 in sessions that are longer than their window: omissions are logged once, and ids stay unique."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -26,14 +26,14 @@ LONG = "word " * 60
 
 
 class Own(BaseLlm):
-    """A model that is not ours: it calls `look` in every turn, under one and the same id."""
+    """A user's own model, which calls `look` in every turn with the same id."""
 
-    asked: list[int] = []  # noqa: RUF012 - pydantic copies it
+    content_counts: list[int] = []  # noqa: RUF012 - pydantic copies it
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        self.asked.append(len(llm_request.contents))
+        self.content_counts.append(len(llm_request.contents))
         last = (llm_request.contents[-1].parts or [])[0]
         call = types.FunctionCall(id="call_0", name="look", args={})
         part = types.Part(text="seen") if last.function_response else types.Part(function_call=call)
@@ -64,7 +64,7 @@ async def in_all(store: Store, app_name: str, user_id: str = "user") -> int:
 
 
 class Talk:
-    """A session in somebody's own Runner, on our service."""
+    """A session in a user's own Runner, on our service."""
 
     def __init__(self, service: SqlSessionService, model: BaseLlm) -> None:
         agent = LlmAgent(name="mine", model=model, tools=[FunctionTool(look)])
@@ -83,9 +83,9 @@ class Talk:
 async def call_ids(store: Store, app_name: str) -> list[str]:
     found = await store.events(SessionId(app_name, "user", "s"))
     assert found
-    said = [one.message for one in found[1] if one.message]
-    made = [call.id for one in said if one.role == "assistant" for call in one.tool_calls]
-    answered = [call.id for one in said if one.role == "tool" for call in one.tool_calls]
+    stored = [row.message for row in found[1] if row.message]
+    made = [call.id for message in stored if message.role == "assistant" for call in message.tool_calls]
+    answered = [call.id for message in stored if message.role == "tool" for call in message.tool_calls]
     assert made == answered
     return made
 
@@ -108,10 +108,10 @@ async def test_h2_a_load_in_a_users_runner_logs_once_what_it_leaves_out(
         session = await service.get_session(app_name="app", user_id="user", session_id="s")
         assert session
         left_out = stored - len(session.events)
-        told = f"the history is larger than its budget: left out {left_out} of {stored} messages"
-        assert warnings_in(caplog) == [told]
+        warning = f"the history is larger than its budget: left out {left_out} of {stored} messages"
+        assert warnings_in(caplog) == [warning]
         await talk.say("look")
-        assert warnings_in(caplog) == [told], "one, though the model was called twice"
+        assert warnings_in(caplog) == [warning], "a single warning, though the model was called twice"
 
 
 async def test_h2_a_lango_model_does_not_log_again_what_the_load_left_out(
@@ -138,15 +138,15 @@ async def test_h2_the_runtime_logs_what_a_users_own_model_does_not_get(
         caplog.clear()
         stored = await in_all(runtime.store, runtime.app_name)
         await runtime.run("s", "look")
-    told = warnings_in(caplog)
-    assert len(told) == 2, "one per request"
-    assert f"of {stored + 1} messages" in told[0]
+    warnings = warnings_in(caplog)
+    assert len(warnings) == 2, "one per request"
+    assert f"of {stored + 1} messages" in warnings[0]
 
 
 async def test_h2_messages_left_out_besides_the_memory_are_logged(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The observer cannot be reached, and the budget is too small for what it has not seen."""
+    """The observer fails, and the budget is too small for the messages that are not observed yet."""
     roles = Roles(agent=lambda _: LONG, observer=lambda _: ProviderRejected("no"))
     async with open_runtime(
         remembering(sqlite_url, history={"max_message_token_budget": 300}), provider=roles.provider
@@ -158,8 +158,8 @@ async def test_h2_messages_left_out_besides_the_memory_are_logged(
         await runtime.run("s", LONG)
         stored = await in_all(runtime.store, runtime.app_name) - 1
         sent = len(roles.agent[-1].messages)
-    [told] = warnings_in(caplog)
-    assert f"left out {stored - sent} of {stored} messages" in told
+    [warning] = warnings_in(caplog)
+    assert f"left out {stored - sent} of {stored} messages" in warning
 
 
 async def test_h2_observed_messages_are_quoted_and_do_not_count_as_left_out(
@@ -188,7 +188,7 @@ async def test_m6_one_id_for_every_call_is_made_unique_beyond_the_window(store_u
             await runtime.run("s", LONG)
         made = await call_ids(runtime.store, runtime.app_name)
     assert len(set(made)) == 6, made
-    assert made[0] == "call_0", "while the whole session is seen, an id that is new stays"
+    assert made[0] == "call_0", "while the whole session is loaded, a new id is kept"
     assert all(broken_for(request) == [] for request in provider.requests)
 
 
@@ -247,7 +247,7 @@ async def test_m6_ids_of_calls_outside_of_the_request_are_not_used_again(sqlite_
     async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider(script), root_agent=root) as runtime:
         await runtime.run("s", "look")
         await runtime.run("s", "look again")
-        made = [one.id for m in await messages(runtime) if m.role == "assistant" for one in m.tool_calls]
+        made = [call.id for m in await messages(runtime) if m.role == "assistant" for call in m.tool_calls]
     assert len(set(made)) == len(made), made
 
 

@@ -1,4 +1,4 @@
-"""What a turn sends of a stored history, through ADK's real Runner: all of it that fits, and always a valid request."""
+"""A turn sends all of a stored history that fits, through ADK's real Runner, in a valid request."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -65,7 +65,7 @@ async def test_h3_a_small_budget_leaves_no_hole_in_the_middle(sqlite_url: str) -
     assert cut > 5, "the budget cuts some of them"
 
 
-# The ways in which calls and results miss each other, one by one.
+# the ways in which calls and results can be unpaired
 
 
 def call(name: str, call_id: str | None = None, **args: Any) -> types.Part:
@@ -126,7 +126,7 @@ async def test_s6_a_result_that_is_paired_when_it_is_appended_closes_its_call(se
     await store(service, history, "s")
     session = await service.get_session(app_name=APP, user_id=USER, session_id="s")
     assert session
-    assert [one.id for shown in session.events for one in shown.get_function_responses()] == ["abc"]
+    assert [response.id for shown in session.events for response in shown.get_function_responses()] == ["abc"]
     assert await service.store.read(_open_calls) == [], "or the next turn would store that its outcome is unknown"
 
 
@@ -135,7 +135,7 @@ def _open_calls() -> Operation[list[Row]]:
 
 
 async def test_m8_a_result_before_its_call_is_quoted_in_its_place(service: SqlSessionService) -> None:
-    """ADK drops the call, which has no result after it; what the tool gave is sent all the same."""
+    """ADK drops the call, which has no result after it; the result is sent all the same."""
     request = await sent(
         service, event(ROOT, "user", result("read", "a", n=1)), event(ROOT, "model", "I read it", call("read", "a"))
     )
@@ -174,7 +174,7 @@ async def test_m8_an_event_without_a_role_is_sent(service: SqlSessionService) ->
 
 
 async def test_any_model_reads_results_that_answer_no_call(service: SqlSessionService) -> None:
-    """A model that is not ours gets them as text from ADK's own request."""
+    """A user's own model gets them as text in ADK's request."""
     await store(service, History([event(ROOT, "user", result("gone", "x", n=7))]), "s")
     model = Recorder(asked=[])
     await take_turn(service, model, "s")
@@ -186,7 +186,7 @@ async def test_any_model_reads_results_that_answer_no_call(service: SqlSessionSe
 
 
 async def test_the_last_update_of_a_long_running_tool_is_its_result(service: SqlSessionService) -> None:
-    """ADK's own rule: a later report replaces the earlier one."""
+    """In ADK, a later update replaces the earlier one."""
     request = await sent(
         service,
         event(ROOT, "model", call("build", "a"), long_running_tool_ids={"a"}),
@@ -214,12 +214,12 @@ async def test_an_unpaired_result_of_another_branch_stays_there(service: SqlSess
     stray = [event("user", "user", result("gone", name, n=name), branch=f"both.{name}") for name in ("left", "right")]
     await store(service, History(stray), "s")
     providers = {name: ScriptedProvider(["yes"]) for name in ("left", "right")}
-    agents = [LlmAgent(name=name, model=ProviderLlm(one, MODEL)) for name, one in providers.items()]
+    agents = [LlmAgent(name=name, model=ProviderLlm(provider, MODEL)) for name, provider in providers.items()]
     both = ParallelAgent(name="both", sub_agents=[*agents])  # pyright: ignore[reportDeprecated]
     await run_turn(service, both)
     for name, provider in providers.items():
         [request] = provider.requests
-        assert [f'"{one}"' in words_of(request.messages[:-1]) for one in (name, *{*providers} - {name})] == [
+        assert [f'"{other}"' in words_of(request.messages[:-1]) for other in (name, *{*providers} - {name})] == [
             True,
             False,
         ]

@@ -1,4 +1,4 @@
-"""`ProviderLlm` under ADK's real Runner: what users of their own Runner get."""
+"""`ProviderLlm` in a user's own ADK Runner."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ def agent_of(provider: ScriptedProvider, model: str = "m", **fields: Any) -> Llm
 
 
 class Chat:
-    """One session, and runners over it that may change."""
+    """A session, with runners that may change."""
 
     def __init__(self, agent: LlmAgent, service: Any = None) -> None:
         self.service = service or InMemorySessionService()
@@ -96,22 +96,22 @@ async def test_m6_a_call_and_its_result_keep_one_id(run_config: RunConfig) -> No
     chat = Chat(agent_of(provider))
     events = await chat.say("2 + 3?", run_config)
     assert text_of(events[-1]) == "It is 5."
-    [_, asked, answered] = provider.requests[1].messages
-    assert asked.tool_calls[0].id == answered.tool_calls[0].id
-    assert not asked.tool_calls[0].id.startswith("adk-")
+    [_, calling, answered] = provider.requests[1].messages
+    assert calling.tool_calls[0].id == answered.tool_calls[0].id
+    assert not calling.tool_calls[0].id.startswith("adk-")
     assert answered.tool_calls[0].output == {"sum": 5}
     ids = {call.id for event in await chat.stored() for call in event.get_function_calls()}
-    assert ids == {asked.tool_calls[0].id}
+    assert ids == {calling.tool_calls[0].id}
 
 
 async def test_m6_parallel_calls_of_one_name_keep_apart() -> None:
     calls = [ToolCall("same", "add", {"a": n, "b": n}) for n in range(3)]
     provider = ScriptedProvider([calls, "done"])
     await Chat(agent_of(provider)).say("go")
-    [_, asked, answered] = provider.requests[1].messages
-    assert len({call.id for call in asked.tool_calls}) == 3
+    [_, calling, answered] = provider.requests[1].messages
+    assert len({call.id for call in calling.tool_calls}) == 3
     assert {c.id: c.output for c in answered.tool_calls} == {
-        c.id: {"sum": 2 * n} for n, c in enumerate(asked.tool_calls)
+        c.id: {"sum": 2 * n} for n, c in enumerate(calling.tool_calls)
     }
 
 
@@ -169,12 +169,12 @@ async def test_a8_a_call_without_a_result_is_sent_as_interrupted() -> None:
     await chat.say("and?")
     messages = provider.requests[1].messages
     assert broken_rules(messages) == []
-    # ADK leaves an unanswered call out, or hands it over: in neither case is the request invalid.
+    # whether ADK leaves an unanswered call out or sends it: the request is valid
     assert INTERRUPTED in str(messages) or not any(message.tool_calls for message in messages)
 
 
 def signed_answer(name: str, model: str) -> Callable[[Request], list[Delta]]:
-    """A model that thinks, calls and signs everything, and refuses signatures that are not its own."""
+    """A model that thinks, calls and signs everything, and refuses foreign signatures."""
 
     def answer(request: Request) -> list[Delta]:
         assert broken_rules(request.messages) == []
@@ -246,7 +246,7 @@ async def test_structured_output_with_and_without_tools() -> None:
     assert schema is not None
     assert schema["properties"].keys() == {"value"}
 
-    # With tools, ADK asks for a call of its own instead.
+    # with tools, ADK uses a tool of its own instead
     provider = ScriptedProvider([ToolCall("c1", "set_model_response", {"value": 5})])
     events = await Chat(agent_of(provider, output_schema=Sum)).say("2 + 3?")
     assert provider.requests[0].response_schema is None

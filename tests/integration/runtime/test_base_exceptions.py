@@ -1,4 +1,4 @@
-"""T2: what raises a `BaseException` in a turn ends neither the process nor the stream, and the session goes on."""
+"""T2: a `BaseException` in a turn ends neither the process nor the stream, and the session can continue."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -23,7 +23,7 @@ from tests.agents.parts import broken_for, check_order, collect, results_in, row
 
 
 class Panic(BaseException):
-    """What a panic of a native library looks like."""
+    """The exception of a panic in a native library."""
 
 
 ERRORS = [SystemExit(2), Panic("index out of bounds"), GeneratorExit("closed"), asyncio.CancelledError("inside")]
@@ -148,9 +148,9 @@ async def test_t2_a_base_exception_of_a_callback_fails_only_its_turn(
         await _fails_once(runtime, type(error).__name__)
 
 
-async def _fails_once(runtime: Runtime, told: str) -> None:
+async def _fails_once(runtime: Runtime, message: str) -> None:
     async with asyncio.timeout(120):
-        with pytest.raises(AgentFailed, match=told):
+        with pytest.raises(AgentFailed, match=message):
             await runtime.run("s", "try")
         assert await statuses(runtime) == ["failed"]
         assert await runtime.run("s", "and?") == "fine"

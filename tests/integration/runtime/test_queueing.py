@@ -1,4 +1,4 @@
-"""A7: one turn at a time per session, across runtimes; what comes meanwhile waits, is refused or interrupts."""
+"""A7: a session runs one turn at a time, across runtimes; further messages queue, are refused or interrupt."""
 
 import asyncio
 import functools
@@ -36,7 +36,7 @@ def last_words(request: Request) -> str:
 
 
 def echo(count: int) -> ScriptedProvider:
-    """A model that answers with what it was asked last."""
+    """A model that repeats the last message."""
     return ScriptedProvider(last_words for _ in range(count))
 
 
@@ -56,7 +56,7 @@ async def test_a7_messages_during_a_turn_are_queued_in_order(store_url: str) -> 
             assert isinstance(accepted, Accepted)
             assert accepted.waiting
         assert await statuses(runtime) == ["running", "waiting", "waiting"]
-        assert [one.content for one in await messages(runtime)][:1] == ["first"], "nothing is mixed in"
+        assert [message.content for message in await messages(runtime)][:1] == ["first"], "nothing is mixed in"
         assert len(await messages(runtime)) == 2
         gate.may_end.set()
         assert await first == "first done"
@@ -65,7 +65,7 @@ async def test_a7_messages_during_a_turn_are_queued_in_order(store_url: str) -> 
         for events in told:
             check_order(events)
         assert await statuses(runtime) == ["done"] * 3
-        said = [one.content for one in await messages(runtime) if one.role != "tool" and one.content]
+        said = [message.content for message in await messages(runtime) if message.role != "tool" and message.content]
         assert said == ["first", "first done", "second", "re: second", "third", "re: third"]
 
 
@@ -83,7 +83,7 @@ async def test_a7_a_message_during_a_turn_is_refused_if_so_configured(store_url:
         gate.may_end.set()
         assert await first == "first done"
         assert await runtime.run("s", "second") == "second done"
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "second"]
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == ["first", "second"]
 
 
 async def test_a7_a_message_during_a_turn_interrupts_it_if_so_configured(store_url: str) -> None:
@@ -103,7 +103,7 @@ async def test_a7_a_message_during_a_turn_interrupts_it_if_so_configured(store_u
 
 async def test_a7_queued_turns_are_interrupted_too_and_no_message_is_lost(sqlite_url: str) -> None:
     async def answer(request: Request) -> str:
-        if request.messages[-1].content.endswith("second"):  # it may have begun before the third came
+        if request.messages[-1].content.endswith("second"):  # it may have started before the third came
             await asyncio.Event().wait()
         return "newest done"
 
@@ -117,7 +117,11 @@ async def test_a7_queued_turns_are_interrupted_too_and_no_message_is_lost(sqlite
         told = [await collect(one.follow()) for one in (first, second, third)]
         assert [last_error(events).error for events in told[:2]] == ["TurnCancelled"] * 2
         assert text_of(told[2]) == "newest done"
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "second", "third"]
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == [
+            "first",
+            "second",
+            "third",
+        ]
         assert await statuses(runtime) == ["cancelled", "cancelled", "done"]
     assert broken_for(provider.requests[-1]) == []
 
@@ -145,7 +149,7 @@ async def test_a7_many_messages_to_one_session_are_answered_once_each(store_url:
         async with asyncio.timeout(PATIENCE_S):
             answers = await asyncio.gather(*(runtime.run("s", f"m{n}") for n in range(count)))
         assert answers == [f"re: m{n}" for n in range(count)]
-        said = [one.content for one in await messages(runtime)]
+        said = [message.content for message in await messages(runtime)]
         assert said[::2] == [f"m{n}" for n in range(count)], "in the order in which they were sent"
         assert said[1::2] == [f"re: {text}" for text in said[::2]], "each message with its own answer"
 
@@ -175,7 +179,7 @@ async def test_a7_two_runtimes_on_one_store_take_turns(store_url: str) -> None:
         await asyncio.gather(*(runtime.run("s", f"m{n}") for n in range(3) for runtime in (one, other)))
         assert most == 1
         assert await statuses(one) == ["done"] * 6
-        said = [one.role for one in await messages(one)]
+        said = [message.role for message in await messages(one)]
         assert said == ["user", "assistant", "tool", "assistant"] * 6, "turns are not mixed"
 
 
@@ -224,7 +228,7 @@ async def test_a7_the_same_key_after_the_end_returns_the_same_answer(store_url: 
         assert await statuses(runtime) == ["done", "failed"]
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as later:
         assert await later.run("s", "go", idempotency_key="k") == "Let me. done once"
-        assert [one.content for one in await messages(later) if one.role == "user"] == ["go", "fail"]
+        assert [message.content for message in await messages(later) if message.role == "user"] == ["go", "fail"]
 
 
 async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(store_url: str) -> None:
@@ -244,7 +248,7 @@ async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(sto
                     await one.run("s", "something else", idempotency_key=key)
         assert await statuses(runtime) == ["done", "running", "waiting"]
         assert await other.run("s", "go", idempotency_key="k") == "first"
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["go", "go on"]
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == ["go", "go on"]
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as later:
         with pytest.raises(IdempotencyKeyReused):
             await later.submit("s", "something else", idempotency_key="k")
@@ -288,7 +292,7 @@ async def test_a7_a_queued_turn_whose_reader_leaves_is_withdrawn(store_url: str)
         gate.may_end.set()
         assert await first == "first done"
         assert await runtime.run("s", "third") == "third done"
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "third"]
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == ["first", "third"]
 
 
 async def test_a7_a_caller_that_leaves_at_any_moment_leaves_no_open_turn(store_url: str) -> None:
@@ -321,18 +325,18 @@ async def test_an_old_request_is_replayed_from_its_own_messages_only(store_url: 
             return (yield "UPDATE turns SET first_seq = NULL WHERE turn < $1", (below,))
 
         assert await said() == [(4, "two")]
-        for below in (2, 3, 4):  # its neighbours know where they begin, or do not
+        for below in (2, 3, 4):  # of its neighbours, some have a first sequence number stored
             await runtime.store.write(functools.partial(as_an_older_version_wrote_it, below))
             assert await said() == [(4, "two")]
         assert await runtime.run("s", "b", idempotency_key="b") == "two"
 
 
 async def test_spaces_around_a_session_id_are_ignored_and_an_id_is_required(store_url: str) -> None:
-    """ADK strips ids when it loads a session: one that was stored with its spaces was never found by a turn."""
+    """ADK strips ids when it loads a session: it would never find an id that was stored with spaces."""
     async with open_runtime(settings_for(store_url), provider=echo(3)) as runtime:
         assert await runtime.run(" a b\n", "one") == "re: one"
         assert await runtime.run("a b", "two") == "re: two"
-        assert [one.name.id for one in await runtime.sessions.list()] == ["a b"]
+        assert [session.name.id for session in await runtime.sessions.list()] == ["a b"]
         made = await runtime.sessions.create(" c ")
         assert await runtime.run("c ", "three") == "re: three"
         assert (await runtime.sessions.fork("c", new_id=" d ")).name.id == "d"
@@ -350,13 +354,13 @@ async def test_a_closed_runtime_accepts_no_message(store_url: str) -> None:
         await runtime.run("s", "two")
     async with open_runtime(settings_for(store_url), provider=echo(1)) as again:
         assert await again.run("s", "three") == "re: three"
-        assert [one.content for one in await messages(again)] == ["one", "re: one", "three", "re: three"]
+        assert [message.content for message in await messages(again)] == ["one", "re: one", "three", "re: three"]
 
 
 async def test_a_message_that_is_stored_while_the_runtime_closes_is_withdrawn(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), provider=echo(1)) as runtime:
         sending = [asyncio.create_task(runtime.run(str(number), "hi")) for number in range(8)]
-        await asyncio.sleep(0)  # they are on their way to the store
+        await asyncio.sleep(0)  # they are being stored
     for outcome in await asyncio.gather(*sending, return_exceptions=True):
         assert isinstance(outcome, TurnCancelled)
     async with Store(store_url) as store:

@@ -1,4 +1,4 @@
-"""Guards: too many calls, the same call again, silence, empty answers. Each ends honestly, and the next turn works."""
+"""Limits on model calls, repeated calls, silence and empty answers end a turn; the next turn works."""
 
 import asyncio
 import logging
@@ -79,7 +79,7 @@ async def test_a_model_that_still_calls_tools_at_the_last_step_reaches_the_limit
         with pytest.raises(TurnLimit, match=r"more than 5 .*agent\.max_turns"):
             await runtime.run("s", "look at everything")
         assert await statuses(runtime) == ["failed"]
-        results = [one for one in await messages(runtime) if one.role == "tool"]
+        results = [message for message in await messages(runtime) if message.role == "tool"]
         assert len(results) == 5, "what was found so far stays"
         await works_again(runtime, provider)
 
@@ -131,7 +131,7 @@ async def test_a_silent_model_times_the_turn_out(store_url: str, monkeypatch: py
         with pytest.raises(TurnTimeout, match="idle_timeout_s"):
             await runtime.run("s", "hi")
         assert await statuses(runtime) == ["failed"]
-        assert [one.role for one in await messages(runtime)] == ["user"]
+        assert [message.role for message in await messages(runtime)] == ["user"]
         await works_again(runtime, provider)
 
 
@@ -189,8 +189,8 @@ async def test_a_turn_that_exceeds_the_request_timeout_ends(sqlite_url: str, mon
         with pytest.raises(TurnTimeout, match="request_timeout_s"):
             await runtime.run("s", "go")
         assert await statuses(runtime) == ["failed"]
-        open_calls = [one for one in await messages(runtime) if one.role == "assistant"]
-        results = [one for one in await messages(runtime) if one.role == "tool"]
+        open_calls = [message for message in await messages(runtime) if message.role == "assistant"]
+        results = [message for message in await messages(runtime) if message.role == "tool"]
         assert len(open_calls) == len(results) == 3, "what was done so far stays, and every call has its result"
 
 
@@ -207,7 +207,7 @@ async def test_a_tool_may_take_longer_than_the_idle_timeout(sqlite_url: str, mon
         assert await runtime.run("s", "go") == "done"
 
 
-async def test_the_time_limit_of_a_tool_ends_it_before_the_turn_times_out(
+async def test_the_time_limit_of_a_tool_overrides_those_of_the_settings(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Leaps(monkeypatch)
@@ -242,13 +242,13 @@ async def test_an_empty_answer_without_a_tool_is_an_error(sqlite_url: str) -> No
         await works_again(runtime, provider)
 
 
-@pytest.mark.parametrize("said", [[], [TextDelta("I would ra")]])
-async def test_a_safety_block_is_an_error_with_its_reason(store_url: str, said: list[Any]) -> None:
-    provider = ScriptedProvider([[*said, Finish("safety", detail="PROHIBITED_CONTENT")], "fine"])
+@pytest.mark.parametrize("deltas", [[], [TextDelta("I would ra")]])
+async def test_a_safety_block_is_an_error_with_its_reason(store_url: str, deltas: list[Any]) -> None:
+    provider = ScriptedProvider([[*deltas, Finish("safety", detail="PROHIBITED_CONTENT")], "fine"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         events = await collect(runtime.stream("s", "hi"))
         check_order(events)
-        if said:
+        if deltas:
             assert text_of(events) == "I would ra"
             assert getattr(events[-1], "finish_reason", "") == "safety"
         else:
@@ -266,7 +266,7 @@ async def test_an_answer_that_was_cut_has_its_finish_reason(sqlite_url: str) -> 
 
 async def test_a_tool_that_ends_the_run_itself_is_no_empty_answer(sqlite_url: str) -> None:
     def show_chart(tool_context: ToolContext) -> dict[str, str]:
-        """Show a chart; nothing more is to be said."""
+        """Show a chart, which needs no answer."""
         tool_context.actions.skip_summarization = True
         return {"chart": "shown"}
 

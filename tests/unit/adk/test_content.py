@@ -26,22 +26,22 @@ def result(call_id: str | None = None, name: str = "exec") -> types.Part:
 
 
 def test_m5_a_call_keeps_its_id() -> None:
-    """Seed scenario: the id of the call is what the provider's message carries."""
+    """Seed scenario: the provider's message has the id of the call."""
     [message] = content_to_messages(content("model", call("adk-uuid-123")))
     assert message == Message("assistant", tool_calls=(ToolCall("adk-uuid-123", "exec", {"a": 1}),))
 
 
 def test_m5_calls_and_results_without_ids_are_named_alike() -> None:
-    asked = content("model", call(), call("c1"), call(), call(name="search"))
+    calling = content("model", call(), call("c1"), call(), call(name="search"))
     answered = content("user", result(), result("c1"), result(), result(name="search"))
-    named = [[c.id for c in m.tool_calls] for m in contents_to_messages([asked, answered])]
+    named = [[c.id for c in m.tool_calls] for m in contents_to_messages([calling, answered])]
     assert named == [["call_exec", "c1", "call_exec_2", "call_search"]] * 2
 
 
 def test_m5_results_without_ids_are_named_as_their_calls_are() -> None:
-    asked = content("model", call("a"), call(), call("c", name="search"))
+    calling = content("model", call("a"), call(), call("c", name="search"))
     answered = content("user", result(), result(), result(name="other"))
-    named = [[c.id for c in m.tool_calls] for m in contents_to_messages([asked, answered])]
+    named = [[c.id for c in m.tool_calls] for m in contents_to_messages([calling, answered])]
     assert named == [["a", "call_exec", "c"], ["a", "call_exec", "call_other"]]
 
 

@@ -27,12 +27,12 @@ assert STATE_COLUMNS == "seq, event_id, created_at, state_delta, extra"
 
 
 def reload(event: Event, root_agent_name: str = "root") -> Event:
-    """Take an event through its columns, as a database would."""
+    """Write an event to columns and read it again, as a database would."""
     complete_event(event, root_agent_name)
     entry = event_to_entry(event)
     row = event_to_row(entry)
     for column in (row.content, row.author, row.event_id, row.invocation_id, row.extra or "", row.tool_calls or ""):
-        column.encode()  # SQLite and PostgreSQL take UTF-8 only,
+        column.encode()  # SQLite and PostgreSQL store only UTF-8,
         assert "\0" not in column  # and PostgreSQL no NUL
     if entry.message is None:
         stored = row_to_state_event((0, row.event_id, row.created_at, row.state_delta or "{}", row.extra))
@@ -131,9 +131,9 @@ def legacy(*messages: Message) -> list[Event]:
 
 
 def test_s6_results_of_an_older_version_are_paired_by_position() -> None:
-    asked = Message("assistant", "", (ToolCall("c1", "exec", {}), ToolCall("", "read", {})))
+    calling = Message("assistant", "", (ToolCall("c1", "exec", {}), ToolCall("", "read", {})))
     _, first, second, third = legacy(
-        asked, Message("tool", '{"result":"file.txt"}'), Message("tool", "plain"), Message("tool", "one too many")
+        calling, Message("tool", '{"result":"file.txt"}'), Message("tool", "plain"), Message("tool", "one too many")
     )
     assert first.get_function_responses() == [
         types.FunctionResponse(id="c1", name="exec", response={"result": "file.txt"})
@@ -147,10 +147,14 @@ def test_s6_results_of_an_older_version_are_paired_by_position() -> None:
 
 
 def test_s6_each_call_is_used_once_even_by_results_with_its_id() -> None:
-    asked = Message("assistant", "", (ToolCall("a", "exec", {}), ToolCall("b", "read", {})))
+    calling = Message("assistant", "", (ToolCall("a", "exec", {}), ToolCall("b", "read", {})))
     named = Message("tool", "", (ToolCall("a", "exec", output={"n": 1}),))
-    for events in (legacy(asked, named, Message("tool", "plain")), legacy(asked, Message("tool", "plain"), named)):
-        answers = {one.id: (one.name, one.response) for event in events for one in event.get_function_responses()}
+    for events in (legacy(calling, named, Message("tool", "plain")), legacy(calling, Message("tool", "plain"), named)):
+        answers = {
+            response.id: (response.name, response.response)
+            for event in events
+            for response in event.get_function_responses()
+        }
         assert answers == {"a": ("exec", {"n": 1}), "b": ("read", {"result": "plain"})}
 
 
@@ -158,11 +162,11 @@ def test_s6_each_call_is_used_once_even_by_results_with_its_id() -> None:
     ("made", "answered"), [("abc", ""), ("abc", "call_exec"), ("abc", "call_exec_2"), ("", ""), ("", "toolu_1")]
 )
 def test_s6_a_stored_result_answers_its_call_where_an_id_is_missing_on_either_side(made: str, answered: str) -> None:
-    asked, given = legacy(
+    calling, given = legacy(
         Message("assistant", "", (ToolCall(made, "exec", {}),)),
         Message("tool", "", (ToolCall(answered, "exec", output={"n": 1}),)),
     )
-    [call_], [answer] = asked.get_function_calls(), given.get_function_responses()
+    [call_], [answer] = calling.get_function_calls(), given.get_function_responses()
     assert (answer.id, answer.response) == (call_.id, {"n": 1})
     assert call_.id == (made or "call_exec")
 
@@ -175,27 +179,27 @@ def test_s6_an_empty_result_of_an_older_version_is_a_result() -> None:
 @pytest.mark.parametrize("role", ["tool", "function"])
 @pytest.mark.parametrize("agent", ["assistant", "model", "bot"])
 def test_s5_roles_of_older_versions_are_known(role: Any, agent: Any) -> None:
-    asked, given, plain = legacy(
+    calling, given, plain = legacy(
         Message(agent, "", (ToolCall("a", "exec", {}), ToolCall("b", "read", {}))),
         Message(role, "", (ToolCall("a", "exec", output={"n": 1}),)),
         Message(role, "text"),
     )
-    assert [one.id for one in asked.get_function_calls()] == ["a", "b"]
-    assert [one.id for event in (given, plain) for one in event.get_function_responses()] == ["a", "b"]
+    assert [call.id for call in calling.get_function_calls()] == ["a", "b"]
+    assert [response.id for event in (given, plain) for response in event.get_function_responses()] == ["a", "b"]
 
 
 def test_s6_a_result_is_given_the_id_of_its_call_when_it_is_appended() -> None:
-    asked = [model_event(call("exec", "a"), call("exec", "b"), call("read"))]
-    complete_event(asked[0], "root")
+    calling = [model_event(call("exec", "a"), call("exec", "b"), call("read"))]
+    complete_event(calling[0], "root")
     given = model_event(result("read", "toolu_1", n=3), result("exec", "a"), result("exec"), result("other"))
-    complete_event(given, "root", asked)
-    assert [one.id for one in given.get_function_responses()] == ["call_read", "a", "b", "call_other"]
+    complete_event(given, "root", calling)
+    assert [response.id for response in given.get_function_responses()] == ["call_read", "a", "b", "call_other"]
 
 
 def test_s6_a_call_and_its_result_in_one_event_belong_together() -> None:
     event = model_event(call("exec", "a"), result("exec"))
     complete_event(event, "root")
-    assert [one.id for one in event.get_function_responses()] == ["a"]
+    assert [response.id for response in event.get_function_responses()] == ["a"]
     assert reload(event) == with_stored_role(event)
 
 

@@ -1,4 +1,4 @@
-"""Which event is sure to end a turn: the whole answer of a single plain agent, and nothing else."""
+"""Only the complete answer of a single plain agent surely ends a turn."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def app(root: Any, *more: BasePlugin) -> App:
 
 
 def add_nothing(**_: object) -> None:
-    """It may add something the next time."""
+    """A callback that could add an answer."""
 
 
 def event(*parts: types.Part, **fields: Any) -> Event:
@@ -44,7 +44,7 @@ def test_a_single_agent_ends_the_turn() -> None:
 @pytest.mark.parametrize(
     "root",
     [
-        agent(model="gemini-2.5-flash"),  # ADK's own may give several whole responses to one request
+        agent(model="gemini-2.5-flash"),  # ADK's own models may give several complete responses to a request
         agent(sub_agents=[agent("two")]),
         agent(after_agent_callback=add_nothing),
         agent(after_model_callback=add_nothing),

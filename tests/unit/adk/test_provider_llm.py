@@ -1,4 +1,4 @@
-"""`ProviderLlm`: what goes out to the provider, and what comes back to ADK."""
+"""`ProviderLlm`: the requests that the provider gets, and the responses that ADK gets."""
 
 import json
 from collections.abc import AsyncIterator
@@ -122,16 +122,16 @@ async def test_m4_a_providers_error_is_raised_and_nothing_follows(stream: bool) 
                 self.closed = True
 
     provider = Failing()
-    seen: list[LlmResponse] = []
+    responses: list[LlmResponse] = []
 
     async def read() -> None:
         async for response in ProviderLlm(provider, "m").generate_content_async(request("hi"), stream=stream):
-            seen.append(response)
+            responses.append(response)
 
     with pytest.raises(ProviderUnavailable, match="busy"):
         await read()
-    assert all(response.partial for response in seen)
-    assert len(seen) == stream
+    assert all(response.partial for response in responses)
+    assert len(responses) == stream
     assert provider.closed
 
 
@@ -156,7 +156,7 @@ async def test_m4_a_reader_that_leaves_closes_the_stream() -> None:
 
 async def test_m4_a_stream_without_an_end_is_an_error_not_an_answer() -> None:
     class Plain:
-        """An iterator that is no generator: it has no `aclose`."""
+        """An iterator without `aclose`: it is no generator."""
 
         name = "plain"
 
@@ -214,9 +214,9 @@ async def test_m7_the_model_is_asked_to_correct_a_malformed_call() -> None:
     assert final.usage_metadata is not None
     assert (final.usage_metadata.prompt_token_count, final.usage_metadata.total_token_count) == (30, 41)
 
-    told = provider.requests[1].messages
-    assert broken_rules(told) == []
-    outputs = {c.name: c.output for c in told[-1].tool_calls}
+    sent = provider.requests[1].messages
+    assert broken_rules(sent) == []
+    outputs = {c.name: c.output for c in sent[-1].tool_calls}
     assert "not run" in str(outputs["exec"])
     assert '{"cmd": ' in str(outputs["exec"]) or '{\\"cmd\\":' in json.dumps(outputs["exec"])
     assert "not run" in str(outputs["search"])

@@ -1,4 +1,4 @@
-"""M8: a signature goes back only to the provider and model that made it, whatever wrote the history."""
+"""M8: a signature is only sent to the provider and model that made it, whatever wrote the history."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -25,7 +25,7 @@ from tests.support import wire_rules
 
 MODEL = "gemini-3-pro"
 MADE_BY = [("gemini", MODEL), ("gemini", "gemini-2.5-flash"), ("anthropic", MODEL), ("openai", "gpt-5"), ("", "")]
-"""Who made a signature; the last is nobody that is known: an import, a foreign event, one of ADK's own models."""
+"""Makers of signatures; the last is unknown: an import, a foreign event, one of ADK's own models."""
 VALUES = [
     b"\x01\xffsigned",
     b"c2lnbmVk",
@@ -45,7 +45,7 @@ texts = st.sampled_from(["", " ", "hm", "a longer text"])
 
 @st.composite
 def model_contents(draw: st.DrawFn, number: int) -> list[types.Content]:
-    """Return an answer, signed wherever a model could sign, and the results of its calls."""
+    """Return an answer with every possible signature, and the results of its calls."""
     parts = [
         types.Part(text=draw(texts), thought=draw(st.booleans()) or None, thought_signature=draw(signatures))
         for _ in range(draw(st.integers(0, 3)))
@@ -55,7 +55,9 @@ def model_contents(draw: st.DrawFn, number: int) -> list[types.Content]:
     for call_id in ids:
         call = types.FunctionCall(id=call_id, name="look", args={})
         parts.append(types.Part(function_call=call, thought_signature=draw(signatures)))
-    results = [types.Part(function_response=types.FunctionResponse(id=one, name="look", response={})) for one in ids]
+    results = [
+        types.Part(function_response=types.FunctionResponse(id=call_id, name="look", response={})) for call_id in ids
+    ]
     answer = types.Content(role="model", parts=parts)
     return [answer, types.Content(role="user", parts=results)] if ids else [answer]
 
@@ -128,7 +130,7 @@ async def test_m8_calls_of_the_current_turn_are_sent_to_gemini_3_with_their_sign
     assert part["thought_signature"] == sent
 
 
-# Models of ADK's own, in a session that ours have written to.
+# ADK's own models, in a session that Lango models have written to.
 
 
 @given(histories(), st.booleans())
@@ -168,12 +170,12 @@ def test_m8_calls_are_sent_to_adks_own_models_with_signatures_they_can_read(
 class Recording(Gemini):
     """ADK's own Gemini, which answers without a network."""
 
-    asked: list[list[types.Content]] = Field(default_factory=list[list[types.Content]])
+    requested: list[list[types.Content]] = Field(default_factory=list[list[types.Content]])
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        self.asked.append([content.model_copy(deep=True) for content in llm_request.contents])
+        self.requested.append([content.model_copy(deep=True) for content in llm_request.contents])
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="ok")]))
 
 
@@ -186,7 +188,7 @@ async def test_m8_adks_own_gemini_continues_a_session_of_another_model(sqlite_ur
     model = Recording(model=MODEL)
     async with open_runtime(settings_for(sqlite_url), root_agent=LlmAgent(name="mine", model=model)) as runtime:
         assert await runtime.run("s", "and?") == "ok"
-    [contents] = model.asked
+    [contents] = model.requested
     assert [[part.model_dump(exclude_none=True) for part in content.parts or []] for content in contents] == [
         [{"text": "hi"}],
         [{"text": "hello"}],

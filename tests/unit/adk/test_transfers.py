@@ -1,4 +1,4 @@
-"""A5, the one place that knows how ADK words a transfer to an agent that does not exist."""
+"""A5: recognise every error of ADK about a transfer to an agent that does not exist."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ from lango.adk.agents.tree import walk_agents
 
 ADK = Path(google.adk.__path__[0])
 
-# Every sentence of ADK's that says that an agent cannot be handed over to, by the file that holds it.
+# Every message of ADK about an agent that cannot be a transfer target, by the file that holds it.
 KNOWN = {
     "workflow/_dynamic_node_scheduler.py": [
         "Transfer target agent '{target_name}' not found.",
@@ -38,7 +38,7 @@ _FAILS = re.compile(r"agent.*(not found|not allowed)|cannot transfer", re.IGNORE
 
 
 def sentences(file: Path) -> list[str]:
-    """Return the first lines of f-strings in a file that say that an agent was not found, or must not be."""
+    """Return the first lines of the f-strings in a file about agents that were not found or not allowed."""
     found = [
         "".join(map(_piece, node.values)) for node in ast.walk(ast.parse(file.read_text("utf-8"))) if _is_text(node)
     ]
@@ -93,7 +93,7 @@ def trees() -> LlmAgent:
 
 
 def test_a5_errors_that_adk_raises_are_recognised() -> None:
-    """Not the source but the thing itself: ADK's own function, asked for an agent that is not there."""
+    """Check the errors that ADK really raises for a missing agent, not only its source."""
     boss = trees()
 
     class Context:
@@ -108,7 +108,7 @@ def test_a5_errors_that_adk_raises_are_recognised() -> None:
 def test_a5_transfer_targets_are_those_that_adk_offers() -> None:
     boss = trees()
     for agent in walk_agents(boss):
-        theirs = [one.name for one in offered._get_transfer_targets(agent)]  # pyright: ignore[reportPrivateUsage]
+        theirs = [target.name for target in offered._get_transfer_targets(agent)]  # pyright: ignore[reportPrivateUsage]
         assert transfer_targets(boss, agent.name) == theirs, agent.name
     assert transfer_targets(boss, "nobody") == []
 

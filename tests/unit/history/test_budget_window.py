@@ -1,4 +1,4 @@
-"""The window: the newest messages that fit, cut only where no call is parted from its result."""
+"""The window keeps the newest messages that fit, and separates no call from its result."""
 
 import logging
 from typing import Any
@@ -81,7 +81,7 @@ def test_h1_one_more_unit_would_not_have_fitted(history: list[Message], budget: 
         return
     assert count_tokens(window) <= budget
     cut = history[: len(history) - len(window)]
-    if window == history[len(cut) :] and cut:  # nothing clipped, the current message is the last one anyway
+    if window == history[len(cut) :] and cut:  # nothing is clipped, and the current message is the last
         unit = cut[-2:] if cut[-1].role == "tool" else cut[-1:]
         assert count_tokens(unit) + count_tokens(window) > budget
 
@@ -281,7 +281,7 @@ def test_h4_an_older_result_larger_than_the_budget_is_clipped_too() -> None:
     window = fit_to_budget(history, 1_000)
     assert len(window) == len(history)
     assert "tokens left out" in compact_json(window[2].tool_calls[0].output)
-    assert window[2].content == ""  # the text would repeat the output in full
+    assert window[2].content == ""  # the text would repeat the unclipped output
 
 
 def test_h4_a_huge_result_in_the_turn_before_does_not_displace_older_messages() -> None:

@@ -1,4 +1,4 @@
-"""Repair: any history in, one that every provider accepts out."""
+"""Repair turns any history into one that every provider accepts."""
 
 from typing import Any
 
@@ -170,7 +170,7 @@ def test_m8_overlong_and_malformed_ids_are_replaced_by_distinct_ids() -> None:
 
 
 def test_m8_new_messages_do_not_change_earlier_ids() -> None:
-    # Providers cache by prefix: an id that changes with a later message would throw the cache away.
+    # providers cache by prefix: an id that changes with a later message would invalidate the cache
     history = [USER, calls("", "c1"), results("", "c1"), calls("c1"), results("c1")]
     assert repair([*history, USER])[:5] == repair([*history, calls("call_exec"), results("call_exec"), USER])[:5]
 

@@ -17,11 +17,11 @@ from lango.messages import MAX_TEXT_CHARACTERS, Media, Message, Thought, ToolCal
 def test_h1_counts_o200k_tokens_not_characters() -> None:
     assert count_tokens("Hello, world!") == 4
     assert count_tokens("") == 0
-    assert count_tokens("这是一个测试") > 2  # characters / 4 would say 1
+    assert count_tokens("这是一个测试") > 2  # characters / 4 would be 1
 
 
 def test_special_tokens_in_a_text_are_ordinary_text() -> None:
-    # One special token each would let a long text pass as a short one.
+    # counted as special tokens, a long text would pass as a short one
     assert count_tokens("<|endoftext|>" * 100) >= 500
 
 
