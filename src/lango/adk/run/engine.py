@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.adk.agents.adk_internals import preload_adk
-from lango.adk.agents.adk_tool import decision_for, effect_of
+from lango.adk.agents.adk_tool import decision_for
 from lango.adk.agents.app_builder import build_app
 from lango.adk.agents.model_registry import ModelRegistry
 from lango.adk.agents.tool_names import ToolNames, tool_names
@@ -121,11 +121,6 @@ class AdkEngine:
         rules = model.window_rules if isinstance(model, ProviderLlm) else WindowRules(*self._window_limits)
         return replace(rules, with_memory=memory.enabled, with_facts=memory.enabled and memory.user_facts)
 
-    @property
-    def service(self) -> SqlSessionService:
-        """The session service that ADK's Runner uses."""
-        return self._service
-
     def memory(self, owner: str, is_gone: OwnerIsGone) -> Memory:
         """Make the memory of sessions and users; it observes nothing while `memory.enabled` is off."""
         settings = self._settings.memory
@@ -160,7 +155,6 @@ class AdkEngine:
             turn=turn,
             max_model_calls=self._settings.agent.max_turns,
             decide=lambda tool: decision_for(tool, self._settings.tools),
-            effect_of=effect_of,
             agent_names=lambda agent: transfer_targets(root, agent),
             emit=emit,
             next_id=next_id,

@@ -17,7 +17,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
 from typing_extensions import override
 
-from lango.adk.agents.adk_tool import time_limit_s
+from lango.adk.agents.adk_tool import effect_of, time_limit_s
 from lango.adk.agents.client_tools import ClientTool, add_client_tools, mark_client_calls
 from lango.adk.agents.transfers import TRANSFER_TOOL
 from lango.adk.model.call_checks import make_call_ids_unique, rename_reserved_calls
@@ -174,7 +174,7 @@ async def _journal_and_admit(
     if context.tool_confirmation and (changed := await check_approved_arguments(state, call_id, fingerprint)):
         return changed
     decision = approval_decision(state, tool, context)
-    await state.store.intend_effect(state.turn, call_id, tool.name, state.effect_of(tool), fingerprint, decision)
+    await state.store.intend_effect(state.turn, call_id, tool.name, effect_of(tool), fingerprint, decision)
     if refused := require_approval(state, tool, context):
         return refused
     if not await record_start(state, call_id):

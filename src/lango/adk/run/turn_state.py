@@ -13,7 +13,6 @@ from lango.adk.run.model_call_stats import ModelCallStats
 from lango.errors import LangoError
 from lango.events import TurnEvent
 from lango.store import Store, Turn
-from lango.store.turns.tool_journal import Effect
 from lango.tools import Tool
 from lango.tools.approval_policy import Decision
 
@@ -25,7 +24,6 @@ class TurnState(Struct):
     turn: Turn
     max_model_calls: int
     decide: Callable[[BaseTool], Decision]
-    effect_of: Callable[[BaseTool], Effect]
     agent_names: Callable[[str], list[str]]
     """Returns the agents that an agent, given by its name, can transfer to."""
     emit: Callable[[TurnEvent], None]

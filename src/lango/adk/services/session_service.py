@@ -153,9 +153,7 @@ class SqlSessionService(BaseSessionService):
             stored = _apply_config(stored, newest, since)
         has_all_calls = not record.rewinds and len([row for row in stored if row.message]) == record.last_seq
         last_load.set(LoadSummary(left_out, self._warn, has_all_calls, sum(row.clipped_tokens for row in stored)))
-        session = session_from_record(record, stored_to_events(stored, self._root_agent_name))
-        session.set_recalled(recalled)
-        return session
+        return session_from_record(record, stored_to_events(stored, self._root_agent_name), recalled)
 
     def _count_left_out(self, record: SessionRecord, stored: list[StoredEvent], first_seq: int) -> int:
         """Count the messages that did not fit the budget; those before `first_seq` are quoted as memory."""

@@ -36,10 +36,6 @@ class StoredSession(Session):
         """The memory of the messages before those that this session shows."""
         return self._recalled
 
-    def set_recalled(self, recalled: SessionMemory) -> None:
-        """Set the memory of earlier messages."""
-        self._recalled = recalled
-
 
 @cache
 def _session_template() -> StoredSession:
@@ -80,8 +76,10 @@ def show_event(session: Session, event: Event, *, as_event: bool) -> None:
         session.events.append(event)
 
 
-def session_from_record(record: SessionRecord, events: list[Event]) -> StoredSession:
-    """Build the ADK session of a stored record and its events."""
+def session_from_record(
+    record: SessionRecord, events: list[Event], recalled: SessionMemory | None = None
+) -> StoredSession:
+    """Build the ADK session of a stored record, its events and the memory of earlier ones."""
     # a copy of a template: stored values need no validation, and a list may have 50,000 sessions
     session = copy_with(
         _session_template(),
@@ -96,4 +94,6 @@ def session_from_record(record: SessionRecord, events: list[Event]) -> StoredSes
     )
     set_version(session, version_of_record(record))
     set_private(session, "_is_as_stored", bool(events))
+    if recalled is not None:
+        set_private(session, "_recalled", recalled)
     return session
