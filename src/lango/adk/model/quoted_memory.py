@@ -1,4 +1,7 @@
-"""Quote the memory of a session before the messages of a request."""
+"""Quote the memory of a session before the messages of a request.
+
+`lango.memory` decides what is remembered; `lango.store.memory` stores it.
+"""
 
 from typing import Any
 

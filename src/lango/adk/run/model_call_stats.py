@@ -1,4 +1,4 @@
-"""Measure the duration and tokens of each model call."""
+"""Measure the duration and tokens of each model call, for `lango.runtime.session_usage`."""
 
 import time
 from typing import Any
