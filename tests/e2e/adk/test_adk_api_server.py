@@ -71,8 +71,8 @@ def api_server(agents: Path, uri: str) -> Generator[httpx.Client]:
     command = [str(Path(sys.executable).with_name("adk")), "api_server", "--port", "0", "--session_service_uri", uri]
     log = agents.parent / "log.txt"  # not a pipe, which would fill up unread
     with (
-        log.open("w") as said,
-        subprocess.Popen([*command, str(agents)], stdout=said, stderr=said, cwd=agents.parent) as process,
+        log.open("w") as output,
+        subprocess.Popen([*command, str(agents)], stdout=output, stderr=output, cwd=agents.parent) as process,
     ):
         try:
             with httpx.Client(base_url=_address(process, log), timeout=PATIENCE_S) as client:
@@ -164,7 +164,7 @@ def runner_on(service: SqlSessionService) -> Runner:
     return Runner(app_name="app", agent=agent, session_service=service)
 
 
-async def say(runner: Runner, text: str) -> tuple[str, str]:
+async def run_turn(runner: Runner, text: str) -> tuple[str, str]:
     """Run a turn; return its last text and its invocation."""
     content = types.Content(role="user", parts=[types.Part(text=text)])
     last, invocation = "", ""
@@ -182,18 +182,18 @@ async def test_s11_a_runner_with_a_tool_and_a_rewind(store_url: str, budget_toke
     async with SqlSessionService(store_url, budget_tokens=budget_tokens) as service:
         await service.create_session(app_name="app", user_id="user", session_id="s", state=dict(kept))
         async with runner_on(service) as runner:
-            assert (await say(runner, "one"))[0] == "[one]"
-            answer, invocation = await say(runner, "count this")
+            assert (await run_turn(runner, "one"))[0] == "[one]"
+            answer, invocation = await run_turn(runner, "count this")
             assert answer == "[one [one] count this <call> <result>]"
             session = await service.get_session(app_name="app", user_id="user", session_id="s")
             assert session
             assert session.state == kept | {"counted": "count this"}
             await runner.rewind_async(user_id="user", session_id="s", rewind_before_invocation_id=invocation)
-            assert (await say(runner, "two"))[0] == "[one [one] two]", "what was taken back is not shown"
+            assert (await run_turn(runner, "two"))[0] == "[one [one] two]", "what was taken back is not shown"
             session = await service.get_session(app_name="app", user_id="user", session_id="s")
             assert session
             assert {key: value for key, value in session.state.items() if value is not None} == kept
-            assert (await say(runner, "three"))[0] == "[one [one] two [one [one] two] three]"
+            assert (await run_turn(runner, "three"))[0] == "[one [one] two [one [one] two] three]"
 
 
 def test_s11_adks_synchronous_run_uses_another_event_loop_each_time(store_url: str) -> None:
@@ -221,7 +221,7 @@ async def test_s11_agents_in_parallel_share_a_session(service: SqlSessionService
     agent = ParallelAgent(name="all", sub_agents=[*branches])  # pyright: ignore[reportDeprecated]
     await service.create_session(app_name="app", user_id="user", session_id="s")
     async with Runner(app_name="app", agent=agent, session_service=service) as runner:
-        await say(runner, "count")
+        await run_turn(runner, "count")
     found = await service.get_session(app_name="app", user_id="user", session_id="s")
     assert found
     assert len(found.events) == 1 + 5 * 3, "a call, a result and an answer of each"

@@ -58,8 +58,8 @@ async def test_h3_a_small_budget_leaves_no_hole_in_the_middle(sqlite_url: str) -
             request = await sent_by_lango(service, history, str(number), budget)
             assert broken(request) == [], number
             assert count_tokens(request.messages) <= budget
-            words = words_of(request.messages)
-            sent = [word in words for word in history.texts]
+            sent_text = words_of(request.messages)
+            sent = [word in sent_text for word in history.texts]
             assert sent == sorted(sent), f"{number}: what is kept is the newest part"
             cut += False in sent
     assert cut > 5, "the budget cuts some of them"
@@ -96,9 +96,12 @@ def outputs(request: Request) -> list[tuple[str, Any]]:
 async def test_s6_a_result_without_an_id_answers_its_call(
     service: SqlSessionService, missing: str | None, name: str | None
 ) -> None:
-    asked = event("user", "user", "pay it")
+    message = event("user", "user", "pay it")
     request = await sent(
-        service, asked, event(ROOT, "model", call("pay", "abc")), event(ROOT, "user", result(name, missing, paid=True))
+        service,
+        message,
+        event(ROOT, "model", call("pay", "abc")),
+        event(ROOT, "user", result(name, missing, paid=True)),
     )
     assert outputs(request) == [("abc", {"paid": True})]
     assert INTERRUPTED not in words_of(request.messages)
@@ -139,8 +142,8 @@ async def test_m8_a_result_before_its_call_is_quoted_in_its_place(service: SqlSe
     request = await sent(
         service, event(ROOT, "user", result("read", "a", n=1)), event(ROOT, "model", "I read it", call("read", "a"))
     )
-    [quoted, said, _] = request.messages
-    assert (quoted.role, said.content) == ("user", "I read it")
+    [quoted, sent_texts, _] = request.messages
+    assert (quoted.role, sent_texts.content) == ("user", "I read it")
     assert '{"n":1}' in quoted.content
 
 
@@ -156,11 +159,11 @@ async def test_m8_a_result_without_a_call_and_a_second_one_are_quoted_in_their_p
         event(ROOT, "model", "it is 1"),
         event(ROOT, "user", result("read", "a", n=2)),
     )
-    said = [(message.role, message.content) for message in request.messages if message.role != "tool"]
-    assert [role for role, _ in said] == ["user", "user", "assistant", "assistant", "user", "user"]
-    assert '"gone"' in said[0][1]
-    assert '{"n":0}' in said[0][1]
-    assert '{"n":2}' in said[4][1]
+    sent_texts = [(message.role, message.content) for message in request.messages if message.role != "tool"]
+    assert [role for role, _ in sent_texts] == ["user", "user", "assistant", "assistant", "user", "user"]
+    assert '"gone"' in sent_texts[0][1]
+    assert '{"n":0}' in sent_texts[0][1]
+    assert '{"n":2}' in sent_texts[4][1]
     assert outputs(request) == [("a", {"n": 1})]
 
 
@@ -302,6 +305,6 @@ async def test_h4_many_large_results_share_the_budget(service: SqlSessionService
             event(ROOT, "user", result("exec", f"c{number}", out=f"result {number} " + "data " * 12_000)),
         ]
     request = await sent(service, *events)
-    words = words_of(request.messages)
-    assert all(f"question {number}" in words for number in range(7, 10))
+    sent_text = words_of(request.messages)
+    assert all(f"question {number}" in sent_text for number in range(7, 10))
     assert count_tokens(request.messages) <= 32_000

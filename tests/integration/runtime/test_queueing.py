@@ -51,8 +51,8 @@ async def test_a7_messages_during_a_turn_are_queued_in_order(store_url: str) -> 
         first = asyncio.create_task(runtime.run("s", "first"))
         await gate.wait()
         later = [await runtime.submit("s", text) for text in ("second", "third")]
-        for one in later:
-            accepted = one.events[0]
+        for turn in later:
+            accepted = turn.events[0]
             assert isinstance(accepted, Accepted)
             assert accepted.waiting
         assert await statuses(runtime) == ["running", "waiting", "waiting"]
@@ -60,13 +60,15 @@ async def test_a7_messages_during_a_turn_are_queued_in_order(store_url: str) -> 
         assert len(await messages(runtime)) == 2
         gate.may_end.set()
         assert await first == "first done"
-        told = [await collect(one.follow()) for one in later]
-        assert [text_of(events) for events in told] == ["re: second", "re: third"]
-        for events in told:
+        emitted = [await collect(turn.follow()) for turn in later]
+        assert [text_of(events) for events in emitted] == ["re: second", "re: third"]
+        for events in emitted:
             check_order(events)
         assert await statuses(runtime) == ["done"] * 3
-        said = [message.content for message in await messages(runtime) if message.role != "tool" and message.content]
-        assert said == ["first", "first done", "second", "re: second", "third", "re: third"]
+        stored_texts = [
+            message.content for message in await messages(runtime) if message.role != "tool" and message.content
+        ]
+        assert stored_texts == ["first", "first done", "second", "re: second", "third", "re: third"]
 
 
 async def test_a7_a_message_during_a_turn_is_refused_if_so_configured(store_url: str) -> None:
@@ -114,9 +116,9 @@ async def test_a7_queued_turns_are_interrupted_too_and_no_message_is_lost(sqlite
         first = await runtime.submit("s", "first")
         await gate.wait()
         second, third = await asyncio.gather(runtime.submit("s", "second"), runtime.submit("s", "third"))
-        told = [await collect(one.follow()) for one in (first, second, third)]
-        assert [last_error(events).error for events in told[:2]] == ["TurnCancelled"] * 2
-        assert text_of(told[2]) == "newest done"
+        emitted = [await collect(turn.follow()) for turn in (first, second, third)]
+        assert [last_error(events).error for events in emitted[:2]] == ["TurnCancelled"] * 2
+        assert text_of(emitted[2]) == "newest done"
         assert [message.content for message in await messages(runtime) if message.role == "user"] == [
             "first",
             "second",
@@ -149,9 +151,9 @@ async def test_a7_many_messages_to_one_session_are_answered_once_each(store_url:
         async with asyncio.timeout(PATIENCE_S):
             answers = await asyncio.gather(*(runtime.run("s", f"m{n}") for n in range(count)))
         assert answers == [f"re: m{n}" for n in range(count)]
-        said = [message.content for message in await messages(runtime)]
-        assert said[::2] == [f"m{n}" for n in range(count)], "in the order in which they were sent"
-        assert said[1::2] == [f"re: {text}" for text in said[::2]], "each message with its own answer"
+        stored_texts = [message.content for message in await messages(runtime)]
+        assert stored_texts[::2] == [f"m{n}" for n in range(count)], "in the order in which they were sent"
+        assert stored_texts[1::2] == [f"re: {text}" for text in stored_texts[::2]], "each message with its own answer"
 
 
 async def test_a7_two_runtimes_on_one_store_take_turns(store_url: str) -> None:
@@ -179,8 +181,8 @@ async def test_a7_two_runtimes_on_one_store_take_turns(store_url: str) -> None:
         await asyncio.gather(*(runtime.run("s", f"m{n}") for n in range(3) for runtime in (one, other)))
         assert most == 1
         assert await statuses(one) == ["done"] * 6
-        said = [message.role for message in await messages(one)]
-        assert said == ["user", "assistant", "tool", "assistant"] * 6, "turns are not mixed"
+        stored_texts = [message.role for message in await messages(one)]
+        assert stored_texts == ["user", "assistant", "tool", "assistant"] * 6, "turns are not mixed"
 
 
 async def test_a7_the_same_key_is_the_same_turn_while_it_runs(store_url: str) -> None:
@@ -318,16 +320,16 @@ async def test_an_old_request_is_replayed_from_its_own_messages_only(store_url: 
             await runtime.run("s", key, idempotency_key=key)
         turn = (await runtime.submit("s", "b", idempotency_key="b")).turn
 
-        async def said() -> list[tuple[int, str]]:
-            return [(one.seq, one.message.content) for one in await runtime.store.said_in_turn(turn) if one.message]
+        async def stored_texts() -> list[tuple[int, str]]:
+            return [(row.seq, row.message.content) for row in await runtime.store.said_in_turn(turn) if row.message]
 
         def as_an_older_version_wrote_it(below: int) -> Operation[list[Row]]:
             return (yield "UPDATE turns SET first_seq = NULL WHERE turn < $1", (below,))
 
-        assert await said() == [(4, "two")]
+        assert await stored_texts() == [(4, "two")]
         for below in (2, 3, 4):  # of its neighbours, some have a first sequence number stored
             await runtime.store.write(functools.partial(as_an_older_version_wrote_it, below))
-            assert await said() == [(4, "two")]
+            assert await stored_texts() == [(4, "two")]
         assert await runtime.run("s", "b", idempotency_key="b") == "two"
 
 

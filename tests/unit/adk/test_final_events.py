@@ -32,8 +32,8 @@ def add_nothing(**_: object) -> None:
 
 
 def event(*parts: types.Part, **fields: Any) -> Event:
-    told: dict[str, Any] = {"author": "one", "finish_reason": types.FinishReason.STOP, **fields}
-    return Event(content=types.Content(role="model", parts=list(parts)), **told)
+    all_fields: dict[str, Any] = {"author": "one", "finish_reason": types.FinishReason.STOP, **fields}
+    return Event(content=types.Content(role="model", parts=list(parts)), **all_fields)
 
 
 def test_a_single_agent_ends_the_turn() -> None:
@@ -57,7 +57,7 @@ def test_in_other_apps_an_answer_may_not_end_the_turn(root: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "ends"),
+    ("event", "ends"),
     [
         (event(types.Part(text="done")), True),
         (event(types.Part(text="well", thought=True), types.Part(text="done")), True),
@@ -74,6 +74,6 @@ def test_in_other_apps_an_answer_may_not_end_the_turn(root: Any) -> None:
         (event(), False),
     ],
 )
-def test_only_a_complete_text_answer_is_final(said: Event, ends: bool) -> None:
-    assert is_final_answer(said, "one") is ends
-    assert not is_final_answer(said, "")
+def test_only_a_complete_text_answer_is_final(event: Event, ends: bool) -> None:
+    assert is_final_answer(event, "one") is ends
+    assert not is_final_answer(event, "")

@@ -214,11 +214,11 @@ def test_h3_holds_for_any_history_and_budget(history: list[Message], budget: int
     assert first.role != "tool"
     if first.role == "assistant" and any(call.output is None for call in first.tool_calls):
         answered = {call.id for m in window if m.role == "tool" for call in m.tool_calls}
-        asked = {call.id for call in first.tool_calls if call.output is None}
+        called = {call.id for call in first.tool_calls if call.output is None}
         by_position = any(m.role == "tool" and not m.tool_calls for m in window) or any(
-            not call_id or call_id.startswith("call_") for call_id in asked | answered
+            not call_id or call_id.startswith("call_") for call_id in called | answered
         )
-        assert by_position or asked <= answered
+        assert by_position or called <= answered
 
 
 # H4

@@ -70,8 +70,8 @@ def test_m8_missing_results_are_added_to_those_that_are_there() -> None:
 
 
 def test_m8_a_result_far_from_its_call_moves_to_it() -> None:
-    asked = Message("user", "are you there?")
-    assert repair([USER, calls("c1"), asked, results("c1")]) == [USER, calls("c1"), results("c1"), asked]
+    question = Message("user", "are you there?")
+    assert repair([USER, calls("c1"), question, results("c1")]) == [USER, calls("c1"), results("c1"), question]
 
 
 def test_m8_a_result_before_its_call_moves_to_it() -> None:
@@ -239,8 +239,8 @@ def test_m8_a_system_message_after_the_start_is_quoted() -> None:
 
 
 def test_m8_a_history_that_ends_with_the_assistant_is_continued() -> None:
-    said = Message("assistant", "I was saying")
-    assert repair([USER, said]) == [USER, said, Message("user", "Continue.", author=CONTEXT_AUTHOR)]
+    answer = Message("assistant", "I was saying")
+    assert repair([USER, answer]) == [USER, answer, Message("user", "Continue.", author=CONTEXT_AUTHOR)]
     assert repair([]) == []
 
 
