@@ -17,7 +17,7 @@ _LATE_S = 0.1
 """The loop is late when a timer fires so long after it was due."""
 _CALM_S = 0.5
 """How long the loop must have been on time before another turn is admitted: a turn costs most after it has begun."""
-_PACE_S = 0.02
+_PACE_S = 0.015
 """Turns are admitted this far apart, so that the lag that one causes is seen before many more have begun."""
 _ALWAYS = 16
 """So many turns run in any case: the loop may be late for another reason than turns."""
