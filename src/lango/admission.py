@@ -49,6 +49,9 @@ class Admission:
         self._timer: asyncio.TimerHandle | None = None
         self._admitted_at = self._announced_at = self._late_at = float("-inf")
         self._next_announced = 0
+        self.has_streamed = False
+        """Whether a turn has emitted an event yet. Until then a process imports, which costs the loop nothing, and no
+        more than the turns that run in any case are admitted: all of them would begin to stream at the same moment."""
 
     @property
     def queued(self) -> int:
@@ -72,6 +75,7 @@ class Admission:
         finally:
             _in_turn.reset(token)
             self._running -= 1
+            self.has_streamed = True
 
     async def _enter(self, on_place: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -96,7 +100,7 @@ class Admission:
         if self._running >= self._limit:
             return False
         is_on_time = now - self._late_at >= _CALM_S and now - self._admitted_at >= _PACE_S
-        return self._running < _ALWAYS or is_on_time
+        return self._running < _ALWAYS or (is_on_time and self.has_streamed)
 
     def _admit(self, now: float) -> None:
         self._running += 1

@@ -83,6 +83,7 @@ class Driver:
                 model_progress.set(patience.note_progress)
 
                 def tell(event: TurnEvent) -> None:
+                    self._admission.has_streamed = True
                     running.tell(event)
                     patience.renew(event)
 

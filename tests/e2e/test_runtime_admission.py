@@ -170,31 +170,69 @@ class Clock:
             await asyncio.sleep(0)
 
 
+class Crowd:
+    """Twenty turns that want to run at the same moment, on a clock that the test moves on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.admission, self.clock = Admission(1_000), Clock(monkeypatch)
+        self.entered: list[int] = []
+        self._may_leave = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._hold(number)) for number in range(20)]
+
+    async def _hold(self, number: int) -> None:
+        async with self.admission.admitted(lambda place: None):
+            self.entered.append(number)
+            await self._may_leave.wait()
+
+    async def leave(self) -> None:
+        """Let all of them end."""
+        self._may_leave.set()
+        await asyncio.wait(self._tasks)
+
+
 async def test_no_turn_begins_until_the_event_loop_was_on_time_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    admission, clock, may_leave = Admission(1_000), Clock(monkeypatch), asyncio.Event()
-    entered: list[int] = []
+    crowd = Crowd(monkeypatch)
+    crowd.admission.has_streamed = True
+    for _ in range(50):
+        await crowd.clock.advance(0.2)  # every timer fires late
+    assert crowd.entered == list(range(16)), "some run in any case, and no more while it is late"
+    assert crowd.admission.queued == 4
+    for _ in range(20):
+        await crowd.clock.advance(0.02)  # every timer fires on time
+    assert crowd.entered == list(range(16)), "0.4 s on time is not long enough"
+    for _ in range(100):
+        before = len(crowd.entered)
+        await crowd.clock.advance(0.02)
+        assert len(crowd.entered) <= before + 1, "one after the other"
+    assert crowd.entered == list(range(20)), "first come, first served"
+    await crowd.leave()
 
-    async def hold(number: int) -> None:
-        async with admission.admitted(lambda place: None):
-            entered.append(number)
-            await may_leave.wait()
 
-    async with asyncio.TaskGroup() as group:
-        for number in range(20):
-            group.create_task(hold(number))
-        for _ in range(50):
-            await clock.advance(0.2)  # every timer fires late
-        assert entered == list(range(16)), "some run in any case, and no more while it is late"
-        assert admission.queued == 4
-        for _ in range(20):
-            await clock.advance(0.02)  # every timer fires on time
-        assert entered == list(range(16)), "0.4 s on time is not long enough"
-        for _ in range(100):
-            before = len(entered)
-            await clock.advance(0.02)
-            assert len(entered) <= before + 1, "one after the other"
-        may_leave.set()
-    assert entered == list(range(20)), "first come, first served"
+async def test_few_turns_run_until_the_first_one_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch)
+    for _ in range(100):
+        await crowd.clock.advance(0.02)
+    assert crowd.entered == list(range(16)), "the first ones import: what they will cost is not known yet"
+    crowd.admission.has_streamed = True
+    for _ in range(100):
+        await crowd.clock.advance(0.02)
+    assert crowd.entered == list(range(20))
+    await crowd.leave()
+
+
+async def test_the_first_event_of_a_turn_lets_others_begin(store_url: str) -> None:
+    gate = Gate()
+    held = [ToolCall(f"c{number}", gate.tool.name, {}) for number in range(17)]
+    provider = ScriptedProvider([*held, *[answer] * 17])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+        turns = [await runtime.submit(f"s{number}", "go") for number in range(17)]
+        async with asyncio.timeout(PATIENCE_S):
+            while gate.runs < 17:  # all are held in a tool: none of them has ended
+                await asyncio.sleep(0.01)
+        gate.may_end.set()
+        for turn in turns:
+            await turn.wait()
+            assert turn.error is None
 
 
 async def test_queued_turns_learn_their_new_places_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
