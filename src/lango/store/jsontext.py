@@ -23,6 +23,7 @@ import orjson
 from pydantic_core import to_jsonable_python
 
 from lango.errors import Unstorable
+from lango.json_pieces import PIECE, decode, decode_strings
 from lango.nesting import is_deeper_than
 
 _TAG = "$lango:"
@@ -95,9 +96,12 @@ def _too_deep() -> Unstorable:
 
 def loads(text: str) -> Any:
     """Return the value that `dumps` was given."""
-    if _TAG in text:
-        return json.loads(text, object_hook=_untagged)
-    return json.loads(text)
+    return decode_strings(text, object_hook=_untagged if _holds_tag(text) else None)
+
+
+def _holds_tag(text: str) -> bool:
+    """Search a long text in pieces, so that other threads run in between."""
+    return any(_TAG in text[at : at + PIECE + len(_TAG)] for at in range(0, len(text), PIECE))
 
 
 def plain_dumps(value: Any) -> str:
@@ -113,7 +117,7 @@ def plain_dumps(value: Any) -> str:
 
 def plain_loads(text: str) -> Any:
     """Return what JSON text says, tags as the objects that they are. Raise `ValueError` for what is not JSON."""
-    return json.loads(text, parse_constant=_no_constant)
+    return decode(text, parse_constant=_no_constant)
 
 
 def _no_constant(name: str) -> Any:
