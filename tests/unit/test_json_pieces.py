@@ -1,10 +1,8 @@
 """Long JSON text is decoded in pieces, and the values are those of the standard decoder."""
 
 import json
-import sys
-import threading
-import time
 from collections.abc import Iterator
+from json import decoder
 from typing import Any
 
 import pytest
@@ -13,7 +11,9 @@ from hypothesis import strategies as st
 
 from lango import json_pieces
 from lango.json_pieces import PIECE, decode, decode_strings
+from lango.store.jsontext import plain_dumps
 
+scanstring: Any = vars(decoder)["scanstring"]
 TRICKY = ["\\", '"', "\n", "\0", "ä", "漢", "😀", "\ud83d", "\ude00", "\\u", "_", "$lango:"]
 TEXTS = st.lists(st.sampled_from(TRICKY) | st.characters(codec=None), max_size=60).map("".join)
 VALUES: Any = st.recursive(
@@ -74,34 +74,27 @@ def test_no_escape_is_cut_wherever_a_piece_ends(shift: int) -> None:
         assert spelt(decode(text)) == spelt(json.loads(text))
 
 
-def decoded_while_another_thread_ran(text: str) -> int:
-    """Decode a text, and return how often another thread ran meanwhile."""
-    runs, is_over, began = 0, threading.Event(), threading.Event()
+@pytest.mark.parametrize("word", ["a", "a\n", "ä", '"', "\\"], ids=ascii)
+@pytest.mark.parametrize("is_key", [True, False])
+def test_no_call_of_c_reads_more_than_a_piece(word: str, is_key: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads wait as long as one such call takes."""
+    lengths: list[int] = []
 
-    def run() -> None:
-        nonlocal runs
-        while not is_over.is_set():
-            runs += 1
-            began.set()
-            time.sleep(0)  # offers the interpreter's lock to the decoder
+    def scan(text: str, start: int, strict: bool) -> tuple[str, int]:
+        read, end = scanstring(text, start, strict)
+        lengths.append(end - start)
+        return read, end
 
-    other = threading.Thread(target=run)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    other.start()
-    try:
-        began.wait()
-        before = runs
-        decode(text)
-        return runs - before
-    finally:
-        sys.setswitchinterval(interval)
-        is_over.set()
-        other.join()
-
-
-@pytest.mark.parametrize("word", ["a", "a\n", "ä"], ids=ascii)
-def test_other_threads_run_while_a_long_string_is_decoded(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_pieces, "_scan", scan)
     monkeypatch.setattr(json_pieces, "PIECE", PIECE)
-    assert decoded_while_another_thread_ran(json.dumps({"a": word * 2_000_000})) > 5
-    assert decoded_while_another_thread_ran(json.dumps({word * 2_000_000: 1})) > 5
+    text = json.dumps({word * 1_000_000: 1} if is_key else {"a": word * 1_000_000})
+    assert decode(text) == json.loads(text)
+    assert sum(lengths) >= 1_000_000
+    assert max(lengths) <= PIECE + 1
+
+
+@pytest.mark.parametrize("text", ["a", 'a"\n', "ä", "😀", "\ud83d"], ids=ascii)
+def test_a_long_text_is_spelt_as_a_short_one(text: str) -> None:
+    long = text * (3 * PIECE // len(text) + 1)
+    spelling = json.dumps({"a": long, long: 1}, ensure_ascii=text == "\ud83d", separators=(",", ":"))
+    assert plain_dumps({"a": long, long: 1}) == spelling

@@ -42,8 +42,15 @@ def _encoder(*, ascii_only: bool) -> Callable[[Any], str]:
     if make is None:  # another Python than CPython
         return encoder.encode
     quote: Any = getattr(json.encoder, "encode_basestring_ascii" if ascii_only else "encode_basestring")
+
+    def quoted(text: str) -> str:
+        """Quote a long text in pieces, so that other threads run in between."""
+        if len(text) <= PIECE:
+            return quote(text)
+        return f'"{"".join([quote(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE)])}"'
+
     pieces: Callable[[Any, int], Iterable[str]] = make(
-        None, encoder.default, quote, None, ":", ",", encoder.sort_keys, encoder.skipkeys, encoder.allow_nan
+        None, encoder.default, quoted, None, ":", ",", encoder.sort_keys, encoder.skipkeys, encoder.allow_nan
     )
     return lambda value: "".join(pieces(value, 0))
 
