@@ -179,6 +179,22 @@ async def test_21_a_transaction_that_a_power_failure_broke_is_no_damage(database
     assert await stored(database) == SESSIONS - 1
 
 
+async def test_21_a_file_that_is_being_written_from_its_log_is_not_damaged(tmp_path: Path) -> None:
+    """SQLite writes the first page first: the header says how many pages there will be, and the file is still short."""
+    database = tmp_path / "lango.db"
+    async with Store(f"sqlite:///{tmp_path}/open.db") as store:
+        await store.create_session(SessionId("lango", "user", "s"), {"grows": "x" * 500_000})
+        for beside in ("", "-wal", "-shm"):
+            shutil.copy2(f"{tmp_path}/open.db{beside}", f"{database}{beside}")
+    log = log_of(database).read_bytes()
+    frames = [log[at : at + FRAME] for at in range(HEADER, len(log) - FRAME + 1, FRAME)]
+    first = next(frame for frame in reversed(frames) if frame[:4] == b"\0\0\0\1")
+    with database.open("r+b") as file:
+        file.write(first[24:])
+    assert problem_of(str(database)) is None
+    assert await stored(database) == 1
+
+
 async def test_21_frames_of_an_earlier_round_of_the_log_are_no_damage(tmp_path: Path) -> None:
     """A log is written from its beginning again once all of it is in the database: what is behind is old."""
     database = tmp_path / "lango.db"
