@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lango.server import json_response
@@ -19,8 +19,12 @@ VALUES: Any = st.recursive(
 
 
 @given(VALUES)
+@example({"a": ["half a character \ud83d", "\ud83d\ude00 \ud83d", {"\ude00 in a name": 1}]})
+@example([float("nan"), {}, [], [{}], ""])
 async def test_a_large_response_says_what_a_small_one_says(value: Any) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(json_response, "PIECE", 3)
+        patched.setattr(json_response, "_SENT_AT_ONCE", 5)
         large = await large_response(lambda: value)
-    assert json.loads(bytes(large.body)) == json.loads(bytes(JsonResponse(value).body))
+    assert large.headers["content-length"] == str(sum(map(len, large.pieces)))
+    assert json.loads(b"".join(large.pieces)) == json.loads(bytes(JsonResponse(value).body))
