@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lango.store.codec.json_text import dumps_untagged
 
 from lango import json_pieces
 from lango.json_pieces import PIECE, decode, decode_strings
+from lango.store.codec.json_text import dumps_untagged
 
 scanstring: Any = vars(decoder)["scanstring"]
 TRICKY = ["\\", '"', "\n", "\0", "ä", "漢", "😀", "\ud83d", "\ude00", "\\u", "_", "$lango:"]
