@@ -19,7 +19,13 @@ from lango.server.guards import most_bytes
 from lango.server.served import Served
 
 _TIDY_S = 15.0
-_COLLECT_AFTER = (50_000, 20, 20)  # a long conversation is ten thousands of objects: not a collection for every 700
+_COLLECT_AFTER = (5_000, 10, 100)
+"""New objects until a collection, small collections until a larger one, and those until one of all objects.
+
+A collection keeps every thread waiting, 0.25 ms for a thousand objects: the first two kinds stay below 15 ms, and the
+third, which grows with all that is in memory, is rare. Not 700 objects as usual, either: a long conversation is ten
+thousands of them.
+"""
 _SWITCH_S = 0.001  # a thread that imports or reads must not keep every stream waiting for 5 ms at a time
 
 

@@ -5,13 +5,13 @@ into live ranges; a session that was never rewound has one. A fork cuts it, too,
 results: where not everything fits, each takes its share of the budget at most, so a window holds only a few of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 
 from msgspec.structs import replace
 
 from lango.history import count_tokens
-from lango.history.clip import clip_results, clip_to_tokens
+from lango.history.clip import about_tokens, clip_results, clip_to_tokens, fair_share
 from lango.history.window import RESULT_SHARE, first_whole
 from lango.store.database import Operation, Row
 from lango.store.pasts import Place, all_places, key_of, places
@@ -58,7 +58,11 @@ _WAITING = """
 SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
 """
 
+_OPEN = "SELECT seq, about_seq FROM open_calls WHERE session_key = $1"
+
 _EVERYTHING = 2**62
+_MOST_CHARACTERS_PER_TOKEN = 8  # JSON has two to four
+_ASKS_USER = "adk_request_"
 _SEQ, _ROLE, _CALLS, _TOKENS, _TOTAL, _CALL_SEQ = 0, 1, 4, 5, 6, 12
 
 Range = tuple[int, int]
@@ -106,7 +110,7 @@ def window(
     """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand.
 
     What stands before `first_seq` was observed, and need not be read. Where not everything fits, no result takes more
-    than its share of the budget, and larger ones are clipped.
+    than its share of the budget, and larger ones are clipped; so are the arguments of calls that are over.
     """
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     share = budget_tokens // RESULT_SHARE
@@ -124,13 +128,42 @@ def window(
             break
     rows = yield from _with_needed(session, ranges, rows)
     stored = [from_message_row(row) for row in rows]
-    if sum(row[_TOKENS] for row in rows) > budget_tokens:
-        stored = [_clipped(one, share) if _is_large(row, share) else one for row, one in zip(rows, stored, strict=True)]
+    tokens = [_believed_tokens(row) for row in rows]
+    if sum(tokens) <= budget_tokens:
+        return stored
+    large = [at for at, row in enumerate(rows) if row[_CALLS] and tokens[at] > share]
+    if any(tokens[at] > row[_TOKENS] for at, row in enumerate(rows)):  # they were to fit, and do not
+        large = [at for at, row in enumerate(rows) if row[_CALLS]]
+        share = min(share, fair_share([tokens[at] for at in large], budget_tokens))
+    if any(rows[at][_ROLE] not in RESULT_ROLES for at in large):
+        needed = {seq for row in (yield _OPEN, (session.key,)) for seq in row}
+        large = [at for at in large if _may_be_clipped(stored[at], session.user_seq, needed)]
+    for at in large:
+        if tokens[at] > share:
+            stored[at] = _clipped(stored[at], share)
     return stored
 
 
+def _believed_tokens(row: Row) -> int:
+    """Return what a row says that it costs, unless its calls alone are far more: an import may say anything."""
+    calls = row[_CALLS] or ""
+    return about_tokens(calls) if row[_TOKENS] < len(calls) // _MOST_CHARACTERS_PER_TOKEN else row[_TOKENS]
+
+
+def _may_be_clipped(stored: Stored, user_seq: int, needed: Container[int]) -> bool:
+    """Whether no call of a message has still to run: from these arguments it would run, and a person approves them.
+
+    Approval requests stay as they are, too: ADK runs what they show.
+    """
+    assert stored.message
+    if stored.message.role in RESULT_ROLES:
+        return True
+    asks = any(call.name.startswith(_ASKS_USER) for call in stored.message.tool_calls)
+    return stored.seq < user_seq and stored.seq not in needed and not asks
+
+
 def _clipped(stored: Stored, max_tokens: int) -> Stored:
-    """Return a message that holds large results with these clipped, as every model would be sent them."""
+    """Return a message with its large results and arguments clipped, as every model would be sent them."""
     assert stored.message
     [message] = clip_to_tokens([stored.message], max_tokens) or [clip_results(stored.message, max_tokens)]
     tokens = count_tokens(message)
