@@ -198,7 +198,7 @@ class ProviderLlm(BaseLlm):
         quoted, window = self._window(request, valid, recalled[0] if recalled else SessionMemory())
         heads = sum(1 for _ in takewhile(lambda message: message.role == "system", window))
         # a vendor's signature covers all messages before it: leaving some out in the store, or quoting notes, breaks it
-        cut = window != valid or bool(quoted) or bool(last_load.get().left_out)
+        cut = window != valid or bool(quoted) or bool((load := last_load.get()).left_out or load.clipped_tokens)
         return replace(request, messages=(*window[:heads], *quoted, *window[heads:]), cut=cut)
 
     def _window(
