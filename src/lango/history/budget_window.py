@@ -48,6 +48,11 @@ class WindowRules(Struct, frozen=True):
         return max(1, int(self.budget_tokens / self.factor))
 
 
+def messages_to_load(max_messages: int | None) -> int | None:
+    """Return how many messages to load for a request of `max_messages`: some events become no message."""
+    return max_messages and max_messages * 5 // 4
+
+
 def fit_to_budget(
     messages: Iterable[Message],
     budget_tokens: int | None = None,

@@ -11,7 +11,7 @@ from msgspec import Struct
 from lango.config import Settings
 from lango.errors import BudgetTooSmall
 from lango.events import Usage
-from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens
+from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens, messages_to_load
 from lango.memory import quote
 from lango.messages import Message
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
@@ -202,9 +202,7 @@ def _load_window(session: SessionRecord, rules: WindowRules) -> Operation[tuple[
     if rules.with_memory:
         found = yield from read_window_with_memory(session.name, budget, with_facts=rules.with_facts)
         return found[1:] if found else ([], SessionMemory())
-    # some events become no message of a request
-    most = rules.max_messages and rules.max_messages * 5 // 4
-    return (yield from read_window(session, budget, most)), SessionMemory()
+    return (yield from read_window(session, budget, messages_to_load(rules.max_messages))), SessionMemory()
 
 
 def _turn(row: turn_usage.TurnRow) -> TurnUsage:

@@ -30,7 +30,7 @@ from lango.adk.services.session_service import SqlSessionService
 from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, EmptyAnswer, LangoError
 from lango.events import TurnEvent
-from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules
+from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, messages_to_load
 from lango.memory import Memory, Observer, thresholds_for
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
@@ -76,8 +76,7 @@ class AdkEngine:
         )
         self._root: Any = self._app.root_agent  # an agent, or any node of a workflow
         history = settings.history
-        # some events become no message of a request
-        max_messages = None if settings.memory.enabled else history.max_messages * 5 // 4
+        max_messages = messages_to_load(None if settings.memory.enabled else history.max_messages)
         self._window_limits = (history.max_message_token_budget or DEFAULT_BUDGET_TOKENS, max_messages)
         final_agent = final_answer_agent(self._app)
         self._service = SqlSessionService(
@@ -93,7 +92,7 @@ class AdkEngine:
             ends_turn=lambda event: is_final_answer(event, final_agent),
         )
         self.inputs = InputBuilder(store, self._service, self._root)
-        self._observer = self._models.memory_model(self._root) if settings.memory.enabled else None
+        self._memory_model = self._models.memory_model(self._root) if settings.memory.enabled else None
         self._runner = Runner(app=self._app, session_service=self._service)
         self._imported: asyncio.Future[None] | None = None
         self._direct_text_agents = (
@@ -115,7 +114,7 @@ class AdkEngine:
 
     @property
     def window_rules(self) -> WindowRules:
-        """What bounds the messages of the root agent's next request."""
+        """The limits of the root agent's next request."""
         model, memory = getattr(self._root, "model", None), self._settings.memory
         # a model of the user's own is only bounded by what the session service loads
         rules = model.window_rules if isinstance(model, ProviderLlm) else WindowRules(*self._window_limits)
@@ -124,9 +123,9 @@ class AdkEngine:
     def memory(self, owner: str, is_gone: OwnerIsGone) -> Memory:
         """Make the memory of sessions and users; it observes nothing while `memory.enabled` is off."""
         settings = self._settings.memory
-        if self._observer is None:
+        if self._memory_model is None:
             return Memory(self._store, self.app_name, None)
-        agent_context, model = self._observer
+        agent_context, model = self._memory_model
         limits = thresholds_for(settings, self._window_limits[0], agent_context, model.context_tokens)
         observer = Observer(self._store, settings, limits, model, owner, is_gone)
         return Memory(self._store, self.app_name, observer, settings.close_wait_s)
