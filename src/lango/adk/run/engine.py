@@ -134,8 +134,8 @@ class AdkEngine:
         """Load local models now, so that the first turn does not wait for it."""
         await self._models.load()
 
-    async def prepare(self) -> None:
-        """Import what ADK imports in its first run, once. The first turn does it unless the server did before."""
+    async def _preload_adk(self) -> None:
+        """Import what ADK imports in its first run: once, and in a thread."""
         if self._imported is None:
             self._imported = asyncio.ensure_future(asyncio.to_thread(preload_adk))
         await asyncio.shield(self._imported)
@@ -183,7 +183,7 @@ class AdkEngine:
         await self._check_pending(name, turn_input, run)
         if turn_input.brings_client_results and (run.progress.awaits_approval or run.progress.awaits_client):
             return  # the model continues when nothing is pending any more
-        await self.prepare()
+        await self._preload_adk()
         run.state.session_id = name.id
         message = turn_input.event.content or types.Content()
         continues = turn_input.answered_call_id or turn_input.brings_client_results or turn_input.is_retry
