@@ -37,8 +37,8 @@ _MORE = {
     "memory": "See [memory](../howto/memory.md).",
     "tools": "See [tools](../howto/tool.md) and [approval](../howto/approval.md).",
     "mcp.<name>": "See [MCP](../howto/mcp.md).",
-    "server": "See [serve](../howto/serve.md), also for [keys and tokens](../howto/serve.md#for-others).",
-    "server.oidc": "See [for others](../howto/serve.md#for-others).",
+    "server": "See [serve](../howto/serve.md), also for [keys and tokens](../howto/serve.md#authentication).",
+    "server.oidc": "See [authentication](../howto/serve.md#authentication).",
 }
 _KINDS: dict[Any, str] = {
     str: "text",
