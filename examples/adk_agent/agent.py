@@ -1,4 +1,4 @@
-"""A plain ADK agent, as in ADK's own tutorials. Nothing in this file depends on Lango."""
+"""A plain ADK agent, as in ADK's tutorials. This file does not import Lango."""
 
 from google.adk.agents import LlmAgent
 
@@ -6,7 +6,7 @@ PARCELS = {"A17": "in the van, 3 stops away", "B02": "waits at the post office u
 
 
 def track_parcel(number: str) -> dict[str, str]:
-    """Return where a parcel is.
+    """Say where a parcel is.
 
     Args:
         number: The number on the receipt.
@@ -19,6 +19,6 @@ def track_parcel(number: str) -> dict[str, str]:
 root_agent = LlmAgent(
     name="parcels",
     model="gemini-3.5-flash",
-    instruction="You answer questions about parcels. Track a parcel before you answer where it is.",
+    instruction="You answer questions about parcels. Track a parcel before you say where it is.",
     tools=[track_parcel],
 )

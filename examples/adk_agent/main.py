@@ -1,9 +1,9 @@
-"""Run the ADK agent beside this file in ADK's own Runner, with stored conversations: two lines are Lango's.
+"""Run the ADK agent beside this file in ADK's Runner, with durable sessions: two lines are Lango's.
 
     GOOGLE_API_KEY=... python main.py "Where is parcel A17?"
-    GOOGLE_API_KEY=... python main.py "And is it far?"        # another process, the same conversation
+    GOOGLE_API_KEY=... python main.py "And is it far?"        # another process continues the same session
 
-For turns, recovery, approvals and a page, serve the same agent: `lango serve` (see lango.toml).
+For turns, recovery, approvals and a web page, serve it unchanged: `lango serve` (see lango.toml).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from agent import root_agent
 from google.adk.runners import Runner
 from google.genai import types
 
-# the first line of Lango's; before: from google.adk.sessions import InMemorySessionService
+# the first line; it was: from google.adk.sessions import InMemorySessionService
 from lango.adk import SqlSessionService
 
 APP, USER, SESSION = "parcels", "alice", "first"
@@ -21,7 +21,7 @@ APP, USER, SESSION = "parcels", "alice", "first"
 
 async def main(text: str) -> None:
     """Send one message."""
-    service = SqlSessionService("sqlite:///parcels.db")  # the second line; before: InMemorySessionService()
+    service = SqlSessionService("sqlite:///parcels.db")  # the second line; it was: InMemorySessionService()
     runner = Runner(app_name=APP, agent=root_agent, session_service=service)
     if await service.get_session(app_name=APP, user_id=USER, session_id=SESSION) is None:
         await service.create_session(app_name=APP, user_id=USER, session_id=SESSION)

@@ -1,8 +1,8 @@
-"""A notes assistant: your own tools, the user's state, and an approval before it deletes a note.
+"""A notes assistant: custom tools, user state, and an approval before a note is deleted.
 
     LANGO_AGENT__MODEL=openai/gpt-5-mini OPENAI_API_KEY=... python notes.py
 
-Write one message per line; an empty line ends. Start it again, and the conversation continues.
+Each line is a message; an empty line ends. Started again, it continues the session.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ def _write(notes: dict[str, dict[str, str]]) -> None:
     NOTES.write_text(json.dumps(notes, indent=2), "utf-8")
 
 
-@tool(effect="idempotent")  # a second run changes nothing, so it is safe to repeat after a crash
+@tool(effect="idempotent")  # a second run changes nothing: after a crash the runtime may repeat it
 def save_note(title: str, text: str, context: ToolContext) -> str:
-    """Save a note, and replace one of the same title.
+    """Save a note; it replaces a note with the same title.
 
     Args:
-        title: A few words to find the note by.
+        title: A few words by which the note can be found.
         text: What to remember.
     """
     notes = _read()
@@ -45,7 +45,7 @@ def save_note(title: str, text: str, context: ToolContext) -> str:
 
 @tool(effect="none")
 def find_notes(words: str, context: ToolContext) -> dict[str, str]:
-    """Find the notes that contain any of the words; without words, return all notes."""
+    """Find the notes that contain any of the words; without words, all notes."""
     mine = _read().get(context.user_id, {})
     wanted = words.lower().split()
     return {
@@ -55,12 +55,12 @@ def find_notes(words: str, context: ToolContext) -> dict[str, str]:
     }
 
 
-@tool(level="write")  # deletes data: the user must approve it
+@tool(level="write")  # the user must approve it
 def delete_note(title: str, context: ToolContext) -> str:
     """Delete a note by its title."""
     notes = _read()
     if title not in notes.get(context.user_id, {}):
-        raise LookupError(f"there is no note {title!r}")  # the model reads the error, and the turn continues
+        raise LookupError(f"there is no note {title!r}")  # the model reads it, and the turn continues
     del notes[context.user_id][title]
     _write(notes)
     return f"deleted {title!r}"
@@ -72,7 +72,7 @@ async def ask(question: str) -> str:
 
 
 async def talk(runtime: Runtime, session: str, user: str, line: str) -> None:
-    """Send a message, print its events, and ask the user about approval requests."""
+    """Send a message, print its events, and answer approval requests."""
     events = runtime.stream(session, line, user_id=user)
     while True:
         request: ApprovalNeeded | None = None
@@ -94,7 +94,7 @@ async def talk(runtime: Runtime, session: str, user: str, line: str) -> None:
 
 
 async def main() -> None:
-    """Send messages until an empty line."""
+    """Chat until an empty line."""
     settings = Settings.load()
     settings = settings.model_copy(
         update={"agent": settings.agent.model_copy(update={"name": "notes", "instruction": INSTRUCTION})}

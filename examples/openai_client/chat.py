@@ -1,10 +1,10 @@
-"""A chat with a served agent through OpenAI's SDK. The server keeps the history.
+"""A chat with a served agent through OpenAI's SDK: the server keeps the history.
 
     lango serve                              # in the folder of any agent, such as examples/adk_agent
     python chat.py                           # here; an empty line ends
-    python chat.py --session <id>            # continues a conversation, also from another machine
+    python chat.py --session <id>            # continues a session, also from another machine
 
-`--url` is the server's address; set LANGO_KEY if the server needs a key (`lango keys add`).
+`--url` is the server's address; LANGO_KEY is an API key, if the server requires one (`lango keys add`).
 """
 
 import argparse
@@ -14,7 +14,7 @@ import openai
 
 
 def main() -> None:
-    """Send messages until an empty line."""
+    """Chat until an empty line."""
     options = argparse.ArgumentParser(description="Chat with an agent that Lango serves.")
     options.add_argument("--url", default="http://127.0.0.1:8787/v1")
     options.add_argument("--session", default="")
@@ -24,7 +24,7 @@ def main() -> None:
     agent = client.models.list().data[0].id
     session: str = chosen.session
     while line := input("> ").strip():
-        # only the new message: the server keeps the history
+        # the new message is enough: the server knows the rest
         with client.chat.completions.with_streaming_response.create(
             model=agent,
             messages=[{"role": "user", "content": line}],

@@ -1,4 +1,4 @@
-"""Run each example from a copy of its folder, in its own processes, with a scripted model behind the real SDKs."""
+"""Each example runs as it stands in its folder, in processes of its own, with a scripted model behind the real SDKs."""
 
 import json
 import os
@@ -25,7 +25,7 @@ Copy = Callable[[str], Path]
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Copy:
-    """Return a function that copies an example to a writable folder."""
+    """Copies an example to where it may write."""
 
     def copy(name: str) -> Path:
         return Path(shutil.copytree(EXAMPLES / name, tmp_path / name))
@@ -34,7 +34,7 @@ def copied(tmp_path: Path) -> Copy:
 
 
 def run(folder: Path, *command: str, env: dict[str, str], given: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command of the environment in a folder, as a user does."""
+    """Run a command of the environment as a person in the folder does."""
     return subprocess.run(
         [str(BIN / command[0]), *command[1:]],
         cwd=folder,
@@ -51,7 +51,7 @@ def events(ran: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def test_notes_are_stored_and_deleted_only_after_an_approval(copied: Copy) -> None:
+def test_notes_are_kept_and_deleted_only_after_a_yes(copied: Copy) -> None:
     folder = copied("notes")
     saves = ToolCall("c1", "save_note", {"title": "key", "text": "under the mat"})
     with scripted_server(saves, "I will remember.") as server:
@@ -68,10 +68,10 @@ def test_notes_are_stored_and_deleted_only_after_an_approval(copied: Copy) -> No
     assert "delete_note {'title': 'key'}: approve?" in ran.stdout
     assert "It is gone." in ran.stdout
     assert json.loads((folder / "notes.json").read_text()) == {"Ada": {}}
-    assert "The key is under the mat." in json.dumps(server.asked[0]), "the conversation continues"
+    assert "The key is under the mat." in json.dumps(server.asked[0]), "it went on where it was"
 
 
-def test_the_coder_fixes_the_program_after_an_approval(copied: Copy) -> None:
+def test_the_coder_mends_the_program_and_asks_first(copied: Copy) -> None:
     folder = copied("coder")
     program = folder / "workspace" / "temperature.py"
     reads = ToolCall("c1", "read_file", {"path": "temperature.py"})
@@ -89,7 +89,7 @@ def test_the_coder_fixes_the_program_after_an_approval(copied: Copy) -> None:
     assert program.read_text() == before
 
     with scripted_server(reads, edits, tests, "A bracket was missing.") as server:
-        arguments = ("lango", "run", "--approve", "edit_file,shell", "--output-format", "stream-json", "Fix it.")
+        arguments = ("lango", "run", "--approve", "edit_file,shell", "--output-format", "stream-json", "Mend it.")
         ran = run(folder, *arguments, env=server.environment)
     assert ran.returncode == 0, ran.stderr
     assert "(fahrenheit - 32) * 5 / 9" in program.read_text()
@@ -99,7 +99,7 @@ def test_the_coder_fixes_the_program_after_an_approval(copied: Copy) -> None:
         assert "OK" in json.dumps(ended["result"]), ended
 
 
-def test_the_team_transfers_and_the_writer_answers(copied: Copy) -> None:
+def test_the_team_hands_over_and_the_writer_answers(copied: Copy) -> None:
     folder = copied("research_team")
     script = (
         ToolCall("c1", "transfer_to_agent", {"agent_name": "researcher"}),
@@ -111,9 +111,9 @@ def test_the_team_transfers_and_the_writer_answers(copied: Copy) -> None:
         arguments = ("lango", "run", "--output-format", "stream-json", "When was Roter Sand lit?")
         ran = run(folder, *arguments, env=server.environment)
     assert ran.returncode == 0, ran.stderr
-    emitted = events(ran)
-    assert {event["author"] for event in emitted if event["type"] == "text_delta"} == {"writer"}
-    [found] = [event["result"] for event in emitted if event["type"] == "tool_end" and event["name"] == "search_files"]
+    told = events(ran)
+    assert {event["author"] for event in told if event["type"] == "text_delta"} == {"writer"}
+    [found] = [event["result"] for event in told if event["type"] == "tool_end" and event["name"] == "search_files"]
     assert "roter-sand.md" in json.dumps(found)
     assert "tools" not in server.asked[3] or "search_files" not in json.dumps(server.asked[3]["tools"])
 
@@ -128,10 +128,10 @@ def test_the_librarian_uses_the_mcp_server(copied: Copy) -> None:
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip().endswith("Enjoy it, Ada.")
     assert json.loads((folder / "loans.json").read_text()) == {"The Dispossessed": "Ada"}
-    assert "Ursula K. Le Guin" in json.dumps(server.asked[1]["messages"]), "the model read the server's result"
+    assert "Ursula K. Le Guin" in json.dumps(server.asked[1]["messages"]), "the model read what the server found"
 
 
-def test_a_plain_adk_agent_stores_its_conversation_in_its_own_runner(copied: Copy) -> None:
+def test_a_plain_adk_agent_keeps_its_conversation_in_its_own_runner(copied: Copy) -> None:
     folder = copied("adk_agent")
     with scripted_server(ToolCall("", "track_parcel", {"number": "A17"}), "It is 3 stops away.") as server:
         ran = run(folder, "python", "-W", "ignore", "main.py", "Where is A17?", env=server.google_environment)
