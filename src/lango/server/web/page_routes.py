@@ -70,7 +70,7 @@ def _file_response(name: str, etag: str | None) -> Response:
 @cache
 def _files() -> dict[str, tuple[bytes, str]]:
     """Read what there is, once: no name that a client sends becomes a path."""
-    return dict(_read_folder(resources.files("lango.server") / "static", ""))
+    return dict(_read_folder(resources.files("lango.server.web") / "static", ""))
 
 
 def _read_folder(folder: Traversable, prefix: str) -> list[tuple[str, tuple[bytes, str]]]:

@@ -3,7 +3,7 @@
  * what it makes of the words goes the way of all markup: through DOMPurify, spans and their classes only.
  */
 
-import { spans } from "./clean.js";
+import { spans } from "./sanitize.js";
 
 const LONGEST = 60_000; // characters of one block: longer ones would hold up the page
 const NAMED = 'pre > code[class^="language-"]';
@@ -20,7 +20,7 @@ export function keeps(now, next) {
 export async function colour(root) {
   const blocks = [...root.querySelectorAll(NAMED)].filter((one) => !coloured.has(one));
   if (!blocks.length) return;
-  library ??= import("./vendor/highlight.js").then((module) => module.default).catch(() => null);
+  library ??= import("../vendor/highlight.js").then((module) => module.default).catch(() => null);
   const highlighter = await library;
   for (const block of highlighter ? blocks : []) {
     await new Promise((done) => setTimeout(done)); // each in a moment of its own

@@ -1,16 +1,16 @@
 /** The page: what is where, which session the address names, the keyboard, light and dark. */
 
-import * as acts from "./acts.js";
-import { api, whenKeyIsNeeded, hasKey } from "./api.js";
-import { draft, putBack, setUpComposer } from "./composer.js";
-import { Conversation } from "./conversation.js";
-import { askKey, isOpen, showHelp } from "./dialogs.js";
-import { blink, byId, copy, el, icon } from "./dom.js";
-import { isPanelOpen, openPanel, setUpPanel } from "./panel.js";
-import { known, refresh, setUpSessions, titleOf } from "./sessions.js";
-import { on, state } from "./state.js";
-import { readCardsWith } from "./timeline.js";
-import { Said } from "./said.js";
+import * as acts from "./conversation/actions.js";
+import { api, whenKeyIsNeeded, hasKey } from "./base/api.js";
+import { draft, putBack, setUpComposer } from "./conversation/composer.js";
+import { Conversation } from "./conversation/conversation.js";
+import { askKey, isOpen, showHelp } from "./base/dialogs.js";
+import { blink, byId, copy, el, icon } from "./base/dom.js";
+import { isPanelOpen, openPanel, setUpPanel } from "./panel/panel.js";
+import { known, refresh, setUpSessions, titleOf } from "./session-list.js";
+import { on, state } from "./base/state.js";
+import { readCardsWith } from "./panel/timeline-view.js";
+import { Said } from "./conversation/user-message.js";
 
 const EXAMPLES = [
   "Explain what makes a good commit message, with an example.",

@@ -4,14 +4,14 @@
  * where there is none yet.
  */
 
-import { byId, el } from "./dom.js";
-import { on, state } from "./state.js";
+import { byId, el } from "../base/dom.js";
+import { on, state } from "../base/state.js";
 
 /** @type {Record<string, () => Promise<{show: (host: HTMLElement, session: string | null) => any}>>} */
 const VIEWS = {
-  timeline: () => import("./timeline.js"),
-  picture: () => import("./picture.js"),
-  memory: () => import("./memory.js"),
+  timeline: () => import("./timeline-view.js"),
+  picture: () => import("./usage-view.js"),
+  memory: () => import("./memory-view.js"),
 };
 
 let open = "timeline";

@@ -1,6 +1,6 @@
 /** A call of a tool: a line that opens to what went in, what came out, how long it took and who allowed it. */
 
-import { el, icon, lasted, moment } from "./dom.js";
+import { el, icon, lasted, moment } from "../base/dom.js";
 
 const LONGEST = 20_000;
 const WORDS = /** @type {Record<string, string>} */ ({

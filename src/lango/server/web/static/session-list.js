@@ -1,10 +1,10 @@
 /** The list of conversations: pages of it, search, and what can be done with one. */
 
-import { api, ApiError, explain, request, sessionPath } from "./api.js";
-import { fork } from "./acts.js";
-import { askText, confirm, download, showMenu } from "./dialogs.js";
-import { byId, el, icon, moment, toast } from "./dom.js";
-import { on, state, tell } from "./state.js";
+import { api, ApiError, explain, request, sessionPath } from "./base/api.js";
+import { fork } from "./conversation/actions.js";
+import { askText, confirm, download, showMenu } from "./base/dialogs.js";
+import { byId, el, icon, moment, toast } from "./base/dom.js";
+import { on, state, tell } from "./base/state.js";
 
 /** @typedef {{id: string, title?: string, updated_at: string, messages: number, forked_from?: {id: string, seq: number} | null}} Session */
 

@@ -3,9 +3,9 @@
  * is, pictures from elsewhere become links, and what is left goes through DOMPurify with a short list.
  */
 
-import { Marked } from "./vendor/marked.js";
-import { cleaned } from "./clean.js";
-import { colour, keeps } from "./colours.js";
+import { Marked } from "../vendor/marked.js";
+import { cleaned } from "./sanitize.js";
+import { colour, keeps } from "./code-colours.js";
 import { el, icon } from "./dom.js";
 
 const ESCAPES = /** @type {Record<string, string>} */ ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" });
@@ -44,7 +44,7 @@ const marked = new Marked({
   },
 });
 
-/** @param {import("./vendor/marked.js").Token[]} tokens @returns {DocumentFragment} */
+/** @param {import("../vendor/marked.js").Token[]} tokens @returns {DocumentFragment} */
 function made(tokens) {
   const fragment = cleaned(marked.parser(tokens));
   for (const pre of fragment.querySelectorAll("pre")) dress(pre);

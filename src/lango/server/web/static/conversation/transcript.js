@@ -1,14 +1,14 @@
 /** The conversation as it is shown: messages of the user, and answers. */
 
-import { request, sessionPath } from "./api.js";
-import { Answered } from "./answered.js";
-import { byId, copier, el, tool } from "./dom.js";
-import { Said } from "./said.js";
-import { waits } from "./tools.js";
+import { request, sessionPath } from "../base/api.js";
+import { Answered } from "./answer.js";
+import { byId, copier, el, tool } from "../base/dom.js";
+import { Said } from "./user-message.js";
+import { waits } from "./tool-card.js";
 
 const CONFIRMATION = "adk_request_confirmation";
 
-/** @typedef {import("./tools.js").Call} Call */
+/** @typedef {import("./tool-card.js").Call} Call */
 /**
  * @typedef {{seq: number, role: string, author: string, content: string, tool_calls: Call[], created_at: string,
  *   invocation_id?: string, thoughts?: string, attachments?: {index: number, name: string, mime_type: string, bytes: number}[]}} Message
@@ -20,7 +20,7 @@ export function opens(message) {
 }
 
 export class Transcript {
-  /** @type {Map<string, import("./tools.js").ToolCard>} */ tools = new Map();
+  /** @type {Map<string, import("./tool-card.js").ToolCard>} */ tools = new Map();
   /** @type {(Said | Answered)[]} */ items = [];
   /** the calls that confirmations are about */ #asked = new Map();
 

@@ -1,7 +1,7 @@
 /** What the agent remembers: notes of this conversation with the messages they came from, and facts about the user. */
 
-import { api, explain, sessionPath } from "./api.js";
-import { el, moment, toast, tool } from "./dom.js";
+import { api, explain, sessionPath } from "../base/api.js";
+import { el, moment, toast, tool } from "../base/dom.js";
 
 /**
  * @typedef {{id: string, batch: number, generation: number, standing: string, first_seq: number, last_seq: number, priority: string,
@@ -20,7 +20,7 @@ let styled = null;
 /** @param {HTMLElement} host @param {string | null} session */
 export async function show(host, session) {
   const me = ++newest;
-  styled ??= new Promise((done) => document.head.append(el("link", { rel: "stylesheet", href: "/page/picture.css", load: done, error: done })));
+  styled ??= new Promise((done) => document.head.append(el("link", { rel: "stylesheet", href: "/page/panel.css", load: done, error: done })));
   const [memory, known] = await Promise.all([
     session === null ? null : api(sessionPath(session, `/memory${all ? "?all=true" : ""}`)), api("/v1/memory"), styled,
   ]);

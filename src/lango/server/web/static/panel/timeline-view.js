@@ -1,15 +1,15 @@
 /** The calls of tools of this conversation, in their order; each leads to its place. */
 
-import { el, lasted } from "./dom.js";
+import { el, lasted } from "../base/dom.js";
 
 const WORDS = /** @type {Record<string, string>} */ ({
   running: "running", done: "done", failed: "failed", asked: "waits for you", client: "waits for the client", refused: "refused", lapsed: "not run",
 });
 
-/** @type {() => import("./tools.js").ToolCard[]} */
+/** @type {() => import("../conversation/tool-card.js").ToolCard[]} */
 let cards = () => [];
 
-/** @param {() => import("./tools.js").ToolCard[]} read */
+/** @param {() => import("../conversation/tool-card.js").ToolCard[]} read */
 export function readCardsWith(read) {
   cards = read;
 }
@@ -32,7 +32,7 @@ export function show(host) {
   })));
 }
 
-/** @param {import("./tools.js").ToolCard} card */
+/** @param {import("../conversation/tool-card.js").ToolCard} card */
 function goTo(card) {
   card.box.open = true;
   card.element.scrollIntoView({ block: "center" });

@@ -1,6 +1,6 @@
 /** The one way to markup: through DOMPurify, with a short list of what may be left. */
 
-import DOMPurify from "./vendor/purify.js";
+import DOMPurify from "../vendor/purify.js";
 
 const ALLOWED = {
   ALLOWED_TAGS: [

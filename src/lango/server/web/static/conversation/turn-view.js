@@ -1,8 +1,8 @@
 /** Showing what a turn tells, event by event. */
 
-import { byId, el, icon, tool } from "./dom.js";
+import { byId, el, icon, tool } from "../base/dom.js";
 
-/** @typedef {import("./answered.js").Answered} Answered */
+/** @typedef {import("./answer.js").Answered} Answered */
 
 export class Told {
   /**

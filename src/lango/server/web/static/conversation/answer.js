@@ -1,9 +1,9 @@
 /** An answer: thoughts, tools and text in the order in which they came. */
 
-import { colour } from "./colours.js";
-import { el, icon } from "./dom.js";
-import { Growing, render } from "./markdown.js";
-import { ToolCard } from "./tools.js";
+import { colour } from "../base/code-colours.js";
+import { el, icon } from "../base/dom.js";
+import { Growing, render } from "../base/markdown.js";
+import { ToolCard } from "./tool-card.js";
 
 /** What came back. */
 export class Answered {

@@ -1,7 +1,7 @@
 /** Drawing numbers over turns: bars that stand on each other, lines, and a line that is not to be passed. */
 
-import { el } from "./dom.js";
-import uPlot from "./vendor/uplot.js";
+import { el } from "../base/dom.js";
+import uPlot from "../vendor/uplot.js";
 
 /**
  * @typedef {{label: string, values: (number | null)[], color: string, kind?: "bars" | "line" | "bound"}} Series

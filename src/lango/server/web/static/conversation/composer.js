@@ -1,9 +1,9 @@
 /** The box where a message is written, and the files that go with it. */
 
-import { byId, el, icon, size, toast } from "./dom.js";
-import { on, state } from "./state.js";
+import { byId, el, icon, size, toast } from "../base/dom.js";
+import { on, state } from "../base/state.js";
 
-/** @typedef {import("./acts.js").File_} File_ */
+/** @typedef {import("./actions.js").File_} File_ */
 
 /** @type {(File_ & {address?: string})[]} */
 let files = [];

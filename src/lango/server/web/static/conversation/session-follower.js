@@ -1,9 +1,9 @@
 /** Hearing of a conversation: the turns that others begin and those of this page, each event once. */
 
-import { ApiError, api, explain, sessionPath } from "./api.js";
-import { toast } from "./dom.js";
-import { isLast, listen } from "./stream.js";
-import { state, tell } from "./state.js";
+import { ApiError, api, explain, sessionPath } from "../base/api.js";
+import { toast } from "../base/dom.js";
+import { isLast, listen } from "../base/event-stream.js";
+import { state, tell } from "../base/state.js";
 import { opens } from "./transcript.js";
 
 /** @typedef {import("./transcript.js").Message} Message */

@@ -1,18 +1,18 @@
 /** One conversation: opened, talked to, heard of, whoever speaks in it. */
 
-import { api, explain, sessionPath } from "./api.js";
-import { byId, el, toast } from "./dom.js";
-import { Hearing, PAGE } from "./hearing.js";
-import { submit } from "./stream.js";
-import { state, tell } from "./state.js";
-import { Told } from "./told.js";
+import { api, explain, sessionPath } from "../base/api.js";
+import { byId, el, toast } from "../base/dom.js";
+import { Hearing, PAGE } from "./session-follower.js";
+import { submit } from "../base/event-stream.js";
+import { state, tell } from "../base/state.js";
+import { Told } from "./turn-view.js";
 import { Transcript } from "./transcript.js";
-import { Waiting } from "./waiting.js";
+import { Waiting } from "./queued-messages.js";
 
 /** @typedef {import("./transcript.js").Message} Message */
-/** @typedef {import("./said.js").Said} Said */
-/** @typedef {import("./answered.js").Answered} Answered */
-/** @typedef {import("./waiting.js").Waits} Waits */
+/** @typedef {import("./user-message.js").Said} Said */
+/** @typedef {import("./answer.js").Answered} Answered */
+/** @typedef {import("./queued-messages.js").Waits} Waits */
 
 export class Conversation {
   /**

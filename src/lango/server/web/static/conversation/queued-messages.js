@@ -1,9 +1,9 @@
 /** Messages that wait until the answer before them is done: shown below it, and taken back before they begin. */
 
-import { byId, el, icon, size } from "./dom.js";
+import { byId, el, icon, size } from "../base/dom.js";
 
 /**
- * @typedef {import("./acts.js").File_} File_
+ * @typedef {import("./actions.js").File_} File_
  * @typedef {{turn: number | null, text: string, files: File_[], at: string}} Waits
  */
 

@@ -1,10 +1,10 @@
 /** What a user does in a conversation: send, stop, try again, edit and send again, rewind, fork. */
 
-import { api, ApiError, explain, sessionPath } from "./api.js";
-import { confirm } from "./dialogs.js";
-import { el, icon, toast } from "./dom.js";
-import { state, tell } from "./state.js";
-import { Said } from "./said.js";
+import { api, ApiError, explain, sessionPath } from "../base/api.js";
+import { confirm } from "../base/dialogs.js";
+import { el, icon, toast } from "../base/dom.js";
+import { state, tell } from "../base/state.js";
+import { Said } from "./user-message.js";
 
 /** @typedef {import("./conversation.js").Conversation} Conversation */
 /** A file that is sent or was sent. @typedef {{name: string, mime_type: string, bytes: number, open?: () => Promise<Blob>}} File_ */
@@ -66,7 +66,7 @@ export async function stop() {
 
 /**
  * Take a message back that waits for its turn; its words come back into the box, before those that are there.
- * @param {Conversation} talk @param {import("./waiting.js").Waits} one @param {(text: string, files: File_[]) => void} draft
+ * @param {Conversation} talk @param {import("./queued-messages.js").Waits} one @param {(text: string, files: File_[]) => void} draft
  */
 export async function takeBack(talk, one, draft) {
   await talk.sending;

@@ -1,7 +1,7 @@
 /** A message of the user: its words, its files, and what can be done with it. */
 
-import { download } from "./dialogs.js";
-import { copier, el, icon, moment, size, tool } from "./dom.js";
+import { download } from "../base/dialogs.js";
+import { copier, el, icon, moment, size, tool } from "../base/dom.js";
 
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 

@@ -1,7 +1,7 @@
 /** The picture of a conversation: tokens against the budget, what the next request keeps, cost, and where time went. */
 
-import { api, sessionPath } from "./api.js";
-import { el, lasted } from "./dom.js";
+import { api, sessionPath } from "../base/api.js";
+import { el, lasted } from "../base/dom.js";
 import { legend, Plot, short } from "./plots.js";
 
 /**
@@ -14,7 +14,7 @@ import { legend, Plot, short } from "./plots.js";
  *   left_out_messages: number, left_out_tokens: number, observed_seq: number, memory_tokens: number}, turns: Turn[], before: number | null, total: {turns: number, usage: Spent}}} Usage
  */
 
-const STYLES = ["/page/vendor/uplot.css", "/page/picture.css"];
+const STYLES = ["/page/vendor/uplot.css", "/page/panel.css"];
 
 /** @type {Promise<any> | null} */
 let styled = null;
