@@ -128,7 +128,7 @@ async def test_a_screen_reader_hears_blocks_and_not_every_piece(page: Page, site
     await page.goto(site.url)
     await page.evaluate(
         "window.heard = []; new MutationObserver((all) => all.forEach((one) => one.addedNodes.forEach("
-        "(node) => window.heard.push(node.textContent)))).observe(document.getElementById('said'), {childList: true})"
+        "(node) => window.heard.push(node.textContent)))).observe(document.getElementById('announcements'), {childList: true})"
     )
     await say(page, "speak")
     await expect(answer(page)).to_contain_text("Paragraph 3")
@@ -196,7 +196,7 @@ async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab_only(
         dialog = page.get_by_role("dialog", name="API key")
         await dialog.get_by_label("Key").fill("not a key")
         await page.keyboard.press("Enter")
-        await expect(dialog).to_contain_text("did not take this key")
+        await expect(dialog).to_contain_text("rejected this key")
         await check_accessibility(page)
         await dialog.get_by_label("Key").fill(secret)
         await page.keyboard.press("Enter")

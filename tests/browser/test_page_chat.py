@@ -126,7 +126,7 @@ async def test_a_tool_call_opens_to_its_arguments_and_its_result(page: Page, sit
     site.script.add(["I look.", ToolCall("c1", "measure", {"path": "a.txt"})], "It is 42 long.")
     await page.goto(site.url)
     await ask(page, "how long?", "It is 42 long.")
-    card = answer(page).locator(".tool-place")
+    card = answer(page).locator(".tool-card")
     await expect(card).to_have_attribute("data-status", "done")
     await expect(card.get_by_text('"length": 42')).to_be_hidden()
     await card.locator("summary").click()
@@ -134,7 +134,7 @@ async def test_a_tool_call_opens_to_its_arguments_and_its_result(page: Page, sit
     await expect(card.get_by_label("Result")).to_contain_text('"length": 42')
     assert await answer(page).inner_text() != "", "text, tool and text in their order"
     order = [await part.get_attribute("class") for part in await answer(page).locator(".answer-body > *").all()]
-    assert order == ["text", "tool-place", "text"]
+    assert order == ["text", "tool-card", "text"]
     await page.reload()
     await expect(answer(page)).to_contain_text("It is 42 long.")
     again = [await part.get_attribute("class") for part in await answer(page).locator(".answer-body > *").all()]
@@ -153,7 +153,7 @@ async def test_the_timeline_lists_the_calls_and_leads_to_them(page: Page, site: 
     await expect(lines).to_have_count(2)
     await expect(lines.nth(1)).to_contain_text("failed")
     await lines.nth(1).get_by_role("button").click()
-    await expect(answer(page).locator(".tool-place").nth(1).get_by_label("Error")).to_be_visible()
+    await expect(answer(page).locator(".tool-card").nth(1).get_by_label("Error")).to_be_visible()
     await page.keyboard.press("Alt+d")
     await expect(panel).to_be_hidden()
 
@@ -170,7 +170,7 @@ async def test_a_dangerous_tool_runs_when_it_is_approved_with_exactly_these_argu
     await expect(answer(page)).to_contain_text("Erased.")
     await finished(page)
     await expect(answer(page)).to_contain_text("I must ask.")
-    card = answer(page).locator(".tool-place")
+    card = answer(page).locator(".tool-card")
     await expect(card).to_have_count(1)
     await card.locator("summary").click()
     await expect(card.get_by_label("Result")).to_contain_text('"length": 42')
@@ -184,7 +184,7 @@ async def test_a_tool_that_is_refused_does_not_run(page: Page, site: Site) -> No
     await page.get_by_role("button", name="Refuse").click()
     await expect(answer(page)).to_contain_text("Then I leave it.")
     await finished(page)
-    await expect(answer(page).locator(".tool-place")).to_have_attribute("data-status", "refused")
+    await expect(answer(page).locator(".tool-card")).to_have_attribute("data-status", "refused")
 
 
 async def test_escape_stops_the_answer_and_what_came_stays(page: Page, site: Site) -> None:
@@ -214,7 +214,7 @@ async def test_a_reload_in_mid_answer_goes_on_where_it_was(page: Page, site: Sit
     await finished(page)
     await expect(page.get_by_role("article", name="You")).to_have_count(1)
     await expect(answer(page).locator(".answer-body > .text")).to_have_count(2)
-    await expect(answer(page).locator(".tool-place")).to_have_count(1)
+    await expect(answer(page).locator(".tool-card")).to_have_count(1)
     await expect(answer(page)).to_contain_text("9 tokens in")
 
 

@@ -44,7 +44,7 @@ def held(words: str = "It begins") -> list[TextDelta | Finish]:
 
 
 def queue(page: Page) -> Locator:
-    return page.get_by_role("region", name="Waiting messages").get_by_role("listitem")
+    return page.get_by_role("region", name="Queued messages").get_by_role("listitem")
 
 
 async def then(page: Page, words: str) -> None:
@@ -78,7 +78,7 @@ async def test_a_message_written_while_an_answer_runs_waits_and_is_answered_afte
     await expect(answer(page)).to_contain_text("It begins")
     await then(page, "second")
     await then(page, "third")
-    await expect(page.locator("#said")).to_contain_text("Your message waits until the answer is done.")
+    await expect(page.locator("#announcements")).to_contain_text("Your message is queued until the answer is complete.")
     await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
     await check_accessibility(page)
     assert await told(page) == ["first", "It begins"]
@@ -101,7 +101,7 @@ async def test_a_message_that_waits_is_taken_back_by_the_keyboard(page: Page, si
     for words in ("second", "third", "fourth"):
         await then(page, words)
     box = page.get_by_role("textbox", name="Message")
-    await page.get_by_role("button", name="Take back: second").press("Enter")
+    await page.get_by_role("button", name="Withdraw: second").press("Enter")
     await expect(queue(page)).to_have_count(2)
     await expect(box).to_be_focused()
     await expect(box).to_have_value("second")
@@ -164,7 +164,7 @@ async def test_a_message_that_waits_is_there_after_a_reload_and_in_another_tab(p
     await page.reload()
     await expect(queue(page)).to_have_count(2)
     await expect(answer(page)).to_contain_text("It begins")
-    await page.get_by_role("button", name="Take back: third").click()
+    await page.get_by_role("button", name="Withdraw: third").click()
     await expect(queue(other)).to_have_count(1)
     site.provider.go_on.set()
     for one in (page, other):
@@ -229,7 +229,7 @@ async def test_what_another_tab_says_appears_as_it_comes(page: Page, site: Site)
     await expect(answer(page)).to_contain_text("Three.")
     for one in (page, other):
         await finished(one)
-        await expect(one.locator(".tool-place")).to_have_count(1)
+        await expect(one.locator(".tool-card")).to_have_count(1)
         await expect(one.locator("#log .text")).to_have_text(["One.", "I look.", "Two, it ends.", "Three."])
         await expect(one.get_by_role("article", name="You")).to_have_count(3)
 
@@ -247,7 +247,7 @@ async def test_an_approval_that_somebody_else_gave_is_seen(page: Page, site: Sit
         await expect(answer(one)).to_contain_text("Wiped.")
         await finished(one)
         await expect(one.get_by_role("button", name="Approve")).to_have_count(0)
-        await expect(one.locator(".tool-place")).to_have_attribute("data-status", "done")
+        await expect(one.locator(".tool-card")).to_have_attribute("data-status", "done")
 
 
 async def test_what_an_openai_client_says_in_the_session_appears(page: Page, site: Site) -> None:
@@ -279,20 +279,20 @@ async def test_a_call_that_waits_for_its_client_is_not_shown_as_running(page: Pa
             answered = await client.post("/agui", json=body)
             assert answered.status_code == 200, answered.text
 
-    cards = page.locator(".tool-place")
+    cards = page.locator(".tool-card")
     await run({"id": "m1", "role": "user", "content": "Which colour?"})
     for _ in range(2):
         await finished(page)
-        await expect(cards.last).to_have_attribute("data-status", "client")
+        await expect(cards.last).to_have_attribute("data-status", "awaiting_client")
         await expect(cards.last).to_contain_text("waits for the client")
         await page.reload()
-    await expect(cards.last).to_have_attribute("data-status", "client")
+    await expect(cards.last).to_have_attribute("data-status", "awaiting_client")
     await run({"id": "m2", "role": "tool", "toolCallId": "p1", "content": '{"colour": "red"}'})
     await expect(answer(page)).to_contain_text("Red it is.")
     await expect(cards.last).to_have_attribute("data-status", "done")
     await run({"id": "m3", "role": "user", "content": "And now?"})
     await expect(cards).to_have_count(2)
-    await expect(cards.last).to_have_attribute("data-status", "client")
+    await expect(cards.last).to_have_attribute("data-status", "awaiting_client")
     await ask(page, "leave it", "Never mind.")
     await expect(cards.last).to_have_attribute("data-status", "failed")
     await expect(cards.first).to_have_attribute("data-status", "done")
@@ -316,13 +316,13 @@ async def test_what_the_terminal_says_in_the_session_appears_while_it_runs(page:
         running = asyncio.create_task(terminal.run(session_of(page), "by hand"))
         await expect(page.get_by_role("article", name="You").last).to_contain_text("by hand")
         await expect(page.get_by_role("button", name="Stop the answer")).to_be_visible()
-        await expect(page.locator(".tool-place")).to_be_visible()
+        await expect(page.locator(".tool-card")).to_be_visible()
         gate.set()
         assert await running == "Two."
         await expect(answer(page)).to_contain_text("Two.")
         await finished(page)
     await expect(page.locator("#log .text")).to_have_text(["One.", "Two."])
-    await expect(page.locator(".tool-place")).to_have_count(1)
+    await expect(page.locator(".tool-card")).to_have_count(1)
 
 
 async def test_nothing_is_lost_or_told_twice_when_the_connection_breaks_between_turns(

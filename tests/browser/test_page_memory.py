@@ -72,7 +72,7 @@ async def test_a_fact_can_be_forgotten(page: Page, site: Site) -> None:
     await expect(facts).to_have_count(1)
     await expect(facts.first).to_contain_text("home city: lives in Bern")
     await facts.get_by_role("button", name="Forget home city").click()
-    await expect(page.get_by_text("Nothing is known across conversations.")).to_be_visible()
+    await expect(page.get_by_text("No facts are kept across conversations.")).to_be_visible()
     assert await site.runtime.memory.facts() == []
 
 
@@ -80,10 +80,10 @@ async def test_what_was_taken_back_is_shown_when_asked_for(page: Page, site: Sit
     await site.runtime.sessions.rewind("s", before=41)
     await open_memory(page, site)
     panel = page.get_by_role("tabpanel", name="Memory")
-    gone = panel.get_by_text("taken back by a rewind")
+    gone = panel.get_by_text("removed by a rewind")
     await expect(panel.get_by_role("list", name="Notes")).to_be_visible()
     await expect(gone).to_have_count(0)
-    await panel.get_by_role("checkbox", name="Also what was condensed or taken back").check()
+    await panel.get_by_role("checkbox", name="Include condensed and rewound notes").check()
     await expect(gone.first).to_be_visible()
 
 
@@ -97,8 +97,8 @@ async def test_everybody_can_read_the_memory(open_page: OpenPage, site: Site, sc
 
 async def test_the_picture_shows_what_the_notes_take(page: Page, site: Site) -> None:
     await open_memory(page, site)
-    await page.get_by_role("tab", name="Picture").click()
+    await page.get_by_role("tab", name="Usage").click()
     window = (await site.runtime.sessions.usage("s")).window
     assert window.memory_tokens
     words = f"Notes of the messages up to {window.observed_seq} take {window.memory_tokens:,} tokens."
-    await expect(page.get_by_role("tabpanel", name="Picture").get_by_text(words)).to_be_visible()
+    await expect(page.get_by_role("tabpanel", name="Usage").get_by_text(words)).to_be_visible()

@@ -52,7 +52,7 @@ async def assert_inert(page: Page) -> None:
     """Whatever could have run had the time to do so, and did not."""
     await page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
     assert await page.evaluate("window.hacked") is None
-    for inside in ("#log", "#list", "#panel", "#title", "#said", "#alarm"):
+    for inside in ("#log", "#list", "#panel", "#title", "#announcements", "#alerts"):
         assert (
             await page.locator(f"{inside} script, {inside} iframe, {inside} style, {inside} form:not(.editing)").count()
             == 0

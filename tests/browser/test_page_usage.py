@@ -51,13 +51,13 @@ async def open_picture(page: Page, site: Site, session: str) -> None:
     await page.goto(f"{site.url}/#/s/{session}")
     await expect(page.get_by_role("article", name="Answer").last).to_be_visible()
     await page.get_by_role("button", name="Details of this conversation").click()
-    await page.get_by_role("tab", name="Picture").click()
+    await page.get_by_role("tab", name="Usage").click()
 
 
 async def test_the_picture_shows_tokens_window_cost_and_times(page: Page, site: Site) -> None:
     await open_picture(page, site, "long")
-    panel = page.get_by_role("tabpanel", name="Picture")
-    for title in ("Tokens per turn", "Cost, added up", "Time per turn"):
+    panel = page.get_by_role("tabpanel", name="Usage")
+    for title in ("Tokens per turn", "Cumulative cost", "Time per turn"):
         plot = panel.get_by_role("img", name=re.compile(title))
         await expect(plot.locator("canvas")).to_be_visible()
         await painted(page, title)
@@ -68,11 +68,11 @@ async def test_the_picture_shows_tokens_window_cost_and_times(page: Page, site: 
         f"keeps {window.messages} messages ({window.tokens:,} tokens) and leaves out "
         f"{window.left_out_messages} messages ({window.left_out_tokens:,} tokens). Budget: 1,500 tokens"
     )
-    table = panel.get_by_role("table", name="Turns, the newest first")
+    table = panel.get_by_role("table", name="Turns, newest first")
     await expect(table.locator("tbody tr")).to_have_count(TURNS)
     rows = await table.locator("tbody tr").all_inner_texts()
     newest, third = usage.turns[-1], usage.turns[2]
-    assert rows[0].split("\t")[1:5] == ["taken back", *(f"{n:,}" for n in (newest.tokens, 2660, 270))]
+    assert rows[0].split("\t")[1:5] == ["rewound", *(f"{n:,}" for n in (newest.tokens, 2660, 270))]
     assert rows[-3].split("\t")[1:5] == ["done", *(f"{n:,}" for n in (third.tokens, 1040, 90))]
     assert third.usage.cost_usd
     assert f"${third.usage.cost_usd:.4f}" in rows[-3]
@@ -108,7 +108,7 @@ async def painted(page: Page, title: str) -> None:
 
 async def test_a_turn_shows_each_call_of_its_model_and_its_tools(page: Page, site: Site) -> None:
     await open_picture(page, site, "long")
-    panel = page.get_by_role("tabpanel", name="Picture")
+    panel = page.get_by_role("tabpanel", name="Usage")
     await panel.get_by_role("button", name="Turn 7: show its calls").click()
     calls = panel.get_by_role("table", name="Calls of turn 7").locator("tbody tr")
     await expect(calls).to_have_count(3)
@@ -124,7 +124,7 @@ async def test_a_turn_shows_each_call_of_its_model_and_its_tools(page: Page, sit
 async def test_everybody_can_read_the_picture(open_page: OpenPage, site: Site, scheme: str) -> None:
     page = await open_page(color_scheme=scheme)
     await open_picture(page, site, "long")
-    await expect(page.get_by_role("table", name="Turns, the newest first")).to_be_visible()
+    await expect(page.get_by_role("table", name="Turns, newest first")).to_be_visible()
     await check_accessibility(page)
     await painted(page, "Tokens per turn")
 
@@ -144,6 +144,6 @@ async def test_the_picture_follows_the_theme_and_the_width(page: Page, site: Sit
 
 async def test_a_session_without_prices_says_so(page: Page, site: Site) -> None:
     await open_picture(page, site, "short")
-    panel = page.get_by_role("tabpanel", name="Picture")
+    panel = page.get_by_role("tabpanel", name="Usage")
     await expect(panel.get_by_text("No price is known for this model.")).to_be_visible()
     await expect(panel.get_by_text("Nothing is left out.")).to_be_visible()

@@ -1,41 +1,37 @@
-/** The page: what is where, which session the address names, the keyboard, light and dark. */
+/** Set up the page: address, scrolling, theme, drawer, keyboard. */
 
-import * as acts from "./conversation/actions.js";
-import { api, whenKeyIsNeeded, hasKey } from "./base/api.js";
-import { draft, putBack, setUpComposer } from "./conversation/composer.js";
+import * as actions from "./conversation/actions.js";
+import { api, setKeyPrompt, hasKey } from "./base/api.js";
+import { setDraft, restoreDraft, setUpComposer } from "./conversation/composer.js";
 import { Conversation } from "./conversation/conversation.js";
-import { askKey, isOpen, showHelp } from "./base/dialogs.js";
-import { blink, byId, copy, el, icon } from "./base/dom.js";
+import { askKey, isDialogOpen, showHelp } from "./base/dialogs.js";
+import { byId, el, icon } from "./base/dom.js";
 import { isPanelOpen, openPanel, setUpPanel } from "./panel/panel.js";
-import { known, refresh, setUpSessions, titleOf } from "./session-list.js";
+import { findSession, refresh, setUpSessionList, titleOf } from "./session-list.js";
 import { on, state } from "./base/state.js";
-import { readCardsWith } from "./panel/timeline-view.js";
-import { Said } from "./conversation/user-message.js";
+import { setCardSource } from "./panel/timeline-view.js";
 
 const EXAMPLES = [
   "Explain what makes a good commit message, with an example.",
   "What time is it, and which tools can you use?",
   "Write a table of three European rivers with their length.",
 ];
-const NEW = "New conversation";
+const NEW_TITLE = "New conversation";
 
 const scroller = byId("main");
-let stuck = true; // to the newest message, until the user scrolls up
+let followsNewest = true; // until the user scrolls up
 
-const talk = new Conversation({
+const conversation = new Conversation({
   welcome,
-  bottom(force = false) {
-    if (force) stuck = true;
-    if (stuck) scroller.scrollTop = scroller.scrollHeight;
-  },
-  away: () => void (stuck = false),
-  retry: () => void acts.retry(talk),
-  edit: (said) => acts.edit(talk, said),
-  rewind: (said) => void acts.rewind(talk, said, draft),
-  takeBack: (one) => void acts.takeBack(talk, one, putBack),
+  scrollToBottom,
+  stopFollowing: () => void (followsNewest = false),
+  retry: () => void actions.retry(conversation),
+  edit: (message) => actions.edit(conversation, message),
+  rewind: (message) => void actions.rewind(conversation, message, setDraft),
+  withdraw: (message) => void actions.withdrawQueued(conversation, message, restoreDraft),
   async fork(answer) {
-    await talk.settled;
-    if (state.session && answer.lastSeq !== null) await acts.fork(state.session, answer.lastSeq);
+    await conversation.synced;
+    if (state.session && answer.lastSeq !== null) await actions.fork(state.session, answer.lastSeq);
   },
 });
 
@@ -43,72 +39,75 @@ function welcome() {
   return el("div", { class: "welcome" },
     el("img", { src: "/page/icon.svg", alt: "", width: 48, height: 48 }),
     el("h2", { text: "What can I do for you?" }),
-    el("p", { class: "note", text: "Ask something, or begin with one of these." }),
-    el("ul", { class: "examples" }, ...EXAMPLES.map((words) =>
-      el("li", {}, el("button", { type: "button", click: () => draft(words) }, words)))));
+    el("p", { class: "note", text: "Ask a question, or start with one of these." }),
+    el("ul", { class: "examples" }, ...EXAMPLES.map((text) =>
+      el("li", {}, el("button", { type: "button", click: () => setDraft(text) }, text)))));
 }
 
 // -- the address --------------------------------------------------------------------------------------------------------
 
 function route() {
-  if (location.hash && !location.hash.startsWith("#/")) return; // a place in the page
+  if (location.hash && !location.hash.startsWith("#/")) return; // a link within the page
   const [, id, seq] = location.hash.match(/^#\/s\/([^/]+)(?:\/(\d+))?$/) ?? [];
-  let name = null;
+  let session = null;
   try {
-    name = id === undefined ? null : decodeURIComponent(id);
+    session = id === undefined ? null : decodeURIComponent(id);
   } catch {
-    // an address that somebody broke
+    // a malformed address opens a new conversation
   }
-  drawer(false);
-  void talk.open(name, Number(seq) || null);
+  openDrawer(false);
+  void conversation.open(session, Number(seq) || null);
 }
 
-function begin() {
+function startNewConversation() {
   history.pushState(null, "", "#/");
   route();
   byId("text").focus();
 }
 
-/** @param {string} words */
-function title(words) {
-  state.title = words;
-  byId("title").textContent = words;
-  document.title = words === NEW ? "Lango" : `${words} · Lango`;
+/** @param {string} text */
+function setTitle(text) {
+  state.title = text;
+  byId("title").textContent = text;
+  document.title = text === NEW_TITLE ? "Lango" : `${text} · Lango`;
 }
 
 on("session", (id) => {
-  const session = id && known(id);
-  title(session ? titleOf(session) : NEW);
+  const session = id && findSession(id);
+  setTitle(session ? titleOf(session) : NEW_TITLE);
   byId("session-menu").hidden = byId("panel-open").hidden = id === null;
   if (id === null && isPanelOpen()) openPanel(false);
 });
-on("title", ({ id, title: words }) => id === state.session && title(words));
+on("title", ({ id, title: text }) => id === state.session && setTitle(text));
 
 // -- scrolling ----------------------------------------------------------------------------------------------------------
 
-function setUpScrolling() {
-  byId("down").append(icon("down"));
-  byId("down").addEventListener("click", () => {
-    stuck = true;
-    scroller.scrollTop = scroller.scrollHeight;
-  });
-  scroller.addEventListener("scroll", async () => {
-    const rest = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
-    stuck = rest < 60;
-    byId("down").hidden = rest < 300;
-    if (scroller.scrollTop > 200 || talk.before === null) return;
-    const height = scroller.scrollHeight;
-    if (await talk.older().catch(() => false)) scroller.scrollTop += scroller.scrollHeight - height;
-  });
-  new ResizeObserver(() => stuck && (scroller.scrollTop = scroller.scrollHeight)).observe(byId("log"));
+/** Scroll down if the newest message is being followed, or by force. */
+function scrollToBottom(force = false) {
+  if (force) followsNewest = true;
+  if (followsNewest) scroller.scrollTop = scroller.scrollHeight;
 }
 
-// -- light and dark, the drawer -----------------------------------------------------------------------------------------
+function setUpScrolling() {
+  byId("down").append(icon("down"));
+  byId("down").addEventListener("click", () => scrollToBottom(true));
+  scroller.addEventListener("scroll", async () => {
+    const rest = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
+    followsNewest = rest < 60;
+    byId("down").hidden = rest < 300;
+    if (scroller.scrollTop > 200 || conversation.olderCursor === null) return;
+    const height = scroller.scrollHeight;
+    if (await conversation.loadOlder().catch(() => false)) scroller.scrollTop += scroller.scrollHeight - height;
+  });
+  new ResizeObserver(() => scrollToBottom()).observe(byId("log"));
+}
+
+// -- theme and drawer ---------------------------------------------------------------------------------------------------
 
 const THEMES = ["auto", "light", "dark"];
 
 /** @param {string} name */
-function theme(name) {
+function setTheme(name) {
   document.documentElement.dataset.theme = name;
   byId("theme").replaceChildren(icon("theme"), { auto: "Auto", light: "Light", dark: "Dark" }[name] ?? "");
   byId("theme").setAttribute("aria-label", `Theme: ${name}. Change it`);
@@ -116,25 +115,25 @@ function theme(name) {
 
 function setUpTheme() {
   const stored = localStorage.getItem("lango-theme") ?? "auto";
-  theme(THEMES.includes(stored) ? stored : "auto");
+  setTheme(THEMES.includes(stored) ? stored : "auto");
   byId("theme").addEventListener("click", () => {
     const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % THEMES.length];
     localStorage.setItem("lango-theme", next);
-    theme(next);
+    setTheme(next);
   });
 }
 
 const narrow = matchMedia("(max-width: 50rem)");
 
-/** @param {boolean} is */
-function drawer(is) {
-  const was = document.body.classList.contains("with-drawer");
-  document.body.classList.toggle("with-drawer", is);
-  byId("shade").hidden = !is;
-  byId("side").inert = narrow.matches && !is;
-  byId("side-open").setAttribute("aria-expanded", String(is));
-  if (is) byId("side-close").focus();
-  else if (was) byId("side-open").focus();
+/** @param {boolean} open */
+function openDrawer(open) {
+  const wasOpen = document.body.classList.contains("with-drawer");
+  document.body.classList.toggle("with-drawer", open);
+  byId("backdrop").hidden = !open;
+  byId("side").inert = narrow.matches && !open;
+  byId("side-open").setAttribute("aria-expanded", String(open));
+  if (open) byId("side-close").focus();
+  else if (wasOpen) byId("side-open").focus();
 }
 
 function setUpDrawer() {
@@ -142,75 +141,71 @@ function setUpDrawer() {
   byId("side-close").append(icon("close"));
   byId("panel-open").append(icon("panel"));
   byId("panel-close").append(icon("close"));
-  byId("side-open").addEventListener("click", () => drawer(true));
-  byId("side-close").addEventListener("click", () => drawer(false));
-  byId("shade").addEventListener("click", () => drawer(false));
-  narrow.addEventListener("change", () => drawer(false));
+  byId("side-open").addEventListener("click", () => openDrawer(true));
+  byId("side-close").addEventListener("click", () => openDrawer(false));
+  byId("backdrop").addEventListener("click", () => openDrawer(false));
+  narrow.addEventListener("change", () => openDrawer(false));
 }
 
 // -- the keyboard -------------------------------------------------------------------------------------------------------
 
-/** What was said last is changed: taken back where it still waits, else sent again in a fork. */
+/** Withdraw the newest queued message, else edit the newest sent one. */
 function editLast() {
-  const { newest } = talk.waiting;
-  if (newest) return void acts.takeBack(talk, newest, putBack);
-  const said = talk.log.items.findLast((one) => one instanceof Said);
-  if (said instanceof Said) acts.edit(talk, said);
+  const { newest } = conversation.queue;
+  if (newest) return void actions.withdrawQueued(conversation, newest, restoreDraft);
+  const message = conversation.transcript.lastUserMessage();
+  if (message) actions.edit(conversation, message);
 }
 
 /** @param {KeyboardEvent} event */
-function pressed(event) {
-  if (isOpen() || event.isComposing) return;
-  const writing = event.target instanceof HTMLElement && event.target.matches("input, textarea");
+function onKeydown(event) {
+  if (isDialogOpen() || event.isComposing) return;
+  const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea");
   if (event.key === "Escape") {
-    if (document.body.classList.contains("with-drawer")) drawer(false);
-    else void acts.stop();
+    if (document.body.classList.contains("with-drawer")) openDrawer(false);
+    else void actions.stop();
     return;
   }
-  const plain = !writing && !event.ctrlKey && !event.metaKey && !event.altKey;
+  const noModifier = !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey;
   const alt = event.altKey && !event.ctrlKey && !event.metaKey;
-  const act = (alt && { KeyN: begin, KeyK: goSearch, KeyD: () => openPanel(!isPanelOpen()), KeyL: goList }[event.code])
-    || (plain && /** @type {Record<string, () => void>} */ ({ "/": goSearch, "?": help })[event.key]);
-  if (!act) return;
+  const action = (alt && { KeyN: startNewConversation, KeyK: focusSearch, KeyD: () => openPanel(!isPanelOpen()), KeyL: focusList }[event.code])
+    || (noModifier && /** @type {Record<string, () => void>} */ ({ "/": focusSearch, "?": openHelp })[event.key]);
+  if (!action) return;
   event.preventDefault();
-  act();
+  action();
 }
 
-function goSearch() {
-  if (narrow.matches) drawer(true);
+function focusSearch() {
+  if (narrow.matches) openDrawer(true);
   byId("search").focus();
 }
 
-function goList() {
-  if (narrow.matches) drawer(true);
+function focusList() {
+  if (narrow.matches) openDrawer(true);
   (byId("list").querySelector("a[aria-current], a") ?? byId("list")).focus();
 }
 
-function help() {
+function openHelp() {
   void showHelp(state.about);
 }
 
-// -- begin --------------------------------------------------------------------------------------------------------------
+// -- set-up -------------------------------------------------------------------------------------------------------------
 
 function setUp() {
-  whenKeyIsNeeded(() => askKey(hasKey()));
+  setKeyPrompt(() => askKey(hasKey()));
   setUpTheme();
   setUpDrawer();
   setUpScrolling();
   setUpPanel();
-  setUpSessions(begin);
-  setUpComposer({ send: (text, files) => acts.send(talk, text, files), stop: () => void acts.stop(), editLast });
-  readCardsWith(() => [...talk.log.tools.values()]);
+  setUpSessionList(startNewConversation);
+  setUpComposer({ send: (text, files) => actions.send(conversation, text, files), stop: () => void actions.stop(), editLast });
+  setCardSource(() => [...conversation.transcript.toolCards.values()]);
   byId("help").prepend(icon("help"));
-  byId("help").addEventListener("click", help);
-  byId("log").addEventListener("click", async (/** @type {any} */ event) => {
-    const button = event.target.closest("[data-copy]");
-    if (button && (await copy(button.closest(".code").querySelector("pre").textContent))) blink(button);
-  });
-  addEventListener("keydown", pressed);
+  byId("help").addEventListener("click", openHelp);
+  addEventListener("keydown", onKeydown);
   addEventListener("hashchange", route);
   byId("session-menu").hidden = byId("panel-open").hidden = true;
-  drawer(false);
+  openDrawer(false);
   route();
   void refresh();
   api("/page/about").then((about) => {

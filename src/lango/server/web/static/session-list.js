@@ -1,23 +1,23 @@
-/** The list of conversations: pages of it, search, and what can be done with one. */
+/** Show the list of conversations, search it, and rename, fork, export or delete a conversation. */
 
-import { api, ApiError, explain, request, sessionPath } from "./base/api.js";
+import { api, ApiError, describeError, request, sessionHash, sessionPath } from "./base/api.js";
 import { fork } from "./conversation/actions.js";
 import { askText, confirm, download, showMenu } from "./base/dialogs.js";
-import { byId, el, icon, moment, toast } from "./base/dom.js";
-import { on, state, tell } from "./base/state.js";
+import { byId, el, icon, iconButton, formatTime, toast, withErrorToast } from "./base/dom.js";
+import { on, state, emit } from "./base/state.js";
 
 /** @typedef {{id: string, title?: string, updated_at: string, messages: number, forked_from?: {id: string, seq: number} | null}} Session */
 
-const PAGE = 40;
+const PAGE_SIZE = 40;
 const DAY_MS = 86_400_000;
 
-/** @type {Session[]} */ let shown = [];
-/** @type {string | null} */ let next = null;
+/** @type {Session[]} */ let sessions = [];
+/** @type {string | null} */ let nextCursor = null;
 let reading = /** @type {AbortController | null} */ (null);
 let query = "";
 
-const watched = new IntersectionObserver((entries) => {
-  if (entries.some((one) => one.isIntersecting) && next !== null && !query) void read(next);
+const endObserver = new IntersectionObserver((entries) => {
+  if (entries.some((entry) => entry.isIntersecting) && nextCursor !== null && !query) void read(nextCursor);
 });
 
 /** @param {Session} session */
@@ -26,11 +26,11 @@ export function titleOf(session) {
 }
 
 /** @param {string} id @returns {Session | undefined} */
-export function known(id) {
-  return shown.find((one) => one.id === id);
+export function findSession(id) {
+  return sessions.find((session) => session.id === id);
 }
 
-/** Read the list anew, as far as it was read. */
+/** Read the list again, as far as it was loaded. */
 export async function refresh() {
   if (!query) await read(null);
 }
@@ -39,49 +39,44 @@ export async function refresh() {
 async function read(cursor) {
   reading?.abort();
   const { signal } = (reading = new AbortController());
-  const limit = cursor ? PAGE : Math.min(200, Math.max(PAGE, shown.length));
+  const limit = cursor ? PAGE_SIZE : Math.min(200, Math.max(PAGE_SIZE, sessions.length));
   try {
     const page = await api(`/v1/sessions?limit=${limit}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, { signal });
-    shown = cursor ? [...shown, ...page.sessions] : page.sessions;
-    next = page.next_cursor;
+    sessions = cursor ? [...sessions, ...page.sessions] : page.sessions;
+    nextCursor = page.next_cursor;
     if (!query) draw();
-    const now = state.session && known(state.session);
-    if (now) tell("title", { id: now.id, title: titleOf(now) });
+    const current = state.session && findSession(state.session);
+    if (current) emit("title", { id: current.id, title: titleOf(current) });
   } catch (error) {
-    if (!signal.aborted && !shown.length) fail(error);
+    if (!signal.aborted && !sessions.length) showFailure(error);
   }
 }
 
 /** @param {unknown} error */
-function fail(error) {
-  byId("list").replaceChildren(el("p", { class: "note", text: explain(error) }), el("button", { type: "button", class: "quiet", click: refresh }, "Try again"));
+function showFailure(error) {
+  byId("list").replaceChildren(el("p", { class: "note", text: describeError(error) }), el("button", { type: "button", class: "quiet", click: refresh }, "Try again"));
 }
 
 function draw() {
   const list = byId("list");
   const focused = list.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.id : undefined;
-  if (!shown.length) return list.replaceChildren(el("p", { class: "note", text: "Your conversations appear here." }));
-  const groups = Map.groupBy ? Map.groupBy(shown, (one) => day(one.updated_at)) : grouped();
-  const parts = [...groups].map(([name, sessions]) => el("section", { "aria-label": name },
-    el("h2", { class: "day", text: name }), el("ul", {}, ...sessions.map(row))));
-  const wanted = [...parts, el("div", { class: "end" })];
-  // what stands there stays where it is the same: a click that is just being made on it would be lost
-  const same = wanted.length === list.children.length && wanted.every((one, at) => one.isEqualNode(list.children[at]));
-  if (!same) list.replaceChildren(...wanted);
-  watched.disconnect();
-  if (next !== null) watched.observe(/** @type {Element} */ (list.lastElementChild));
+  if (!sessions.length) return list.replaceChildren(el("p", { class: "note", text: "Your conversations appear here." }));
+  /** @type {Map<string, Session[]>} */ const groups = new Map();
+  for (const session of sessions) groups.set(day(session.updated_at), [...(groups.get(day(session.updated_at)) ?? []), session]);
+  const parts = [...groups].map(([name, group]) => el("section", { "aria-label": name },
+    el("h2", { class: "day", text: name }), el("ul", {}, ...group.map(row))));
+  const wanted = [...parts, el("div", { class: "list-end" })];
+  // replacing an equal list would lose a click that is in progress
+  const isSame = wanted.length === list.children.length && wanted.every((part, index) => part.isEqualNode(list.children[index]));
+  if (!isSame) list.replaceChildren(...wanted);
+  endObserver.disconnect();
+  if (nextCursor !== null) endObserver.observe(/** @type {Element} */ (list.lastElementChild));
   if (focused) list.querySelector(`a[data-id="${CSS.escape(focused)}"]`)?.focus();
 }
 
-function grouped() {
-  /** @type {Map<string, Session[]>} */ const groups = new Map();
-  for (const one of shown) groups.set(day(one.updated_at), [...(groups.get(day(one.updated_at)) ?? []), one]);
-  return groups;
-}
-
-/** @param {string} when */
-function day(when) {
-  const days = Math.floor((new Date().setHours(0, 0, 0, 0) - new Date(when).getTime()) / DAY_MS) + 1;
+/** @param {string} time */
+function day(time) {
+  const days = Math.floor((new Date().setHours(0, 0, 0, 0) - new Date(time).getTime()) / DAY_MS) + 1;
   if (days <= 0) return "Today";
   if (days === 1) return "Yesterday";
   return days < 7 ? "This week" : days < 31 ? "This month" : "Older";
@@ -89,52 +84,49 @@ function day(when) {
 
 /** @param {Session} session */
 function row(session) {
-  const now = session.id === state.session;
+  const current = session.id === state.session;
   const title = titleOf(session);
-  return el("li", { class: now ? "row now" : "row" },
-    el("a", { href: `#/s/${encodeURIComponent(session.id)}`, "data-id": session.id, title: `${title}\n${moment(session.updated_at)}`, "aria-current": now ? "page" : null },
+  return el("li", { class: current ? "row current" : "row" },
+    el("a", { href: sessionHash(session.id), "data-id": session.id, title: `${title}\n${formatTime(session.updated_at)}`, "aria-current": current ? "page" : null },
       session.forked_from && icon("fork"), el("span", { text: title })),
-    el("button", {
-      type: "button", class: "icon small", "aria-label": `Actions for ${title}`, "aria-haspopup": "menu",
-      click: (/** @type {Event} */ event) => menuFor(/** @type {any} */ (event.currentTarget), session.id),
-    }, icon("more")));
+    iconButton("more", `Actions for ${title}`, (event) => openMenu(/** @type {any} */ (event.currentTarget), session.id), { "aria-haspopup": "menu", title: null }));
 }
 
-/** What can be done with a conversation. @param {HTMLElement} button @param {string} id */
-export function menuFor(button, id) {
+/** @param {HTMLElement} button @param {string} id */
+function openMenu(button, id) {
   showMenu(button, [
-    { label: "Rename", shape: "edit", then: () => rename(id) },
-    { label: "Fork", shape: "fork", then: () => fork(id, null) },
-    { label: "Export", shape: "save", then: () => save(id) },
-    { label: "Delete", shape: "trash", danger: true, then: () => remove(id) },
+    { label: "Rename", shape: "edit", onClick: () => rename(id) },
+    { label: "Fork", shape: "fork", onClick: () => fork(id, null) },
+    { label: "Export", shape: "save", onClick: () => exportSession(id) },
+    { label: "Delete", shape: "trash", danger: true, onClick: () => deleteSession(id) },
   ]);
 }
 
 /** @param {string} id */
 async function rename(id) {
-  const session = known(id);
+  const session = findSession(id);
   const title = await askText("Rename the conversation", "Title", session ? titleOf(session) : state.title);
   if (!title) return;
-  await trying(async () => {
+  await withErrorToast(async () => {
     await api(sessionPath(id), { method: "PATCH", body: { title } });
     await refresh();
   });
 }
 
 /** @param {string} id */
-async function save(id) {
-  await trying(async () => {
+async function exportSession(id) {
+  await withErrorToast(async () => {
     const response = await request(sessionPath(id, "/export"));
     download(await response.blob(), `${id.replace(/[^\w.-]+/g, "_").slice(0, 80)}.jsonl`);
   });
 }
 
 /** @param {string} id */
-async function remove(id) {
-  const session = known(id);
-  const words = `“${session ? titleOf(session) : state.title}” and everything in it is deleted for good.`;
-  if (!(await confirm("Delete the conversation?", words, "Delete"))) return;
-  await trying(async () => {
+async function deleteSession(id) {
+  const session = findSession(id);
+  const explanation = `“${session ? titleOf(session) : state.title}” and everything in it will be deleted permanently.`;
+  if (!(await confirm("Delete the conversation?", explanation, "Delete"))) return;
+  await withErrorToast(async () => {
     await api(sessionPath(id), { method: "DELETE" });
     if (state.session === id) location.hash = "#/";
     await refresh();
@@ -143,26 +135,17 @@ async function remove(id) {
 }
 
 /** @param {File} file */
-async function load(file) {
-  const sent = { method: "POST", raw: file, type: "application/x-ndjson" };
-  await trying(async () => {
-    const made = await api("/v1/sessions/import", sent).catch((error) => {
+async function importFile(file) {
+  const options = { method: "POST", raw: file, type: "application/x-ndjson" };
+  await withErrorToast(async () => {
+    const imported = await api("/v1/sessions/import", options).catch((error) => {
       if (!(error instanceof ApiError) || error.type !== "SessionExists") throw error;
-      toast("That conversation is here already: this is a copy of it.");
-      return api(`/v1/sessions/import?id=${Date.now().toString(36)}${Math.random().toString(36).slice(2)}`, sent);
+      toast("That conversation exists already: this is a copy of it.");
+      return api(`/v1/sessions/import?id=${Date.now().toString(36)}${Math.random().toString(36).slice(2)}`, options);
     });
-    location.hash = `#/s/${encodeURIComponent(made.id)}`;
+    location.hash = sessionHash(imported.id);
     await refresh();
   });
-}
-
-/** @param {() => Promise<void>} act */
-async function trying(act) {
-  try {
-    await act();
-  } catch (error) {
-    toast(explain(error), "error");
-  }
 }
 
 // -- search -------------------------------------------------------------------------------------------------------------
@@ -175,45 +158,45 @@ async function search() {
     const list = byId("list");
     if (!hits.length) return list.replaceChildren(el("p", { class: "note", role: "status", text: `Nothing found for “${query}”.` }));
     list.replaceChildren(
-      el("p", { class: "hidden", role: "status", text: `${hits.length} found` }),
+      el("p", { class: "visually-hidden", role: "status", text: `${hits.length} found` }),
       el("ul", { "aria-label": "Found" }, ...hits.map(hitRow)));
   } catch (error) {
-    if (!signal.aborted) fail(error);
+    if (!signal.aborted) showFailure(error);
   }
 }
 
 /** @param {{session_id: string, title: string, seq: number, role: string, created_at: string, text: string, marks: [number, number][]}} hit */
 function hitRow(hit) {
-  return el("li", { class: "hit" }, el("a", { href: `#/s/${encodeURIComponent(hit.session_id)}${hit.seq ? `/${hit.seq}` : ""}` },
+  return el("li", { class: "hit" }, el("a", { href: sessionHash(hit.session_id, hit.seq) },
     el("strong", { text: hit.title || "Untitled conversation" }),
-    el("span", { class: "hit-text" }, ...marked([...hit.text], hit.marks)),
-    el("small", { text: `${hit.role === "user" ? "you" : hit.role} · ${moment(hit.created_at)}` })));
+    el("span", { class: "hit-text" }, ...highlightMarks([...hit.text], hit.marks)),
+    el("small", { text: `${hit.role === "user" ? "you" : hit.role} · ${formatTime(hit.created_at)}` })));
 }
 
-/** @param {string[]} letters the text by code points, as the server counts @param {[number, number][]} marks */
-function marked(letters, marks) {
+/** @param {string[]} characters the text by code points, as the server counts @param {[number, number][]} marks */
+function highlightMarks(characters, marks) {
   const parts = /** @type {(Node | string)[]} */ ([]);
   let at = 0;
   for (const [start, end] of marks ?? []) {
-    parts.push(letters.slice(at, start).join(""), el("mark", { text: letters.slice(start, end).join("") }));
+    parts.push(characters.slice(at, start).join(""), el("mark", { text: characters.slice(start, end).join("") }));
     at = end;
   }
-  return [...parts, letters.slice(at).join("")].filter((one) => one !== "");
+  return [...parts, characters.slice(at).join("")].filter((part) => part !== "");
 }
 
-/** @param {() => void} begin */
-export function setUpSessions(begin) {
+/** @param {() => void} startNewConversation */
+export function setUpSessionList(startNewConversation) {
   const box = byId("search");
-  let timer = 0;
+  let searchTimer = 0;
   box.addEventListener("input", () => {
-    clearTimeout(timer);
+    clearTimeout(searchTimer);
     query = box.value.trim();
     if (query.length < 2) {
       query = "";
       draw();
       return;
     }
-    timer = setTimeout(search, 200);
+    searchTimer = setTimeout(search, 200);
   });
   box.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Escape" || !box.value) return;
@@ -222,20 +205,20 @@ export function setUpSessions(begin) {
     draw();
   });
   byId("new").prepend(icon("plus"));
-  byId("new").addEventListener("click", begin);
+  byId("new").addEventListener("click", startNewConversation);
   byId("import").prepend(icon("load"));
   byId("import").addEventListener("click", () => byId("import-file").click());
   byId("import-file").addEventListener("change", () => {
     const [file] = byId("import-file").files;
     byId("import-file").value = "";
-    if (file) void load(file);
+    if (file) void importFile(file);
   });
   byId("session-menu").append(icon("more"));
-  byId("session-menu").addEventListener("click", () => state.session && menuFor(byId("session-menu"), state.session));
-  let soon = 0;
+  byId("session-menu").addEventListener("click", () => state.session && openMenu(byId("session-menu"), state.session));
+  let refreshTimer = 0;
   on("sessions", () => {
-    clearTimeout(soon);
-    soon = setTimeout(refresh, 150);
+    clearTimeout(refreshTimer);
+    refreshTimer = setTimeout(refresh, 150);
   });
   on("session", () => (query ? undefined : draw()));
   on("turn", ({ running }) => void (running ? setTimeout(refresh, 300) : refresh()));

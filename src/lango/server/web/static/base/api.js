@@ -1,8 +1,8 @@
-/** Asking the server: JSON in, JSON or a clear error out. The key of a server that needs one is kept for this tab only. */
+/** Call the HTTP API and turn failures into errors. The API key, where the server needs one, is kept for this tab only. */
 
-const KEY = "lango-key";
+const STORAGE_KEY = "lango-key";
 
-/** An answer that is no success, or no answer at all (status 0). */
+/** A response that is not a success, or no response at all (status 0). */
 export class ApiError extends Error {
   /** @param {number} status @param {string} type @param {string} message */
   constructor(status, type, message) {
@@ -12,21 +12,17 @@ export class ApiError extends Error {
   }
 }
 
-/** Set by the page: asks the user for a key and resolves to it, or to null. @type {() => Promise<string | null>} */
+/** @type {() => Promise<string | null>} */
 let askForKey = async () => null;
-let asking = /** @type {Promise<string | null> | null} */ (null);
+let keyPrompt = /** @type {Promise<string | null> | null} */ (null);
 
-/** @param {() => Promise<string | null>} ask */
-export function whenKeyIsNeeded(ask) {
+/** Set the function that asks the user for a key; null cancels. @param {() => Promise<string | null>} ask */
+export function setKeyPrompt(ask) {
   askForKey = ask;
 }
 
 export function hasKey() {
-  return sessionStorage.getItem(KEY) !== null;
-}
-
-export function forgetKey() {
-  sessionStorage.removeItem(KEY);
+  return sessionStorage.getItem(STORAGE_KEY) !== null;
 }
 
 /** @param {string} id */
@@ -34,27 +30,32 @@ export function sessionPath(id, rest = "") {
   return `/v1/sessions/${encodeURIComponent(id)}${rest}`;
 }
 
+/** The part of the page's address that shows a session, scrolled to a message. @param {string} id @param {number | null} [seq] */
+export function sessionHash(id, seq = null) {
+  return `#/s/${encodeURIComponent(id)}${seq ? `/${seq}` : ""}`;
+}
+
 /**
- * Send a request and return the response when it is a success. A 401 asks for a key, and is tried again with it.
+ * Send a request and return the response when it is a success. A 401 asks the user for a key and tries again with it.
  * @param {string} path
  * @param {{method?: string, body?: any, raw?: BodyInit, type?: string, headers?: Record<string, string>, signal?: AbortSignal}} [options]
  * @returns {Promise<Response>}
  */
 export async function request(path, options = {}) {
   for (;;) {
-    const used = sessionStorage.getItem(KEY);
+    const used = sessionStorage.getItem(STORAGE_KEY);
     const response = await send(path, options, used);
     if (response.ok) return response;
     if (response.status === 401) {
-      if (sessionStorage.getItem(KEY) !== used) continue; // it was given meanwhile
-      asking ??= askForKey().finally(() => (asking = null));
-      const key = await asking;
+      if (sessionStorage.getItem(STORAGE_KEY) !== used) continue; // another request has asked meanwhile
+      keyPrompt ??= askForKey().finally(() => (keyPrompt = null));
+      const key = await keyPrompt;
       if (key) {
-        sessionStorage.setItem(KEY, key);
+        sessionStorage.setItem(STORAGE_KEY, key);
         continue;
       }
     }
-    throw await asError(response);
+    throw await toApiError(response);
   }
 }
 
@@ -75,14 +76,14 @@ async function send(path, { method = "GET", body, raw, type, headers = {}, signa
 }
 
 /** @param {Response} response */
-async function asError(response) {
-  const told = await response.json().catch(() => null);
-  const message = told?.error?.message ?? `the server answered ${response.status}`;
-  return new ApiError(response.status, told?.error?.type ?? "Refused", message);
+async function toApiError(response) {
+  const body = await response.json().catch(() => null);
+  const message = body?.error?.message ?? `the server answered ${response.status}`;
+  return new ApiError(response.status, body?.error?.type ?? "Refused", message);
 }
 
 /**
- * Ask for JSON; nothing (204) is null.
+ * Send a request and return the JSON of its response; null for 204.
  * @param {string} path @param {Parameters<typeof request>[1]} [options] @returns {Promise<any>}
  */
 export async function api(path, options) {
@@ -90,20 +91,20 @@ export async function api(path, options) {
   return response.status === 204 ? null : response.json();
 }
 
-/** Say an error so that a person knows what to do. @param {unknown} error */
-export function explain(error) {
+/** Describe an error so that the user knows what to do. @param {unknown} error */
+export function describeError(error) {
   if (!(error instanceof ApiError)) return String(error instanceof Error ? error.message : error);
   switch (error.status) {
     case 0: return error.message;
-    case 401: return "This server needs an API key. Reload the page and enter one; `lango keys add` makes it.";
-    case 404: return `${upper(error.message)}. It may have been deleted elsewhere.`;
-    case 413: return `That is too much at once: ${error.message}. Send fewer or smaller files.`;
-    case 429: return `${upper(error.message)}. Wait a while, then try again.`;
-    default: return upper(error.message);
+    case 401: return "This server needs an API key. Reload the page and enter one; `lango keys add` creates it.";
+    case 404: return `${capitalize(error.message)}. It may have been deleted in another tab or by another client.`;
+    case 413: return `The message is too large: ${error.message}. Send fewer or smaller files.`;
+    case 429: return `${capitalize(error.message)}. Wait a while, then try again.`;
+    default: return capitalize(error.message);
   }
 }
 
-/** @param {string} words */
-function upper(words) {
-  return words.charAt(0).toUpperCase() + words.slice(1);
+/** @param {string} text */
+export function capitalize(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

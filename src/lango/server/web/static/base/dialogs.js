@@ -1,14 +1,14 @@
-/** Questions to the user, and menus. Each closes with Escape and gives the focus back. */
+/** Show dialogs and menus. Each closes with Escape and returns the focus. */
 
 import { byId, el, icon } from "./dom.js";
 
 /**
- * Ask something in a dialog; resolves to the value of the button that was pressed, or null.
- * @param {{title: string, body?: (Node | string)[], yes: string, no?: string | null, danger?: boolean, value?: () => any, wide?: boolean}} how
+ * Open a dialog; resolves to `value()` when it is confirmed, else to null.
+ * @param {{title: string, body?: (Node | string)[], yes: string, no?: string | null, danger?: boolean, value?: () => any, wide?: boolean}} options
  * @returns {Promise<any>}
  */
-function ask({ title, body = [], yes, no = "Cancel", danger = false, value = () => true, wide = false }) {
-  return new Promise((answer) => {
+function openDialog({ title, body = [], yes, no = "Cancel", danger = false, value = () => true, wide = false }) {
+  return new Promise((resolve) => {
     const form = el("form", { method: "dialog" },
       el("h2", { id: "dialog-title", text: title }),
       ...body,
@@ -22,9 +22,9 @@ function ask({ title, body = [], yes, no = "Cancel", danger = false, value = () 
     });
     dialog.addEventListener("click", (/** @type {Event} */ event) => event.target === dialog && dialog.close("no"));
     dialog.addEventListener("close", () => {
-      const said = dialog.returnValue === "yes" ? value() : null;
+      const result = dialog.returnValue === "yes" ? value() : null;
       dialog.remove();
-      answer(said);
+      resolve(result);
     });
     document.body.append(dialog);
     dialog.showModal();
@@ -33,52 +33,52 @@ function ask({ title, body = [], yes, no = "Cancel", danger = false, value = () 
   });
 }
 
-/** @param {string} title @param {string} words @param {string} yes */
-export async function confirm(title, words, yes, danger = true) {
-  return (await ask({ title, body: [el("p", { text: words })], yes, danger })) === true;
+/** @param {string} title @param {string} text @param {string} yes */
+export async function confirm(title, text, yes) {
+  return (await openDialog({ title, body: [el("p", { text })], yes, danger: true })) === true;
 }
 
-/** @param {string} title @param {string} label @param {string} now @returns {Promise<string | null>} */
-export function askText(title, label, now, yes = "Save") {
-  const input = el("input", { type: "text", maxlength: 200, value: now, autocomplete: "off" });
-  return ask({ title, body: [el("label", { class: "field" }, label, input)], yes, value: () => input.value.trim() });
+/** @param {string} title @param {string} label @param {string} current @returns {Promise<string | null>} */
+export function askText(title, label, current) {
+  const input = el("input", { type: "text", maxlength: 200, value: current, autocomplete: "off" });
+  return openDialog({ title, body: [el("label", { class: "field" }, label, input)], yes: "Save", value: () => input.value.trim() });
 }
 
 /** @returns {Promise<string | null>} */
 export async function askKey(refused = false) {
   const input = el("input", { type: "password", autocomplete: "off", required: true });
-  const words = refused
-    ? "The server did not take this key. Enter another one."
-    : "This server needs an API key. Whoever runs it makes one with `lango keys add NAME`.";
-  const given = await ask({
+  const text = refused
+    ? "The server rejected this key. Enter another one."
+    : "This server needs an API key. Its operator creates one with `lango keys add NAME`.";
+  const key = await openDialog({
     title: "API key",
-    body: [el("p", { text: words }), el("label", { class: "field" }, "Key", input),
+    body: [el("p", { text }), el("label", { class: "field" }, "Key", input),
       el("p", { class: "note", text: "It is kept in this tab only, until you close it." })],
-    yes: "Go on",
+    yes: "Continue",
     value: () => input.value.trim(),
   });
-  return given || null;
+  return key || null;
 }
 
 const SHORTCUTS = [
-  ["Enter", "Send the message; while an answer runs, it waits"],
+  ["Enter", "Send the message, or queue it while an answer runs"],
   ["Shift + Enter", "New line"],
-  ["Esc", "Stop the answer (a message that waits begins then); close what is open"],
-  ["↑ in an empty box", "Take back the message that waits, or edit your last one and send it again"],
+  ["Esc", "Stop the answer (the next queued message starts); close a dialog, menu or list"],
+  ["↑ in an empty box", "Withdraw the queued message, or edit your last message and send it again"],
   ["Alt + N", "New conversation"],
   ["Alt + K  or  /", "Search"],
-  ["Alt + D", "Details: timeline, picture, memory"],
+  ["Alt + D", "Details: timeline, usage, memory"],
   ["Alt + L", "The list of conversations"],
   ["?", "This help"],
 ];
 
 export function showHelp(/** @type {Record<string, any>} */ about) {
-  const rows = SHORTCUTS.map(([keys, what]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: keys })), el("td", { text: what })));
-  return ask({
+  const rows = SHORTCUTS.map(([keys, action]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: keys })), el("td", { text: action })));
+  return openDialog({
     title: "Help",
     body: [
-      el("p", { text: "Every message is stored before it is answered. Close the tab, reload, lose the network: the answer goes on, and you find it here." }),
-      el("table", { class: "keys" }, el("caption", { class: "hidden", text: "Keyboard" }), el("tbody", {}, ...rows)),
+      el("p", { text: "Every message is stored before it is answered. If you close the tab, reload it or lose the network, the answer continues and you find it here." }),
+      el("table", { class: "keys" }, el("caption", { class: "visually-hidden", text: "Keyboard" }), el("tbody", {}, ...rows)),
       el("p", { class: "note", text: `Lango ${about.version ?? ""} · ${about.model ?? ""}` }),
     ],
     yes: "Close", no: null, wide: true,
@@ -88,25 +88,25 @@ export function showHelp(/** @type {Record<string, any>} */ about) {
 /**
  * Show a menu under a button.
  * @param {HTMLElement} button
- * @param {{label: string, shape: import("./dom.js").Shape, then: () => void, danger?: boolean}[]} items
+ * @param {{label: string, shape: import("./dom.js").Shape, onClick: () => void, danger?: boolean}[]} items
  */
 export function showMenu(button, items) {
   document.querySelector(".menu")?.remove();
   const menu = el("div", { class: "menu", role: "menu", popover: "auto" });
-  for (const { label, shape, then, danger } of items) {
+  for (const { label, shape, onClick, danger } of items) {
     menu.append(el("button", {
       role: "menuitem", type: "button", tabindex: "-1", class: danger ? "danger-item" : "",
-      click: () => { menu.hidePopover(); then(); },
+      click: () => { menu.hidePopover(); onClick(); },
     }, icon(shape), label));
   }
   menu.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-    const all = [...menu.children];
-    const at = all.indexOf(/** @type {any} */ (document.activeElement));
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
+    const buttons = [...menu.children];
+    const index = buttons.indexOf(/** @type {any} */ (document.activeElement));
+    const to = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: buttons.length - 1 }[event.key];
     if (event.key === "Tab") menu.hidePopover();
     if (to === undefined) return;
     event.preventDefault();
-    all.at(to % all.length).focus();
+    buttons.at(to % buttons.length).focus();
   });
   menu.addEventListener("toggle", (/** @type {any} */ event) => {
     button.setAttribute("aria-expanded", String(event.newState === "open"));
@@ -116,15 +116,15 @@ export function showMenu(button, items) {
   });
   button.after(menu); // within the same landmark
   menu.showPopover();
-  const place = button.getBoundingClientRect();
-  const left = Math.max(8, Math.min(place.right - menu.offsetWidth, innerWidth - menu.offsetWidth - 8));
-  const below = place.bottom + menu.offsetHeight + 8 < innerHeight;
+  const box = button.getBoundingClientRect();
+  const left = Math.max(8, Math.min(box.right - menu.offsetWidth, innerWidth - menu.offsetWidth - 8));
+  const below = box.bottom + menu.offsetHeight + 8 < innerHeight;
   menu.style.left = `${left}px`;
-  menu.style.top = `${below ? place.bottom + 4 : Math.max(8, place.top - menu.offsetHeight - 4)}px`;
+  menu.style.top = `${below ? box.bottom + 4 : Math.max(8, box.top - menu.offsetHeight - 4)}px`;
   menu.firstElementChild?.focus();
 }
 
-export function isOpen() {
+export function isDialogOpen() {
   return document.querySelector("dialog[open], .menu") !== null;
 }
 

@@ -1,9 +1,11 @@
-/** Making elements. Words go in as text and never as markup. */
+/** Create elements, icons, notices and formatted values. Strings become text, never markup. */
+
+import { describeError } from "./api.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Strokes on a grid of 24. */
-const SHAPES = {
+/** Strokes on a grid of 24 by 24. */
+const ICON_PATHS = {
   plus: "M12 5v14M5 12h14",
   menu: "M4 7h16M4 12h16M4 17h10",
   close: "M6 6l12 12M18 6L6 18",
@@ -28,10 +30,10 @@ const SHAPES = {
   help: "M9.2 9.3a2.9 2.9 0 1 1 4.2 2.6c-.9.5-1.4 1-1.4 2.1M12 17.3h.01M12 3.5a8.5 8.5 0 1 1 0 17 8.5 8.5 0 0 1 0-17",
   file: "M6.5 3.5h7l4 4v13h-11zM13.5 3.5v4h4",
   thought: "M12 5a7 6 0 0 1 0 12c-.7 0-1.5-.1-2.2-.3L6 18.5l.8-3A5.8 5.8 0 0 1 5 11.2 6.6 6.6 0 0 1 12 5",
-  key: "M9 11a4 4 0 1 1 0 .01M12.5 12.5L20 20M17.5 17.5l2-2",
+
 };
 
-/** @typedef {keyof typeof SHAPES} Shape */
+/** @typedef {keyof typeof ICON_PATHS} Shape */
 
 /** @param {Shape} shape */
 export function icon(shape) {
@@ -40,29 +42,29 @@ export function icon(shape) {
   svg.setAttribute("aria-hidden", "true");
   svg.classList.add("i", `i-${shape}`);
   const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", SHAPES[shape]);
+  path.setAttribute("d", ICON_PATHS[shape]);
   svg.append(path);
   return svg;
 }
 
 /**
- * Make an element: `el("p", {class: "note"}, "words", child)`. Attributes that are null or false are left out;
- * a function is a listener under the event's name.
+ * Create an element: `el("p", {class: "note"}, "text", child)`. Attributes that are null or false are left out;
+ * a function becomes a listener for the event of that name.
  * @param {string} tag
  * @param {Record<string, any>} [attributes]
  * @param {...(Node | string | null | undefined | false)} children
  * @returns {any}
  */
 export function el(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (typeof value === "function") made.addEventListener(name, value);
-    else if (name === "text") made.textContent = value;
-    else made.setAttribute(name, value === true ? "" : String(value));
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (name === "text") element.textContent = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
   }
-  for (const child of children) if (child || child === "") made.append(child);
-  return made;
+  for (const child of children) if (child || child === "") element.append(child);
+  return element;
 }
 
 /** @param {string} id @returns {any} */
@@ -70,19 +72,19 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** A button with a drawing and a name. @param {Shape} shape @param {string} name @param {(event: Event) => void} then */
-export function tool(shape, name, then, more = {}) {
-  return el("button", { type: "button", class: "icon small", "aria-label": name, title: name, click: then, ...more }, icon(shape));
+/** Create a button with an icon and a name. @param {Shape} shape @param {string} name @param {(event: Event) => void} onClick */
+export function iconButton(shape, name, onClick, attributes = {}) {
+  return el("button", { type: "button", class: "icon small", "aria-label": name, title: name, click: onClick, ...attributes }, icon(shape));
 }
 
-/** @param {string} words */
-export async function copy(words) {
+/** Copy a text to the clipboard and return whether that worked. @param {string} text */
+async function copy(text) {
   try {
-    await navigator.clipboard.writeText(words);
+    await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    const area = el("textarea", { class: "hidden", "aria-hidden": "true" }); // pages over plain http have no clipboard
-    area.value = words;
+    const area = el("textarea", { class: "visually-hidden", "aria-hidden": "true" }); // pages over plain HTTP have no clipboard API
+    area.value = text;
     (document.querySelector("dialog[open]") ?? document.body).append(area);
     area.select();
     const done = document.execCommand("copy");
@@ -91,39 +93,64 @@ export async function copy(words) {
   }
 }
 
-/** Show for a moment that something was done. @param {HTMLElement} button */
-export function blink(button, shape = /** @type {Shape} */ ("check")) {
-  const drawn = button.querySelector("svg");
-  if (!drawn) return;
-  const shown = icon(shape);
-  drawn.replaceWith(shown);
-  setTimeout(() => shown.replaceWith(drawn), 1400);
+/** Show for a moment that a button's action succeeded. @param {HTMLElement} button */
+function flashIcon(button) {
+  const original = button.querySelector("svg");
+  if (!original) return;
+  const check = icon("check");
+  original.replaceWith(check);
+  setTimeout(() => check.replaceWith(original), 1400);
 }
 
-/** A button that copies some words. @param {string} name @param {() => string} words */
-export function copier(name, words) {
-  const button = tool("copy", name, async () => (await copy(words())) && blink(button));
+/** Create a button that copies a text. @param {string} name @param {(button: HTMLElement) => string} text */
+export function copyButton(name, text) {
+  const button = iconButton("copy", name, async () => (await copy(text(button))) && flashIcon(button));
   return button;
 }
 
-/** A sentence that goes away by itself. @param {string} words */
-export function toast(words, kind = "info") {
-  const box = el("div", { class: `toast ${kind}` }, words);
+/** Let screen readers interrupt with a text. @param {string} text */
+export function alertScreenReader(text) {
+  byId("alerts").replaceChildren(el("p", { text }));
+}
+
+/** Show a notice that disappears after some seconds. @param {string} text */
+export function toast(text, kind = "info") {
+  const box = el("div", { class: `toast ${kind}` }, text);
   byId("toasts").append(box);
-  byId(kind === "error" ? "alarm" : "said").replaceChildren(el("p", { text: words }));
+  if (kind === "error") alertScreenReader(text);
+  else byId("announcements").replaceChildren(el("p", { text }));
   setTimeout(() => box.remove(), kind === "error" ? 9000 : 4000);
 }
 
-/** @param {string | number | Date} when */
-export function moment(when) {
-  const date = new Date(when);
+/** Run an action and show its failure as a toast. @template T @param {() => Promise<T>} action @returns {Promise<T | undefined>} */
+export async function withErrorToast(action) {
+  try {
+    return await action();
+  } catch (error) {
+    toast(describeError(error), "error");
+  }
+}
+
+/** @type {Map<string, Promise<any>>} */
+const stylesheets = new Map();
+
+/** Load a stylesheet once. @param {string} href */
+export function loadStylesheet(href) {
+  const load = () => new Promise((done) => document.head.append(el("link", { rel: "stylesheet", href, load: done, error: done })));
+  if (!stylesheets.has(href)) stylesheets.set(href, load());
+  return stylesheets.get(href);
+}
+
+/** @param {string | number | Date} value */
+export function formatTime(value) {
+  const date = new Date(value);
   const today = new Date().toDateString() === date.toDateString();
   const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   return today ? time : `${date.toLocaleDateString([], { day: "numeric", month: "short", year: "numeric" })}, ${time}`;
 }
 
 /** @param {number | null | undefined} seconds */
-export function lasted(seconds) {
+export function formatDuration(seconds) {
   if (seconds === null || seconds === undefined) return "";
   if (seconds < 1) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
@@ -131,7 +158,7 @@ export function lasted(seconds) {
 }
 
 /** @param {number} bytes */
-export function size(bytes) {
+export function formatBytes(bytes) {
   if (bytes < 1000) return `${bytes} B`;
   return bytes < 1e6 ? `${(bytes / 1000).toFixed(0)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 }

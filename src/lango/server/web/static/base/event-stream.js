@@ -1,117 +1,116 @@
 /**
- * Hearing what happens: one stream of server-sent events over fetch for as long as somebody looks at the page, taken up
- * again after the last event that came. And sending: a message goes once, however often it has to be tried.
+ * Follow the server's event stream and submit turns, reconnecting when the connection is lost. The stream stays open
+ * while the page is visible and resumes after the last event that arrived. A message is stored once, however often it is sent.
  */
 
 import { ApiError, request } from "./api.js";
 
 const FIRST_WAIT_MS = 500;
-const LONGEST_WAIT_MS = 15_000;
-const SILENT_MS = 60_000; // the server gives a sign of life more often than this
-const HIDDEN_MS = 10_000; // a tab that nobody looks at leaves the few connections of a browser to others
+const MAX_WAIT_MS = 15_000;
+const SILENT_MS = 60_000; // the server sends a keep-alive more often than this
+const HIDDEN_MS = 10_000; // a browser has few connections per host: a hidden tab leaves them to others
 
 /**
- * @typedef {object} Listening
- * @property {string | null} session  null: only what happens around it
+ * @typedef {object} LiveOptions
+ * @property {string | null} session  null: only changes of the session list
  * @property {AbortSignal} signal
- * @property {(event: any) => void} tell
- * @property {(wait_s: number | null) => void} lost  the connection is away for so long; null: it is there again
- * @property {() => boolean} idle  nothing runs
- * @property {string | null} [last]  the id of the last event that was read; null: from the current turn on
+ * @property {(event: any) => void} onEvent
+ * @property {(wait_s: number | null) => void} onLost  the next attempt follows after so many seconds; null: connected again
+ * @property {() => boolean} isIdle  no turn is running
+ * @property {string | null} [lastEventId]  null: start with the current turn
  */
 
-/** Listen until the signal says so, or the session is gone. @param {Listening} how */
-export async function listen({ session, signal, tell, lost, idle, last = null }) {
+/** Pass on live events until the signal aborts or the session is deleted. @param {LiveOptions} options */
+export async function followLive({ session, signal, onEvent, onLost, isIdle, lastEventId = null }) {
   let waitMs = FIRST_WAIT_MS;
   while (!signal.aborted) {
-    const attention = new Attention(signal, idle);
+    const visibility = new PageVisibility(signal, isIdle);
     try {
-      await attention.paid();
+      await visibility.waitUntilVisible();
       const query = session === null ? "" : `?session=${encodeURIComponent(session)}`;
-      const headers = /** @type {Record<string, string>} */ (last === null ? {} : { "Last-Event-ID": last });
-      const response = await request(`/v1/live${query}`, { headers, signal: attention.signal });
-      lost(null);
-      for await (const frame of frames(response, attention.signal)) {
-        if (attention.signal.aborted) break;
+      const headers = /** @type {Record<string, string>} */ (lastEventId === null ? {} : { "Last-Event-ID": lastEventId });
+      const response = await request(`/v1/live${query}`, { headers, signal: visibility.signal });
+      onLost(null);
+      for await (const frame of readFrames(response, visibility.signal)) {
+        if (visibility.signal.aborted) break;
         const event = JSON.parse(frame.data);
         const cut = event.type === "error" && event.fatal && frame.id === undefined;
         if (cut && event.error !== "SessionNotFound") break; // the stream ends here, the turn does not
-        last = frame.id ?? last;
+        lastEventId = frame.id ?? lastEventId;
         waitMs = FIRST_WAIT_MS;
-        tell(event);
+        onEvent(event);
         if (cut) return;
       }
     } catch (error) {
-      if (!attention.signal.aborted && error instanceof ApiError && isFinal(error)) throw error;
+      if (!visibility.signal.aborted && error instanceof ApiError && isPermanent(error)) throw error;
     } finally {
-      attention.ends();
+      visibility.dispose();
     }
     if (signal.aborted) return;
-    if (attention.signal.aborted) continue; // nobody looked
-    lost(waitMs / 1000);
+    if (visibility.signal.aborted) continue; // the page was hidden
+    onLost(waitMs / 1000);
     await pause(waitMs * (0.75 + Math.random() / 2), signal);
-    waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS);
+    waitMs = Math.min(2 * waitMs, MAX_WAIT_MS);
   }
 }
 
 /**
- * Send what begins a turn, and return its `accepted` as soon as it is stored. The key makes it one message, however
- * often it is sent.
- * @param {{path: string, body: any, key?: string}} what @param {(wait_s: number | null) => void} lost
+ * Send the input of a turn and return its `accepted` event as soon as the server has stored it.
+ * @param {{path: string, body: any, key?: string}} input @param {(wait_s: number | null) => void} onLost
  */
-export async function submit({ path, body, key }, lost) {
+export async function submitTurn({ path, body, key }, onLost) {
   const headers = /** @type {Record<string, string>} */ (key ? { "Idempotency-Key": key } : {});
-  for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS)) {
+  for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(2 * waitMs, MAX_WAIT_MS)) {
     const read = new AbortController();
     try {
       const response = await request(path, { method: "POST", body, headers, signal: read.signal });
-      for await (const frame of frames(response, read.signal)) {
+      for await (const frame of readFrames(response, read.signal)) {
         const event = JSON.parse(frame.data);
         if (event.type === "accepted") return event;
-        if (frame.id !== undefined) throw new ApiError(409, event.error ?? "TurnFailed", event.message ?? "the message was not taken");
+        if (frame.id !== undefined) throw new ApiError(409, event.error ?? "TurnFailed", event.message ?? "the server did not accept the message");
       }
     } catch (error) {
-      if (error instanceof ApiError && (isFinal(error) || error.status === 429)) throw error;
+      if (error instanceof ApiError && (isPermanent(error) || error.status === 429)) throw error;
     } finally {
-      read.abort(); // the rest comes with everything else
+      read.abort(); // the live stream carries the rest
     }
-    lost(waitMs / 1000);
+    onLost(waitMs / 1000);
     await pause(waitMs * (0.75 + Math.random() / 2));
   }
 }
 
 /** @param {any} event */
-export function isLast(event) {
+export function isFinalEvent(event) {
   return event.type === "done" || (event.type === "error" && event.fatal);
 }
 
-/** Whether it is of no use to try again. @param {ApiError} error */
-function isFinal(error) {
+/** Return whether another attempt would fail the same way. @param {ApiError} error */
+function isPermanent(error) {
   return error.status !== 0 && error.status !== 429 && error.status < 502;
 }
 
-/** Whether somebody looks at the page: where nobody does and nothing runs, its signal is given after a while. */
-class Attention {
-  #left = new AbortController();
+/** Abort a connection when the page has been hidden for a while and no turn is running. */
+class PageVisibility {
+  #controller = new AbortController();
   #timer = 0;
   #check = () => {
     clearTimeout(this.#timer);
-    if (document.hidden) this.#timer = setTimeout(() => (this.idle() ? this.#left.abort() : this.#check()), HIDDEN_MS);
+    if (document.hidden) this.#timer = setTimeout(() => (this.isIdle() ? this.abort() : this.#check()), HIDDEN_MS);
   };
 
-  /** @param {AbortSignal} signal @param {() => boolean} idle */
-  constructor(signal, idle) {
+  /** @param {AbortSignal} signal @param {() => boolean} isIdle */
+  constructor(signal, isIdle) {
     this.outer = signal;
-    this.idle = idle;
-    this.signal = this.#left.signal;
-    this.leave = () => this.#left.abort();
-    signal.addEventListener("abort", this.leave);
+    this.isIdle = isIdle;
+    this.signal = this.#controller.signal;
+    this.abort = () => this.#controller.abort();
+    signal.addEventListener("abort", this.abort);
     document.addEventListener("visibilitychange", this.#check);
   }
 
-  /** Wait until somebody looks, or something runs. */
-  async paid() {
-    while (document.hidden && this.idle() && !this.outer.aborted) {
+  /** Wait until the page is visible or a turn runs. */
+  async waitUntilVisible() {
+    while (document.hidden && this.isIdle() && !this.outer.aborted) {
       await new Promise((done) => {
         document.addEventListener("visibilitychange", done, { once: true });
         this.outer.addEventListener("abort", done, { once: true });
@@ -120,46 +119,46 @@ class Attention {
     this.#check();
   }
 
-  ends() {
+  dispose() {
     clearTimeout(this.#timer);
     document.removeEventListener("visibilitychange", this.#check);
-    this.outer.removeEventListener("abort", this.leave);
+    this.outer.removeEventListener("abort", this.abort);
   }
 }
 
 /**
- * Read server-sent events. A connection that stays silent is taken for lost.
+ * Read server-sent events. A connection that stays silent counts as lost.
  * @param {Response} response @param {AbortSignal} signal
  * @returns {AsyncGenerator<{id?: string, data: string}>}
  */
-export async function* frames(response, signal) {
+async function* readFrames(response, signal) {
   if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  const leave = () => reader.cancel().catch(() => {});
-  signal.addEventListener("abort", leave);
+  const cancel = () => reader.cancel().catch(() => {});
+  signal.addEventListener("abort", cancel);
   let rest = "";
   try {
     for (;;) {
-      const timer = setTimeout(leave, SILENT_MS);
+      const timer = setTimeout(cancel, SILENT_MS);
       const { value, done } = await reader.read().finally(() => clearTimeout(timer));
       if (done || signal.aborted) return;
       rest += value;
       for (let end; (end = rest.indexOf("\n\n")) >= 0; rest = rest.slice(end + 2)) {
         const fields = /** @type {Record<string, string>} */ ({});
         for (const line of rest.slice(0, end).split("\n")) {
-          const [, name, words] = line.match(/^(\w+): ?(.*)$/) ?? [];
-          if (name) fields[name] = words;
+          const [, name, content] = line.match(/^(\w+): ?(.*)$/) ?? [];
+          if (name) fields[name] = content;
         }
         if (fields.data) yield { id: fields.id, data: fields.data };
       }
     }
   } finally {
-    signal.removeEventListener("abort", leave);
-    leave();
+    signal.removeEventListener("abort", cancel);
+    cancel();
   }
 }
 
-/** Wait; less where the network comes back or the page is looked at again. @param {number} ms @param {AbortSignal} [signal] */
+/** Wait, but not after the network is back. @param {number} ms @param {AbortSignal} [signal] */
 function pause(ms, signal) {
   return /** @type {Promise<void>} */ (new Promise((done) => {
     const timer = setTimeout(end, ms);

@@ -1,4 +1,4 @@
-/** The one way to markup: through DOMPurify, with a short list of what may be left. */
+/** Sanitize markup with DOMPurify and short lists of what is allowed. No other module creates markup. */
 
 import DOMPurify from "../vendor/purify.js";
 
@@ -25,16 +25,16 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
     node.setAttribute("target", "_blank");
     node.setAttribute("rel", "noopener noreferrer nofollow");
   }
-  const named = node.getAttribute("class");
-  if (named !== null && !CLASSES[node.tagName]?.test(named)) node.removeAttribute("class");
+  const classes = node.getAttribute("class");
+  if (classes !== null && !CLASSES[node.tagName]?.test(classes)) node.removeAttribute("class");
 });
 
-/** What markdown is made of. @param {string} html @returns {DocumentFragment} */
-export function cleaned(html) {
+/** Keep the elements that markdown produces. @param {string} html @returns {DocumentFragment} */
+export function sanitizeMarkdown(html) {
   return DOMPurify.sanitize(html, ALLOWED);
 }
 
-/** What the colours of code are made of. @param {string} html @returns {DocumentFragment} */
-export function spans(html) {
+/** Keep only spans and their classes. @param {string} html @returns {DocumentFragment} */
+export function sanitizeSpans(html) {
   return DOMPurify.sanitize(html, { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true });
 }

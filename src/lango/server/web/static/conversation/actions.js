@@ -1,48 +1,43 @@
-/** What a user does in a conversation: send, stop, try again, edit and send again, rewind, fork. */
+/** Send, stop, retry, edit, rewind and fork. */
 
-import { api, ApiError, explain, sessionPath } from "../base/api.js";
+import { api, ApiError, describeError, sessionHash, sessionPath } from "../base/api.js";
 import { confirm } from "../base/dialogs.js";
-import { el, icon, toast } from "../base/dom.js";
-import { state, tell } from "../base/state.js";
-import { Said } from "./user-message.js";
+import { el, icon, toast, withErrorToast } from "../base/dom.js";
+import { state, emit } from "../base/state.js";
 
 /** @typedef {import("./conversation.js").Conversation} Conversation */
-/** A file that is sent or was sent. @typedef {{name: string, mime_type: string, bytes: number, open?: () => Promise<Blob>}} File_ */
+/** @typedef {import("./user-message.js").UserMessage} UserMessage */
+/** @typedef {{name: string, mime_type: string, bytes: number, open?: () => Promise<Blob>}} AttachedFile */
 
-let before = /** @type {Promise<any>} */ (Promise.resolve()); // what was written first is sent first
+let previousSend = /** @type {Promise<any>} */ (Promise.resolve()); // messages are sent in the order in which they were written
 
 /**
- * Send a message. A new conversation is stored first, and gets its place in the address.
- * @param {Conversation} talk @param {string} text @param {File_[]} files @returns {Promise<boolean>} whether it was sent
+ * Send a message. A new conversation is stored first and its id put into the page's address.
+ * @param {Conversation} conversation @param {string} text @param {AttachedFile[]} files @returns {Promise<boolean>} whether it was sent
  */
-export async function send(talk, text, files) {
-  const ready = before.then(async () => {
-    const attachments = await Promise.all(files.map(encoded));
-    const id = state.session ?? (await made(talk));
+export async function send(conversation, text, files) {
+  const ready = previousSend.then(async () => {
+    const attachments = await Promise.all(files.map(encodeFile));
+    const id = state.session ?? (await createSession(conversation));
     return { path: sessionPath(id, "/messages"), body: attachments.length ? { text, attachments } : { text }, key: crypto.randomUUID?.() ?? String(Math.random()) };
   });
-  before = ready.catch(() => {});
-  try {
-    const first = await ready;
-    return await talk.send({ turn: null, text, files, at: new Date().toISOString() }, first);
-  } catch (error) {
-    toast(explain(error), "error");
-    return false;
-  }
+  previousSend = ready.catch(() => {});
+  const message = { turn: null, text, files, at: new Date().toISOString() };
+  return (await withErrorToast(async () => conversation.send(message, await ready))) ?? false;
 }
 
-/** @param {Conversation} talk */
-async function made(talk) {
+/** @param {Conversation} conversation */
+async function createSession(conversation) {
   const { id } = await api("/v1/sessions", { method: "POST", body: {} });
   state.session = id;
-  talk.adopt(id);
-  history.pushState(null, "", `#/s/${encodeURIComponent(id)}`);
-  tell("session", id);
+  conversation.followCreated(id);
+  history.pushState(null, "", sessionHash(id));
+  emit("session", id);
   return id;
 }
 
-/** @param {File_} file */
-async function encoded(file) {
+/** @param {AttachedFile} file */
+async function encodeFile(file) {
   const blob = await file.open?.();
   if (!blob) throw new Error(`${file.name} cannot be read`);
   const data = await new Promise((done, fail) => {
@@ -54,130 +49,121 @@ async function encoded(file) {
   return { name: file.name, mime_type: file.mime_type, data };
 }
 
-/** Stop the answer; what came so far stays. */
+/** Stop the answer; the part that arrived stays. */
 export async function stop() {
-  if (!state.session || !state.running) return;
-  try {
-    await api(sessionPath(state.session, "/cancel"), { method: "POST" });
-  } catch (error) {
-    toast(explain(error), "error");
-  }
+  const { session, running } = state;
+  if (session && running) await withErrorToast(() => api(sessionPath(session, "/cancel"), { method: "POST" }));
 }
 
 /**
- * Take a message back that waits for its turn; its words come back into the box, before those that are there.
- * @param {Conversation} talk @param {import("./queued-messages.js").Waits} one @param {(text: string, files: File_[]) => void} draft
+ * Withdraw a queued message and put it back into the composer, before the text that is there.
+ * @param {Conversation} conversation @param {import("./queued-messages.js").QueuedMessage} message @param {(text: string, files: AttachedFile[]) => void} draft
  */
-export async function takeBack(talk, one, draft) {
-  await talk.sending;
+export async function withdrawQueued(conversation, message, draft) {
+  await conversation.sending;
   const id = state.session;
-  if (id === null || one.turn === null) return;
+  if (id === null || message.turn === null) return;
   try {
-    await api(sessionPath(id, `/waiting/${one.turn}`), { method: "DELETE" });
-    talk.waiting.remove(one);
-    const files = one.files.filter((file) => file.open);
-    draft(one.text, files);
-    if (files.length < one.files.length) toast("Taken back. Its files must be attached again.");
-    else talk.log.speak("Taken back: your words are in the box.");
+    await api(sessionPath(id, `/waiting/${message.turn}`), { method: "DELETE" });
+    conversation.queue.remove(message);
+    const files = message.files.filter((file) => file.open);
+    draft(message.text, files);
+    if (files.length < message.files.length) toast("Message withdrawn. Its files must be attached again.");
+    else conversation.transcript.announce("Message withdrawn: its text is in the message box.");
   } catch (error) {
-    toast(error instanceof ApiError && error.status === 409 ? "It has begun already. Esc stops it." : explain(error), "error");
+    toast(error instanceof ApiError && error.status === 409 ? "It has started already. Esc stops it." : describeError(error), "error");
   }
 }
 
-/** The newest message of the user is sent again in the place of its answer. @param {Conversation} talk */
-export async function retry(talk) {
+/** Replace the newest answer: send the user's newest message again. @param {Conversation} conversation */
+export async function retry(conversation) {
   if (state.running) return;
-  await talk.settled;
-  const said = talk.log.items.findLast((one) => one instanceof Said);
-  if (!(said instanceof Said)) return;
-  const { text, files } = said;
-  try {
-    const id = state.session;
-    if (id !== null && said.seq !== null) {
-      await api(sessionPath(id, "/rewind"), { method: "POST", body: { before: said.seq } });
-      await talk.open(id);
-    } else {
-      for (const one of talk.log.items.splice(talk.log.items.indexOf(said))) one.element.remove(); // it never reached the server
-    }
-    await send(talk, text, files);
-  } catch (error) {
-    toast(explain(error), "error");
-  }
+  await conversation.synced;
+  const message = conversation.transcript.lastUserMessage();
+  if (!message) return;
+  const { text, files, seq } = message;
+  await withErrorToast(async () => {
+    if (state.session !== null && seq !== null) await rewindTo(conversation, state.session, seq);
+    else conversation.transcript.removeFrom(message); // it never reached the server
+    await send(conversation, text, files);
+  });
 }
 
-/** Take a message and all after it back. @param {Conversation} talk @param {Said} said @param {(text: string, files: File_[]) => void} draft */
-export async function rewind(talk, said, draft) {
+/** @param {Conversation} conversation @param {string} id @param {number} before */
+async function rewindTo(conversation, id, before) {
+  await api(sessionPath(id, "/rewind"), { method: "POST", body: { before } });
+  await conversation.open(id);
+}
+
+/** Remove a message and all after it from the conversation, once the user confirms. @param {Conversation} conversation @param {UserMessage} message @param {(text: string, files: AttachedFile[]) => void} draft */
+export async function rewind(conversation, message, draft) {
   if (state.running) return;
-  await talk.settled;
-  const id = state.session;
-  if (id === null || said.seq === null) return;
-  const words = "This message and everything after it leave the conversation. Your message comes back into the box, so that you can change it.";
-  if (!(await confirm("Rewind to here?", words, "Rewind"))) return;
-  try {
-    await api(sessionPath(id, "/rewind"), { method: "POST", body: { before: said.seq } });
-    await talk.open(id);
-    draft(said.text, said.files);
-  } catch (error) {
-    toast(explain(error), "error");
-  }
+  await conversation.synced;
+  const { session: id } = state;
+  const { seq } = message;
+  if (id === null || seq === null) return;
+  const explanation = "This message and everything after it are removed from the conversation. Your message returns to the message box, so that you can change it.";
+  if (!(await confirm("Rewind to here?", explanation, "Rewind"))) return;
+  await withErrorToast(async () => {
+    await rewindTo(conversation, id, seq);
+    draft(message.text, message.files);
+  });
 }
 
 /**
- * Make a new conversation of what came up to a message, and open it.
- * @param {string} id @param {number | null} at the last message that is kept; null: all of them
+ * Fork a conversation at a message and open the fork.
+ * @param {string} id @param {number | null} at the last message that is copied; null: all of them
  */
 export async function fork(id, at) {
-  try {
-    const made = await api(sessionPath(id, "/fork"), { method: "POST", body: { at } });
-    location.hash = `#/s/${encodeURIComponent(made.id)}`;
+  await withErrorToast(async () => {
+    const forked = await api(sessionPath(id, "/fork"), { method: "POST", body: { at } });
+    location.hash = sessionHash(forked.id);
     toast("A new conversation, with everything up to here. The old one stays as it is.");
-  } catch (error) {
-    toast(explain(error), "error");
-  }
+  });
 }
 
-/** Let the user change a message where it stands, and send it again in a fork. @param {Conversation} talk @param {Said} said */
-export function edit(talk, said) {
-  if (said.element.querySelector(".editing") || state.running) return;
-  const box = el("textarea", { rows: 3, "aria-label": "Change your message" });
-  box.value = said.text;
-  const leave = () => {
+/** Edit a message in place and send it again in a fork. @param {Conversation} conversation @param {UserMessage} message */
+export function edit(conversation, message) {
+  if (message.element.querySelector(".editing") || state.running) return;
+  const input = el("textarea", { rows: 3, "aria-label": "Change your message" });
+  input.value = message.text;
+  const close = () => {
     form.remove();
-    said.element.classList.remove("is-editing");
-    said.element.querySelector("button")?.focus();
+    message.element.classList.remove("is-editing");
+    message.element.querySelector("button")?.focus();
   };
-  const form = el("form", { class: "editing" }, box,
+  const form = el("form", { class: "editing" }, input,
     el("div", { class: "editing-end" },
-      el("span", { class: "note", text: "It goes on in a new conversation; this one stays as it is." }),
-      el("button", { type: "button", click: leave }, "Cancel"),
+      el("span", { class: "note", text: "The edited message continues in a new conversation; this one stays as it is." }),
+      el("button", { type: "button", click: close }, "Cancel"),
       el("button", { type: "submit", class: "primary" }, icon("up"), "Send")));
   form.addEventListener("submit", (/** @type {Event} */ event) => {
     event.preventDefault();
-    const text = box.value.trim();
-    if (text || said.files.length) resend(talk, said, text).catch((error) => toast(explain(error), "error"));
+    const text = input.value.trim();
+    if (text || message.files.length) void withErrorToast(() => resend(conversation, message, text));
   });
-  box.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+  input.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape") {
       event.stopPropagation();
-      leave();
+      close();
     } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       form.requestSubmit();
     }
   });
-  said.element.classList.add("is-editing");
-  said.element.append(form);
-  box.focus();
-  box.setSelectionRange(box.value.length, box.value.length);
+  message.element.classList.add("is-editing");
+  message.element.append(form);
+  input.focus();
+  input.setSelectionRange(input.value.length, input.value.length);
 }
 
-/** @param {Conversation} talk @param {Said} said @param {string} text */
-async function resend(talk, said, text) {
-  await talk.settled;
+/** @param {Conversation} conversation @param {UserMessage} message @param {string} text */
+async function resend(conversation, message, text) {
+  await conversation.synced;
   const id = state.session;
-  if (id === null || said.seq === null) throw new ApiError(0, "Unreachable", "This message has not reached the server yet.");
-  const made = await api(sessionPath(id, "/fork"), { method: "POST", body: { at: said.seq - 1 } });
-  history.pushState(null, "", `#/s/${encodeURIComponent(made.id)}`);
-  await talk.open(made.id);
-  await send(talk, text, said.files);
+  if (id === null || message.seq === null) throw new ApiError(0, "Unreachable", "This message has not reached the server yet.");
+  const forked = await api(sessionPath(id, "/fork"), { method: "POST", body: { at: message.seq - 1 } });
+  history.pushState(null, "", sessionHash(forked.id));
+  await conversation.open(forked.id);
+  await send(conversation, text, message.files);
 }

@@ -1,14 +1,14 @@
-/** The box where a message is written, and the files that go with it. */
+/** Write a message and attach files. */
 
-import { byId, el, icon, size, toast } from "../base/dom.js";
+import { byId, el, icon, formatBytes, toast } from "../base/dom.js";
 import { on, state } from "../base/state.js";
 
-/** @typedef {import("./actions.js").File_} File_ */
+/** @typedef {import("./actions.js").AttachedFile} AttachedFile */
 
-/** @type {(File_ & {address?: string})[]} */
+/** @type {(AttachedFile & {address?: string})[]} */
 let files = [];
 
-/** @param {{send: (text: string, files: File_[]) => Promise<boolean>, stop: () => void, editLast: () => void}} page */
+/** @param {{send: (text: string, files: AttachedFile[]) => Promise<boolean>, stop: () => void, editLast: () => void}} page */
 export function setUpComposer(page) {
   const text = byId("text");
   byId("attach").append(icon("clip"));
@@ -20,8 +20,8 @@ export function setUpComposer(page) {
   });
   text.addEventListener("input", () => {
     grow();
-    keep();
-    show();
+    saveDraft();
+    updateButtons();
   });
   text.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -45,28 +45,28 @@ export function setUpComposer(page) {
     attach(pasted);
   });
   setUpDrop();
-  on("turn", show);
+  on("turn", updateButtons);
   on("session", () => {
-    text.value = sessionStorage.getItem(place()) ?? "";
+    text.value = sessionStorage.getItem(draftKey()) ?? "";
     draw();
     text.focus({ preventScroll: true });
   });
-  show();
+  updateButtons();
 }
 
 function setUpDrop() {
-  const over = (/** @type {boolean} */ is) => document.body.classList.toggle("dropping", is);
+  const setDropping = (/** @type {boolean} */ dropping) => document.body.classList.toggle("dropping", dropping);
   const holdsFiles = (/** @type {DragEvent} */ event) => event.dataTransfer?.types.includes("Files");
   addEventListener("dragover", (event) => {
     if (!holdsFiles(event)) return;
     event.preventDefault();
-    over(true);
+    setDropping(true);
   });
-  addEventListener("dragleave", (event) => event.relatedTarget === null && over(false));
+  addEventListener("dragleave", (event) => event.relatedTarget === null && setDropping(false));
   addEventListener("drop", (event) => {
     if (!holdsFiles(event)) return;
     event.preventDefault();
-    over(false);
+    setDropping(false);
     attach([...(event.dataTransfer?.files ?? [])]);
   });
 }
@@ -74,33 +74,33 @@ function setUpDrop() {
 /** @param {Parameters<typeof setUpComposer>[0]} page */
 async function submit(page) {
   const text = byId("text");
-  const words = text.value.trim();
-  if (!words && !files.length) return text.focus();
+  const trimmed = text.value.trim();
+  if (!trimmed && !files.length) return text.focus();
   const [value, sent] = [text.value, files];
   text.value = "";
   files = [];
-  keep();
+  saveDraft();
   draw();
-  if (!(await page.send(words, sent))) putBack(value, sent);
+  if (!(await page.send(trimmed, sent))) restoreDraft(value, sent);
 }
 
-/** While an answer runs there is a button that stops it, and, once something is written, one that sends the next message. */
-function show() {
+/** While an answer runs, show the stop button and, once there is a draft, the send button. */
+function updateButtons() {
   byId("stop").hidden = !state.running;
   byId("send").hidden = state.running && !byId("text").value.trim() && !files.length;
   byId("send").setAttribute("aria-label", state.running ? "Send after this answer" : "Send");
-  byId("text").placeholder = state.running ? "Write the next message: it waits its turn" : "Write a message";
+  byId("text").placeholder = state.running ? "Write the next message: it is queued" : "Write a message";
 }
 
-/** Where the words that were not sent yet are kept, for a reload or another conversation in between. */
-function place() {
+/** The storage key of the draft, which survives a reload or a look at another conversation. */
+function draftKey() {
   return `lango-draft ${state.session ?? ""}`;
 }
 
-function keep() {
+function saveDraft() {
   const { value } = byId("text");
-  if (value) sessionStorage.setItem(place(), value);
-  else sessionStorage.removeItem(place());
+  if (value) sessionStorage.setItem(draftKey(), value);
+  else sessionStorage.removeItem(draftKey());
 }
 
 function grow() {
@@ -111,15 +111,15 @@ function grow() {
 
 /** @param {File[]} chosen */
 function attach(chosen) {
-  const { max_attachment_bytes: limit = Infinity, max_attachments: most = Infinity } = state.about;
+  const { max_attachment_bytes: limit = Infinity, max_attachments: maxFiles = Infinity } = state.about;
   for (const file of chosen) {
-    const together = [...files, { bytes: file.size }].reduce((sum, one) => sum + one.bytes, 0);
-    if (files.length >= most) {
-      toast(`A message takes ${most} files: ${file.name} is one too many.`, "error");
+    const total = [...files, { bytes: file.size }].reduce((sum, { bytes }) => sum + bytes, 0);
+    if (files.length >= maxFiles) {
+      toast(`A message can have ${maxFiles} files: ${file.name} is not attached.`, "error");
       continue;
     }
-    if (together > limit) {
-      toast(`${file.name} is too large: this server takes ${size(limit)} in one message.`, "error");
+    if (total > limit) {
+      toast(`${file.name} is too large: this server accepts ${formatBytes(limit)} in one message.`, "error");
       continue;
     }
     files.push({
@@ -136,28 +136,28 @@ function draw() {
   list.hidden = !files.length;
   list.replaceChildren(...files.map((file) => el("li", { class: "file" },
     file.address ? el("img", { class: "thumb", alt: "", src: file.address }) : icon("file"),
-    el("span", { class: "file-name" }, file.name, el("small", { text: ` ${size(file.bytes)}` })),
+    el("span", { class: "file-name" }, file.name, el("small", { text: ` ${formatBytes(file.bytes)}` })),
     el("button", {
       type: "button", class: "icon small", "aria-label": `Remove ${file.name}`,
-      click: () => { files = files.filter((one) => one !== file); draw(); byId("text").focus(); },
+      click: () => { files = files.filter((other) => other !== file); draw(); byId("text").focus(); },
     }, icon("close")))));
   grow();
-  show();
+  updateButtons();
 }
 
-/** Put a message into the box. @param {string} text @param {File_[]} [before] */
-export function draft(text, before = []) {
+/** Replace the draft. @param {string} text @param {AttachedFile[]} [attached] */
+export function setDraft(text, attached = []) {
   const box = byId("text");
   box.value = text;
-  files = [...before];
-  keep();
+  files = [...attached];
+  saveDraft();
   draw();
   box.focus();
   box.setSelectionRange(text.length, text.length);
 }
 
-/** Put a message back before what is written already. @param {string} text @param {File_[]} before */
-export function putBack(text, before) {
+/** Put a message back before the current draft. @param {string} text @param {AttachedFile[]} attached */
+export function restoreDraft(text, attached) {
   const { value } = byId("text");
-  draft(value.trim() ? `${text}\n\n${value}` : text, [...before, ...files]);
+  setDraft(value.trim() ? `${text}\n\n${value}` : text, [...attached, ...files]);
 }

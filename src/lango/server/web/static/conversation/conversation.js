@@ -1,252 +1,253 @@
-/** One conversation: opened, talked to, heard of, whoever speaks in it. */
+/** Open a conversation, send messages to it and keep it up to date. */
 
-import { api, explain, sessionPath } from "../base/api.js";
+import { api, describeError, sessionPath } from "../base/api.js";
 import { byId, el, toast } from "../base/dom.js";
-import { Hearing, PAGE } from "./session-follower.js";
-import { submit } from "../base/event-stream.js";
-import { state, tell } from "../base/state.js";
-import { Told } from "./turn-view.js";
+import { SessionFollower, PAGE_SIZE } from "./session-follower.js";
+import { submitTurn } from "../base/event-stream.js";
+import { state, emit } from "../base/state.js";
+import { TurnView } from "./turn-view.js";
 import { Transcript } from "./transcript.js";
-import { Waiting } from "./queued-messages.js";
+import { QueuedMessages } from "./queued-messages.js";
 
 /** @typedef {import("./transcript.js").Message} Message */
-/** @typedef {import("./user-message.js").Said} Said */
-/** @typedef {import("./answer.js").Answered} Answered */
-/** @typedef {import("./queued-messages.js").Waits} Waits */
+/** @typedef {import("./user-message.js").UserMessage} UserMessage */
+/** @typedef {import("./answer.js").Answer} Answer */
+/** @typedef {import("./queued-messages.js").QueuedMessage} QueuedMessage */
 
 export class Conversation {
   /**
-   * @param {{welcome: () => Node, bottom: (force?: boolean) => void, away: () => void, retry: () => void, edit: (said: Said) => void,
-   *   rewind: (said: Said) => void, fork: (answer: Answered) => void, takeBack: (one: Waits) => void}} page
+   * @param {{welcome: () => Node, scrollToBottom: (force?: boolean) => void, stopFollowing: () => void, retry: () => void,
+   *   edit: (message: UserMessage) => void, rewind: (message: UserMessage) => void, fork: (answer: Answer) => void,
+   *   withdraw: (message: QueuedMessage) => void}} page
    */
   constructor(page) {
     this.page = page;
-    this.log = new Transcript(byId("log"), page);
-    this.waiting = new Waiting(page.takeBack);
-    this.told = new Told(this.log, {
+    this.transcript = new Transcript(byId("log"), page);
+    this.queue = new QueuedMessages(page.withdraw);
+    this.turnView = new TurnView(this.transcript, {
       retry: page.retry,
       approve: (call, approved) => void this.#approve(call, approved),
-      ended: (status) => this.running(false, status),
+      ended: (status) => this.setRunning(false, status),
     });
-    this.leaving = new AbortController();
-    /** @type {Hearing | null} */ this.hearing = null;
+    this.controller = new AbortController();
+    /** @type {SessionFollower | null} */ this.follower = null;
     this.opened = false;
-    /** resolves when what was shown as it came is known as it is stored */ this.settled = Promise.resolve();
-    /** resolves when what this page sends has reached the server, or failed */ this.sending = /** @type {Promise<any>} */ (Promise.resolve());
-    /** @type {number | null} */ this.before = null;
-    /** @type {Message[]} */ this.carried = [];
+    /** resolves when the transcript has the stored sequence numbers of the last turn */ this.synced = Promise.resolve();
+    /** resolves when the server has accepted or refused all that this page sent */ this.sending = /** @type {Promise<any>} */ (Promise.resolve());
+    /** @type {number | null} */ this.olderCursor = null;
+    /** @type {Message[]} */ this.partialTurn = [];
   }
 
-  /** Show a session; null is a new one, which is stored with its first message. @param {string | null} id @param {number | null} [seq] */
+  /** Show a session; null starts a new one, which is stored with its first message. @param {string | null} id @param {number | null} [seq] */
   async open(id, seq = null) {
-    this.leaving.abort();
-    const { signal } = (this.leaving = new AbortController());
-    const another = state.session !== id || !this.opened;
+    this.controller.abort();
+    const { signal } = (this.controller = new AbortController());
+    const isOther = state.session !== id || !this.opened;
     state.session = id;
     this.opened = true;
-    this.before = null;
-    this.carried = [];
-    if (another) this.waiting.clear();
-    this.running(false);
-    this.lost(null);
-    if (another) tell("session", id);
+    this.olderCursor = null;
+    this.partialTurn = [];
+    if (isOther) this.queue.clear();
+    this.setRunning(false);
+    this.showConnectionLost(null);
+    if (isOther) emit("session", id);
     if (id === null) {
-      this.log.clear("");
-      this.log.log.append(this.page.welcome());
-      this.hearing = new Hearing(this, null, null);
+      this.transcript.clear("");
+      this.transcript.element.append(this.page.welcome());
+      this.follower = new SessionFollower(this, null, null);
       return;
     }
     try {
-      const messages = await this.read(id, null, signal);
+      const messages = await this.readMessages(id, null, signal);
       if (signal.aborted) return;
-      this.log.clear(id);
+      this.transcript.clear(id);
       this.#show(id, messages, signal, seq);
     } catch (error) {
-      if (!signal.aborted) this.#cannotOpen(id, error);
+      if (!signal.aborted) this.#showOpenFailure(id, error);
     }
   }
 
   /** @param {string} id @param {Message[]} messages @param {AbortSignal} signal @param {number | null} seq */
   #show(id, messages, signal, seq) {
-    this.log.append(messages);
-    tell("messages", id);
-    this.page.bottom(true);
-    if (seq !== null) this.#goTo(seq, signal);
-    if (!messages.length) this.log.log.append(this.page.welcome());
-    this.hearing = new Hearing(this, id, messages);
-    if (messages.length) this.questions().catch(() => {});
+    this.transcript.append(messages);
+    emit("messages", id);
+    this.page.scrollToBottom(true);
+    if (seq !== null) this.#scrollTo(seq, signal);
+    if (!messages.length) this.transcript.element.append(this.page.welcome());
+    this.follower = new SessionFollower(this, id, messages);
+    if (messages.length) this.loadApprovalRequests().catch(() => {});
   }
 
   /** @param {string} id @param {unknown} error */
-  #cannotOpen(id, error) {
-    this.log.clear(id);
+  #showOpenFailure(id, error) {
+    this.transcript.clear(id);
     const again = el("button", { type: "button", click: () => this.open(id) }, "Try again");
-    this.log.log.append(el("div", { class: "failed" }, el("p", { text: explain(error) }), again));
+    this.transcript.element.append(el("div", { class: "failed" }, el("p", { text: describeError(error) }), again));
   }
 
   /**
-   * Read a page that begins with a message of the user, so that no answer is torn in two.
+   * Read a page of messages that starts with a user's message, so that no answer is split.
    * @param {string} id @param {number | null} before @param {AbortSignal} signal @returns {Promise<Message[]>}
    */
-  async read(id, before, signal) {
-    let found = before === null ? [] : this.carried;
+  async readMessages(id, before, signal) {
+    let messages = before === null ? [] : this.partialTurn;
     for (let times = 0; ; times++) {
       const query = before === null ? "" : `&before=${before}`;
-      const page = await api(sessionPath(id, `/messages?limit=${PAGE}${query}`), { signal });
-      found = [...page.messages, ...found];
-      before = this.before = page.before;
-      const first = found.findIndex((one) => one.role === "user");
+      const page = await api(sessionPath(id, `/messages?limit=${PAGE_SIZE}${query}`), { signal });
+      messages = [...page.messages, ...messages];
+      before = this.olderCursor = page.before;
+      const first = messages.findIndex((message) => message.role === "user");
       if (before !== null && first < 0 && times < 10) continue;
       const cut = before === null || first < 0 ? 0 : first;
-      this.carried = found.slice(0, cut);
-      return found.slice(cut);
+      this.partialTurn = messages.slice(0, cut);
+      return messages.slice(cut);
     }
   }
 
-  /** Show what is older; false: there is nothing. */
-  async older() {
-    const { signal } = this.leaving;
-    if (this.before === null || state.session === null) return false;
-    const before = this.before;
-    this.before = null; // not twice at once
+  /** Show older messages; false if there are none. */
+  async loadOlder() {
+    const { signal } = this.controller;
+    if (this.olderCursor === null || state.session === null) return false;
+    const before = this.olderCursor;
+    this.olderCursor = null; // prevents a second read of the same page
     try {
-      const messages = await this.read(state.session, before, signal);
+      const messages = await this.readMessages(state.session, before, signal);
       if (signal.aborted) return false;
-      this.log.prepend(messages);
+      this.transcript.prepend(messages);
       return true;
     } catch (error) {
-      if (!signal.aborted) this.before = before;
+      if (!signal.aborted) this.olderCursor = before;
       throw error;
     }
   }
 
   /** @param {number} seq @param {AbortSignal} signal */
-  async #goTo(seq, signal) {
-    while (!this.log.find(seq) && !signal.aborted && (await this.older()));
-    const item = this.log.find(seq);
+  async #scrollTo(seq, signal) {
+    while (!this.transcript.find(seq) && !signal.aborted && (await this.loadOlder()));
+    const item = this.transcript.find(seq);
     if (!item) return;
-    this.page.away();
+    this.page.stopFollowing();
     item.element.scrollIntoView({ block: "center" });
     item.element.classList.add("found");
     setTimeout(() => item.element.classList.remove("found"), 2500);
   }
 
-  /** A session that was made just now is heard from its beginning. @param {string} id */
-  adopt(id) {
-    this.leaving.abort();
-    this.leaving = new AbortController();
-    this.log.clear(id);
-    this.hearing = new Hearing(this, id, null);
+  /** Follow a session that was just created, from its first event. @param {string} id */
+  followCreated(id) {
+    this.controller.abort();
+    this.controller = new AbortController();
+    this.transcript.clear(id);
+    this.follower = new SessionFollower(this, id, null);
   }
 
-  /** Ask again what waits for an answer. */
-  async questions() {
-    const { signal } = this.leaving;
-    const { approvals } = await api(sessionPath(this.log.session, "/approvals"), { signal });
-    for (const one of signal.aborted || state.running ? [] : approvals) this.told.ask(one);
-    this.page.bottom();
+  /** Show the approval requests that are still open. */
+  async loadApprovalRequests() {
+    const { signal } = this.controller;
+    const { approvals } = await api(sessionPath(this.transcript.session, "/approvals"), { signal });
+    for (const approval of signal.aborted || state.running ? [] : approvals) this.turnView.requestApproval(approval);
+    this.page.scrollToBottom();
   }
 
-  /** @param {boolean} is */
-  running(is, status = "") {
-    if (state.running === is) return;
-    state.running = is;
-    tell("turn", { id: state.session, running: is, status });
+  /** @param {boolean} running */
+  setRunning(running, status = "") {
+    if (state.running === running) return;
+    state.running = running;
+    emit("turn", { id: state.session, running, status });
   }
 
   /** @param {number | null} wait_s */
-  lost(wait_s) {
-    const line = byId("link");
+  showConnectionLost(wait_s) {
+    const line = byId("connection");
     line.hidden = wait_s === null;
-    line.textContent = wait_s === null ? "" : `Connection lost. Reconnecting…${state.running ? " The answer goes on meanwhile, nothing is lost." : ""}`;
+    line.textContent = wait_s === null ? "" : `Connection lost. Reconnecting…${state.running ? " The answer continues meanwhile, nothing is lost." : ""}`;
   }
 
-  // -- speaking -------------------------------------------------------------------------------------------------------
+  // -- sending --------------------------------------------------------------------------------------------------------
 
-  /** @param {{text: string, files: any[], at: string}} what */
-  says(what) {
-    this.log.greeted();
-    return this.log.say(what);
+  /** @param {{text: string, files: any[], at: string}} message */
+  addUserMessage(message) {
+    this.transcript.removeWelcome();
+    return this.transcript.addUserMessage(message);
   }
 
   /**
-   * Send a message: it is answered at once, or waits until the answer that runs is done. False: it was not taken, and is not shown.
-   * @param {Waits} what @param {{path: string, body: any, key?: string}} first @returns {Promise<boolean>}
+   * Send a message, or queue it while an answer runs. False: the server refused it, and it is not shown.
+   * @param {QueuedMessage} message @param {{path: string, body: any, key?: string}} input @returns {Promise<boolean>}
    */
-  async send(what, first) {
-    const { signal } = this.leaving;
-    if (state.running || this.waiting.count) return this.#queue(what, first, signal);
-    const said = this.says(what);
-    const answer = this.#wait();
-    void this.#submit(first).then((accepted) => {
+  async send(message, input) {
+    const { signal } = this.controller;
+    if (state.running || this.queue.count) return this.#sendQueued(message, input, signal);
+    const shown = this.addUserMessage(message);
+    const answer = this.#startAnswer();
+    void this.#submit(input).then((accepted) => {
       if (signal.aborted || !accepted.waiting) return;
-      for (const one of this.log.items.splice(this.log.items.indexOf(said))) one.element.remove(); // somebody was faster
-      this.hearing?.own.delete(accepted.turn);
-      this.waiting.add({ ...what, turn: accepted.turn });
+      this.transcript.removeFrom(shown); // another client's message was first
+      this.follower?.ownTurns.delete(accepted.turn);
+      this.queue.add({ ...message, turn: accepted.turn });
     }).catch((error) => {
       if (signal.aborted) return;
       answer.busy = false;
-      this.fail(explain(error), true);
-      this.running(false);
+      this.showFailure(describeError(error), true);
+      this.setRunning(false);
     });
     return true;
   }
 
-  /** @param {Waits} what @param {{path: string, body: any, key?: string}} first @param {AbortSignal} signal */
-  async #queue(what, first, signal) {
-    const waits = this.waiting.add(what);
-    this.page.bottom(true);
-    this.log.speak("Your message waits until the answer is done.");
+  /** @param {QueuedMessage} message @param {{path: string, body: any, key?: string}} input @param {AbortSignal} signal */
+  async #sendQueued(message, input, signal) {
+    const queued = this.queue.add(message);
+    this.page.scrollToBottom(true);
+    this.transcript.announce("Your message is queued until the answer is complete.");
     try {
-      await this.#submit(first, waits);
+      await this.#submit(input, queued);
       return true;
     } catch (error) {
-      if (!signal.aborted) this.waiting.remove(waits);
-      toast(explain(error), "error");
+      if (!signal.aborted) this.queue.remove(queued);
+      toast(describeError(error), "error");
       return false;
     }
   }
 
-  /** @param {{path: string, body: any, key?: string}} first @param {Waits} [waits] */
-  #submit(first, waits) {
-    const { leaving: { signal }, hearing } = this;
-    const sent = this.sending.then(() => submit(first, (wait_s) => signal.aborted || this.lost(wait_s))).then((accepted) => {
+  /** @param {{path: string, body: any, key?: string}} input @param {QueuedMessage} [queued] */
+  #submit(input, queued) {
+    const { controller: { signal }, follower } = this;
+    const sent = this.sending.then(() => submitTurn(input, (wait_s) => signal.aborted || this.showConnectionLost(wait_s))).then((accepted) => {
       if (signal.aborted) return accepted;
-      if (waits) this.waiting.placed(waits, accepted.turn);
-      else hearing?.own.add(accepted.turn);
+      if (queued) this.queue.setTurn(queued, accepted.turn);
+      else follower?.ownTurns.add(accepted.turn);
       return accepted;
     });
     this.sending = Promise.allSettled([this.sending, sent]);
     return sent;
   }
 
-  /** An answer is to come. */
-  #wait() {
-    this.told.begins();
-    this.running(true);
-    this.page.bottom(true);
-    return this.log.answer();
+
+  #startAnswer() {
+    this.turnView.start();
+    this.setRunning(true);
+    this.page.scrollToBottom(true);
+    return this.transcript.currentAnswer();
   }
 
   /** @param {string} call @param {boolean} approved */
   async #approve(call, approved) {
     const id = state.session;
     if (id === null) return;
-    const { signal } = this.leaving;
-    this.#wait();
+    const { signal } = this.controller;
+    this.#startAnswer();
     try {
       await this.#submit({ path: sessionPath(id, `/approvals/${encodeURIComponent(call)}`), body: { approved } });
     } catch (error) {
       if (signal.aborted) return;
-      toast(explain(error), "error");
+      toast(describeError(error), "error");
       void this.open(id);
     }
   }
 
-  /** @param {string} words @param {boolean} retry */
-  fail(words, retry) {
-    this.told.fail(words, retry);
-    this.running(false);
-    this.page.bottom();
+  /** @param {string} text @param {boolean} retry */
+  showFailure(text, retry) {
+    this.turnView.showFailure(text, retry);
+    this.setRunning(false);
+    this.page.scrollToBottom();
   }
 }

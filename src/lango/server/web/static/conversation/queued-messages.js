@@ -1,27 +1,26 @@
-/** Messages that wait until the answer before them is done: shown below it, and taken back before they begin. */
+/** Show the messages queued behind the running turn, and withdraw them. */
 
-import { byId, el, icon, size } from "../base/dom.js";
+import { byId, el, icon, formatBytes } from "../base/dom.js";
 
 /**
- * @typedef {import("./actions.js").File_} File_
- * @typedef {{turn: number | null, text: string, files: File_[], at: string}} Waits
+ * @typedef {import("./actions.js").AttachedFile} AttachedFile
+ * @typedef {{turn: number | null, text: string, files: AttachedFile[], at: string}} QueuedMessage
  */
 
-export class Waiting {
-  /** @type {{one: Waits, element: HTMLElement}[]} */ #rows = [];
-  /** grows whenever something happens here: what was asked before may be old */ changes = 0;
+export class QueuedMessages {
+  /** @type {{message: QueuedMessage, element: HTMLElement}[]} */ #rows = [];
+  /** grows with every change, so that a response from before it can be recognized */ version = 0;
 
-  /** @param {(one: Waits) => void} takeBack */
-  constructor(takeBack) {
-    this.takeBack = takeBack;
-    this.host = byId("waiting");
+  /** @param {(message: QueuedMessage) => void} withdraw */
+  constructor(withdraw) {
+    this.withdraw = withdraw;
+    this.host = byId("queued-messages");
     this.list = el("ol", {});
     this.host.append(this.list);
   }
 
-  /** The one that came last. */
   get newest() {
-    return this.#rows.at(-1)?.one ?? null;
+    return this.#rows.at(-1)?.message ?? null;
   }
 
   get count() {
@@ -33,63 +32,63 @@ export class Waiting {
     this.#draw();
   }
 
-  /** @param {Waits} one */
-  add(one) {
-    this.#rows.push({ one, element: this.#row(one) });
+  /** @param {QueuedMessage} message */
+  add(message) {
+    this.#rows.push({ message, element: this.#row(message) });
     this.#draw();
-    return one;
+    return message;
   }
 
-  /** @param {Waits} one */
-  remove(one) {
-    this.#rows = this.#rows.filter((row) => row.one !== one);
-    this.#draw();
-  }
-
-  /** It has reached the server. @param {Waits} one @param {number} turn */
-  placed(one, turn) {
-    one.turn = turn;
-    this.#rows = this.#rows.filter((row) => row.one === one || row.one.turn !== turn); // the server's list may have been faster
+  /** @param {QueuedMessage} message */
+  remove(message) {
+    this.#rows = this.#rows.filter((row) => row.message !== message);
     this.#draw();
   }
 
-  /** Its turn begins: it waits no more. @param {number} turn @returns {Waits | null} */
-  take(turn) {
-    const found = this.#rows.find((row) => row.one.turn === turn)?.one ?? null;
+  /** Note the turn that the server gave a message. @param {QueuedMessage} message @param {number} turn */
+  setTurn(message, turn) {
+    message.turn = turn;
+    this.#rows = this.#rows.filter((row) => row.message === message || row.message.turn !== turn); // the server's list may have arrived first
+    this.#draw();
+  }
+
+  /** Remove and return the message whose turn starts. @param {number} turn @returns {QueuedMessage | null} */
+  removeStarted(turn) {
+    const found = this.#rows.find((row) => row.message.turn === turn)?.message ?? null;
     if (found) this.remove(found);
     return found;
   }
 
-  /** Show what waits at the server, and what is still on its way there. @param {any[]} stored @param {number} begun the newest turn that has begun */
-  show(stored, begun) {
-    const known = new Map(this.#rows.map((row) => [row.one.turn, row]));
-    const onTheWay = this.#rows.filter((row) => row.one.turn === null);
-    const isNew = (/** @type {any} */ one) => known.has(one.turn) || !onTheWay.some((row) => row.one.text === one.content);
-    const rows = stored.filter((one) => !one.is_answer && one.turn > begun && isNew(one)).map((one) => {
-      const row = known.get(one.turn);
+  /** Show the messages that the server has queued, and those that are still being sent. @param {any[]} stored @param {number} newestTurn the newest turn that has started */
+  show(stored, newestTurn) {
+    const known = new Map(this.#rows.map((row) => [row.message.turn, row]));
+    const unsent = this.#rows.filter((row) => row.message.turn === null);
+    const isNew = (/** @type {any} */ entry) => known.has(entry.turn) || !unsent.some((row) => row.message.text === entry.content);
+    const rows = stored.filter((entry) => !entry.is_answer && entry.turn > newestTurn && isNew(entry)).map((entry) => {
+      const row = known.get(entry.turn);
       if (row) return row;
-      const waits = { turn: one.turn, text: one.content, files: one.attachments, at: one.created_at };
-      return { one: waits, element: this.#row(waits) };
+      const message = { turn: entry.turn, text: entry.content, files: entry.attachments, at: entry.created_at };
+      return { message, element: this.#row(message) };
     });
-    this.#rows = [...rows, ...onTheWay];
+    this.#rows = [...rows, ...unsent];
     this.#draw();
   }
 
   #draw() {
-    this.changes++;
+    this.version++;
     const wanted = this.#rows.map((row) => row.element);
     const shown = [...this.list.children];
-    if (wanted.length !== shown.length || wanted.some((one, at) => one !== shown[at])) this.list.replaceChildren(...wanted);
+    if (wanted.length !== shown.length || wanted.some((element, index) => element !== shown[index])) this.list.replaceChildren(...wanted);
     this.host.hidden = !wanted.length;
   }
 
-  /** @param {Waits} one */
-  #row(one) {
-    const about = one.text.replace(/\s+/g, " ").slice(0, 60) || one.files.map((file) => file.name).join(", ");
-    return el("li", { class: "waits" },
-      one.files.length > 0 && el("p", { class: "waits-files" }, icon("file"), one.files.map((file) => `${file.name || "file"} (${size(file.bytes)})`).join(", ")),
-      one.text && el("div", { class: "bubble", text: one.text }),
-      el("div", { class: "waits-end" }, el("span", { class: "when", text: "Waits its turn" }),
-        el("button", { type: "button", class: "quiet", "aria-label": `Take back: ${about}`, click: () => this.takeBack(one) }, icon("back"), "Take back")));
+  /** @param {QueuedMessage} message */
+  #row(message) {
+    const label = message.text.replace(/\s+/g, " ").slice(0, 60) || message.files.map((file) => file.name).join(", ");
+    return el("li", { class: "queued-message" },
+      message.files.length > 0 && el("p", { class: "queued-files" }, icon("file"), message.files.map((file) => `${file.name || "file"} (${formatBytes(file.bytes)})`).join(", ")),
+      message.text && el("div", { class: "bubble", text: message.text }),
+      el("div", { class: "queued-footer" }, el("span", { class: "when", text: "Queued" }),
+        el("button", { type: "button", class: "quiet", "aria-label": `Withdraw: ${label}`, click: () => this.withdraw(message) }, icon("back"), "Withdraw")));
   }
 }

@@ -1,216 +1,217 @@
-/** Hearing of a conversation: the turns that others begin and those of this page, each event once. */
+/** Follow a session's live events, of this page's turns and of other clients', and apply each event once. */
 
-import { ApiError, api, explain, sessionPath } from "../base/api.js";
+import { ApiError, api, describeError, sessionPath } from "../base/api.js";
 import { toast } from "../base/dom.js";
-import { isLast, listen } from "../base/event-stream.js";
-import { state, tell } from "../base/state.js";
-import { opens } from "./transcript.js";
+import { isFinalEvent, followLive } from "../base/event-stream.js";
+import { state, emit } from "../base/state.js";
+import { startsTurn } from "./transcript.js";
 
 /** @typedef {import("./transcript.js").Message} Message */
 
-export const PAGE = 50;
-const BURST_MS = 150; // what is told again comes without a pause
-const LONGEST_BURST_MS = 500; // and what comes for longer is news: a model need not pause, either
+export const PAGE_SIZE = 50;
+const REPLAY_GAP_MS = 150; // replayed events arrive without a pause: a pause ends the replay
+const MAX_REPLAY_MS = 500; // a model may stream without a pause, too
 
 /**
- * How the turn that is told stands to what is shown: "live", each event is shown; "held", it is shown as it is stored,
- * and only how it goes on is news; "ignored", it was taken back, or is over.
+ * How the events of the current turn are applied. "live": each event is shown. "held": the turn is already shown as it is
+ * stored, so its replayed events are held until new ones arrive. "ignored": the turn was rewound or is over.
  * @typedef {"live" | "held" | "ignored"} Mode
  */
 
-export class Hearing {
+export class SessionFollower {
   #mode = /** @type {Mode} */ ("ignored");
-  #held = /** @type {any[]} */ ([]);
+  #heldEvents = /** @type {any[]} */ ([]);
   #heldSince = 0;
   #timer = 0;
-  /** the messages as they were read, until the first turn is told */ #first = /** @type {Message[] | null} */ (null);
-  /** the newest message that is shown as it is stored */ #seen = 0;
-  /** the newest turn that has begun */ #turn = 0;
+  /** the messages as they were read, until the first turn starts */ #initialMessages = /** @type {Message[] | null} */ (null);
+  /** the newest stored message that is shown */ #lastSeq = 0;
+  /** the newest turn that has started */ #turn = 0;
   #invocation = "";
-  /** a process that tells nobody runs the turn: it is read from the store */ #elsewhere = false;
+  /** a process that publishes no events runs the turn: it is read from the store */ #readsFromStore = false;
   #chain = Promise.resolve();
-  /** turns that this page began */ own = /** @type {Set<number>} */ (new Set());
+  /** turns that this page started */ ownTurns = /** @type {Set<number>} */ (new Set());
 
-  /** @param {import("./conversation.js").Conversation} talk @param {string | null} id @param {Message[] | null} messages as they are shown; null: a session that has none */
-  constructor(talk, id, messages) {
-    this.talk = talk;
-    this.log = talk.log;
+  /** @param {import("./conversation.js").Conversation} conversation @param {string | null} id @param {Message[] | null} messages those shown; null: the session has none */
+  constructor(conversation, id, messages) {
+    this.conversation = conversation;
+    this.transcript = conversation.transcript;
     this.id = id ?? "";
-    this.signal = talk.leaving.signal;
-    this.#first = messages;
-    this.#seen = messages?.at(-1)?.seq ?? 0;
-    this.#listen(id, messages === null && id !== null ? "0" : null);
+    this.signal = conversation.controller.signal;
+    this.#initialMessages = messages;
+    this.#lastSeq = messages?.at(-1)?.seq ?? 0;
+    this.#connect(id, messages === null && id !== null ? "0" : null);
   }
 
-  /** @param {string | null} id @param {string | null} last */
-  #listen(id, last) {
-    const { signal, talk } = this;
-    const hear = (/** @type {any} */ event) => {
-      if (event.type === "changed") return void this.#changed(event.what).catch(() => {});
-      this.#chain = this.#chain.then(() => (signal.aborted ? undefined : this.#hear(event))).catch((error) => {
-        if (!signal.aborted) toast(explain(error), "error");
+  /** @param {string | null} session @param {string | null} lastEventId */
+  #connect(session, lastEventId) {
+    const { signal, conversation } = this;
+    const onEvent = (/** @type {any} */ event) => {
+      if (event.type === "changed") return void this.#reload(event.what).catch(() => {});
+      this.#chain = this.#chain.then(() => (signal.aborted ? undefined : this.#handle(event))).catch((error) => {
+        if (!signal.aborted) toast(describeError(error), "error");
       });
     };
-    listen({ session: id, signal, last, tell: hear, lost: (wait_s) => signal.aborted || talk.lost(wait_s), idle: () => !state.running }).catch((error) => {
-      if (signal.aborted || id === null) return;
-      if (error instanceof ApiError && error.status === 410) return void talk.open(id); // too much was missed: all is read again
-      talk.fail(explain(error), false);
+    const onLost = (/** @type {number | null} */ wait_s) => signal.aborted || conversation.showConnectionLost(wait_s);
+    followLive({ session, signal, lastEventId, onEvent, onLost, isIdle: () => !state.running }).catch((error) => {
+      if (signal.aborted || session === null) return;
+      if (error instanceof ApiError && error.status === 410) return void conversation.open(session); // the missed events are gone
+      conversation.showFailure(describeError(error), false);
     });
   }
 
-  /** Read again what the server says has changed. @param {string} what */
-  async #changed(what) {
-    if (what === "sessions") return tell("sessions", null);
-    if (what === "messages") return this.#stored();
-    if (what === "rewound") return this.#rewound();
-    await this.talk.sending; // what is on its way there would be shown twice
+  /** Reload what changed according to the server. @param {string} what */
+  async #reload(what) {
+    if (what === "sessions") return emit("sessions", null);
+    if (what === "messages") return this.#showStoredProgress();
+    if (what === "rewound") return this.#reopenIfRewound();
+    await this.conversation.sending; // messages being sent would be shown twice
     for (;;) {
-      const { changes } = this.talk.waiting;
-      const { waiting } = await this.#ask("/waiting");
+      const { version } = this.conversation.queue;
+      const { waiting } = await this.#get("/waiting");
       if (this.signal.aborted) return;
-      if (changes !== this.talk.waiting.changes) continue; // something happened meanwhile: this may be older than that
-      this.talk.waiting.show(waiting, this.#turn);
-      return this.talk.page.bottom();
+      if (version !== this.conversation.queue.version) continue; // the response may be older than the change
+      this.conversation.queue.show(waiting, this.#turn);
+      return this.conversation.page.scrollToBottom();
     }
   }
 
   /** @param {string} path @returns {Promise<any>} */
-  #ask(path) {
+  #get(path) {
     return api(sessionPath(this.id, path), { signal: this.signal });
   }
 
   /** @returns {Promise<Message[]>} */
-  async #newest() {
-    return (await this.#ask(`/messages?limit=${PAGE}`)).messages;
+  async #newestMessages() {
+    return (await this.#get(`/messages?limit=${PAGE_SIZE}`)).messages;
   }
 
-  /** Show what a process that tells nobody has stored of its turn so far. */
-  async #stored() {
-    await this.talk.settled;
-    const told = () => this.signal.aborted || (state.running && !this.#elsewhere);
-    if (told()) return;
-    const more = (await this.#newest()).filter((one) => one.seq > this.#seen);
-    if (told() || !more.length) return;
-    this.#elsewhere = true;
-    this.#more(more);
-    this.log.answer().busy = true;
-    this.talk.running(true);
+  /** Show the progress of a turn that another process stores but does not stream. */
+  async #showStoredProgress() {
+    await this.conversation.synced;
+    const isStreamed = () => this.signal.aborted || (state.running && !this.#readsFromStore);
+    if (isStreamed()) return;
+    const more = (await this.#newestMessages()).filter((message) => message.seq > this.#lastSeq);
+    if (isStreamed() || !more.length) return;
+    this.#readsFromStore = true;
+    this.#appendMessages(more);
+    this.transcript.currentAnswer().busy = true;
+    this.conversation.setRunning(true);
   }
 
-  /** Somebody may have taken back what is shown: then all is read again. */
-  async #rewound() {
-    await this.talk.sending;
-    await this.talk.settled;
+  /** Read the conversation again if another client rewound messages that are shown. */
+  async #reopenIfRewound() {
+    await this.conversation.sending;
+    await this.conversation.synced;
     if (this.signal.aborted) return;
-    const newest = await this.#newest();
-    if (!this.signal.aborted && this.log.outlives(newest, newest.length < PAGE)) void this.talk.open(this.id);
+    const newest = await this.#newestMessages();
+    if (!this.signal.aborted && this.transcript.showsRemovedMessages(newest, newest.length < PAGE_SIZE)) void this.conversation.open(this.id);
   }
 
   /** @param {Message[]} messages */
-  #more(messages) {
-    this.log.greeted();
-    this.log.append(messages);
-    this.#seen = messages.at(-1)?.seq ?? this.#seen;
-    this.talk.page.bottom();
+  #appendMessages(messages) {
+    this.transcript.removeWelcome();
+    this.transcript.append(messages);
+    this.#lastSeq = messages.at(-1)?.seq ?? this.#lastSeq;
+    this.conversation.page.scrollToBottom();
   }
 
   /** @param {any} event */
-  async #hear(event) {
-    if (event.type === "accepted") await this.#begins(event);
+  async #handle(event) {
+    if (event.type === "accepted") await this.#turnStarted(event);
     if (this.signal.aborted) return;
-    if (event.error === "SessionNotFound") return this.#gone();
+    if (event.error === "SessionNotFound") return this.#sessionDeleted();
     if (this.#mode === "live") this.#show(event);
     else if (this.#mode === "held") await this.#hold(event);
-    if (!isLast(event) || this.#mode === "ignored") return;
-    const known = this.#mode === "held";
+    if (!isFinalEvent(event) || this.#mode === "ignored") return;
+    const wasHeld = this.#mode === "held";
     this.#mode = "ignored";
-    this.#elsewhere = false;
-    this.talk.settled = this.#after();
-    if (known) await this.talk.questions().catch(() => {});
+    this.#readsFromStore = false;
+    this.conversation.synced = this.#syncWithStore();
+    if (wasHeld) await this.conversation.loadApprovalRequests().catch(() => {});
   }
 
-  /** Somebody deleted the session; what happens around it is still heard. */
-  #gone() {
-    this.talk.fail("This conversation was deleted.", false);
-    this.talk.waiting.clear();
-    this.talk.hearing = new Hearing(this.talk, null, null);
+  /** Another client deleted the session: keep following the session list only. */
+  #sessionDeleted() {
+    this.conversation.showFailure("This conversation was deleted.", false);
+    this.conversation.queue.clear();
+    this.conversation.follower = new SessionFollower(this.conversation, null, null);
   }
 
-  /** Find out what a turn that begins has to do with what is shown. @param {any} event */
-  async #begins(event) {
-    await this.talk.sending; // it may be what this page is about to send
-    await this.talk.settled;
-    const first = this.#first;
-    this.#first = null;
+  /** Choose the mode of a turn that starts, and show its input unless it is shown already. @param {any} event */
+  async #turnStarted(event) {
+    await this.conversation.sending; // the turn may be one that this page is sending
+    await this.conversation.synced;
+    const initial = this.#initialMessages;
+    this.#initialMessages = null;
     this.#turn = event.turn;
     this.#invocation = event.invocation_id;
     this.#mode = "live";
-    const waited = this.talk.waiting.take(event.turn);
-    if (waited) this.talk.says(waited);
-    if (this.own.delete(event.turn) || waited) return;
-    if (this.#elsewhere || first?.some((one) => one.invocation_id === event.invocation_id)) {
+    const queued = this.conversation.queue.removeStarted(event.turn);
+    if (queued) this.conversation.addUserMessage(queued);
+    if (this.ownTurns.delete(event.turn) || queued) return;
+    if (this.#readsFromStore || initial?.some((message) => message.invocation_id === event.invocation_id)) {
       this.#mode = "held";
-      this.#held = [];
+      this.#heldEvents = [];
       this.#heldSince = Date.now();
       return;
     }
-    const waits = (await this.#ask("/waiting")).waiting.find((/** @type {any} */ one) => one.turn === event.turn);
-    if (waits) return void (waits.is_answer || this.talk.says({ text: waits.content, files: waits.attachments, at: waits.created_at }));
-    // an answer to a question goes on under the id of the message that led to it
-    const opener = (await this.#newest()).findLast((one) => one.invocation_id === event.invocation_id && opens(one));
+    const stored = (await this.#get("/waiting")).waiting.find((/** @type {any} */ entry) => entry.turn === event.turn);
+    if (stored) return void (stored.is_answer || this.conversation.addUserMessage({ text: stored.content, files: stored.attachments, at: stored.created_at }));
+    // the answer to an approval request continues under the invocation id of the message that led to it
+    const opener = (await this.#newestMessages()).findLast((message) => message.invocation_id === event.invocation_id && startsTurn(message));
     if (!opener) this.#mode = "ignored";
-    else if (first?.length) void this.talk.open(this.id); // it began between two reads: what came before it may be missing
-    else if (opener.role === "user" && opener.seq > this.#seen) this.#more([opener]);
+    else if (initial?.length) void this.conversation.open(this.id); // messages between the two reads may be missing
+    else if (opener.role === "user" && opener.seq > this.#lastSeq) this.#appendMessages([opener]);
   }
 
-  /** What is stored of a turn is shown: where it goes on, it is told from its beginning in the place of that. @param {any} event */
+  /** Collect the events of a turn that is shown as stored; once it continues, replace that by its events. @param {any} event */
   async #hold(event) {
-    this.#held.push(event);
+    this.#heldEvents.push(event);
     clearTimeout(this.#timer);
-    if (isLast(event)) {
-      const own = (/** @type {Message} */ one) => this.#elsewhere || one.invocation_id === this.#invocation;
-      const more = (await this.#newest()).filter((one) => one.seq > this.#seen && own(one)); // it may have ended since it was read
-      if (more.length) this.#more(more);
+    if (isFinalEvent(event)) {
+      const own = (/** @type {Message} */ message) => this.#readsFromStore || message.invocation_id === this.#invocation;
+      const more = (await this.#newestMessages()).filter((message) => message.seq > this.#lastSeq && own(message)); // stored after the first read
+      if (more.length) this.#appendMessages(more);
       this.#show(event);
-    } else if (!this.#elsewhere) {
-      const wait_ms = Math.min(BURST_MS, this.#heldSince + LONGEST_BURST_MS - Date.now());
-      this.#timer = setTimeout(() => void (this.#chain = this.#chain.then(() => this.#retell()).catch(() => {})), wait_ms);
+    } else if (!this.#readsFromStore) {
+      const wait_ms = Math.min(REPLAY_GAP_MS, this.#heldSince + MAX_REPLAY_MS - Date.now());
+      this.#timer = setTimeout(() => void (this.#chain = this.#chain.then(() => this.#replayHeld()).catch(() => {})), wait_ms);
     }
   }
 
-  async #retell() {
+  async #replayHeld() {
     if (this.#mode !== "held" || this.signal.aborted) return;
-    const messages = await this.talk.read(this.id, null, this.signal);
+    const messages = await this.conversation.readMessages(this.id, null, this.signal);
     if (this.signal.aborted) return;
-    const opener = messages.findLastIndex((one) => one.invocation_id === this.#invocation && opens(one));
-    this.log.clear(this.id);
-    this.log.append(opener < 0 ? messages : messages.slice(0, opener + 1));
+    const opener = messages.findLastIndex((message) => message.invocation_id === this.#invocation && startsTurn(message));
+    this.transcript.clear(this.id);
+    this.transcript.append(opener < 0 ? messages : messages.slice(0, opener + 1));
     this.#mode = "live";
-    for (const one of this.#held) this.#show(one);
-    this.talk.page.bottom(true);
+    for (const event of this.#heldEvents) this.#show(event);
+    this.conversation.page.scrollToBottom(true);
   }
 
   /** @param {any} event */
   #show(event) {
-    if (event.type === "accepted") this.talk.running(true);
-    this.talk.told.show(event);
-    this.talk.page.bottom();
+    if (event.type === "accepted") this.conversation.setRunning(true);
+    this.conversation.turnView.show(event);
+    this.conversation.page.scrollToBottom();
   }
 
-  /** Learn what the store made of the turn: numbers of messages, who approved. */
-  async #after() {
+  /** Take over the stored sequence numbers and approvers of the turn. */
+  async #syncWithStore() {
     try {
-      const messages = await this.#newest();
+      const messages = await this.#newestMessages();
       if (this.signal.aborted) return;
-      const began = messages.findIndex((one) => one.invocation_id === this.#invocation);
-      const next = messages.findIndex((one, at) => began >= 0 && at > began && one.role === "user");
-      const own = next < 0 ? messages : messages.slice(0, next); // the next one may have begun
-      this.log.sync(own);
-      this.#seen = own.at(-1)?.seq ?? this.#seen;
-      tell("messages", this.id);
-      if (this.log.lacks(own)) void this.talk.open(this.id); // it was told without its tools
+      const start = messages.findIndex((message) => message.invocation_id === this.#invocation);
+      const next = messages.findIndex((message, index) => start >= 0 && index > start && message.role === "user");
+      const own = next < 0 ? messages : messages.slice(0, next); // the next turn may have started
+      this.transcript.sync(own);
+      this.#lastSeq = own.at(-1)?.seq ?? this.#lastSeq;
+      emit("messages", this.id);
+      if (this.transcript.isMissingTools(own)) void this.conversation.open(this.id); // the stream left its tools out
     } catch {
-      // the buttons that need the numbers say so
+      // actions that need a sequence number report that it is missing
     }
   }
 }

@@ -1,10 +1,10 @@
-/** The conversation as it is shown: messages of the user, and answers. */
+/** Hold the user's messages and the answers that are shown. */
 
 import { request, sessionPath } from "../base/api.js";
-import { Answered } from "./answer.js";
-import { byId, copier, el, tool } from "../base/dom.js";
-import { Said } from "./user-message.js";
-import { waits } from "./tool-card.js";
+import { Answer } from "./answer.js";
+import { byId, copyButton, el, iconButton } from "../base/dom.js";
+import { UserMessage } from "./user-message.js";
+import { isAwaitingApproval } from "./tool-card.js";
 
 const CONFIRMATION = "adk_request_confirmation";
 
@@ -14,199 +14,209 @@ const CONFIRMATION = "adk_request_confirmation";
  *   invocation_id?: string, thoughts?: string, attachments?: {index: number, name: string, mime_type: string, bytes: number}[]}} Message
  */
 
-/** Whether a turn begins with it: a message of the user, or the user's answer to a question. @param {Message} message */
-export function opens(message) {
+/** Return whether a message starts a turn: a user's message, or the user's answer to an approval request. @param {Message} message */
+export function startsTurn(message) {
   return message.role === "user" || (message.role === "tool" && message.author === "user");
 }
 
 export class Transcript {
-  /** @type {Map<string, import("./tool-card.js").ToolCard>} */ tools = new Map();
-  /** @type {(Said | Answered)[]} */ items = [];
-  /** the calls that confirmations are about */ #asked = new Map();
+  /** @type {Map<string, import("./tool-card.js").ToolCard>} */ toolCards = new Map();
+  /** @type {(UserMessage | Answer)[]} */ items = [];
+  /** ids of the calls that confirmations refer to */ #confirmations = new Map();
 
-  /** @param {HTMLElement} log @param {Record<"edit" | "rewind", (said: Said) => void> & {fork: (answer: Answered) => void}} acts */
-  constructor(log, acts) {
-    this.log = log;
-    this.acts = acts;
+  /** @param {HTMLElement} element @param {Record<"edit" | "rewind", (message: UserMessage) => void> & {fork: (answer: Answer) => void}} actions */
+  constructor(element, actions) {
+    this.element = element;
+    this.actions = actions;
     this.session = "";
   }
 
   /** @param {string} session */
   clear(session) {
     this.session = session;
-    this.tools = new Map();
+    this.toolCards = new Map();
     this.items = [];
-    this.#asked = new Map();
-    this.log.replaceChildren();
-    byId("said").replaceChildren();
+    this.#confirmations = new Map();
+    this.element.replaceChildren();
+    byId("announcements").replaceChildren();
   }
 
-  /** Say something to a screen reader, block by block. @param {string} words */
-  speak(words) {
-    const said = byId("said");
-    if (words) said.append(el("p", { text: words }));
-    while (said.childElementCount > 5) said.firstElementChild?.remove();
+  /** Let screen readers read a text when they are idle. @param {string} text */
+  announce(text) {
+    const region = byId("announcements");
+    if (text) region.append(el("p", { text }));
+    while (region.childElementCount > 5) region.firstElementChild?.remove();
   }
 
-  /** @param {ConstructorParameters<typeof Said>[0]} what */
-  say(what) {
-    const said = new Said(what, this.acts);
-    this.#add(said);
-    return said;
+  /** @param {ConstructorParameters<typeof UserMessage>[0]} options */
+  addUserMessage(options) {
+    const message = new UserMessage(options, this.actions);
+    this.#add(message);
+    return message;
   }
 
-  /** The answer that grows at the end; a new one where the user spoke last. */
-  answer() {
+  /** Return the answer at the end; create it after a user's message. */
+  currentAnswer() {
     const last = this.items.at(-1);
-    if (last instanceof Answered) return last;
-    const answer = new Answered(this);
+    if (last instanceof Answer) return last;
+    const answer = new Answer(this);
     this.#add(answer);
     return answer;
   }
 
-  /** @param {Said | Answered} item */
+  /** @param {UserMessage | Answer} item */
   #add(item) {
     this.items.push(item);
-    this.log.append(item.element);
+    this.element.append(item.element);
   }
 
   /** Show stored messages at the end. @param {Message[]} messages */
   append(messages) {
-    for (const message of messages) this.#stored(message);
-    for (const item of this.items) if (item instanceof Answered && !item.end.hasChildNodes()) this.seal(item);
+    for (const message of messages) this.#addStored(message);
+    for (const item of this.items) if (item instanceof Answer && !item.footer.hasChildNodes()) this.finishAnswer(item);
   }
 
-  /** Show older messages, which begin with one of the user, before everything. @param {Message[]} messages */
+  /** Remove an item and all after it. @param {UserMessage | Answer} item */
+  removeFrom(item) {
+    for (const removed of this.items.splice(this.items.indexOf(item))) removed.element.remove();
+  }
+
+  /** @returns {UserMessage | undefined} */
+  lastUserMessage() {
+    return this.items.findLast((item) => item instanceof UserMessage);
+  }
+
+  /** Show older messages, which start with a user's message, above all others. @param {Message[]} messages */
   prepend(messages) {
-    const { items, tools } = this;
-    const nodes = [...this.log.childNodes];
+    const { items, toolCards } = this;
+    const nodes = [...this.element.childNodes];
     this.items = [];
-    this.tools = new Map();
-    this.log.replaceChildren();
+    this.toolCards = new Map();
+    this.element.replaceChildren();
     this.append(messages);
     this.items.push(...items);
-    this.tools = new Map([...this.tools, ...tools]);
-    this.log.append(...nodes);
+    this.toolCards = new Map([...this.toolCards, ...toolCards]);
+    this.element.append(...nodes);
   }
 
   /** @param {Message} message */
-  #stored(message) {
+  #addStored(message) {
     if (message.role === "user") {
-      this.say({ text: message.content, seq: message.seq, at: message.created_at, files: this.#files(message) });
+      this.addUserMessage({ text: message.content, seq: message.seq, at: message.created_at, files: this.#files(message) });
       return;
     }
-    const answer = this.answer();
+    const answer = this.currentAnswer();
     answer.firstSeq ??= message.seq;
     answer.lastSeq = message.seq;
-    if (message.thoughts) answer.thought(message.thoughts);
-    if (message.role !== "tool" && message.content) answer.whole(message.content);
-    for (const call of message.tool_calls) this.#call(answer, message, call);
+    if (message.thoughts) answer.addThought(message.thoughts);
+    if (message.role !== "tool" && message.content) answer.addWholeText(message.content);
+    for (const call of message.tool_calls) this.#addCall(answer, message, call);
   }
 
-  /** @param {Answered} answer @param {Message} message @param {Call} call */
-  #call(answer, message, call) {
+  /** @param {Answer} answer @param {Message} message @param {Call} call */
+  #addCall(answer, message, call) {
     if (call.name === CONFIRMATION) {
-      if (call.input) this.#asked.set(call.id, call.input.originalFunctionCall?.id);
-      else this.#answered(call);
+      if (call.input) this.#confirmations.set(call.id, call.input.originalFunctionCall?.id);
+      else this.#confirmationAnswered(call);
       return;
     }
     if (message.role !== "tool") {
-      answer.tool(call.id, call.name).starts(call.input, message.created_at);
-      this.tools.get(call.id)?.knows(call);
+      answer.toolCard(call.id, call.name).start(call.input, message.created_at);
+      this.toolCards.get(call.id)?.update(call);
       return;
     }
-    const card = answer.tool(call.id, call.name);
-    if (waits(call.output)) card.lapses();
-    else card.ends({ ok: !call.output?.error, output: call.output, duration_s: call.duration_s });
-    card.knows({ ...call, input: undefined });
+    const card = answer.toolCard(call.id, call.name);
+    if (isAwaitingApproval(call.output)) card.expire();
+    else card.finish({ ok: !call.output?.error, output: call.output, duration_s: call.duration_s });
+    card.update({ ...call, input: undefined });
   }
 
-  /** The user answered a question. @param {Call} call */
-  #answered(call) {
-    const card = this.tools.get(this.#asked.get(call.id));
-    card?.knows({ id: card.id, name: card.name, approved: call.output?.confirmed === true, approved_by: card.approvedBy ?? "you" });
+  /** Apply the user's answer to an approval request. @param {Call} call */
+  #confirmationAnswered(call) {
+    const card = this.toolCards.get(this.#confirmations.get(call.id));
+    card?.update({ id: card.id, name: card.name, approved: call.output?.confirmed === true, approved_by: card.approvedBy ?? "you" });
   }
 
   /** @param {Message} message */
   #files(message) {
     const address = (/** @type {number} */ index) => sessionPath(this.session, `/messages/${message.seq}/attachments/${index}`);
-    return (message.attachments ?? []).map((one) => ({ ...one, open: async () => (await request(address(one.index))).blob() }));
+    return (message.attachments ?? []).map((file) => ({ ...file, open: async () => (await request(address(file.index))).blob() }));
   }
 
-  /** Take over what the store says of the newest messages: their numbers, and what is known of their calls. @param {Message[]} messages */
+  /** Take over the sequence numbers and call details of the newest stored messages. @param {Message[]} messages */
   sync(messages) {
-    let at = messages.length - 1;
+    let index = messages.length - 1;
     for (const item of this.items.toReversed()) {
-      if (at < 0) return;
-      if (item instanceof Said) {
-        if (messages[at].role !== "user" || messages[at].content !== item.text) return; // somebody else spoke meanwhile
-        item.seq = messages[at--].seq;
+      if (index < 0) return;
+      if (item instanceof UserMessage) {
+        if (messages[index].role !== "user" || messages[index].content !== item.text) return; // another client sent a message meanwhile
+        item.seq = messages[index--].seq;
         continue;
       }
       item.firstSeq = null;
-      item.lastSeq = messages[at].seq; // a turn that failed may have left nothing
-      for (; at >= 0 && messages[at].role !== "user"; at--) item.firstSeq = messages[at].seq;
+      item.lastSeq = messages[index].seq; // a failed turn may have stored no message
+      for (; index >= 0 && messages[index].role !== "user"; index--) item.firstSeq = messages[index].seq;
     }
-    this.#brought(messages);
-    const user = messages.findLastIndex((one) => one.role === "user");
+    this.#applyClientResults(messages);
+    const user = messages.findLastIndex((message) => message.role === "user");
     const answer = this.items.at(-1);
-    if (answer instanceof Answered) for (const one of messages.slice(user + 1)) this.#learn(answer, one);
+    if (answer instanceof Answer) for (const message of messages.slice(user + 1)) this.#updateCalls(answer, message);
   }
 
-  /** Show what came of the calls that waited for a client; the newest of an id is meant. @param {Message[]} messages */
-  #brought(messages) {
+  /** Show the results of calls that a client ran; where ids repeat, of the newest call. @param {Message[]} messages */
+  #applyClientResults(messages) {
     const results = /** @type {Map<string, Call>} */ (new Map());
     for (const message of messages) {
       for (const call of message.tool_calls) message.role === "tool" ? results.set(call.id, call) : results.delete(call.id);
     }
     for (const [id, call] of results) {
-      const card = this.tools.get(id);
-      if (card?.status === "client") card.ends({ ok: !call.output?.error, output: call.output });
+      const card = this.toolCards.get(id);
+      if (card?.status === "client") card.finish({ ok: !call.output?.error, output: call.output });
     }
   }
 
-  /** Somebody spoke: what stood there while nobody had is gone. */
-  greeted() {
-    this.log.querySelector(":scope > .welcome, :scope > .failed")?.remove();
+  /** Remove the welcome text or open failure that stands in for messages. */
+  removeWelcome() {
+    this.element.querySelector(":scope > .welcome, :scope > .failed")?.remove();
   }
 
-  /** Whether the newest answer is shown without some of its tools. @param {Message[]} messages */
-  lacks(messages) {
-    const user = messages.findLastIndex((one) => one.role === "user");
-    return messages.slice(user + 1).some((one) => one.tool_calls.some((call) => call.name !== CONFIRMATION && !this.tools.has(call.id)));
+  /** Return whether the newest answer is shown without some of its tools. @param {Message[]} messages */
+  isMissingTools(messages) {
+    const user = messages.findLastIndex((message) => message.role === "user");
+    return messages.slice(user + 1).some((message) => message.tool_calls.some((call) => call.name !== CONFIRMATION && !this.toolCards.has(call.id)));
   }
 
   /**
-   * Whether something is shown that is not there any more.
-   * @param {Message[]} newest @param {boolean} all whether these are all that there are
+   * Return whether a message is shown that is not stored any more.
+   * @param {Message[]} newest @param {boolean} complete whether these are all messages
    */
-  outlives(newest, all) {
-    const from = all ? 0 : newest[0].seq;
-    const there = new Set(newest.map((one) => one.seq));
-    const shown = this.items.map((one) => (one instanceof Said ? one.seq : one.lastSeq));
-    return shown.some((seq) => seq !== null && seq >= from && !there.has(seq));
+  showsRemovedMessages(newest, complete) {
+    const from = complete ? 0 : newest[0].seq;
+    const stored = new Set(newest.map((message) => message.seq));
+    const shown = this.items.map((item) => (item instanceof UserMessage ? item.seq : item.lastSeq));
+    return shown.some((seq) => seq !== null && seq >= from && !stored.has(seq));
   }
 
-  /** @param {Answered} answer @param {Message} message */
-  #learn(answer, message) {
+  /** @param {Answer} answer @param {Message} message */
+  #updateCalls(answer, message) {
     for (const call of message.tool_calls) {
-      if (call.name === CONFIRMATION) this.#call(answer, message, call);
-      else this.tools.get(call.id)?.knows(call);
+      if (call.name === CONFIRMATION) this.#addCall(answer, message, call);
+      else this.toolCards.get(call.id)?.update(call);
     }
   }
 
-  /** Give an answer its buttons. @param {Answered} answer @param {...(Node | string | false | null)} more */
-  seal(answer, ...more) {
-    const words = () => answer.words.join("\n\n").trim();
+  /** Finish an answer and show its buttons. @param {Answer} answer @param {...(Node | string | false | null)} more */
+  finishAnswer(answer, ...more) {
+    const text = () => answer.texts.join("\n\n").trim();
     answer.finish(
-      answer.words.length > 0 && copier("Copy the answer", words),
-      tool("fork", "Fork from here", () => this.acts.fork(answer)),
+      answer.texts.length > 0 && copyButton("Copy the answer", text),
+      iconButton("fork", "Fork from here", () => this.actions.fork(answer)),
       ...more);
   }
 
   /** @param {number} seq */
   find(seq) {
-    return this.items.find((one) => (one instanceof Said ? one.seq === seq
-      : one.firstSeq !== null && one.lastSeq !== null && one.firstSeq <= seq && seq <= one.lastSeq)) ?? null;
+    return this.items.find((item) => (item instanceof UserMessage ? item.seq === seq
+      : item.firstSeq !== null && item.lastSeq !== null && item.firstSeq <= seq && seq <= item.lastSeq)) ?? null;
   }
 }

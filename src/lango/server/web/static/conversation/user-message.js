@@ -1,29 +1,29 @@
-/** A message of the user: its words, its files, and what can be done with it. */
+/** Show a user's message with its files and actions. */
 
 import { download } from "../base/dialogs.js";
-import { copier, el, icon, moment, size, tool } from "../base/dom.js";
+import { copyButton, el, icon, formatTime, formatBytes, iconButton } from "../base/dom.js";
 
-const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+/** @typedef {import("./actions.js").AttachedFile} AttachedFile */
 
-/** What the user said. */
-export class Said {
+const IMAGE_TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+
+export class UserMessage {
   /**
-   * @param {{text: string, seq?: number | null, at?: string | null, files?: {name: string, mime_type: string, bytes: number, open?: () => Promise<Blob>}[]}} what
-   * @param {Record<"edit" | "rewind", (said: Said) => void>} acts
+   * @param {{text: string, seq?: number | null, at?: string | null, files?: AttachedFile[]}} message
+   * @param {Record<"edit" | "rewind", (message: UserMessage) => void>} actions
    */
-  constructor({ text, seq = null, at = null, files = [] }, acts) {
+  constructor({ text, seq = null, at = null, files = [] }, actions) {
     this.text = text;
     this.files = files;
-    this.bubble = el("div", { class: "bubble" });
-    this.bubble.textContent = text;
+
     this.element = el("article", { class: "turn user", "aria-label": "You" },
-      files.length > 0 && el("ul", { class: "files", "aria-label": "Attached files" }, ...files.map(shownFile)),
-      text && this.bubble,
-      el("div", { class: "acts" },
-        at && el("time", { class: "when", datetime: at, text: moment(at) }),
-        copier("Copy", () => text),
-        tool("edit", "Edit and send again", () => acts.edit(this)),
-        tool("back", "Rewind to here", () => acts.rewind(this))));
+      files.length > 0 && el("ul", { class: "files", "aria-label": "Attached files" }, ...files.map(fileItem)),
+      text && el("div", { class: "bubble", text }),
+      el("div", { class: "actions" },
+        at && el("time", { class: "when", datetime: at, text: formatTime(at) }),
+        copyButton("Copy", () => text),
+        iconButton("edit", "Edit and send again", () => actions.edit(this)),
+        iconButton("back", "Rewind to here", () => actions.rewind(this))));
     this.seq = seq;
   }
 
@@ -37,14 +37,14 @@ export class Said {
   }
 }
 
-/** @param {{name: string, mime_type: string, bytes: number, open?: () => Promise<Blob>}} file */
-function shownFile(file) {
-  const label = el("span", { class: "file-name" }, file.name || "file", el("small", { text: ` ${size(file.bytes)}` }));
+/** @param {AttachedFile} file */
+function fileItem(file) {
+  const label = el("span", { class: "file-name" }, file.name || "file", el("small", { text: ` ${formatBytes(file.bytes)}` }));
   const save = () => file.open?.().then((blob) => download(blob, file.name || "file"));
   const box = el("button", { type: "button", class: "file", click: save, "aria-label": `Save ${file.name || "file"}` }, icon("file"), label);
-  if (PICTURES.has(file.mime_type)) {
+  if (IMAGE_TYPES.has(file.mime_type)) {
     file.open?.().then((blob) => {
-      // the type that the server says may be anything: only bytes as a known picture type become one
+      // the server may send any content type: show the bytes only as a known image type
       const image = el("img", { class: "thumb", alt: "", src: URL.createObjectURL(new Blob([blob], { type: file.mime_type })) });
       image.addEventListener("load", () => URL.revokeObjectURL(image.src));
       image.addEventListener("error", () => image.remove());

@@ -1,7 +1,7 @@
-/** What the agent remembers: notes of this conversation with the messages they came from, and facts about the user. */
+/** Show the agent's memory: notes of this conversation with their source messages, and facts about the user. */
 
-import { api, explain, sessionPath } from "../base/api.js";
-import { el, moment, toast, tool } from "../base/dom.js";
+import { api, sessionHash, sessionPath } from "../base/api.js";
+import { el, formatTime, iconButton, loadStylesheet, toast, withErrorToast } from "../base/dom.js";
 
 /**
  * @typedef {{id: string, batch: number, generation: number, standing: string, first_seq: number, last_seq: number, priority: string,
@@ -10,75 +10,69 @@ import { el, moment, toast, tool } from "../base/dom.js";
  *   model: string, created_at: string}} Fact
  */
 
-const STANDING = /** @type {Record<string, string>} */ ({ condensed: "condensed into a later note", taken_back: "taken back by a rewind" });
+const STANDING_LABELS = /** @type {Record<string, string>} */ ({ condensed: "condensed into a later note", taken_back: "removed by a rewind" });
 
-let newest = 0;
-let all = false;
-/** @type {Promise<any> | null} */
-let styled = null;
+let newestRequest = 0;
+let showsInactive = false;
 
 /** @param {HTMLElement} host @param {string | null} session */
 export async function show(host, session) {
-  const me = ++newest;
-  styled ??= new Promise((done) => document.head.append(el("link", { rel: "stylesheet", href: "/page/panel.css", load: done, error: done })));
-  const [memory, known] = await Promise.all([
-    session === null ? null : api(sessionPath(session, `/memory${all ? "?all=true" : ""}`)), api("/v1/memory"), styled,
+  const request = ++newestRequest;
+  const [memory, shared] = await Promise.all([
+    session === null ? null : api(sessionPath(session, `/memory${showsInactive ? "?all=true" : ""}`)), api("/v1/memory"), loadStylesheet("/page/panel.css"),
   ]);
-  if (me !== newest) return;
-  host.replaceChildren(...(memory && session ? notes(host, session, memory) : []), ...facts(host, session, known.facts));
+  if (request !== newestRequest) return;
+  host.replaceChildren(...(memory && session ? notes(host, session, memory) : []), ...factList(host, session, shared.facts));
 }
 
 /** @param {HTMLElement} host @param {string} session @param {{observed_seq: number, tokens: number, observations: Note[]}} memory */
 function notes(host, session, memory) {
-  const found = memory.observations;
-  const more = el("label", { class: "check" }, el("input", {
-    type: "checkbox", checked: all, change: (/** @type {any} */ event) => { all = event.target.checked; show(host, session); },
-  }), " Also what was condensed or taken back");
+  const toggle = el("label", {}, el("input", {
+    type: "checkbox", checked: showsInactive, change: (/** @type {any} */ event) => { showsInactive = event.target.checked; show(host, session); },
+  }), " Include condensed and rewound notes");
   const summary = memory.observed_seq
-    ? `Messages up to ${memory.observed_seq} were observed. The agent is given these notes in their place: ${memory.tokens.toLocaleString()} tokens.`
-    : "Nothing of this conversation was observed yet. With memory on, long conversations are noted here, and every note names its messages.";
-  return [el("h2", { text: "Notes of this conversation" }), el("p", { class: "note", text: summary }), memory.observed_seq || all ? more : "",
-    el("ol", { class: "memory", "aria-label": "Notes" }, ...found.map((note) => noteItem(session, note)))].filter((one) => one !== "");
+    ? `Messages up to ${memory.observed_seq} were observed. The agent receives these notes in their place: ${memory.tokens.toLocaleString()} tokens.`
+    : "No message of this conversation was observed yet. With memory enabled, notes of long conversations appear here, each with its messages.";
+  return [el("h2", { text: "Notes of this conversation" }), el("p", { class: "note", text: summary }), memory.observed_seq || showsInactive ? toggle : "",
+    el("ol", { class: "memory", "aria-label": "Notes" }, ...memory.observations.map((note) => noteItem(session, note)))].filter((node) => node !== "");
 }
 
 /** @param {string} session @param {Note} note */
 function noteItem(session, note) {
   const generation = note.generation ? `reflection ${note.generation}${note.sources.length ? `, of batches ${note.sources.join(", ")}` : ""}` : "observation";
-  const made = [generation, note.model, `batch ${note.batch}: ${note.input_tokens.toLocaleString()} tokens in, ${note.output_tokens.toLocaleString()} out`,
-    moment(note.created_at)].filter(Boolean).join(" · ");
-  return el("li", { class: note.standing === "current" ? null : "gone" },
+  const origin = [generation, note.model, `batch ${note.batch}: ${note.input_tokens.toLocaleString()} tokens in, ${note.output_tokens.toLocaleString()} out`,
+    formatTime(note.created_at)].filter(Boolean).join(" · ");
+  return el("li", { class: note.standing === "current" ? null : "inactive" },
     el("p", { text: note.text }),
-    el("p", { class: "facts" }, el("span", { class: note.priority, text: note.priority }), ` · ${note.day} · `, source(session, note),
-      STANDING[note.standing] ? ` · ${STANDING[note.standing]}` : ""),
-    el("p", { class: "facts", text: made }));
+    el("p", { class: "details" }, el("span", { class: note.priority, text: note.priority }), ` · ${note.day} · `, source(session, note),
+      STANDING_LABELS[note.standing] ? ` · ${STANDING_LABELS[note.standing]}` : ""),
+    el("p", { class: "details", text: origin }));
 }
 
-/** A way to the messages that something came from. @param {string} session @param {{first_seq: number, last_seq: number}} from */
+/** Link to the messages that a note or fact came from. @param {string} session @param {{first_seq: number, last_seq: number}} from */
 function source(session, { first_seq, last_seq }) {
-  const words = first_seq === last_seq ? `message ${first_seq}` : `messages ${first_seq} to ${last_seq}`;
-  const href = `#/s/${encodeURIComponent(session)}/${first_seq}`;
-  // the same address again is no change to the page: the way there is to be walked each time
+  const label = first_seq === last_seq ? `message ${first_seq}` : `messages ${first_seq} to ${last_seq}`;
+  const href = sessionHash(session, first_seq);
+  // the browser fires no event for the current address: scroll there again
   const again = () => { if (location.hash === href) dispatchEvent(new HashChangeEvent("hashchange")); };
-  return el("a", { href, click: again, text: words });
+  return el("a", { href, click: again, text: label });
 }
 
-/** @param {HTMLElement} host @param {string | null} session @param {Fact[]} known */
-function facts(host, session, known) {
-  const list = known.map((fact) => {
+/** @param {HTMLElement} host @param {string | null} session @param {Fact[]} facts */
+function factList(host, session, facts) {
+  const list = facts.map((fact) => {
     const forget = async () => {
-      try {
+      await withErrorToast(async () => {
         await api(`/v1/memory/${encodeURIComponent(fact.id)}`, { method: "DELETE" });
         toast(`Forgotten: ${fact.name}`);
-      } catch (error) {
-        toast(explain(error), "error");
-      }
+      });
       await show(host, session);
     };
     return el("li", { class: "fact" }, el("div", {}, el("p", {}, el("strong", { text: `${fact.name}: ` }), fact.text),
-      el("p", { class: "facts" }, `${fact.day} · `, source(fact.session_id, fact), fact.model ? ` · ${fact.model}` : "")),
-    tool("trash", `Forget ${fact.name}`, forget));
+      el("p", { class: "details" }, `${fact.day} · `, source(fact.session_id, fact), fact.model ? ` · ${fact.model}` : "")),
+    iconButton("trash", `Forget ${fact.name}`, forget));
   });
-  const none = "Nothing is known across conversations. It is off by default; a fact that is kept can be deleted here.";
-  return [el("h2", { text: "What is known about you" }),
+  const none = "No facts are kept across conversations. This is off by default; you can delete kept facts here.";
+  return [el("h2", { text: "Facts about you" }),
     list.length ? el("ul", { class: "memory", "aria-label": "Facts" }, ...list) : el("p", { class: "note", text: none })];
 }
