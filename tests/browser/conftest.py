@@ -10,6 +10,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.browser.chromium import FLAGS, find_or_install
 from tests.browser.page_monitor import PageMonitor
+from tests.browser.site import Site, serving_script
 
 _TIMEOUT_MS = 60_000  # generous: the machine may be busy
 expect.set_options(timeout=_TIMEOUT_MS)
@@ -64,3 +65,10 @@ async def open_page(browser: Browser, monitor: PageMonitor) -> AsyncIterator[Ope
 async def page(open_page: OpenPage) -> Page:
     """A page whose console errors, and whose requests to another host, fail the test."""
     return await open_page()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """A server without tools, shared by the tests of a module."""
+    async with serving_script(tmp_path_factory.mktemp("site")) as site:
+        yield site

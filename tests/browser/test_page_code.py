@@ -1,16 +1,13 @@
 """Code on the page: coloured once it is complete, with unchanged text, and never run."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 from playwright.async_api import Page, Request, expect
 
 from lango.providers import Finish, TextDelta
 from tests.browser.conftest import OpenPage
 from tests.browser.page_actions import answer, ask, send, wait_until_finished
 from tests.browser.page_monitor import check_accessibility
-from tests.browser.site import PAUSE, Site, serving_script
+from tests.browser.site import PAUSE, Site
 from tests.browser.test_page_safety import EVIL, assert_inert
 
 PYTHON = (
@@ -34,12 +31,6 @@ MANY = {
     "nonsense": "there is no such language\n",
     "": "none at all\n",
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with serving_script(tmp_path_factory.mktemp("site")) as site:
-        yield site
 
 
 def fenced(language: str, code: str) -> str:

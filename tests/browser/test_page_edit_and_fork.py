@@ -1,20 +1,10 @@
 """Edit, retry, rewind and fork on the page."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from lango.errors import ProviderRejected
 from tests.browser.page_actions import answer, ask, send, session_id, wait_until_finished
-from tests.browser.site import Site, serving_script
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with serving_script(tmp_path_factory.mktemp("site")) as site:
-        yield site
+from tests.browser.site import Site
 
 
 def user_messages(site: Site) -> list[str]:

@@ -1,15 +1,12 @@
 """Attached files: chosen, pasted, dropped, shown after a reload, and resent."""
 
 import base64
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.browser.page_actions import answer, ask, wait_until_finished
-from tests.browser.site import Site, serving_script
+from tests.browser.site import Site
 
 # one red pixel
 PNG = base64.b64decode(
@@ -25,12 +22,6 @@ _DISPATCH_FILE = """(options) => {
         : new DragEvent(options.kind, { ...flags, dataTransfer: transfer });
     document.getElementById("text").dispatchEvent(event);
 }"""
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with serving_script(tmp_path_factory.mktemp("site")) as site:
-        yield site
 
 
 def sent_files(site: Site) -> list[tuple[str | None, str, bytes | None]]:

@@ -1,24 +1,24 @@
 """Search, export and import on the page."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.browser.page_actions import answer, ask, choose_action, session_id
 from tests.browser.page_monitor import PageMonitor
-from tests.browser.site import Site, serving_script
+from tests.browser.site import Site
 
 EVIL = "<img src=x onerror=window.hacked=1>"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with serving_script(tmp_path_factory.mktemp("site")) as site:
-        yield site
+async def export(page: Page, folder: Path) -> Path:
+    """Export the open conversation to a file."""
+    async with page.expect_download() as download:
+        await choose_action(page, "Export")
+    saved = folder / "saved.jsonl"
+    await (await download.value).save_as(saved)
+    return saved
 
 
 async def test_search_finds_messages(page: Page, site: Site) -> None:
@@ -48,10 +48,7 @@ async def test_an_export_can_be_imported(page: Page, site: Site, tmp_path: Path)
     await page.goto(site.url)
     await ask(page, "keep this forever", "An answer to keep.")
     first = session_id(page)
-    async with page.expect_download() as waiting:
-        await choose_action(page, "Export")
-    saved = tmp_path / "saved.jsonl"
-    await (await waiting.value).save_as(saved)
+    saved = await export(page, tmp_path)
     assert all(json.loads(line) for line in saved.read_text().splitlines())
     assert "An answer to keep." in saved.read_text()
     await choose_action(page, "Delete")
@@ -60,8 +57,8 @@ async def test_an_export_can_be_imported(page: Page, site: Site, tmp_path: Path)
     await page.get_by_label("A file to import").set_input_files(saved)
     await expect(answer(page)).to_contain_text("An answer to keep.")
     assert session_id(page) == first
-    site.script.add("It goes on.")
-    await ask(page, "go on", "It goes on.")
+    site.script.add("It continues.")
+    await ask(page, "continue", "It continues.")
 
 
 async def test_an_existing_conversation_is_imported_as_a_copy(
@@ -72,10 +69,7 @@ async def test_an_existing_conversation_is_imported_as_a_copy(
     await page.goto(site.url)
     await ask(page, "copy me", "The original.")
     first = session_id(page)
-    async with page.expect_download() as waiting:
-        await choose_action(page, "Export")
-    saved = tmp_path / "saved.jsonl"
-    await (await waiting.value).save_as(saved)
+    saved = await export(page, tmp_path)
     await page.get_by_label("A file to import").set_input_files(saved)
     await expect(page.get_by_text("this is a copy of it").first).to_be_visible()
     await page.wait_for_url(lambda url: "#/s/" in url and first not in url)

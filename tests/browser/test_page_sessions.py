@@ -1,22 +1,13 @@
 """The session list: titles, deletion, paging."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.page_actions import answer, ask, choose_action, session_id
-from tests.browser.site import TIMEOUT_S, Site, serving_script
+from tests.browser.site import TIMEOUT_S, Site
 
 EVIL = "<img src=x onerror=window.hacked=1>"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with serving_script(tmp_path_factory.mktemp("site")) as site:
-        yield site
 
 
 async def test_a_conversation_is_titled_by_its_first_message_until_it_is_renamed(page: Page, site: Site) -> None:
