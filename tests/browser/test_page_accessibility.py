@@ -38,13 +38,13 @@ print("hello")
 """
 
 
-async def done(arguments: dict[str, Any]) -> dict[str, Any]:
+async def finish(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"done": arguments["path"]}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    tools = [Tool("look", "Look.", SCHEMA, done), Tool("wipe", "Wipe.", SCHEMA, done, level="dangerous")]
+    tools = [Tool("look", "Look.", SCHEMA, finish), Tool("wipe", "Wipe.", SCHEMA, finish, level="dangerous")]
     async with serving_script(tmp_path_factory.mktemp("site"), tools=tools) as site:
         yield site
 
@@ -69,7 +69,7 @@ async def test_axe_finds_no_violations(open_page: OpenPage, site: Site, scheme: 
     await page.get_by_role("button", name="Approve").click()
     await expect(answer(page)).to_contain_text("It does not want to")
     await page.get_by_role("button", name="Details of this conversation").click()
-    for tab in ("Timeline", "Picture", "Memory"):
+    for tab in ("Timeline", "Usage", "Memory"):
         await page.get_by_role("tab", name=tab).click()
         await check_accessibility(page)
     await page.get_by_role("button", name="Close the details").click()
@@ -138,7 +138,7 @@ async def test_screen_readers_are_given_whole_blocks(page: Page, site: Site) -> 
     await wait_until_finished(page)
     announced = await page.evaluate("window.announced")
     assert " ".join(" ".join(announced).split()) == " ".join(f"{text} The end.".split())
-    assert len(announced) <= 6, "by the block, not by the piece"
+    assert len(announced) <= 6, "one announcement per block"
 
 
 async def test_approval_requests_and_errors_are_announced_at_once(page: Page, site: Site) -> None:

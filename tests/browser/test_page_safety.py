@@ -29,20 +29,20 @@ RECORD_PARSED_HTML = """
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
-async def echoed(arguments: dict[str, Any]) -> dict[str, Any]:
+async def echo(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"echo": EVIL, "again": arguments["text"]}
 
 
-async def repeated(arguments: dict[str, Any]) -> str:
+async def repeat(arguments: dict[str, Any]) -> str:
     return arguments["text"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     tools = [
-        Tool("echo", "Echo.", SCHEMA, echoed),
-        Tool("repeat", "Repeat.", SCHEMA, repeated),
-        Tool("wipe", "Wipe.", SCHEMA, echoed, level="dangerous"),
+        Tool("echo", "Echo.", SCHEMA, echo),
+        Tool("repeat", "Repeat.", SCHEMA, repeat),
+        Tool("wipe", "Wipe.", SCHEMA, echo, level="dangerous"),
     ]
     async with serving_script(tmp_path_factory.mktemp("site"), tools=tools) as site:
         yield site
@@ -52,9 +52,9 @@ async def assert_inert(page: Page) -> None:
     """Check that no injected script ran or left a trace in the page."""
     await page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
     assert await page.evaluate("window.hacked") is None
-    for inside in ("#log", "#list", "#panel", "#title", "#announcements", "#alerts"):
+    for region in ("#log", "#list", "#panel", "#title", "#announcements", "#alerts"):
         assert (
-            await page.locator(f"{inside} script, {inside} iframe, {inside} style, {inside} form:not(.editing)").count()
+            await page.locator(f"{region} script, {region} iframe, {region} style, {region} form:not(.editing)").count()
             == 0
         )
     assert await page.locator("#log img:not([src^='blob:']):not([src='/page/icon.svg'])").count() == 0
@@ -62,7 +62,7 @@ async def assert_inert(page: Page) -> None:
         "[...document.querySelectorAll('*')].flatMap((element) => element.getAttributeNames())"
     )
     assert not [name for name in attributes if name.startswith("on")]
-    links = await page.evaluate("[...document.querySelectorAll('#log a')].map((one) => one.href)")
+    links = await page.evaluate("[...document.querySelectorAll('#log a')].map((link) => link.href)")
     assert all(link.startswith(("http://", "https://", "mailto:")) for link in links), links
 
 
@@ -77,7 +77,7 @@ async def test_script_in_messages_is_shown_as_text(page: Page, site: Site) -> No
     await assert_inert(page)
 
 
-async def parsed(page: Page) -> list[str]:
+async def parsed_html(page: Page) -> list[str]:
     """Return all strings that the page parsed as HTML since it was loaded."""
     return await page.evaluate("window.parsed")
 
@@ -94,8 +94,8 @@ async def test_no_tag_of_an_answer_reaches_the_html_parser(page: Page, site: Sit
     await page.goto(site.url)
     await ask(page, "hello", "The end.")
     for _ in ("as it streams", "as it is stored"):
-        assert await parsed(page), "markdown is parsed"
-        assert not [html for html in await parsed(page) if re.search("<(img|svg|script|kbd)", html)]
+        assert await parsed_html(page), "the recorder works"
+        assert not [html for html in await parsed_html(page) if re.search("<(img|svg|script|kbd)", html)]
         await expect(answer(page)).to_contain_text(OPENED)
         await assert_inert(page)
         await page.reload()
@@ -119,7 +119,7 @@ async def test_calls_results_errors_titles_and_files_never_reach_the_html_parser
     site.script.add(RuntimeError(OPENED))
     await send(page, OPENED)
     await expect(answer(page)).to_contain_text(f"RuntimeError: {OPENED}")
-    assert not [html for html in await parsed(page) if "hacked" in html]
+    assert not [html for html in await parsed_html(page) if "hacked" in html]
     await assert_inert(page)
 
 
@@ -140,9 +140,9 @@ async def test_links_are_limited_to_web_and_mail_and_images_are_not_fetched(page
     await page.goto(site.url)
     await ask(page, "links", "tracker")
     await assert_inert(page)
-    names = await page.evaluate("[...document.querySelectorAll('#log a')].map((one) => one.textContent)")
+    names = await page.evaluate("[...document.querySelectorAll('#log a')].map((link) => link.textContent)")
     assert names == ["good", "tracker (https://evil.example/pixel.png?what=secret)"]
-    for rel in await page.evaluate("[...document.querySelectorAll('#log a')].map((one) => one.rel)"):
+    for rel in await page.evaluate("[...document.querySelectorAll('#log a')].map((link) => link.rel)"):
         assert "noopener" in rel
         assert "noreferrer" in rel
 
@@ -195,20 +195,20 @@ async def test_script_in_a_session_id_is_shown_as_text(page: Page, site: Site, m
 async def test_injected_script_does_not_run(page: Page, site: Site, monitor: PageMonitor) -> None:
     monitor.expect("Content Security|Trusted")
     await page.goto(site.url)
-    went_through = await page.evaluate(
+    succeeded = await page.evaluate(
         """() => {
-            const tried = [];
-            const attempt = (name, act) => { try { act(); tried.push(name); } catch (error) { /* as it should be */ } };
+            const succeeded = [];
+            const attempt = (name, action) => { try { action(); succeeded.push(name); } catch { /* expected */ } };
             attempt("innerHTML", () => { document.body.innerHTML += "<b>x</b>"; });
             attempt("write", () => { document.write("<b>x</b>"); });
             attempt("policy", () => trustedTypes.createPolicy("mine", { createHTML: (text) => text }));
             const script = document.createElement("script");
             script.append("window.hacked = 11");
             document.body.append(script);
-            return tried;
+            return succeeded;
         }"""
     )
-    assert went_through == []
+    assert succeeded == []
     assert await page.evaluate("window.hacked") is None
 
 
