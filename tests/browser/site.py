@@ -83,19 +83,19 @@ async def serving_script(
     entries = Script(script)
     provider = PausingProvider(entries, chunk_delay_s=chunk_delay_s)
     store = StoreSettings(url=f"sqlite:///{folder}/page.db")
-    all_settings = Settings(store=store, server=server or ServerSettings(port=0, shutdown_s=0.1), **settings)
-    listener = bind_port(all_settings.server)
-    async with open_runtime(all_settings, tools=tools, provider=provider) as runtime:
-        app = create_app(all_settings, runtime)
+    chosen = Settings(store=store, server=server or ServerSettings(port=0, shutdown_s=0.1), **settings)
+    listener = bind_port(chosen.server)
+    async with open_runtime(chosen, tools=tools, provider=provider) as runtime:
+        app = create_app(chosen, runtime)
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=TIMEOUT_S)
-        uvicorn_server = _Server(config)
-        running = asyncio.create_task(uvicorn_server.serve([listener]))
+        serving = _Server(config)
+        running = asyncio.create_task(serving.serve([listener]))
         try:
-            await uvicorn_server.ready.wait()
+            await serving.ready.wait()
             yield Site(f"http://127.0.0.1:{listener.getsockname()[1]}", entries, provider, runtime, store.url)
         finally:
-            uvicorn_server.should_exit = True
-            await app.state.served.turns.drain(all_settings.server.shutdown_s)
+            serving.should_exit = True
+            await app.state.served.turns.drain(chosen.server.shutdown_s)
             await running
             listener.close()
 

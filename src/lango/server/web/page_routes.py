@@ -38,10 +38,10 @@ async def read_page(etag: str | None = Header(None, alias="If-None-Match")) -> R
 
 @router.get("/page/about")
 async def read_about(context: Context) -> dict[str, str | int]:
-    """Return the model's label, the version and the limits of attachments."""
+    """Return the model, the version and the limits on attachments."""
     settings = context.settings
     return {
-        # a user's agent module brings its own model
+        # an agent module chooses its own model
         "model": settings.agent.name if settings.agent.module and not settings.agent.model else label(settings.model),
         "version": __version__,
         "max_attachment_bytes": settings.server.max_attachment_bytes,
@@ -50,8 +50,8 @@ async def read_about(context: Context) -> dict[str, str | int]:
 
 
 @router.get("/page/{name:path}")
-async def read_file(name: str, etag: str | None = Header(None, alias="If-None-Match")) -> Response:
-    """Serve a script, style sheet or image of the page."""
+async def read_part(name: str, etag: str | None = Header(None, alias="If-None-Match")) -> Response:
+    """Serve a static file."""
     return _file_response(name, etag)
 
 
