@@ -21,7 +21,8 @@ from lango.store.turns.tool_journal import JournalByCall, JournalEntry
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
 
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
+IdempotencyKeyText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
+IdempotencyKey = Annotated[IdempotencyKeyText | None, Header(alias="Idempotency-Key")]
 
 
 class RequestBody(BaseModel):

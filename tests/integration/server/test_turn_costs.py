@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lango import open_runtime
+from lango import events, open_runtime
 from lango.errors import StoreUnavailable
 from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
@@ -60,7 +60,7 @@ async def turns_under_way(store: Store, count: int) -> list[EventBatch]:
 
 
 def event(number: int) -> LoggedEvent:
-    return LoggedEvent(IDS_PER_TURN + number, 1, "text_delta", f'{{"text":"{number}"}}')
+    return LoggedEvent.of(events.TextDelta(IDS_PER_TURN + number, str(number)))
 
 
 async def test_the_events_of_streams_that_go_on_at_the_same_moment_are_one_write(

@@ -19,11 +19,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import Field, TypeAdapter, ValidationError
 
-from lango.errors import LangoError
+from lango.errors import LangoError, SessionNotFound, Stopping
 from lango.json_input import TooManyValues, read_json
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, describe_problem, to_api_error
-from lango.server.schemas import SESSION_ID, NewMessage, RequestBody
+from lango.server.schemas import SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody
 from lango.server.security.auth import Caller, read_authorization
 from lango.server.streaming.sse import wait_until_refused
 from lango.store import SessionRecord
@@ -47,7 +47,7 @@ class SendMessage(NewMessage):
 
     type: Literal["message"]
     session: SessionName
-    idempotency_key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")] | None = None
+    idempotency_key: IdempotencyKeyText | None = None
 
 
 class Cancel(RequestBody):
@@ -206,13 +206,15 @@ class _SocketConnection:
                     if event:  # the protocol has pings of its own
                         await self._send(event.data.removesuffix("}") + session_suffix)
         except (LangoError, ApiError) as error:
-            await self._send_error(error, session_id)
+            await self._send_error(error, session_id, fatal=isinstance(error, SessionNotFound | Stopping))
         except _CONNECTION_ERRORS:
             self._disconnect()
 
-    async def _send_error(self, error: Exception, session_id: str | None = None) -> None:
-        refused = to_api_error(error)
-        body = {"type": "error", "error": refused.type, "message": str(refused), "fatal": False}
+    async def _send_error(self, error: Exception, session_id: str | None = None, *, fatal: bool = False) -> None:
+        api_error = to_api_error(error)
+        body: dict[str, object] = {"type": "error", "error": api_error.type, "message": str(api_error), "fatal": fatal}
+        if fatal:
+            body["call_id"] = None  # as in every error event that ends a stream
         try:
             await self._send(json.dumps(body if session_id is None else body | {"session": session_id}))
         except _CONNECTION_ERRORS:

@@ -3,6 +3,7 @@
 A user is only ever the key's or the token's: what a request says about users is not read.
 """
 
+import functools
 import math
 import time
 from collections import deque
@@ -134,9 +135,11 @@ def read_authorization(connection: HTTPConnection) -> str | None:
 
 async def authenticate_request(request: Request) -> None:
     """Find out who sent a request, from its head alone. Raise `ApiError`: then its body is not read."""
-    principal: Principal = request.app.state.served.door
+    principal: Principal = request.app.state.context.principal
+    authorization = read_authorization(request)
+    request.state.verify_caller = functools.partial(principal.verify, authorization)  # an open stream repeats it
     try:
-        request.state.caller = await principal.authenticate(read_authorization(request))
+        request.state.caller = await principal.authenticate(authorization)
     except ApiError as refused:
         if _has_body(request):
             refused.headers["Connection"] = "close"

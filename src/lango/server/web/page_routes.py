@@ -1,4 +1,4 @@
-"""The page at `/`: files that come with the package, and nothing from elsewhere."""
+"""Serve the web page and its static files from the package."""
 
 import hashlib
 from functools import cache
@@ -17,7 +17,7 @@ router = APIRouter(include_in_schema=False)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
-    # markup is made by one policy only: the one that cleans it
+    # only the sanitizer may create markup
     "require-trusted-types-for 'script'; trusted-types dompurify"
 )
 _TYPES = {
@@ -32,16 +32,16 @@ _TYPES = {
 
 @router.get("/")
 async def read_page(etag: str | None = Header(None, alias="If-None-Match")) -> Response:
-    """Show the page."""
+    """Serve the page."""
     return _file_response("index.html", etag)
 
 
 @router.get("/page/about")
 async def read_about(context: Context) -> dict[str, str | int]:
-    """Say which model answers, as what it is, and how much may be sent at once."""
+    """Return the model, the version and the limits on attachments."""
     settings = context.settings
     return {
-        # an agent of one's own brings its own model
+        # an agent module chooses its own model
         "model": settings.agent.name if settings.agent.module and not settings.agent.model else label(settings.model),
         "version": __version__,
         "max_attachment_bytes": settings.server.max_attachment_bytes,
@@ -51,7 +51,7 @@ async def read_about(context: Context) -> dict[str, str | int]:
 
 @router.get("/page/{name:path}")
 async def read_part(name: str, etag: str | None = Header(None, alias="If-None-Match")) -> Response:
-    """Serve a part of the page."""
+    """Serve a static file."""
     return _file_response(name, etag)
 
 
@@ -69,7 +69,7 @@ def _file_response(name: str, etag: str | None) -> Response:
 
 @cache
 def _files() -> dict[str, tuple[bytes, str]]:
-    """Read what there is, once: no name that a client sends becomes a path."""
+    """Read all files once: no name that a client sends becomes a path."""
     return dict(_read_folder(resources.files("lango.server") / "static", ""))
 
 

@@ -15,20 +15,21 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path
+from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
 from lango.adk.services import adk_server
 from lango.errors import StaleSession, UsageError
+from lango.events import TextDelta, ThoughtDelta, TurnError
 from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, error_body
+from lango.server.errors import ApiError, error_body, turn_api_error
 from lango.server.json_body import JsonResponse, large_response
-from lango.server.schemas import SESSION_ID
+from lango.server.schemas import SESSION_ID, IdempotencyKey
 from lango.server.security.auth import Caller, CurrentCaller
 from lango.server.security.authenticated_route import route_with_error_body
-from lango.server.streaming.sse import FrameStreamResponse, read, status_of
+from lango.server.streaming.sse import FrameStreamResponse
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store import NewEvent, SessionId, SessionRecord
 from lango.store.turns.turns import TurnRecord
@@ -42,7 +43,6 @@ _NO_EVENTS = 2**62  # after this id there are none
 
 AppPath = Annotated[str, Path()]
 IdPath = Annotated[str, Path(pattern=SESSION_ID)]
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
 
 
 class AdkRequestBody(BaseModel):
@@ -259,39 +259,42 @@ async def refuse_evaluation(app: AppPath, rest: str, authenticated: CurrentCalle
 
 
 @router.post("/run")
-async def run(request: RunRequest, authenticated: CurrentCaller, context: Context, key: Key = None) -> Response:
+async def run(
+    request: RunRequest, authenticated: CurrentCaller, context: Context, key: IdempotencyKey = None
+) -> Response:
     """Run a turn and return its events."""
     running = await _submit(context, authenticated, request, key)
     events: list[dict[str, Any]] = []
     async with aclosing(running.events(streaming=False)) as items:
         async for event in items:
-            if event and "error" in event:
-                failed = event["error"]
-                raise ApiError(status_of(failed["type"]), failed["type"], failed["message"])
+            if isinstance(event, TurnError):
+                raise turn_api_error(event)
             if event:
                 events.append(event)
     return JsonResponse(events)
 
 
 @router.post("/run_sse")
-async def run_sse(request: RunRequest, authenticated: CurrentCaller, context: Context, key: Key = None) -> Response:
-    """Run a turn and tell its events as they are stored; with `streaming`, pieces of text before."""
+async def run_sse(
+    request: RunRequest, authenticated: CurrentCaller, context: Context, key: IdempotencyKey = None
+) -> Response:
+    """Run a turn and stream its events as they are stored; with `streaming`, text deltas before them."""
     running = await _submit(context, authenticated, request, key)
 
     async def frames() -> AsyncGenerator[str | None, None]:
         async with aclosing(running.events(streaming=request.streaming)) as items:
             async for event in items:
-                if event and "error" in event:
-                    yield _encode_error(event["error"]["type"], event["error"]["message"])
+                if isinstance(event, TurnError):
+                    yield _encode_error(turn_api_error(event))
                 else:
                     yield f"data: {json.dumps(event)}\n\n" if event else None
 
     return FrameStreamResponse(frames(), context.settings.server.write_timeout_s, _encode_error)
 
 
-def _encode_error(error: str, message: str) -> str:
-    details = {"error_type": error, "error_message": message, "timestamp": time.time()}
-    return f"data: {json.dumps({'error': f'{error}: {message}', 'error_details': details})}\n\n"
+def _encode_error(error: ApiError) -> str:
+    details = {"error_type": error.type, "error_message": str(error), "timestamp": time.time()}
+    return f"data: {json.dumps({'error': f'{error.type}: {error}', 'error_details': details})}\n\n"
 
 
 async def _submit(context: ServerContext, authenticated: Caller, request: RunRequest, key: str | None) -> "_RunEvents":
@@ -333,26 +336,25 @@ class _RunEvents:
         self._turns = turns
         self._sent_ids = set(known)
 
-    async def events(self, *, streaming: bool) -> AsyncGenerator[dict[str, Any] | None, None]:
-        """Tell them; None whenever nothing came for a while. `{"error": {"type", "message"}}` ends what failed."""
+    async def events(self, *, streaming: bool) -> AsyncGenerator[dict[str, Any] | TurnError | None, None]:
+        """Yield ADK's events; None whenever no event came for a heartbeat. A fatal `TurnError` comes last."""
         for turn in self._turns:
             record = await self._read_turn(turn)
             invocation_id = record.invocation_id if record else ""
-            async with aclosing(read(self._context.turns.follow(turn))) as events:
-                async for event in events:
+            async with aclosing(self._context.turns.follow(turn)) as items:
+                async for item in items:
+                    event = item and item.event
                     if event is None:
                         yield None
-                    elif event["type"] in ("text_delta", "thought_delta"):
+                    elif isinstance(event, TextDelta | ThoughtDelta):
                         if streaming:
-                            thought = event["type"] == "thought_delta"
-                            yield adk_server.partial_event(
-                                event["text"], event["author"], invocation_id, thought=thought
-                            )
+                            thought = isinstance(event, ThoughtDelta)
+                            yield adk_server.partial_event(event.text, event.author, invocation_id, thought=thought)
                     else:
                         for stored in await self._new_events(turn):
                             yield stored
-                    if event and event["type"] == "error" and event["fatal"]:
-                        yield {"error": {"type": event["error"], "message": event["message"]}}
+                    if isinstance(event, TurnError) and event.fatal:
+                        yield event
                         return
 
     async def _read_turn(self, turn: TurnRef) -> TurnRecord | None:

@@ -47,18 +47,17 @@ from lango.server.compat.openai.conversation_ids import named_conversation
 from lango.server.compat.openai.session_selection import submit_carried_history, submit_to_named_session
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError
-from lango.server.schemas import SESSION_ID
+from lango.server.schemas import SESSION_ID, IdempotencyKey
 from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 
 # a turn is stored once it is accepted: a client that repeats the request would send the message twice
 _NO_RETRY = {"x-should-retry": "false"}
-_OpenAiRoute = route_with_error_body(lambda refused: openai_error_body(refused.status, refused.type, str(refused)))
+_OpenAiRoute = route_with_error_body(openai_error_body)
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=_OpenAiRoute)
 
 SessionIdHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
 
 
 @router.get("/models")
@@ -86,7 +85,7 @@ async def create_completion(
     caller: CurrentCaller,
     context: Context,
     session_id: SessionIdHeader = None,
-    key: Key = None,
+    key: IdempotencyKey = None,
 ) -> Response:
     """Answer the last message of a conversation. `Idempotency-Key` holds within `X-Session-Id`."""
     request_body.check_supported()
