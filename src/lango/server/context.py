@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 from lango.config import Settings
 from lango.runtime.runtime import Runtime
 from lango.server.errors import session_not_found
-from lango.server.security.auth import Caller, Principal
+from lango.server.security.auth import Authenticator, Caller
 from lango.server.streaming.live import LiveEvents
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse
@@ -27,7 +27,7 @@ class ServerContext:
         self.sessions = runtime.sessions
         self.metrics = Metrics()
         self.turns = TurnStreams(runtime, self.metrics, settings.server.heartbeat_s)
-        self.principal = Principal(settings.server, runtime.store)
+        self.authenticator = Authenticator(settings.server, runtime.store)
 
     async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session of the caller; raise `SessionNotFound` for one of another user, too."""
@@ -50,8 +50,8 @@ class ServerContext:
         With one user, a message to a new id creates a session, as in Python. With more, an id of another user and an
         unused one must get the same response.
         """
-        await self.principal.check_token_quota(caller)
-        if not self.principal.is_single_user:
+        await self.authenticator.check_token_quota(caller)
+        if not self.authenticator.is_single_user:
             await self.get_session(caller, session_id)
 
     def event_response(self, events: LiveEvents) -> EventStreamResponse:

@@ -171,9 +171,9 @@ async def test_a_token_without_a_key_id_needs_one_key_only(local: LocalIssuer) -
         ({"exp": "soon"}, "cannot be verified"),
         ({"exp": float("inf")}, "cannot be verified"),
         ({"sub": None}, "no claim 'sub'"),
-        ({"sub": ""}, "names nobody"),
-        ({"sub": "a\x00b"}, "names nobody"),
-        ({"sub": "a" * 300}, "names nobody"),
+        ({"sub": ""}, "names no user"),
+        ({"sub": "a\x00b"}, "names no user"),
+        ({"sub": "a" * 300}, "names no user"),
     ],
 )
 async def test_claims_that_do_not_fit_are_refused(local: LocalIssuer, claims: dict[str, Any], why: str) -> None:

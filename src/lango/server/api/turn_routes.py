@@ -116,7 +116,7 @@ async def answer_approval(
     session_id: SessionIdPath, call_id: CallIdPath, answer: ApprovalAnswer, caller: CurrentCaller, context: Context
 ) -> EventStreamResponse:
     """Answer an approval request, and follow the turn. The answer applies to the arguments that were shown."""
-    await context.principal.check_token_quota(caller)
+    await context.authenticator.check_token_quota(caller)
     await context.get_session(caller, session_id)
     turn = await context.turns.submit_approval(caller, session_id, call_id, approved=answer.approved)
     return context.event_response(context.turns.follow(turn))

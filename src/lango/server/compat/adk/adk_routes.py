@@ -92,7 +92,7 @@ def _caller_as_user(context: ServerContext, caller: Caller, app: str, user_id: s
     """Return the caller as the user that a request names."""
     if app != context.runtime.app_name:
         raise ApiError(404, "NotFound", f"there is no app {app!r}")
-    if context.principal.is_single_user:
+    if context.authenticator.is_single_user:
         return Caller(user_id)
     if user_id != caller.user_id:
         raise ApiError(404, "NotFound", f"there is no user {user_id!r}")
@@ -304,7 +304,7 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
         message = adk_server.read_message(request.new_message or {})
     except UsageError as error:
         raise ApiError(400, "BadRequest", str(error)) from error
-    await context.principal.check_token_quota(caller)
+    await context.authenticator.check_token_quota(caller)
     session = await context.get_session(caller, request.session_id)
     if message.text or message.files:
         turn = await context.turns.submit(

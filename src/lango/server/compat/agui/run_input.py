@@ -93,7 +93,7 @@ async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgent
     tools = await read_client_tools(
         [(message.name, message.description, message.parameters) for message in run_input.tools or ()]
     )
-    await context.principal.check_token_quota(caller)
+    await context.authenticator.check_token_quota(caller)
     thread_messages = [
         message for message in run_input.messages if not isinstance(message, ActivityMessage | ReasoningMessage)
     ]
