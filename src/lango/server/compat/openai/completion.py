@@ -68,7 +68,7 @@ class Completion:
             return JsonResponse(await self._whole_body(), headers=headers)
         except (LangoError, ApiError) as error:
             api_error = to_api_error(error)
-            return JsonResponse(openai_error_body(api_error), api_error.status, api_error.headers | headers)
+            return JsonResponse(openai_error_body(api_error), api_error.status, {**api_error.headers, **headers})
 
     async def _whole_body(self) -> dict[str, Any]:
         text: list[str] = []

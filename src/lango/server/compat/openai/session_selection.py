@@ -70,7 +70,7 @@ async def submit_to_named_session(
     """
     calls = await asyncio.to_thread(
         lambda: [message.calls for message in request.messages]
-    )  # ten thousand results, perhaps
+    )  # there may be ten thousand results
     results = collect_results(calls)
     if request.ends_with_results:
         attempt = key or uuid.uuid4().hex
