@@ -7,7 +7,7 @@ session.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast, get_args
 
 from msgspec import Struct, convert, field, to_builtins
 
@@ -124,6 +124,7 @@ class TurnDone(Struct, frozen=True, tag_field="type", tag="done"):
 
 
 TurnEvent = Accepted | Queued | TextDelta | ThoughtDelta | ToolStart | ToolEnd | ApprovalNeeded | TurnError | TurnDone
+_KIND_BY_TYPE: dict[str, type[TurnEvent]] = {kind.type: kind for kind in get_args(TurnEvent)}
 
 
 def is_final(event: TurnEvent) -> bool:
@@ -138,7 +139,7 @@ def to_json(event: TurnEvent, *, unchanged: Iterable[type] = ()) -> dict[str, An
 
 def from_json(fields: Mapping[str, Any]) -> TurnEvent:
     """Return the event of a JSON object that `to_json` made."""
-    return convert(fields, TurnEvent)
+    return convert(fields, _KIND_BY_TYPE[fields["type"]])  # converting to the union is ten times slower
 
 
 def to_plain_values(value: Any) -> Any:

@@ -9,13 +9,12 @@ import base64
 import contextlib
 import json
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import orjson
 from fastapi import HTTPException, Request
-from fastapi.routing import APIRoute
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
@@ -118,16 +117,3 @@ class JsonRequest(Request):
             raise
         except (ValueError, RecursionError) as error:  # a lone surrogate, too many levels
             raise json.JSONDecodeError("not JSON", "", 0) from error
-
-
-class JsonRoute(APIRoute):
-    """A route that reads its body as a `JsonRequest`."""
-
-    @override
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handle_with_bounded_json(request: Request) -> Response:
-            return await handle(JsonRequest(request.scope, request.receive))
-
-        return handle_with_bounded_json

@@ -12,7 +12,7 @@ import asyncio
 import functools
 import json
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Literal
 
@@ -22,7 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from lango.errors import LangoError, SessionNotFound, Stopping
 from lango.json_input import TooManyValues, read_json
 from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, describe_problem, to_api_error
+from lango.server.errors import ApiError, describe_problems, to_api_error
 from lango.server.schemas import SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody
 from lango.server.security.auth import Caller, read_authorization
 from lango.server.streaming.sse import wait_until_refused
@@ -34,8 +34,8 @@ _log = logging.getLogger("lango.server")
 router = APIRouter()
 
 _MAX_STREAMS = 32
-_MAX_PROBLEMS = 10
 _PROTOCOL = "lango"
+_UNKNOWN_TYPE = "send an object with a type: message, cancel, approval or resume"
 _CONNECTION_ERRORS = (TimeoutError, RuntimeError, WebSocketDisconnect)
 """Raised by sending to a client that does not read, or has disconnected."""
 
@@ -102,18 +102,11 @@ def _parse_client_message(text: str) -> ClientMessage:
     except TooManyValues as error:
         raise ApiError(413, "TooLarge", str(error)) from error
     except ValidationError as error:
-        raise ApiError(
-            400, "BadRequest", "; ".join(_describe_problem(problem) for problem in error.errors()[:_MAX_PROBLEMS])
-        ) from error
+        problems = error.errors()
+        message = describe_problems(problems) if problems[0]["loc"] else _UNKNOWN_TYPE
+        raise ApiError(400, "BadRequest", message) from error
     except (ValueError, RecursionError) as error:
         raise ApiError(400, "BadRequest", "send JSON as text") from error
-
-
-def _describe_problem(problem: Mapping[str, object]) -> str:
-    """Describe a problem of an invalid message."""
-    if not problem["loc"]:
-        return "send an object with a type: message, cancel, approval or resume"
-    return describe_problem(problem)
 
 
 class _SocketConnection:

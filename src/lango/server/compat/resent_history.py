@@ -99,11 +99,16 @@ async def submit_results(
         if not turn:
             break
     open_calls = {candidate.call.id for candidate in await context.store.client_calls(session)}
-    if require_all and (left := open_calls - results.keys()):
-        missing = ", ".join(sorted(left))
-        raise ApiError(400, "BadRequest", f"messages: each call needs its tool message; there is none for {missing}")
+    if require_all:
+        check_all_answered(open_calls, results.keys())
     taken = {call_id: result for call_id, result in results.items() if call_id in open_calls or call_id in new}
     return await context.turns.submit_results(caller, session_id, taken, key, tools)
+
+
+def check_all_answered(calls: Collection[str], answered: Collection[str]) -> None:
+    """Raise `ApiError` if a client tool call has no result."""
+    if missing := ", ".join(sorted(set(calls).difference(answered))):
+        raise ApiError(400, "BadRequest", f"messages: each call needs its tool message; there is none for {missing}")
 
 
 async def results_key(context: ServerContext, session: SessionRecord, calls: Collection[str], *more: str) -> str:

@@ -63,7 +63,9 @@ class Authenticator:
     async def authenticate(self, authorization: str | None) -> Caller:
         """Return the caller; raise `ApiError` for a key or token that is missing, invalid or over its rate limit."""
         caller = await self.verify(authorization)
-        return self._count_request(caller.user_id, caller.quota)
+        if caller.quota is not None:
+            self._count_request(caller.quota)
+        return caller
 
     async def verify(self, authorization: str | None) -> Caller:
         """Return the caller without counting a request; raise `ApiError` for a missing or invalid key or token."""
@@ -87,24 +89,23 @@ class Authenticator:
             return None
         return Quota(f"user:{user_id}", "user", self._oidc.requests_per_minute, self._oidc.tokens_per_day)
 
-    def _count_request(self, user_id: str, allowance: Quota | None) -> Caller:
+    def _count_request(self, quota: Quota) -> None:
         """Count a request of this process; raise `ApiError` above the rate limit."""
-        if allowance is None or allowance.requests_per_minute is None:
-            return Caller(user_id, allowance)
+        if quota.requests_per_minute is None:
+            return
         now = time.monotonic()
         if len(self._request_times) > _MAX_TRACKED_HOLDERS:
             self._request_times = {
                 id_: times for id_, times in self._request_times.items() if times and times[-1] > now - _MINUTE_S
             }
-        times = self._request_times.setdefault(allowance.id, deque())
+        times = self._request_times.setdefault(quota.id, deque())
         while times and times[0] <= now - _MINUTE_S:
             times.popleft()
-        if len(times) >= allowance.requests_per_minute:
+        if len(times) >= quota.requests_per_minute:
             wait_s = math.ceil(times[0] + _MINUTE_S - now) if times else _MINUTE_S
-            limit = f"{allowance.requests_per_minute} requests a minute"
-            raise ApiError(429, "RateLimited", f"this {allowance.holder} may make {limit}", retry_after_s=wait_s)
+            limit = f"{quota.requests_per_minute} requests a minute"
+            raise ApiError(429, "RateLimited", f"this {quota.holder} may make {limit}", retry_after_s=wait_s)
         times.append(now)
-        return Caller(user_id, allowance)
 
     async def check_token_quota(self, caller: Caller) -> None:
         """Raise `ApiError` if the caller has used up the tokens of the day."""

@@ -9,28 +9,29 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fastapi import Request
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 from typing_extensions import override
 
 from lango.server.errors import ApiError, log_server_fault, to_api_error
-from lango.server.json_body import JsonResponse, JsonRoute
+from lango.server.json_body import JsonRequest, JsonResponse
 from lango.server.security.auth import authenticate_request, current_caller
 
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class AuthenticatedRoute(JsonRoute):
-    """A route that authenticates its caller, where it has one, before it reads the body."""
+class AuthenticatedRoute(APIRoute):
+    """A route that authenticates its caller, where it has one, before it reads the body as a `JsonRequest`."""
 
     @override
     def get_route_handler(self) -> _Handler:
         handle = super().get_route_handler()
-        if not any(dependency.call is current_caller for dependency in self.dependant.dependencies):
-            return handle
+        has_caller = any(dependency.call is current_caller for dependency in self.dependant.dependencies)
 
         async def handle_authenticated(request: Request) -> Response:
-            await authenticate_request(request)
-            return await handle(request)
+            if has_caller:
+                await authenticate_request(request)
+            return await handle(JsonRequest(request.scope, request.receive))
 
         return handle_authenticated
 

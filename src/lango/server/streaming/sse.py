@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -29,15 +29,6 @@ VERIFY_CALLER = "verify_caller"
 _HEARTBEAT = b": still here\n\n"
 # JSON may hold these, and many clients split lines at them
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
-
-
-class StreamError(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
-    """The end of a stream whose turn may go on. It has no id."""
-
-    error: str
-    message: str
-    fatal: Literal[True] = True
-    call_id: None = None
 
 
 class StreamResponse(Response, ABC, Generic[T]):
@@ -114,8 +105,8 @@ class EventStreamResponse(StreamResponse[LoggedEvent | Changed]):
     def _error_frame(self, error: LangoError | ApiError) -> bytes:
         can_resume = not isinstance(error, EventsGone | SessionNotFound | Stopping)
         message = f"{error}; come back with Last-Event-ID" if can_resume else str(error)
-        data = json.dumps(msgspec.to_builtins(StreamError(to_api_error(error).type, message)))
-        return f"event: error\ndata: {data}\n\n".encode()
+        fields = {"error": to_api_error(error).type, "message": message, "fatal": True, "call_id": None}
+        return f"event: error\ndata: {json.dumps({'type': 'error'} | fields)}\n\n".encode()
 
 
 async def wait_until_refused(check: Callable[[], Awaitable[object]] | None) -> ApiError:

@@ -8,10 +8,10 @@ rebuilt from its messages (`lango.store.turns.rebuilt_events`).
 from collections.abc import Sequence
 from typing import Any, Self
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from lango.errors import EventsGone
-from lango.events import TextDelta, TurnEvent, from_json, is_final, to_json
+from lango.events import TextDelta, ThoughtDelta, TurnEvent, from_json, is_final, to_json
 from lango.store.codec import event_ids
 from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.codec.json_text import dumps, loads
@@ -76,6 +76,8 @@ class LoggedEvent(Struct, frozen=True):
     @classmethod
     def of(cls, event: TurnEvent) -> Self:
         """Encode an event."""
+        if isinstance(event, TextDelta | ThoughtDelta):  # most events are, and hold no other types
+            return cls(event, dumps(to_builtins(event)))
         return cls(event, dumps(to_json(event, unchanged=(bytes, bytearray))))
 
     @classmethod

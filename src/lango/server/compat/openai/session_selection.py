@@ -31,6 +31,7 @@ from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.conversation_ids import SESSION_PREFIX, NamedConversation
 from lango.server.compat.resent_history import (
     calls_answered_at_end,
+    check_all_answered,
     collect_results,
     results_key,
     submit_results,
@@ -129,10 +130,7 @@ def _check_all_results(messages: Sequence[Message]) -> None:
         raise ApiError(
             400, "BadRequest", "messages: these tool messages answer no call before them; send it, or its X-Session-Id"
         )
-    left = {call.id for call in messages[-2].tool_calls} - {call.id for call in messages[-1].tool_calls}
-    if left:
-        missing = ", ".join(sorted(left))
-        raise ApiError(400, "BadRequest", f"messages: each call needs its tool message; there is none for {missing}")
+    check_all_answered(*([call.id for call in message.tool_calls] for message in messages[-2:]))
 
 
 async def _continue_session(
