@@ -89,16 +89,14 @@ async def submit_results(
     session = await context.get_session(caller, session_id)
     key = await results_key(context, session, new)
     for candidate in (key, await results_key(context, session, new, "again", attempt)):
-        key, turn = (
-            candidate,
-            await context.store.read(functools.partial(turns.find_by_idempotency_key, session.key, candidate)),
-        )
+        key = candidate
+        turn = await context.store.read(functools.partial(turns.find_by_idempotency_key, session.key, key))
         record = await context.store.turn(Turn(session.key, turn)) if turn else None
         if turn and record and record.status in ("waiting", "running", "done"):
             return TurnRef(session, turn)
         if not turn:
             break
-    open_calls = {candidate.call.id for candidate in await context.store.client_calls(session)}
+    open_calls = {waiting.call.id for waiting in await context.store.client_calls(session)}
     if require_all:
         check_all_answered(open_calls, results.keys())
     taken = {call_id: result for call_id, result in results.items() if call_id in open_calls or call_id in new}

@@ -96,9 +96,8 @@ async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgent
     thread_messages = [
         message for message in run_input.messages if not isinstance(message, ActivityMessage | ReasoningMessage)
     ]
-    calls = await asyncio.to_thread(
-        lambda: [_calls_in(message) for message in thread_messages]
-    )  # there may be ten thousand results
+    # in a thread: there may be thousands of results
+    calls = await asyncio.to_thread(lambda: [_calls_in(message) for message in thread_messages])
     results = collect_results(calls)
     if run_input.resume:
         return await _submit_answers(context, caller, run_input, tools, results)

@@ -69,9 +69,8 @@ async def submit_to_named_session(
 
     These are the user's messages at the end, and results of calls that still wait, anywhere in the history.
     """
-    calls = await asyncio.to_thread(
-        lambda: [message.calls for message in request.messages]
-    )  # there may be ten thousand results
+    # in a thread: there may be thousands of results
+    calls = await asyncio.to_thread(lambda: [message.calls for message in request.messages])
     results = collect_results(calls)
     if request.ends_with_results:
         attempt = key or uuid.uuid4().hex
