@@ -11,9 +11,9 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from lango.errors import SessionNotFound
+from lango.errors import SessionNotFound, Stopping
 from lango.server.streaming.session_watch import UserWatch
-from lango.server.streaming.turn_streams import TurnRef, TurnStreams, server_stops
+from lango.server.streaming.turn_streams import TurnRef, TurnStreams
 from lango.store import SessionRecord
 from lango.store.codec.event_ids import turn_of_event
 from lango.store.turns import queue
@@ -82,7 +82,7 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
         if session is not None and await streams.store.session(session.name) is None:
             raise SessionNotFound("the session was deleted")
         if streams.is_closing:
-            raise server_stops()
+            raise Stopping("the server stops")
         if watch.activity[key] == seen and not await watch.changed.wait(streams.heartbeat_s):
             yield None
 

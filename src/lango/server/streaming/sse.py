@@ -103,7 +103,7 @@ class EventStreamResponse(StreamResponse[LoggedEvent | Changed]):
 
     @override
     def _error_frame(self, error: LangoError | ApiError) -> bytes:
-        can_resume = not isinstance(error, EventsGone | SessionNotFound | Stopping)
+        can_resume = not isinstance(error, EventsGone | SessionNotFound)
         message = f"{error}; come back with Last-Event-ID" if can_resume else str(error)
         fields = {"error": to_api_error(error).type, "message": message, "fatal": True, "call_id": None}
         return f"event: error\ndata: {json.dumps({'type': 'error'} | fields)}\n\n".encode()

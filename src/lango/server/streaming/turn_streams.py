@@ -231,7 +231,7 @@ class TurnStreams:
                 last_event_at = time.monotonic()
                 yield None
             if await self._wait_or_stop(wait_s):
-                raise server_stops()
+                raise Stopping("the server stops")
             wait_s = min(1.5 * wait_s, _MAX_POLL_S)
 
     async def _close_abandoned(self, turn: TurnRef, page: LogPage, over_at: float | None) -> bool:
@@ -275,8 +275,3 @@ class TurnStreams:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLEANUP_S)
         self._stopping.set()
-
-
-def server_stops() -> Stopping:
-    """Return the error that ends a stream before its turn ends."""
-    return Stopping("the server stops: come back with Last-Event-ID")
