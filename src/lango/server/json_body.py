@@ -6,20 +6,20 @@ and infinities as `null`, and bytes in base64.
 
 import asyncio
 import base64
-import contextlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import orjson
 from fastapi import HTTPException, Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from lango.events import to_plain_values
 from lango.json_input import TooManyValues, read_counted
+from lango.json_pieces import PIECE
 
 _LEVELS = 6
 _SENT_AT_ONCE = 1_000_000
@@ -31,47 +31,91 @@ class JsonResponse(JSONResponse):
     @override
     def render(self, content: Any) -> bytes:
         """Encode the body."""
-        try:
-            return _encode(content, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            return _encode(content, ensure_ascii=True).encode()
-        except ValueError:
-            return _encode(without_nan(content), ensure_ascii=True).encode()
+        return _encode_any(content)
 
 
-class _LargeResponse(JsonResponse):
-    """Encodes the first levels of a value piece by piece: other threads run in between."""
+class LargeResponse(Response):
+    """Encodes and sends the first levels of a value piece by piece, so that other threads and requests can run.
 
-    @override
-    def render(self, content: Any) -> bytes:
-        return _in_pieces(content, _LEVELS, super().render)
+    The pieces are never joined: joining or copying tens of megabytes would be one long call.
+    """
+
+    media_type = "application/json"
+
+    def __init__(self, content: Any, status: int) -> None:
+        self.pieces = _join_small(_in_pieces(content, _LEVELS))
+        super().__init__(status_code=status, headers={"Content-Length": str(sum(map(len, self.pieces)))})
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the body in pieces: passing tens of megabytes at once would hold the event loop."""
+        """Send the pieces."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        body = bytes(self.body)
-        for start in range(0, len(body), _SENT_AT_ONCE):
-            await send({"type": "http.response.body", "body": body[start : start + _SENT_AT_ONCE], "more_body": True})
+        for piece in self.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
             await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": b""})
 
 
-async def large_response(make: Callable[[], Any], status: int = 200) -> JsonResponse:
+async def large_response(make: Callable[[], Any], status: int = 200) -> LargeResponse:
     """Build and encode a value of any size in a thread, so that it does not hold the event loop."""
-    return await asyncio.to_thread(lambda: _LargeResponse(make(), status))
+    return await asyncio.to_thread(lambda: LargeResponse(make(), status))
 
 
-def _in_pieces(value: Any, levels: int, render: Callable[[Any], bytes]) -> bytes:
-    if levels and isinstance(value, dict):
-        members = cast("dict[str, Any]", value).items()
-        return b"{%b}" % b",".join(render(name) + b":" + _in_pieces(item, levels - 1, render) for name, item in members)
-    if levels and isinstance(value, list):
-        return b"[%b]" % b",".join(_in_pieces(item, levels - 1, render) for item in cast("list[Any]", value))
-    if isinstance(value, str):
-        with contextlib.suppress(orjson.JSONEncodeError):  # a lone surrogate
-            return orjson.dumps(value)  # encodes a long text five times as fast
-    return render(value)
+def _join_small(pieces: Iterable[bytes]) -> list[bytes]:
+    """Join small pieces into pieces of a megabyte."""
+    joined: list[bytes] = []
+    buffer = bytearray()
+    for piece in pieces:
+        buffer += piece
+        if len(buffer) >= _SENT_AT_ONCE:
+            joined.append(bytes(buffer))
+            buffer.clear()
+    return [*joined, bytes(buffer)]
+
+
+def _in_pieces(value: Any, levels: int) -> Iterator[bytes]:
+    if levels and value and isinstance(value, dict):
+        for number, (name, item) in enumerate(cast("dict[str, Any]", value).items()):
+            yield b"," if number else b"{"
+            yield from _text_pieces(name)
+            yield b":"
+            yield from _in_pieces(item, levels - 1)
+        yield b"}"
+    elif levels and value and isinstance(value, list):
+        for number, item in enumerate(cast("list[Any]", value)):
+            yield b"," if number else b"["
+            yield from _in_pieces(item, levels - 1)
+        yield b"]"
+    elif isinstance(value, str):
+        yield from _text_pieces(value)
+    else:
+        yield _encode_any(value)
+
+
+def _text_pieces(text: str) -> Iterator[bytes]:
+    if len(text) <= PIECE:
+        yield _encode_text(text)
+        return
+    yield b'"'
+    for start in range(0, len(text), PIECE):
+        yield _encode_text(text[start : start + PIECE])[1:-1]
+    yield b'"'
+
+
+def _encode_text(text: str) -> bytes:
+    try:
+        return orjson.dumps(text)  # five times as fast for a long text
+    except orjson.JSONEncodeError:  # a lone surrogate
+        return _encode_any(text)
+
+
+def _encode_any(content: Any) -> bytes:
+    try:
+        return _encode(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return _encode(content, ensure_ascii=True).encode()
+    except ValueError:
+        return _encode(without_nan(content), ensure_ascii=True).encode()
 
 
 def _encode(content: Any, *, ensure_ascii: bool) -> str:
