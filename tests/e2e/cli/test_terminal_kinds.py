@@ -39,11 +39,11 @@ def test_narrow_and_without_colour(tmp_path: Path) -> None:
         chat.type(CTRL_C)
         chat.wait_prompt()
         chat.type(CTRL_C)
-        chat.wait_for("Ctrl-C once more")
+        chat.wait_for("press Ctrl-C again")
         chat.wait_prompt()
         chat.ask("not yet", "not yet")
         chat.type(CTRL_C)
-        chat.wait_for(lambda: chat.text.count("Ctrl-C once more") == 2)
+        chat.wait_for(lambda: chat.text.count("press Ctrl-C again") == 2)
         chat.wait_prompt()
         chat.type(CTRL_C)
         assert chat.wait_end() == 0
@@ -75,7 +75,7 @@ def test_a_dumb_terminal(tmp_path: Path) -> None:
         chat.wait_for("␛]52;")
         chat.wait_for(lambda: chat.text.rstrip().endswith("\n>"))
         chat.type(CTRL_C)
-        chat.wait_for("Ctrl-C once more leaves")
+        chat.wait_for("press Ctrl-C again to quit")
         chat.type(CTRL_D)
         assert chat.wait_end() == 0
         assert b"\x1b" not in chat.raw, "nothing that moves the cursor"

@@ -2,24 +2,20 @@
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lango.cli.chat import resumed_session
+from lango.cli.chat.chat_session import ChatSession
 from lango.cli.model_check import check_model, model_label, model_name
 from lango.cli.session_target import LOCAL_USER, SessionTarget, new_session, session_by_prefix
 from lango.cli.tables import make_table
 from lango.cli.terminal_text import format_age
 from lango.cli.usage_report import summary_lines, turn_row
+from lango.config import Settings
 from lango.errors import UsageError
 
-if TYPE_CHECKING:
-    from lango.cli.chat.chat_session import ChatSession
-    from lango.config import Settings
-
-
-CommandFunction = Callable[["ChatSession", str], Awaitable[None]]
+CommandFunction = Callable[[ChatSession, str], Awaitable[None]]
 
 _MAX_LISTED = 20
 _PAGE = 100
@@ -45,7 +41,7 @@ def is_command(text: str) -> bool:
     return text.startswith("/") and "/" not in first[1:] and "\n" not in text.strip()
 
 
-async def run_command(chat: "ChatSession", text: str) -> bool:
+async def run_command(chat: ChatSession, text: str) -> bool:
     """Do a command; False: the conversation ends."""
     name, _, rest = text.strip().partition(" ")
     command = COMMANDS.get(name)
@@ -59,7 +55,7 @@ async def run_command(chat: "ChatSession", text: str) -> bool:
     return True
 
 
-def complete_command(chat: "ChatSession", text: str) -> Iterable[tuple[str, str]]:
+def complete_command(chat: ChatSession, text: str) -> Iterable[tuple[str, str]]:
     """Say what a command that is being typed could become."""
     name, space, rest = text.partition(" ")
     if not space:
@@ -73,7 +69,7 @@ def complete_command(chat: "ChatSession", text: str) -> Iterable[tuple[str, str]
     return []
 
 
-async def _help(chat: "ChatSession", rest: str) -> None:
+async def _help(chat: ChatSession, rest: str) -> None:
     del rest
     rows = [
         {"command": f"{name} {command.arguments}".strip(), "does": command.help} for name, command in COMMANDS.items()
@@ -84,7 +80,7 @@ async def _help(chat: "ChatSession", rest: str) -> None:
     chat.screen.print_line("Ctrl-C stops an answer; Ctrl-O opens the newest folded line; Ctrl-D ends.")
 
 
-async def _sessions(chat: "ChatSession", rest: str) -> None:
+async def _sessions(chat: ChatSession, rest: str) -> None:
     del rest
     found = await chat.runtime.sessions.list(user_id=LOCAL_USER, limit=_MAX_LISTED + 1)
     if not found:
@@ -106,7 +102,7 @@ async def _sessions(chat: "ChatSession", rest: str) -> None:
     chat.screen.print_line(f"/resume ID goes on with one; its first characters do.{more}", "dim")
 
 
-async def _resume(chat: "ChatSession", rest: str) -> None:
+async def _resume(chat: ChatSession, rest: str) -> None:
     if not rest:
         await _sessions(chat, "")
         return
@@ -117,7 +113,7 @@ async def _resume(chat: "ChatSession", rest: str) -> None:
     await chat.resume(place)
 
 
-async def _fork(chat: "ChatSession", rest: str) -> None:
+async def _fork(chat: ChatSession, rest: str) -> None:
     back = _parse_count(rest, 0, "/fork")
     question = await _user_message(chat, back) if back else None
     made = await chat.runtime.sessions.fork(
@@ -131,7 +127,7 @@ async def _fork(chat: "ChatSession", rest: str) -> None:
     chat.draft = question.text if question else ""
 
 
-async def _rewind(chat: "ChatSession", rest: str) -> None:
+async def _rewind(chat: ChatSession, rest: str) -> None:
     question = await _user_message(chat, _parse_count(rest, 1, "/rewind"))
     await chat.runtime.sessions.rewind(chat.target.session_id, before=question.seq, user_id=LOCAL_USER)
     chat.screen.print_line("taken back; the message is here to be changed and sent again", "bold")
@@ -152,7 +148,7 @@ def _parse_count(rest: str, default: int, name: str) -> int:
     return int(rest) if rest else default
 
 
-async def _user_message(chat: "ChatSession", back: int) -> _UserMessage:
+async def _user_message(chat: ChatSession, back: int) -> _UserMessage:
     """Find the message that began a turn: 1 is the last one."""
     found, before = 0, None
     while page := await chat.runtime.sessions.messages(
@@ -167,7 +163,7 @@ async def _user_message(chat: "ChatSession", back: int) -> _UserMessage:
     raise UsageError("there is nothing to go back to" if not found else f"there are only {found} turns to go back")
 
 
-async def _usage(chat: "ChatSession", rest: str) -> None:
+async def _usage(chat: ChatSession, rest: str) -> None:
     del rest
     if chat.target.new:
         chat.screen.print_line("nothing was said yet")
@@ -181,7 +177,7 @@ async def _usage(chat: "ChatSession", rest: str) -> None:
         chat.screen.print_line(line)
 
 
-async def _clear(chat: "ChatSession", rest: str) -> None:
+async def _clear(chat: ChatSession, rest: str) -> None:
     del rest
     old = chat.target
     chat.screen.clear()
@@ -190,13 +186,13 @@ async def _clear(chat: "ChatSession", rest: str) -> None:
     chat.screen.print_line(f"new session {chat.target.session_id}{kept}", "dim")
 
 
-async def _open(chat: "ChatSession", rest: str) -> None:
+async def _open(chat: ChatSession, rest: str) -> None:
     if rest and not rest.isdecimal():
         raise UsageError("/open takes the number of a folded line, such as /open 1")
     chat.open_section(int(rest) if rest else None)
 
 
-async def _approve(chat: "ChatSession", rest: str) -> None:
+async def _approve(chat: ChatSession, rest: str) -> None:
     del rest
     session = await chat.runtime.store.session(chat.session_id)
     questions = await resumed_session.open_approval_requests(chat.runtime, session) if session else []
@@ -205,12 +201,12 @@ async def _approve(chat: "ChatSession", rest: str) -> None:
     await chat.answer_approval_requests(questions)
 
 
-async def _quit(chat: "ChatSession", rest: str) -> None:
+async def _quit(chat: ChatSession, rest: str) -> None:
     del chat, rest
     raise QuitChat
 
 
-async def _model(chat: "ChatSession", rest: str) -> None:
+async def _model(chat: ChatSession, rest: str) -> None:
     """Say the model, or change it: it is asked first, so that a wrong name does not cost a message."""
     if not rest:
         chat.screen.print_line(model_label(chat.settings))
@@ -230,7 +226,7 @@ async def _model(chat: "ChatSession", rest: str) -> None:
         chat.screen.print_line(f"it did not answer a first question: {doubt}", "yellow")
 
 
-async def _memory(chat: "ChatSession", rest: str) -> None:
+async def _memory(chat: ChatSession, rest: str) -> None:
     """Show the notes with the messages that they came from, and the facts."""
     del rest
     memory = chat.runtime.memory
@@ -264,7 +260,7 @@ COMMANDS = {
 }
 
 
-def known_models(settings: "Settings") -> Iterable[str]:
+def known_models(settings: Settings) -> Iterable[str]:
     """Return names to complete: the models that the settings name, and those of this process."""
     from lango.providers.local.known_models import MODELS
 

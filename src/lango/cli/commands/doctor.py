@@ -28,7 +28,7 @@ _EXTRAS = {
     "mcp": "mcp",
     "jwt": "oidc",
 }
-_ASK_TIMEOUT_S = 30.0
+_MCP_TIMEOUT_S = 30.0
 _MOST_PROBLEMS = 3
 
 
@@ -117,29 +117,16 @@ def _configured_models(chosen: "Settings") -> list[str]:
 
 
 async def _check_configured_model(chosen: "Settings", model: str, offline: bool) -> str:
-    """Say whether the key is there and, unless offline, whether the provider knows the model."""
-    from lango.adk.agents.model_registry import ModelRegistry
-    from lango.messages import Message
-    from lango.providers import Request
+    """Check the key and, unless offline, that the model answers."""
+    from lango.cli.model_check import check_model
 
-    models = ModelRegistry(chosen)
-    made = models.get(model)
+    if failure := await check_model(chosen, model, send=not offline):
+        raise ProviderError(failure)
     if model.startswith("local/"):
         from lango.providers.local import LocalProvider
 
-        return LocalProvider().label(made.model)
-    if offline:
-        return "the key is set; not asked"
-    request = Request(made.model, (Message("user", "ping"),), max_tokens=16)
-    try:
-        async with asyncio.timeout(_ASK_TIMEOUT_S):
-            async for _ in made.provider.stream(request):
-                pass
-    except TimeoutError as error:
-        raise ProviderError(f"no answer within {_ASK_TIMEOUT_S:g} s") from error
-    finally:
-        await models.close()
-    return "answers"
+        return LocalProvider().label(model.removeprefix("local/"))
+    return "the key is set; not asked" if offline else "answers"
 
 
 def _check_agent(chosen: "Settings", models: list[str]) -> str:
@@ -163,7 +150,7 @@ async def _check_mcp_server(chosen: "Settings", name: str, offline: bool) -> str
     """Say whether an MCP server starts, or answers, and what it brings."""
     from lango.adk.agents.mcp import mcp_toolsets
 
-    [toolset] = mcp_toolsets({name: chosen.mcp[name]}, timeout_s=_ASK_TIMEOUT_S)
+    [toolset] = mcp_toolsets({name: chosen.mcp[name]}, timeout_s=_MCP_TIMEOUT_S)
     if offline:
         return "is set; not asked"
     try:

@@ -44,11 +44,11 @@ class KeyboardReader:
         history: "History",
         complete: Complete,
         status: Callable[[int], str],
-        open_fold: Callable[[], None],
+        open_section: Callable[[], None],
     ) -> None:
         self._screen = screen
         self._output = _output()
-        self._open_section = open_fold
+        self._open_section = open_section
         self._prompt: Application[bool | None] | None = None
         self._depth = ColorDepth.DEPTH_1_BIT if screen.console.no_color else None
         self._session: PromptSession[str] = PromptSession(
