@@ -17,6 +17,7 @@ def _reject_reserved_name(name: str) -> str:
 # ADK's rules for the names of agents
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_reject_reserved_name)]
 Seconds = Annotated[float, Field(gt=0)]
+OpenAIApi = Literal["auto", "chat", "responses"]
 
 
 class Section(BaseModel):
@@ -83,7 +84,7 @@ class ProviderSettings(Section):
     """The variable that holds the key; empty: the provider's usual one."""
     base_url: str = ""
     """Where it is; empty: the vendor's address."""
-    api: Literal["auto", "chat", "responses"] = "auto"
+    api: OpenAIApi = "auto"
     """Which of OpenAI's two APIs."""
     options: dict[str, Any] = {}
     """Added to every request, in the vendor's own words."""

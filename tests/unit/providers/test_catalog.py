@@ -71,7 +71,10 @@ def test_a2_the_variable_that_the_configuration_names() -> None:
 
 
 def test_a_provider_of_the_configuration() -> None:
-    settings = {"work": ProviderSettings("anthropic", "WORK_KEY"), "box": ProviderSettings("vllm", base_url="http://b")}
+    settings = {
+        "work": ProviderSettings(type="anthropic", api_key_env="WORK_KEY"),
+        "box": ProviderSettings(type="vllm", base_url="http://b"),
+    }
     provider, name = resolve("work/claude-opus-4-6", settings, environ={"WORK_KEY": "k"})
     assert isinstance(provider, AnthropicProvider)
     assert (provider.name, name) == ("work", "claude-opus-4-6")
@@ -96,9 +99,9 @@ def test_a_model_without_a_provider_is_refused(model: str) -> None:
 
 def test_an_unknown_provider_names_those_that_there_are() -> None:
     with pytest.raises(ConfigError, match=r"no provider 'acme'.*anthropic.*mine.*openai"):
-        resolve("acme/x", {"mine": ProviderSettings("openai")}, environ=KEYS)
+        resolve("acme/x", {"mine": ProviderSettings(type="openai")}, environ=KEYS)
     with pytest.raises(ConfigError, match=r"no type 'acme' of \[providers.mine\]"):
-        resolve("mine/x", {"mine": ProviderSettings("acme")}, environ=KEYS)
+        resolve("mine/x", {"mine": ProviderSettings(type="acme")}, environ=KEYS)
 
 
 @pytest.mark.parametrize("model", ["gemini/x", "openai/x", "anthropic/x", "openrouter/x"])

@@ -14,7 +14,8 @@ from lango.config import Settings
 from lango.errors import ConfigError
 from lango.history import TokenCounter
 from lango.memory import MemoryModel
-from lango.providers import Fallback, Provider, ProviderSettings, ResilientProvider, Timeouts, resolve
+from lango.providers import Fallback, Provider, ResilientProvider, Timeouts, resolve
+from lango.providers.protocol import Closable, ContextSizedProvider, LoadableProvider
 from lango.providers.traced_provider import TracedProvider
 from lango.telemetry.traces import is_tracing
 
@@ -68,7 +69,7 @@ class ModelRegistry:
     def _build(self, model: str) -> ProviderLlm:
         history, memory = self._settings.history, self._settings.memory
         provider, name = self._resolve(model)
-        context_tokens: Callable[[str], int] | None = getattr(provider, "context_tokens", None)
+        context_tokens = provider.context_tokens(name) if isinstance(provider, ContextSizedProvider) else None
         if is_tracing():
             provider = TracedProvider(provider)
         if self._provider is None:
@@ -79,7 +80,7 @@ class ModelRegistry:
             provider,
             name,
             budget_tokens=history.max_message_token_budget,
-            context_tokens=context_tokens(name) if context_tokens else None,
+            context_tokens=context_tokens,
             max_messages=None if memory.enabled else history.max_messages,
             max_turns=history.max_turns,
             counter=self._counter,
@@ -92,14 +93,9 @@ class ModelRegistry:
     def _resolve(self, model: str) -> tuple[Provider, str]:
         if self._provider is not None:
             return self._provider, model.partition("/")[2] or model
-        tables = {
-            name: ProviderSettings(table.type, table.api_key_env, table.base_url, table.api, table.options)
-            for name, table in self._settings.providers.items()
-        }
-        provider, name = resolve(model, tables, timeouts=self._timeouts)
-        check: Callable[[str], None] | None = getattr(provider, "check", None)
-        if check:
-            check(name)
+        provider, name = resolve(model, self._settings.providers, timeouts=self._timeouts)
+        if isinstance(provider, LoadableProvider):
+            provider.check(name)
         self._resolved.append((provider, name))
         return provider, name
 
@@ -111,17 +107,15 @@ class ModelRegistry:
     async def load(self) -> None:
         """Load what takes long to load before anybody waits for it: a model of this process."""
         for provider, name in self._resolved:
-            load: Callable[[str], Any] | None = getattr(provider, "load", None)
-            if load:
-                await load(name)
+            if isinstance(provider, LoadableProvider):
+                await provider.load(name)
 
     async def close(self) -> None:
         """Close what the providers hold open, and let go of somebody's agent."""
         _open_registries.discard(self)
         for model in self._models.values():
-            close: Callable[[], Any] | None = getattr(model.provider, "aclose", None)
-            if close:
-                await close()
+            if isinstance(model.provider, Closable):
+                await model.provider.aclose()
 
 
 _open_registries: WeakSet[ModelRegistry] = WeakSet()  # what serves somebody's agents just now
