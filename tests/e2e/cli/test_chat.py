@@ -104,7 +104,7 @@ def test_approval_by_a_key(chat: Terminal) -> None:
     chat.wait_for("the tool said {'noted': 'disk2'")
     chat.wait_prompt()
     chat.send("/fork")
-    chat.wait_for("goes on from here")
+    chat.wait_for("continuing in session")
     chat.wait_prompt()
     again = chat.after("/fork")
     assert [again.count(f'wipe(text="{disk}")') for disk in ("disk1", "disk2")] == [1, 1], "asked, then done: one call"
@@ -172,7 +172,7 @@ def test_several_lines_and_history(chat: Terminal, folder: Path) -> None:
 
 def test_commands_complete(chat: Terminal) -> None:
     chat.type("/he")
-    chat.wait_for("what there is")  # the menu
+    chat.wait_for("list the commands")  # the menu
     chat.type("\t")
     chat.wait_for("> /help")
     chat.type(ENTER)
@@ -187,7 +187,7 @@ def test_status_line(chat: Terminal) -> None:
     assert int(tokens) > 0
     assert float(cost) == pytest.approx(0.00125, abs=0.0001), "1,000 tokens in, 500 out, at gpt-5-mini's price"
     assert session_of(chat) in status
-    used = chat.ask("/usage", "budget    32,000 tokens and 100 messages", "all       1 turns, 1 calls of the model")
+    used = chat.ask("/usage", "budget    32,000 tokens and 100 messages", "all       1 turns, 1 model calls")
     assert re.search(r"1  done +1,000 +500  \$0\.0013", used)
 
 
@@ -229,11 +229,11 @@ def test_fork_and_rewind(chat: Terminal) -> None:
     chat.ask("/rewind", "there is no session")
     for text in ("plant apples", "plant pears", "plant plums"):
         chat.ask(text)
-    forked = chat.ask("/fork", f"{first} stays as it is", "> plant plums")
-    [second] = re.findall(r"session (\w{12}) goes on from here", forked)
+    forked = chat.ask("/fork", f"{first} is unchanged", "> plant plums")
+    [second] = re.findall(r"continuing in session (\w{12});", forked)
     chat.ask("plant figs")
     chat.send("/rewind 2")
-    chat.wait_for("taken back; the message is here")
+    chat.wait_for("rewound; edit the message")
     chat.wait_for(lambda: bool(re.search(r"> plant plums\n.* tokens", chat.shown)), "the message to be sent again")
     assert "plant figs" not in chat.after("/rewind 2")
     chat.type(" and cherries" + ENTER)

@@ -111,7 +111,7 @@ async def test_sessions_usage_shows_what_turns_took(tmp_path: Path) -> None:
     assert " ".join(told[0].split()) == "turn status started tokens in out cost model s tools s tools"
     assert [line.split()[:2] for line in told[1:3]] == [["1", "done"], ["2", "failed"]]
     assert told[3] == "budget    32,000 tokens and 100 messages"
-    assert told[-1].endswith("2 turns, 2 calls of the model, 12 tokens in, 3 out, cost not known")
+    assert told[-1].endswith("2 turns, 2 model calls, 12 tokens in, 3 out, cost unknown")
     [line] = lango("sessions", "usage", "s", "--json", "-n", "1", cwd=tmp_path).stdout.splitlines()
     usage = json.loads(line)
     assert [turn["turn"] for turn in usage["turns"]] == [2]

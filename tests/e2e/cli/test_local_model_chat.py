@@ -62,7 +62,7 @@ def test_a_pipe_and_a_chat(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (["run", ""], "nothing to ask"),
-        (["run", *MODEL, "-c", "hi"], "no session to go on with"),
+        (["run", *MODEL, "-c", "hi"], "no session to continue"),
         (["run", "-m", "openai/gpt-5", "hi"], "OPENAI_API_KEY"),
         (["run", "-m", "nowhere/x", "hi"], "nowhere"),
         (["run", "-m", "x", "hi"], "provider/name"),

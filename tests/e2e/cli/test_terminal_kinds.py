@@ -91,9 +91,9 @@ def test_kill_in_mid_turn_and_come_back(tmp_path: Path) -> None:
         os.kill(chat.process.pid, signal.SIGKILL)
         assert chat.wait_end() == -signal.SIGKILL
     with terminal(tmp_path, "chat", "-c") as chat:
-        chat.wait_for("the last turn was cut off: the process that ran it is gone")
+        chat.wait_for("the last turn was interrupted: its process died")
         chat.wait_prompt()
-        assert "> remember the pears\n\nremember the pears\n\n> hold never\nthe last turn was cut off" in chat.text
+        assert "> remember the pears\n\nremember the pears\n\n> hold never\nthe last turn was interrupted" in chat.text
         chat.send("wipe again")
         chat.wait_for('"text": "again"')
         chat.wait_for("run exactly this?")
@@ -124,7 +124,7 @@ def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") ->
         assert " lab/somebody · " in chat.shown, "the status line"
         assert "the tool said" in str(llmock.last_request.body), "the same conversation"
         llmock.outage()
-        chat.ask("/model lab/third", "from now on: lab/third", "it did not answer a first question")
+        chat.ask("/model lab/third", "from now on: lab/third", "it did not answer a test request")
 
 
 def test_through_pipes(tmp_path: Path) -> None:

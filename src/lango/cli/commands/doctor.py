@@ -1,4 +1,4 @@
-"""`lango doctor`: what works, what does not, and the way out of it."""
+"""Run `lango doctor`: check the configuration and say how to fix what fails."""
 
 import asyncio
 import importlib.util
@@ -33,16 +33,16 @@ _MOST_PROBLEMS = 3
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     subject: str
     detail: str
     ok: bool | None = True
-    """None: neither good nor bad, worth knowing."""
+    """None: a note, neither success nor failure."""
 
 
 def doctor(config: Config = None, offline: Offline = False) -> None:
-    """Check configuration, store, models, agent, MCP servers, sandbox and port; say how to mend what is wrong."""
+    """Check configuration, store, models, agent, MCP servers, sandbox and port; say how to fix what fails."""
     from lango.cli.process_setup import quiet_logging
 
     quiet_logging()
@@ -52,7 +52,7 @@ def doctor(config: Config = None, offline: Offline = False) -> None:
         print(printable(f"{mark} {finding.subject}: {finding.detail}"))
         bad += finding.ok is False
     if bad:
-        print(f"lango: {bad} of these must be mended", file=sys.stderr)
+        print(f"lango: {bad} of these must be fixed", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -94,12 +94,12 @@ async def _check_store(chosen: "Settings") -> str:
     from lango.store.engine.urls import store_files
 
     async with Store(chosen.store.url) as store:
-        said = f"schema {await store.schema_version()}, {len(await store.sessions())} sessions"
+        summary = f"schema {await store.schema_version()}, {len(await store.sessions())} sessions"
         problems = await store.check_database() if store_files(chosen.store.url) else []
     if problems:
         found = "; ".join(map(str, problems[:_MOST_PROBLEMS]))
-        raise StoreDamaged(f"{said}, but it is damaged: {found}. Restore it from a backup")
-    return said
+        raise StoreDamaged(f"{summary}, but it is damaged: {found}. Restore it from a backup")
+    return summary
 
 
 def _sqlite_version() -> str:
@@ -126,11 +126,11 @@ async def _check_configured_model(chosen: "Settings", model: str, offline: bool)
         from lango.providers.local import LocalProvider
 
         return LocalProvider().label(model.removeprefix("local/"))
-    return "the key is set; not asked" if offline else "answers"
+    return "the key is set; not contacted" if offline else "answers"
 
 
 def _check_agent(chosen: "Settings", models: list[str]) -> str:
-    """Build the agent as a turn would, with its tools; its models are asked apart: add those that a module names."""
+    """Build the agent as a turn would, with its tools; add the models that a module names to `models`."""
     from lango.adk.agents.app_builder import build_app
     from lango.adk.agents.model_registry import ModelRegistry, models_to_assign
     from lango.adk.run.plugin import RuntimePlugin
@@ -147,12 +147,12 @@ def _check_agent(chosen: "Settings", models: list[str]) -> str:
 
 
 async def _check_mcp_server(chosen: "Settings", name: str, offline: bool) -> str:
-    """Say whether an MCP server starts, or answers, and what it brings."""
+    """Check that an MCP server starts or answers, and count its tools."""
     from lango.adk.agents.mcp import mcp_toolsets
 
     [toolset] = mcp_toolsets({name: chosen.mcp[name]}, timeout_s=_MCP_TIMEOUT_S)
     if offline:
-        return "is set; not asked"
+        return "is configured; not contacted"
     try:
         return f"answers with {len(await toolset.get_tools())} tools"
     finally:
@@ -160,21 +160,21 @@ async def _check_mcp_server(chosen: "Settings", name: str, offline: bool) -> str
 
 
 async def _check_issuer(chosen: "Settings", offline: bool) -> str:
-    """Say whether the issuer's tokens could be verified."""
+    """Check that the issuer's tokens can be verified."""
     from lango.server.security.oidc import Issuer, check_addresses
 
     oidc = chosen.server.oidc
     assert oidc
     check_addresses(oidc)
     if offline:
-        return f"{oidc.issuer} is set; not asked"
+        return f"{oidc.issuer} is configured; not contacted"
     return f"{oidc.issuer} answers with {await Issuer(oidc).load_keys()} keys"
 
 
 def _missing_packages() -> Iterator[Finding]:
     for package, extra in _EXTRAS.items():
         if importlib.util.find_spec(package) is None:
-            yield Finding(f"package {package}", f'not installed; pip install "lango-adk[{extra}]" brings it', ok=None)
+            yield Finding(f"package {package}", f'not installed; pip install "lango-adk[{extra}]" installs it', ok=None)
 
 
 def _check_sandbox(chosen: "Settings") -> Finding:
