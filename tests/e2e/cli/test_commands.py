@@ -158,7 +158,7 @@ def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
     uncommented = re.sub(r"^# (?=[\[\w].*[=\]])", "", commented, flags=re.MULTILINE)
     (tmp_path / "all.toml").write_text(uncommented)
     assert Settings.load(tmp_path / "all.toml").mcp["files"].command == "npx", "every commented key is a setting too"
-    refused(lango("init", cwd=tmp_path), "lango.toml is there already")
+    refused(lango("init", cwd=tmp_path), "lango.toml exists already")
     told = lango(
         "doctor",
         "--offline",
@@ -186,7 +186,7 @@ def test_doctor_says_what_to_mend(tmp_path: Path) -> None:
     assert "FAIL model anthropic/claude: The provider 'anthropic' needs a key" in told.stdout
     assert "FAIL store: the folder none does not exist" in told.stdout
     assert "FAIL agent: agent.module: there is no missing.py" in told.stdout
-    assert told.stderr == "lango: 3 of these must be mended\n"
+    assert told.stderr == "lango: 3 of these must be fixed\n"
     (tmp_path / "lango.toml").write_text("[agent]\nmodell = 1\n")
     assert "FAIL configuration: lango.toml, line 2: agent.modell" in lango("doctor", cwd=tmp_path).stdout
 

@@ -61,7 +61,7 @@ def test_a_pipe_and_a_chat(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["run", ""], "nothing to ask"),
+        (["run", ""], "there is no prompt"),
         (["run", *MODEL, "-c", "hi"], "no session to continue"),
         (["run", "-m", "openai/gpt-5", "hi"], "OPENAI_API_KEY"),
         (["run", "-m", "nowhere/x", "hi"], "nowhere"),

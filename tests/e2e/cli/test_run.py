@@ -118,7 +118,7 @@ def test_where_a_turn_may_bring_the_tool_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(str(tmp_path / 'agent.py'))}\n")
     done = run(tmp_path, "--approve", "wipe", "wipe disk1")
     assert done.stdout.startswith("the tool said {'noted': 'disk1'")
-    assert done.stderr == "lango: --approve: there is no tool wipe yet, the turn may bring it; known before it: note\n"
+    assert done.stderr == "lango: --approve: there is no tool wipe yet, the turn may add it; known now: note\n"
     assert run(tmp_path, "--approve", "note", "note pears").stderr == "", "what is known needs no word"
 
 
@@ -176,7 +176,7 @@ def test_closed_streams(folder: Path) -> None:
 
 
 def test_a_mistake_is_2(folder: Path) -> None:
-    assert "nothing to ask" in run(folder, code=2).stderr
+    assert "there is no prompt" in run(folder, code=2).stderr
     assert "use one of them" in run(folder, "-c", "-r", "x", "hi", code=2).stderr
 
 

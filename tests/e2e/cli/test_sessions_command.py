@@ -47,7 +47,7 @@ def test_a_session_is_forked_named_and_listed(folder: Path) -> None:
     assert (made.returncode, made.stdout) == (0, "second\n")
     assert shown(folder, "second") == TEXTS[:2]
     named = lango("sessions", "rename", "second", "The\nother way", cwd=folder)
-    assert named.stdout == "second is called 'The other way'\n"
+    assert named.stdout == "second has the title 'The other way'\n"
     titles = {one["id"]: one["title"] for one in objects("list", cwd=folder)}
     assert titles == {"first": "where is Bern", "second": "The other way"}
     table = lango("sessions", "list", cwd=folder).stdout
@@ -112,8 +112,8 @@ async def test_sessions_go_out_into_files_and_come_back(folder: Path) -> None:
 
 
 def test_what_cannot_be_exported_or_imported_is_told_in_a_sentence(folder: Path) -> None:
-    refused(lango("sessions", "export", cwd=folder), "name a session, or say --all")
-    refused(lango("sessions", "export", "first", "--all", cwd=folder), "name a session, or say --all")
+    refused(lango("sessions", "export", cwd=folder), "name a session, or use --all")
+    refused(lango("sessions", "export", "first", "--all", cwd=folder), "name a session, or use --all")
     refused(lango("sessions", "export", "first", "-o", "no/such/folder", cwd=folder), "cannot be written")
     refused(lango("sessions", "import", "nothing.jsonl", cwd=folder), "nothing.jsonl cannot be read")
     (folder / "wrong.jsonl").write_text("hello\n")
@@ -126,7 +126,7 @@ async def test_check_says_what_is_wrong_and_where(folder: Path) -> None:
     async with Store(f"sqlite:///{folder}/lango.db") as store:
         await fill(store, SessionId("app", "bob", "second"), TEXTS)
     whole = lango("sessions", "check", cwd=folder)
-    assert (whole.returncode, whole.stdout, whole.stderr) == (0, "2 sessions checked: nothing is wrong\n", "")
+    assert (whole.returncode, whole.stdout, whole.stderr) == (0, "2 sessions checked: no problems\n", "")
     assert lango("sessions", "check", "first", "--json", cwd=folder).stdout == ""
     refused(lango("sessions", "check", "third", cwd=folder), "'third'", "lango sessions list")
     with sqlite3.connect(folder / "lango.db") as connection:

