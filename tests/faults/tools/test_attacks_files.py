@@ -16,7 +16,7 @@ from lango.errors import ToolError
 from lango.store import SessionId, Store
 from lango.tools import Tool, Workspace, run_tool
 from lango.tools.builtin.files import file_tools
-from lango.tools.builtin.safe_open import DEEPEST
+from lango.tools.builtin.safe_open import DEEPEST, drop_setuid
 
 SECRET = "the-secret-outside"
 ROUNDS = 300
@@ -192,7 +192,7 @@ def test_22_taking_setuid_off_reaches_nothing_outside(workspace: Workspace, root
 
     with swapping(swap):
         for _ in range(4 * ROUNDS):
-            workspace.drop_setuid(0.0)
+            drop_setuid(workspace.root, 0.0)
     assert stat.S_IMODE((outside / "secret.txt").stat().st_mode) == 0o600
 
 
@@ -209,7 +209,7 @@ def test_22_setuid_is_taken_off_at_any_depth(workspace: Workspace, root: Path) -
     os.close(os.open("deep", os.O_CREAT | os.O_WRONLY, 0o755, dir_fd=at))
     os.fchmod(at, 0o755)
     os.close(at)
-    workspace.drop_setuid(0.0)
+    drop_setuid(workspace.root, 0.0)
     assert stat.S_IMODE(shallow.stat().st_mode) == 0o755
     closed = os.open(root, os.O_RDONLY)
     modes: list[int] = []

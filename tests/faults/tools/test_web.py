@@ -237,7 +237,7 @@ async def test_other_texts_and_other_things(server: Server) -> None:
     at = f"http://127.0.0.1:{server.port}"
     texts = [(await fetch(tool, at + path)).result["text"] for path in ("/json", "/latin", "/meta", "/packed")]
     assert texts == ['{"a": 1}', "é", "é", "packed"]
-    assert "packed as br" in (await fetch(tool, at + "/odd")).result["error"]
+    assert "encoded as br" in (await fetch(tool, at + "/odd")).result["error"]
     assert (await fetch(tool, at + "/picture")).result["error"] == "the page is image/png, not text"
     assert (await fetch(tool, at + "/nowhere")).result["status"] == 404
 
@@ -256,7 +256,7 @@ async def test_a_server_that_says_nothing_is_given_up(server: Server) -> None:
     server.pages["/silent"] = lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nbegin")
     tool = allowed(server, limits=WebLimits(timeout_s=0.3))
     outcome = await fetch(tool, f"http://127.0.0.1:{server.port}/silent")
-    assert outcome.result["error"] == "no whole answer within 0.3 s"
+    assert outcome.result["error"] == "no complete answer within 0.3 s"
 
 
 async def test_redirects_without_end_and_broken_servers(server: Server) -> None:
