@@ -257,7 +257,7 @@ def unknowable(file: functools.partial[int]) -> None:
             lambda: Tool("a", "", {"type": "object", "properties": {"x": {"type": "text"}}}, print),
             "cannot be used as a JSON schema: properties.x.type",
         ),
-        (lambda: Tool("a", "", CITY, lambda city, country: 1), "wants country"),  # pyright: ignore
+        (lambda: Tool("a", "", CITY, lambda city, country: 1), "requires country"),  # pyright: ignore
         (lambda: Tool("a", "", {}, print, level="harmless"), "level is one of"),  # pyright: ignore
         (lambda: Tool("a", "", {}, print, timeout_s=0), "timeout_s"),
         (lambda: tool(positional), "by name"),
