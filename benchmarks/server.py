@@ -78,16 +78,19 @@ def chunk(delta, finish=None):
     body = {{"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}}
     return b"data: " + json.dumps(body).encode() + b"\\n\\n"
 
+CHUNKS = [chunk({{"content": f"word{{number}} "}}) for number in range({CHUNKS})]
+END = chunk({{}}, "stop") + b"data: [DONE]\\n\\n"
+
 async def serve(reader, writer):
     head = (await reader.readuntil(b"\\r\\n\\r\\n")).lower()
     await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\\r", 1)[0]))
     writer.write(HEAD)
     due = asyncio.get_running_loop().time()
-    for number in range({CHUNKS}):
+    for piece in CHUNKS:
         due += {CHUNK_S}
         await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
-        writer.write(chunk({{"content": f"word{{number}} "}}))
-    writer.write(chunk({{}}, "stop") + b"data: [DONE]\\n\\n")
+        writer.write(piece)
+    writer.write(END)
     await writer.drain()
     writer.close()
 
@@ -98,7 +101,7 @@ async def main():
 
 asyncio.run(main())
 """
-"""A model behind OpenAI's wire format, in a process of its own."""
+"""A model behind OpenAI's wire format, in a process of its own, as light as can be."""
 
 
 @dataclass
@@ -109,7 +112,10 @@ class Gaps:
     first_s: float = 0.0
     """From the request to the first text."""
     admitted_first_s: float = 0.0
-    """From the moment at which the turn was admitted to the first text."""
+    """From the event that says that the turn was admitted, or from the request of one that did not queue, to the text.
+
+    The event is stored and sent before anything of the turn, some 0.1 s after the admission when the server is full.
+    """
     error: str = ""
 
 
@@ -171,20 +177,20 @@ async def one_stream(port: int, number: int, wait_s: float, seen: Gaps) -> None:
     body = json.dumps({"text": f"{CHUNKS} {CHUNK_S}"}).encode()
     head = f"POST /v1/sessions/stream-{number}/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     began, last, tail = time.perf_counter(), 0.0, b""
-    admitted = began
+    admitted = 0.0
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write((head + length).encode() + body)
         while data := await reader.read(65_536):
             now, tail = time.perf_counter(), tail[-200:] + data
-            if b'"place":0' in tail and not last:
+            if not admitted and b'"place":0' in tail:
                 admitted = now
             if b"event: text_delta" in data:
                 if last:
                     seen.gaps_s.append(now - last)
                 else:
-                    seen.first_s, seen.admitted_first_s = now - began, now - admitted
+                    seen.first_s, seen.admitted_first_s = now - began, now - (admitted or began)
                 last = now
         seen.error = "" if b"event: done" in tail else tail.decode("utf-8", "replace")
     except OSError as error:
@@ -229,7 +235,10 @@ def streams(url: str, pid: int) -> None:
 
 
 def crowd(folder: Path) -> None:
-    """Measure more turns at once than a process carries: how soon a turn streams once it is admitted."""
+    """Measure more turns at once than a process carries: how soon, and how evenly, a turn streams once it is admitted.
+
+    The server has just started: the first 16, 3 % of them, also wait for the imports of ADK and of the vendor's SDK.
+    """
     model = subprocess.Popen([sys.executable, "-c", MODEL], stdout=subprocess.PIPE, text=True)
     assert model.stdout
     address = f"http://127.0.0.1:{int(model.stdout.readline())}/v1"
@@ -248,16 +257,26 @@ def crowd(folder: Path) -> None:
     for error in failed[:3]:
         say(f"  {error}")
     gaps = [gap * 1e3 for one in seen for gap in one.gaps_s]
-    admitted = [one.admitted_first_s for one in seen]
-    admitted_s = statistics.median(admitted)
+    admitted = statistics.quantiles((one.admitted_first_s for one in seen), n=100)
     first_s = statistics.median(one.first_s for one in seen)
     gap_p99 = statistics.quantiles(gaps, n=100)[98]
     table(
         f"{CROWD} turns begun at the same moment; the provider sends {CHUNKS} chunks, one every {CHUNK_S * 1e3:g} ms",
-        ["turns", "errors", "admitted to text p50 s", "max s", "request to text p50 s", "gap p99 ms", "all done s"],
-        [[CROWD, len(failed), admitted_s, max(admitted), first_s, gap_p99, took_s]],
+        [
+            "turns",
+            "errors",
+            "admitted to text p50 s",
+            "p95 s",
+            "p99 s",
+            "request to text p50 s",
+            "gap p99 ms",
+            "all done s",
+        ],
+        [[CROWD, len(failed), admitted[49], admitted[94], admitted[98], first_s, gap_p99, took_s]],
         bar(f"errors of {CROWD} turns at once", len(failed), at_most=0),
-        bar("admission to first text, p50 (s)", admitted_s, at_most=1),
+        bar("admission to first text, p50 (s)", admitted[49], at_most=1),
+        bar("admission to first text, p95 (s)", admitted[94], at_most=2),
+        bar("gap between chunks of admitted turns, p99 (ms)", gap_p99, at_most=500),
     )
 
 

@@ -1,4 +1,4 @@
-"""Results that are larger than their room: head and tail stay, and a mark says how much was left out between."""
+"""Results and arguments that are too large: head and tail stay, and a mark says how much was left out between."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -51,7 +51,7 @@ class _Piece(Struct, frozen=True):
 
 def _pieces(messages: Sequence[Message], kind: Literal["output", "input"]) -> list[_Piece]:
     return [
-        _Piece(at, number, kind, value, _estimate_tokens(compact_json(value)))
+        _Piece(at, number, kind, value, estimate_tokens(compact_json(value)))
         for at, message in enumerate(messages)
         for number, call in enumerate(message.tool_calls)
         if (value := call.output if kind == "output" else call.input)
@@ -59,7 +59,7 @@ def _pieces(messages: Sequence[Message], kind: Literal["output", "input"]) -> li
 
 
 def _clip_pieces(messages: Sequence[Message], pieces: Sequence[_Piece], room_tokens: int) -> list[Message]:
-    most = max(MIN_CLIPPED_TOKENS, _equal_share([piece.tokens for piece in pieces], room_tokens))
+    most = max(MIN_CLIPPED_TOKENS, equal_share([piece.tokens for piece in pieces], room_tokens))
     return _clip_to(messages, pieces, most)
 
 
@@ -85,7 +85,7 @@ def _with_calls(message: Message, calls: tuple[ToolCall, ...]) -> Message:
     return replace(message, tool_calls=calls, content="" if message.role == "tool" else message.content)
 
 
-def _equal_share(costs: Sequence[int], room: int) -> int:
+def equal_share(costs: Sequence[int], room: int) -> int:
     """Return the height at which the costs, each cut off there, fill the room: small ones stay whole."""
     left = room
     for number, cost in enumerate(sorted(costs)):
@@ -110,7 +110,7 @@ def clip_object(value: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
     return _clip(compact_json(value), max_tokens, lambda text: {"clipped": text})
 
 
-def _estimate_tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Count the tokens of a text; of a very long one, from its head and its tail: to count it all takes seconds."""
     if len(text) <= 2 * _SAMPLE_CHARACTERS:
         return count_tokens(text)
@@ -119,7 +119,7 @@ def _estimate_tokens(text: str) -> int:
 
 
 def _clip(text: str, max_tokens: int, wrap: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    total = _estimate_tokens(text)
+    total = estimate_tokens(text)
     keep = len(text) * max_tokens // max(1, total)
     while True:
         head, tail = text[: keep * 2 // 3], text[len(text) - keep // 3 :]

@@ -90,6 +90,7 @@ class TurnRunner:
                 model_progress.set(idle_timeout.note_progress)
 
                 def emit(event: TurnEvent) -> None:
+                    self._admission.has_streamed = True
                     running.emit(event)
                     idle_timeout.restart(event)
 

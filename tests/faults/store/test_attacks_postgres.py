@@ -211,7 +211,7 @@ async def test_20_a_forged_notification_wakes_or_does_nothing(
     async with Store(postgres_url) as store:
         session = await store.create_session(SessionId("app", "u", "s"))
         database = vars(store)["_database"]
-        async with database.changes(session.key) as changes:
+        async with database.subscribe(session.key) as changes:
             await admin.execute(
                 "SELECT pg_notify($1, $2)", channel_name(schema_of(postgres_url)), payload.format(session.key)
             )

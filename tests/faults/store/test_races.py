@@ -174,7 +174,7 @@ async def test_sessions_that_change_at_the_same_time_share_one_notification(stor
     try:
         await listener.add_listener(channel_name(schema), hear)
         for key in range(200):
-            database.announce(key, elsewhere=True)
+            database.notify_changed(key, elsewhere=True)
         await database.close()
         await listener.execute("SELECT pg_notify($1, 'last')", channel_name(schema))
         await last.wait()

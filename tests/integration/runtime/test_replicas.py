@@ -59,7 +59,7 @@ async def test_another_machine_is_replaced_only_when_its_beat_stands_still(
             looks.append(turn)
             return watch.is_gone(key, turn, owner, beat)
 
-        vars(runtime)["_watch"] = SimpleNamespace(is_gone=is_gone)
+        vars(runtime)["_liveness"] = SimpleNamespace(is_gone=is_gone)
 
         async def seen() -> None:
             """Wait until the one that waits has looked at those ahead of it since now."""

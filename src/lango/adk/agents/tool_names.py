@@ -38,7 +38,7 @@ async def tool_names(app: App, *, ask_toolsets: bool) -> ToolNames:
     for toolset in toolsets:
         found = await _toolset_names(toolset) if ask_toolsets else None
         names.update(found or ())
-        complete = complete and found is not None and getattr(toolset, "same_for_all", False)
+        complete = complete and found is not None and getattr(toolset, "tools_are_static", False)
     return ToolNames(frozenset(names), complete)
 
 

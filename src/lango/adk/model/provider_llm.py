@@ -200,7 +200,7 @@ class ProviderLlm(BaseLlm):
         quoted, window = self._window(request, valid, recalled[0] if recalled else SessionMemory())
         heads = sum(1 for _ in takewhile(lambda message: message.role == "system", window))
         # what a vendor signed was made after all that stood before it: a cut in the store counts, and so does a summary
-        cut = window != valid or bool(quoted) or bool(last_load.get().left_out)
+        cut = window != valid or bool(quoted) or bool((load := last_load.get()).left_out or load.clipped_tokens)
         return replace(request, messages=(*window[:heads], *quoted, *window[heads:]), cut=cut)
 
     def _window(

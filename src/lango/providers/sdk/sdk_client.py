@@ -41,16 +41,20 @@ class ClientPerLoop(Generic[T]):
         self._make = make
         self._close = close
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+        self._making: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     async def get(self) -> T:
-        """Return this loop's client; it is made in a thread, because importing an SDK takes a second."""
+        """Return this loop's client; it is made in a thread, because importing an SDK takes a second.
+
+        Concurrent first requests share one client: each client reads all certificates, which takes 50 ms.
+        """
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            new_client = await asyncio.to_thread(self._make)
-            client = self._clients.setdefault(loop, new_client)
-            if client is not new_client:  # another first request was faster
-                await self._close(new_client)
+            async with self._making.setdefault(loop, asyncio.Lock()):
+                client = self._clients.get(loop)
+                if client is None:
+                    client = self._clients[loop] = await asyncio.to_thread(self._make)
         return client
 
     async def aclose(self) -> None:
