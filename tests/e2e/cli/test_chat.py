@@ -80,7 +80,7 @@ def test_a_tool_is_a_line_that_opens(chat: Terminal) -> None:
     chat.ask("/open x", "/open takes the number")
 
 
-def test_what_fails_is_told(chat: Terminal) -> None:
+def test_failures_are_reported(chat: Terminal) -> None:
     chat.ask("broken things", "✗", "broken(text=", "failed: ", "cannot do things")
     chat.ask("fail", "the provider does not want to")
     chat.ask("/nothing", "there is no /nothing; /help")
@@ -110,7 +110,7 @@ def test_approval_by_a_key(chat: Terminal) -> None:
     assert [again.count(f'wipe(text="{disk}")') for disk in ("disk1", "disk2")] == [1, 1], "asked, then done: one call"
 
 
-def test_a_question_that_is_left_open_stays(chat: Terminal) -> None:
+def test_an_unanswered_approval_request_stays_open(chat: Terminal) -> None:
     chat.send("wipe disk3")
     chat.wait_for("run exactly this?")
     chat.type(CTRL_C)
@@ -125,7 +125,7 @@ def test_a_question_that_is_left_open_stays(chat: Terminal) -> None:
     chat.ask("/approve", "nothing waits")
 
 
-def test_what_was_typed_before_the_question_is_no_answer(chat: Terminal, folder: Path) -> None:
+def test_keys_typed_before_the_question_do_not_answer_it(chat: Terminal, folder: Path) -> None:
     """A `y` that was meant for something else must not run a dangerous tool."""
     chat.send(f"late {folder}/typed")
     chat.wait_for("begun")
@@ -215,7 +215,7 @@ def test_models(chat: Terminal) -> None:
     assert "the model of terminal_agent.py" in chat.shown, "the status line still has it"
 
 
-def test_nothing_of_a_model_or_a_tool_reaches_the_terminal_raw(chat: Terminal) -> None:
+def test_text_of_models_and_tools_reaches_the_terminal_escaped(chat: Terminal) -> None:
     from_here = len(chat.raw)
     chat.ask("evil", "␛]52;c;aGVsbG8=␇", "�2J", "turned �txt.exe")
     chat.ask("/open", "␛]0;owned␇")

@@ -73,13 +73,13 @@ def test_version(tmp_path: Path) -> None:
         (["run", "--no\npe\x1b[31m"], ["--no"]),
     ],
 )
-def test_a_misspelt_command_is_told_in_one_sentence(tmp_path: Path, arguments: list[str], says: list[str]) -> None:
+def test_a_misspelt_command_is_a_one_line_error(tmp_path: Path, arguments: list[str], says: list[str]) -> None:
     run = lango(*arguments, cwd=tmp_path)
     refused(run, *says)
     assert "\x1b" not in run.stderr
 
 
-def test_a_command_without_its_subcommand_shows_what_there_is(tmp_path: Path) -> None:
+def test_a_command_without_its_subcommand_lists_them(tmp_path: Path) -> None:
     run = lango("sessions", cwd=tmp_path)
     assert run.returncode == 2
     assert "rewind" in run.stderr
@@ -100,7 +100,7 @@ async def test_sessions_list_show_delete(tmp_path: Path) -> None:
     assert lango("sessions", "list", cwd=tmp_path).stdout == "no sessions\n"
 
 
-async def test_sessions_usage_shows_what_turns_took(tmp_path: Path) -> None:
+async def test_sessions_usage_shows_the_turns(tmp_path: Path) -> None:
     settings = Settings(store=StoreSettings(url=f"sqlite:///{tmp_path}/lango.db"))
     provider = ScriptedProvider([["hello", UsageDelta(12, 3)], RuntimeError("boom")])
     async with open_runtime(settings, provider=provider) as runtime:
@@ -145,7 +145,7 @@ def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None
         ("LANGO_AGENT__MODEL", "gpt-5", ["'gpt-5'", "provider/name", "such as openai/gpt-5-mini"]),
     ],
 )
-def test_a_wrong_variable_is_told_with_the_way_to_write_it(
+def test_a_wrong_variable_is_reported_with_its_syntax(
     tmp_path: Path, variable: str, value: str, says: list[str]
 ) -> None:
     refused(lango("run", "hello", cwd=tmp_path, **{variable: value}), *says)
@@ -172,7 +172,7 @@ def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
     assert "ok   model openai/gpt-5: the key is set" in told.stdout
 
 
-def test_doctor_says_what_to_mend(tmp_path: Path) -> None:
+def test_doctor_reports_what_to_fix(tmp_path: Path) -> None:
     keyless = {name: "" for name in os.environ if name.endswith("_API_KEY")}
     told = lango(
         "doctor",
@@ -202,7 +202,7 @@ root_agent = LlmAgent(name="own", model="gemini-2.5-flash", sub_agents=[below, i
 """
 
 
-def test_doctor_asks_the_models_that_a_module_names_and_no_others(tmp_path: Path) -> None:
+def test_doctor_checks_only_the_models_that_a_module_names(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN_MODELS)
     (tmp_path / "lango.toml").write_text('[agent]\nmodule = "own.py"\n')
     keys = {name: "" for name in os.environ if name.endswith("_API_KEY")} | {"OPENAI_API_KEY": "k"}
@@ -219,7 +219,7 @@ def test_doctor_asks_the_models_that_a_module_names_and_no_others(tmp_path: Path
     assert "ok   model openai/gpt-5: the key is set" in told.stdout
 
 
-def test_doctor_builds_the_agent_and_asks_its_servers(tmp_path: Path) -> None:
+def test_doctor_builds_the_agent_and_contacts_its_servers(tmp_path: Path) -> None:
     """What a turn would need is tried before one does."""
     (tmp_path / "lango.toml").write_text('[agent.sub_agents.a]\ntools = ["shell"]\n[mcp.gone]\ncommand = "/nowhere"\n')
     told = lango("doctor", cwd=tmp_path, LANGO_AGENT__MODEL="local/smollm2")
@@ -243,7 +243,7 @@ def test_doctor_builds_the_agent_and_asks_its_servers(tmp_path: Path) -> None:
         ('[tools]\napproval = "Maybe"\n', "line 2: tools.approval: input should be 'ask', 'auto' or 'deny'"),
     ],
 )
-def test_a_wrong_setting_is_told_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+def test_a_wrong_setting_is_reported_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "lango.toml").write_text(text)
     with pytest.raises(ConfigError) as told:
         Settings.load(str(tmp_path / "lango.toml"))
@@ -286,7 +286,7 @@ def test_a_store_that_cannot_be_used(unchanged: Path, store: str, says: list[str
     assert "secret" not in run.stderr
 
 
-def test_a_missing_driver_is_told_with_the_line_that_brings_it(tmp_path: Path) -> None:
+def test_a_missing_driver_is_reported_with_its_install_command(tmp_path: Path) -> None:
     told = "import sys; sys.modules['asyncpg'] = None; sys.argv = ['lango', 'db', 'upgrade', '--store', 'postgresql://h/d']"
     run = subprocess.run(
         [sys.executable, "-c", f"{told}; from lango.cli.main import main; main()"],
@@ -298,7 +298,7 @@ def test_a_missing_driver_is_told_with_the_line_that_brings_it(tmp_path: Path) -
     refused(run, 'pip install "lango-adk[postgres]"')
 
 
-def test_a_folder_without_rights(tmp_path: Path) -> None:
+def test_a_folder_without_permissions_is_a_one_line_error(tmp_path: Path) -> None:
     folder = Path("/proc") if os.geteuid() == 0 else tmp_path  # root may write everywhere but there
     tmp_path.chmod(0o500)
     try:

@@ -70,7 +70,7 @@ def test_a_pipe_and_a_chat(tmp_path: Path) -> None:
         (["chat", "-m", "local/none.gguf"], "none.gguf"),
     ],
 )
-def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: list[str], says: str) -> None:
+def test_wrong_usage_is_a_one_line_error(tmp_path: Path, arguments: list[str], says: str) -> None:
     run = lango(*arguments, cwd=tmp_path)
     assert run.returncode == 2, run
     [line] = run.stderr.strip().splitlines()

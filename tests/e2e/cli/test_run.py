@@ -61,13 +61,13 @@ def test_json_and_the_same_session_again(folder: Path) -> None:
     assert events[0]["turn"] == 2
 
 
-def test_a_turn_that_fails_is_1(folder: Path) -> None:
+def test_a_failed_turn_exits_with_1(folder: Path) -> None:
     told = run_json(folder, "fail", code=1)
     assert told["status"] == "failed"
     assert told["error"]["message"] == "the provider does not want to"
 
 
-def test_a_tool_that_asks_is_3_and_is_answered_later_or_beforehand(folder: Path) -> None:
+def test_a_waiting_approval_exits_with_3_and_can_be_given_later_or_in_advance(folder: Path) -> None:
     done = run(folder, "-r", "cleaning", "wipe disk1", code=3)
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
@@ -87,7 +87,7 @@ def test_a_tool_that_asks_is_3_and_is_answered_later_or_beforehand(folder: Path)
     assert waiting["waiting"] == [{"call_id": "call_disk3", "name": "wipe", "arguments": {"text": "disk3"}}]
 
 
-def test_a_name_that_no_tool_has_is_refused_before_the_turn(folder: Path) -> None:
+def test_an_unknown_tool_name_is_rejected_before_the_turn(folder: Path) -> None:
     done = run(folder, "-r", "typo", "--approve", "wipe,whipe, notes", "wipe disk5", code=2)
     assert done.stderr == "lango: --approve: there is no tool notes, whipe; the agent's tools: broken, note, wipe\n"
     assert done.stdout == ""
@@ -113,7 +113,7 @@ root_agent = whole.clone(update={{"tools": [whole.tools[0], Later()]}})
 """
 
 
-def test_where_a_turn_may_bring_the_tool_that_is_said(tmp_path: Path) -> None:
+def test_a_tool_that_the_turn_may_add_is_announced(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(TOOLSET)
     (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(str(tmp_path / 'agent.py'))}\n")
     done = run(tmp_path, "--approve", "wipe", "wipe disk1")
@@ -122,7 +122,7 @@ def test_where_a_turn_may_bring_the_tool_that_is_said(tmp_path: Path) -> None:
     assert run(tmp_path, "--approve", "note", "note pears").stderr == "", "what is known needs no word"
 
 
-def test_mcp_servers_are_asked_for_the_names_of_their_tools(tmp_path: Path) -> None:
+def test_tool_names_of_mcp_servers_are_listed(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     files = f"command = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(tmp_path / 'server.py'))}]"
     (tmp_path / "lango.toml").write_text(f'[agent]\nmodel = "openai/x"\n[mcp.sums]\n{files}\n')
@@ -175,12 +175,12 @@ def test_closed_streams(folder: Path) -> None:
     assert shown.stdout == "   1 user: hello\n   2 obedient: hello\n"
 
 
-def test_a_mistake_is_2(folder: Path) -> None:
+def test_wrong_usage_exits_with_2(folder: Path) -> None:
     assert "there is no prompt" in run(folder, code=2).stderr
     assert "use one of them" in run(folder, "-c", "-r", "x", "hi", code=2).stderr
 
 
-def test_files_go_along(folder: Path) -> None:
+def test_files_are_attached(folder: Path) -> None:
     (folder / "shopping list").write_text("three pears")
     done = run_json(folder, "what is in it?", "--attach", str(folder / "shopping list"))
     assert "three pears" in done["text"], "the model of the tests says what it was sent"

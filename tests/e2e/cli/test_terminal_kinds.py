@@ -82,7 +82,7 @@ def test_a_dumb_terminal(tmp_path: Path) -> None:
         assert "Traceback" not in chat.text
 
 
-def test_kill_in_mid_turn_and_come_back(tmp_path: Path) -> None:
+def test_resume_after_a_kill_in_mid_turn(tmp_path: Path) -> None:
     with terminal(tmp_path, "chat") as chat:
         chat.wait_prompt()
         chat.ask("remember the pears")

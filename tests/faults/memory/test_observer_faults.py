@@ -67,7 +67,7 @@ def observe_and_stop(pipe: Connection, url: str, where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["model called", "before the commit", "after the commit"])
-async def test_o1_after_a_kill_nothing_is_half_made_and_the_next_turn_observes(store_url: str, where: str) -> None:
+async def test_o1_after_a_kill_no_partial_batch_is_left_and_the_next_turn_observes(store_url: str, where: str) -> None:
     worker = Worker(observe_and_stop, store_url, where)
     assert worker.recv() == "here"
     worker.kill()
@@ -85,7 +85,7 @@ async def test_o1_after_a_kill_nothing_is_half_made_and_the_next_turn_observes(s
         assert {batch.standing for batch in batches} == {"current"}
 
 
-async def test_o1_an_observer_that_is_stopped_is_replaced_and_writes_nothing_when_it_wakes_up(
+async def test_o1_a_suspended_observer_is_replaced_and_writes_nothing_later(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
@@ -135,7 +135,7 @@ async def test_o1_two_replicas_observe_a_batch_once(store_url: str) -> None:
     assert {batch.standing for batch in batches} == {"current"}
 
 
-async def test_o1_closing_the_runtime_breaks_an_observer_off_and_leaves_no_claim(sqlite_url: str) -> None:
+async def test_o1_closing_the_runtime_cancels_an_observer_and_releases_its_lease(sqlite_url: str) -> None:
     began = asyncio.Event()
 
     async def never(_: Request) -> str:
@@ -160,7 +160,7 @@ async def test_o1_closing_the_runtime_breaks_an_observer_off_and_leaves_no_claim
 # -- rewinds ----------------------------------------------------------------------------------------------------------
 
 
-async def test_o2_a_rewind_while_it_is_observed_takes_the_notes_along(sqlite_url: str) -> None:
+async def test_o2_a_rewind_during_observation_discards_the_notes(sqlite_url: str) -> None:
     began, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow(request: Request) -> str:
@@ -197,7 +197,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("order", ORDERS)
-async def test_attack_15_orders_in_what_was_observed_give_nothing_new(sqlite_url: str, order: str) -> None:
+async def test_attack_15_orders_in_observed_text_have_no_effect(sqlite_url: str, order: str) -> None:
     ran: list[str] = []
 
     @tool(level="dangerous")
@@ -238,7 +238,7 @@ def _recalled(texts: Iterable[str], facts: list[str]) -> SessionMemory:
 
 @given(any_history(8), _notes, _notes, st.integers(60, 3_000))
 @hypothesis_settings(max_examples=150)
-def test_m8_with_any_memory_and_any_budget_every_provider_takes_the_request(
+def test_m8_with_any_memory_and_any_budget_every_provider_accepts_the_request(
     history: list[Any], notes: list[str], facts: list[str], budget: int
 ) -> None:
     llm: Any = ProviderLlm(ScriptedProvider([]), "m", budget_tokens=budget, max_messages=None)

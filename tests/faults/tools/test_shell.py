@@ -160,7 +160,7 @@ async def test_attack_12_the_system_is_read_only_and_tmp_is_private(boxed_shell:
 
 
 @boxed
-async def test_attack_12_forks_without_end_are_killed(root: Path) -> None:
+async def test_attack_12_fork_bombs_are_killed(root: Path) -> None:
     shell = shell_tool(Workspace(root), limits=ShellLimits(processes=64))
     marker = unique()
     outcome = await call(shell, f"while :; do sleep {marker} & done", timeout_s=5)
@@ -179,7 +179,7 @@ async def test_attack_12_memory_and_files_have_limits(root: Path) -> None:
     assert outcome.result["stdout"].strip() != "400000000"
 
 
-async def test_a_shell_without_a_sandbox_must_be_asked_for_and_still_gets_no_keys(
+async def test_a_shell_without_a_sandbox_must_be_configured_and_gets_no_keys(
     open_shell: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "canary-env")
@@ -219,7 +219,7 @@ async def test_a_cancel_kills_the_whole_group(shell: Tool, root: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["timeout", "cancel", "exit"])
-async def test_what_leaves_its_process_group_dies_too(
+async def test_processes_that_left_the_group_are_killed(
     shell: Tool, root: Path, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, marker = Leaps(monkeypatch), unique()
@@ -251,7 +251,7 @@ async def test_a_cancel_at_any_moment_of_the_start_leaves_nothing_running(shell:
     assert await gone(marker)
 
 
-async def test_what_a_command_leaves_behind_does_not_go_on(shell: Tool) -> None:
+async def test_background_processes_of_a_command_are_killed(shell: Tool) -> None:
     marker = unique()
     outcome = await call(shell, f"nohup sleep {marker} >/dev/null 2>&1 & sleep {marker} & echo done")
     assert (outcome.ok, outcome.result["stdout"]) == (True, "done\n")
@@ -273,10 +273,10 @@ async def test_150_megabytes_never_sit_in_memory(shell: Tool) -> None:
     assert grown_kilobytes < 75_000
 
 
-async def test_there_is_nothing_to_read_from(shell: Tool) -> None:
+async def test_without_stored_results_there_is_no_read_result(shell: Tool) -> None:
     assert (await call(shell, "cat; echo end")).result["stdout"] == "end\n"
 
 
-def test_the_sandbox_of_this_machine_is_told() -> None:
+def test_the_sandbox_of_this_machine_is_found() -> None:
     if shutil.which("bwrap") is None:
         assert "no sandbox" in str(find_sandbox())

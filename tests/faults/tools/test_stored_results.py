@@ -22,7 +22,7 @@ ODD: dict[str, Any] = {
 }
 
 
-async def test_odd_results_are_told_stored_and_read_back_the_same(service: SqlSessionService) -> None:
+async def test_odd_results_are_emitted_stored_and_read_back_the_same(service: SqlSessionService) -> None:
     def giving(value: Any) -> Any:
         return lambda: value
 

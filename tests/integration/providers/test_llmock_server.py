@@ -136,7 +136,7 @@ async def test_f_a_broken_stream_is_an_error_not_an_answer(provider: Any, llmock
     assert len(llmock.requests) == 1  # something was visible: not asked again
 
 
-async def test_f_a_stream_that_breaks_before_its_first_token_is_asked_again(provider: Any, llmock: "LLMock") -> None:
+async def test_f_a_stream_that_breaks_before_its_first_token_is_retried(provider: Any, llmock: "LLMock") -> None:
     llmock.truncate(after_chunks=0).reply("never seen").reply("Second time lucky.")
     deltas = await collect(ResilientProvider(provider, retries=Retries(base_s=0.01)), ask())
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "Second time lucky."

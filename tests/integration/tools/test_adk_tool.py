@@ -83,7 +83,7 @@ async def test_t1_a_tool_by_json_schema() -> None:
     assert results(provider) == {"c1": {"result": "ran ls"}}
 
 
-async def test_t2_whatever_the_handlers_do_the_turn_goes_on() -> None:
+async def test_t2_the_turn_continues_after_any_handler() -> None:
     async def hangs() -> None:
         await asyncio.Event().wait()
 
@@ -111,7 +111,7 @@ async def test_t2_whatever_the_handlers_do_the_turn_goes_on() -> None:
     assert "place: Field required" in told["c5"]["error"]
 
 
-async def test_the_gate_and_the_hooks_stand_around_the_handler() -> None:
+async def test_the_gate_and_the_hooks_run_around_the_handler() -> None:
     log: list[Any] = []
 
     def send(to: str) -> str:
@@ -160,7 +160,7 @@ async def test_attack_9_a_gate_cannot_change_what_runs_by_accident() -> None:
     assert ran == [["bob"]]
 
 
-async def test_a_gate_that_fails_lets_nothing_run() -> None:
+async def test_a_failing_gate_denies_the_call() -> None:
     ran: list[bool] = []
 
     async def gate(*_: Any) -> None:
@@ -176,7 +176,7 @@ async def test_a_gate_that_fails_lets_nothing_run() -> None:
 
 
 @pytest.mark.parametrize("yes", [True, False])
-async def test_t3_without_a_gate_a_dangerous_tool_asks_through_adk(yes: bool) -> None:
+async def test_t3_without_a_gate_a_dangerous_tool_requests_confirmation_through_adk(yes: bool) -> None:
     ran: list[str] = []
 
     @tool(level="dangerous")
@@ -202,7 +202,7 @@ async def test_t3_without_a_gate_a_dangerous_tool_asks_through_adk(yes: bool) ->
     assert ran == (["a"] if yes else [])
 
 
-async def test_a8_a_cancel_reaches_the_handler_and_leaves_no_end() -> None:
+async def test_a8_a_cancel_reaches_the_handler_and_records_no_end() -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
     log: list[str] = []
 

@@ -87,7 +87,7 @@ async def results_stored(runtime: Runtime) -> dict[str, Any]:
     return {call.id: call.output for call in found}
 
 
-async def test_a_call_waits_for_the_client_and_its_result_goes_on_in_another_process(store_url: str) -> None:
+async def test_a_call_waits_for_the_client_and_its_result_continues_in_another_process(store_url: str) -> None:
     provider = ScriptedProvider([["One moment. ", pick()]])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         events = await say(runtime)
@@ -108,7 +108,7 @@ async def test_a_call_waits_for_the_client_and_its_result_goes_on_in_another_pro
     assert not [broken for request in later.requests for broken in broken_for(request)]
 
 
-async def test_a_message_instead_of_a_result_closes_the_call_honestly(store_url: str) -> None:
+async def test_a_message_instead_of_a_result_closes_the_call_as_not_run(store_url: str) -> None:
     provider = ScriptedProvider([[pick("c1"), pick("c2")], "never mind", "hello again"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         await say(runtime)
@@ -235,7 +235,7 @@ async def test_a_result_that_waits_behind_a_message_is_refused_when_its_turn_com
         assert status(await say(runtime, "still there?")) == "done"
 
 
-async def test_large_and_odd_results_are_kept_as_those_of_other_tools(store_url: str) -> None:
+async def test_large_and_odd_results_are_stored_like_those_of_other_tools(store_url: str) -> None:
     provider = ScriptedProvider(
         [[pick("c1"), pick("c2")], ToolCall("r1", "read_result", {"call_id": "c1", "offset": 99_990}), "read"]
     )
@@ -250,7 +250,7 @@ async def test_large_and_odd_results_are_kept_as_those_of_other_tools(store_url:
         assert results_in(provider.requests[2])["r1"]["text"] == "the end"
 
 
-async def test_an_agent_below_calls_the_client_and_goes_on_itself(store_url: str) -> None:
+async def test_a_sub_agent_calls_the_client_and_continues(store_url: str) -> None:
     provider = ScriptedProvider([ToolCall("t1", "transfer_to_agent", {"agent_name": "painter"}), pick(), "painted red"])
     root = LlmAgent(name="root", model="any", sub_agents=[LlmAgent(name="painter", model="any", description="Paints.")])
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
@@ -260,7 +260,7 @@ async def test_an_agent_below_calls_the_client_and_goes_on_itself(store_url: str
     assert not [broken for request in provider.requests for broken in broken_for(request)]
 
 
-async def test_a_hand_over_beside_a_clients_call_waits_for_its_result(store_url: str) -> None:
+async def test_a_transfer_beside_a_client_call_waits_for_its_result(store_url: str) -> None:
     provider = ScriptedProvider([[pick(), ToolCall("t1", "transfer_to_agent", {"agent_name": "painter"})], "later"])
     root = LlmAgent(name="root", model="any", sub_agents=[LlmAgent(name="painter", model="any", description="Paints.")])
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
@@ -273,7 +273,7 @@ async def test_a_hand_over_beside_a_clients_call_waits_for_its_result(store_url:
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it
 @pytest.mark.filterwarnings("ignore:ParallelAgent")
-async def test_agents_that_speak_at_once_or_inside_a_tool_are_not_offered_them(store_url: str) -> None:
+async def test_parallel_agents_and_agent_tools_get_no_client_tools(store_url: str) -> None:
     asked = ToolCall("a1", "helper", {"request": "help"})
     provider = ScriptedProvider([asked, "helped", "done"])
     helper = LlmAgent(name="helper", model="any", description="Helps.")
@@ -331,7 +331,7 @@ async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(sto
         ),
     ],
 )
-async def test_a_tool_that_cannot_be_offered_is_refused_before_anything_is_stored(
+async def test_an_unusable_client_tool_is_rejected_before_anything_is_stored(
     store_url: str, name: str, parameters: Any, says: str
 ) -> None:
     provider = ScriptedProvider(["never"])

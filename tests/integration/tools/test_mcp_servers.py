@@ -119,7 +119,7 @@ async def test_a_stdio_server_its_filter_and_its_environment(
     assert "Error executing tool fails" in told["c4"]["error"]
 
 
-async def test_only_the_tools_that_were_named_and_they_ask_first(script: Path, opened: list[McpToolset]) -> None:
+async def test_only_the_named_tools_are_used_and_need_approval(script: Path, opened: list[McpToolset]) -> None:
     [toolset] = mcp_toolsets({"test": McpSettings(command=sys.executable, args=[str(script)], tools=["add"])})
     opened.append(toolset)
     [tool] = await toolset.get_tools()
@@ -149,7 +149,7 @@ def patterned() -> Checked:
 """
 
 
-async def test_16_a_tool_whose_schema_passes_a_bound_is_left_out_and_the_others_are_there(
+async def test_16_a_tool_with_a_schema_above_a_limit_is_dropped_without_the_others(
     tmp_path: Path, opened: list[McpToolset], caplog: pytest.LogCaptureFixture
 ) -> None:
     script = tmp_path / "hostile.py"
@@ -184,7 +184,7 @@ async def test_a_server_that_does_not_start_is_named(opened: list[McpToolset]) -
         await toolset.get_tools()
 
 
-async def test_a_turn_without_its_server_ends_with_its_name_and_the_next_one_works(
+async def test_a_turn_without_its_mcp_server_names_it_and_the_next_turn_works(
     tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """ADK would answer without the tools, as if the agent never had them."""
@@ -230,7 +230,7 @@ def test_a_server_is_a_command_or_an_address(server: McpSettings) -> None:
         mcp_toolsets({"both": server})
 
 
-def test_a_missing_package_is_told_with_the_way_to_get_it() -> None:
+def test_a_missing_package_is_reported_with_its_install_command() -> None:
     program = """
 import importlib.util as util
 real = util.find_spec

@@ -89,7 +89,7 @@ BAD = [
 
 @pytest.mark.parametrize("own", [False, True], ids=["lango", "adk"])
 @pytest.mark.parametrize(("function", "told"), BAD, ids=lambda one: getattr(one, "__name__", ""))
-async def test_t2_a_tool_that_fails_gives_the_model_an_error_and_the_turn_goes_on(
+async def test_t2_a_failing_tool_returns_an_error_and_the_turn_continues(
     sqlite_url: str, function: Any, told: str, own: bool
 ) -> None:
     name = function.__name__
@@ -122,7 +122,7 @@ async def test_t2_nul_and_half_characters_read_back_the_same_from_both_databases
     assert seen == [{"result": "a\ufffdb\ufffdc"}] * 2
 
 
-async def test_t2_a_blocking_function_of_somebody_does_not_stop_the_process(sqlite_url: str) -> None:
+async def test_t2_a_blocking_function_does_not_stop_the_process(sqlite_url: str) -> None:
     go = threading.Event()
 
     def block() -> str:
@@ -142,7 +142,7 @@ async def test_t2_a_blocking_function_of_somebody_does_not_stop_the_process(sqli
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_t2_a_tool_that_will_not_stop_is_left_alone(sqlite_url: str, cancelled: bool) -> None:
+async def test_t2_a_tool_that_does_not_stop_is_abandoned(sqlite_url: str, cancelled: bool) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
     async def stubborn() -> str:
@@ -242,7 +242,7 @@ class Counting(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=self.answers.pop(0)))
 
 
-async def test_ids_that_a_model_uses_again_are_made_unique_before_they_are_stored(store_url: str) -> None:
+async def test_repeated_call_ids_are_made_unique_before_they_are_stored(store_url: str) -> None:
     ran: list[int] = []
 
     def step(number: int) -> str:

@@ -13,7 +13,7 @@ from lango.cli.terminal_text import format_age, format_cell, one_line, printable
 
 
 @given(st.text(st.characters()))
-def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
+def test_control_characters_are_replaced(text: str) -> None:
     shown = printable(text)
     assert not any(ord(one) < 0x20 and one not in "\n\t" for one in shown)
     assert not any(
@@ -68,14 +68,14 @@ def test_half_a_line_is_not_taken_for_a_block() -> None:
     assert blocks.take_all() == ["words\n#tag and more\n"]
 
 
-def test_calls_in_a_line() -> None:
+def test_calls_as_one_line() -> None:
     assert call_title("read_file", {"path": "a.txt", "lines": [1, 2]}) == 'read_file(path="a.txt", lines=[1, 2])'
     assert len(call_title("write", {"text": "x" * 1000})) < 60
     assert readable_result({"out": "a\nb", "code": 1}) == "out:\n  a\n  b\ncode: 1"
     assert readable_result({"out": "x\n" * 500}).endswith("... 101 more lines")
 
 
-def test_history_is_the_users_own_and_holds_no_secrets(tmp_path: Path) -> None:
+def test_history_is_private_and_holds_no_secrets(tmp_path: Path) -> None:
     file = tmp_path / "state" / "history"
     past = InputHistory(file, {"MY_TOKEN": "very-long-secret", "SHORT_KEY": "abc"})
     for text in ("hello", "hello", "two\nlines", " private", "the token is very-long-secret", "sk-123", "abc is short"):
@@ -91,7 +91,7 @@ def test_history_is_the_users_own_and_holds_no_secrets(tmp_path: Path) -> None:
     assert list(again.load_history_strings())[:2] == ["more", "abc is short"]
 
 
-def test_history_does_not_grow_for_ever_and_needs_no_file(tmp_path: Path) -> None:
+def test_history_is_limited_and_needs_no_file(tmp_path: Path) -> None:
     file = tmp_path / "history"
     past = InputHistory(file, {})
     for number in range(1200):
@@ -108,7 +108,7 @@ def test_cells(value: object, told: str) -> None:
     assert format_cell(value) == told
 
 
-def test_ago() -> None:
+def test_ages() -> None:
     assert [format_age(1000.0 - back, 1000.0) for back in (-5, 3, 60, 7200, 90_000)] == [
         "just now",
         "just now",

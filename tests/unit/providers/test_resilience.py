@@ -61,7 +61,7 @@ def text(deltas: list[Delta]) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
-async def test_m9_an_answer_passes_as_it_is() -> None:
+async def test_m9_an_answer_is_passed_on_unchanged() -> None:
     script = ScriptedProvider(["hello"])
     assert text(await collect(ResilientProvider(script))) == "hello"
     assert ResilientProvider(script).name == "scripted"
@@ -106,7 +106,7 @@ def test_m9_jitter_spreads_the_waits_and_the_cap_holds_them() -> None:
 
 
 @pytest.mark.parametrize("first", [TextDelta("half an "), ThoughtDelta("hm")])
-async def test_m9_nothing_is_tried_again_after_the_first_visible_token(first: Delta) -> None:
+async def test_m9_no_retry_after_the_first_visible_token(first: Delta) -> None:
     async def breaks(_: Request) -> AsyncGenerator[Delta, None]:
         yield first
         raise BUSY
@@ -131,7 +131,7 @@ async def test_m9_usage_alone_is_not_visible() -> None:
 
 
 @pytest.mark.parametrize("error", [ProviderAuthError("no"), ProviderRejected("no", status=400), RuntimeError("ours")])
-async def test_m9_what_would_fail_again_is_raised_at_once(error: Exception) -> None:
+async def test_m9_permanent_errors_are_not_retried(error: Exception) -> None:
     time, script, other = Time(), ScriptedProvider([error, "hello"]), ScriptedProvider(["hello"])
     with pytest.raises(type(error)):
         await collect(resilient(script, time, fallbacks=[Fallback(other, "m2")]))
@@ -171,7 +171,7 @@ async def test_m9_a_refused_signature_is_left_out() -> None:
         ProviderUnavailable("image input is not supported - hint: you may need to provide the mmproj", status=500),
     ],
 )
-async def test_m8_a_model_that_takes_no_pictures_is_told_of_them(refused: Exception) -> None:
+async def test_m8_a_model_that_accepts_no_images_gets_notes(refused: Exception) -> None:
     script = ScriptedProvider([refused, "I cannot see it"])
     picture = Message("user", "What is this?", media=(Media("image/png", b"png", name="cat.png"),))
     drawn = (
@@ -187,7 +187,7 @@ async def test_m8_a_model_that_takes_no_pictures_is_told_of_them(refused: Except
     assert not any(message.media for message in told)
 
 
-async def test_m8_a_refusal_of_something_else_is_no_reason_to_leave_pictures_out() -> None:
+async def test_m8_images_are_kept_after_another_rejection() -> None:
     script = ScriptedProvider([ProviderRejected("temperature is too high", status=400)])
     picture = Message("user", "What is this?", media=(Media("image/png", b"png"),))
     with pytest.raises(ProviderRejected):
@@ -246,7 +246,7 @@ async def test_f_a_provider_that_stops_is_given_up_between_chunks() -> None:
     assert provider.closed == 1
 
 
-async def test_f_a_provider_that_never_begins_is_asked_again() -> None:
+async def test_f_a_provider_that_never_starts_is_retried() -> None:
     provider, script = _Streams(_never_begins), ScriptedProvider(["hello"])
     again = ResilientProvider(
         provider,
@@ -258,7 +258,7 @@ async def test_f_a_provider_that_never_begins_is_asked_again() -> None:
     assert provider.closed == 2
 
 
-async def test_f_a_provider_that_trickles_is_given_up_in_all() -> None:
+async def test_f_a_trickling_provider_is_given_up_after_the_total_time() -> None:
     time, provider = Time(), _Streams(_trickles)
     stream = resilient(provider, time, timeouts=Timeouts(total_s=60)).stream(REQUEST)
     for _ in range(60):
@@ -269,7 +269,7 @@ async def test_f_a_provider_that_trickles_is_given_up_in_all() -> None:
     assert provider.closed == 1
 
 
-async def test_f_waits_do_not_outlast_the_time_in_all() -> None:
+async def test_f_waits_do_not_exceed_the_total_time() -> None:
     time, script = Time(), ScriptedProvider([ProviderUnavailable("busy", retry_after_s=40.0)] * 9)
     with pytest.raises(ProviderUnavailable):
         await collect(resilient(script, time, timeouts=Timeouts(total_s=60)))
@@ -295,7 +295,7 @@ async def test_cancelling_the_reader_closes_the_provider() -> None:
     assert provider.closed == 1
 
 
-async def test_closing_the_provider_closes_those_inside() -> None:
+async def test_closing_the_provider_closes_the_wrapped_ones() -> None:
     closed: list[str] = []
 
     class Closes(ScriptedProvider):
@@ -307,5 +307,5 @@ async def test_closing_the_provider_closes_those_inside() -> None:
     assert closed == ["a", "b"]
 
 
-def test_every_failure_of_a_provider_is_one_of_ours() -> None:
+def test_every_failure_of_a_provider_is_translated() -> None:
     assert issubclass(ProviderTimeout, LangoError)

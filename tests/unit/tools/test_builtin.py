@@ -26,7 +26,7 @@ def test_t3_every_builtin_has_a_level_and_an_effect(tmp_path: Path) -> None:
     assert all(tool.description and tool.schema["type"] == "object" for tool in tools)
 
 
-def test_only_what_is_enabled_is_there() -> None:
+def test_only_enabled_tools_exist() -> None:
     assert builtin_tools(Settings().tools) == []
     twice = ToolSettings(enabled=["current_time", "current_time"], workspace="/nowhere")
     assert [tool.name for tool in builtin_tools(twice)] == ["current_time"]
@@ -39,7 +39,7 @@ def test_only_what_is_enabled_is_there() -> None:
         (ToolSettings(enabled=["shell"], workspace="/nowhere/at/all"), "is not a folder"),
     ],
 )
-def test_a_wrong_setting_is_told(settings: ToolSettings, told: str) -> None:
+def test_a_wrong_setting_is_reported(settings: ToolSettings, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         builtin_tools(settings)
 

@@ -121,7 +121,7 @@ def test_a_model_that_contains_itself_keeps_a_reference_that_resolves() -> None:
     assert plant.validate({"tree": {"name": "a", "children": [{"name": "b"}]}})["tree"].children[0].name == "b"
 
 
-async def test_any_name_is_a_name_for_an_argument() -> None:
+async def test_any_argument_name_is_possible() -> None:
     @tool(name="odd-names", description="Given.", level="dangerous", effect="none", timeout_s=3)
     def odd(
         json: int, model_config: str, copy: bool = Field(default=True, description="c"), schema: Any = print
@@ -141,7 +141,7 @@ async def test_any_name_is_a_name_for_an_argument() -> None:
     assert outcome.result == {"result": "1 x True"}
 
 
-async def test_the_context_is_filled_in_and_is_no_argument() -> None:
+async def test_the_context_is_passed_and_is_no_argument() -> None:
     @tool
     def whoami(greeting: str, context: ToolContext) -> str:
         """Say who asks."""
@@ -169,7 +169,7 @@ async def test_annotations_that_are_text_are_resolved_as_far_as_they_can_be() ->
     assert (await run_tool(later, {"size": {"width": 4}}, ToolContext(call_id="c1"))).result == {"result": "4 c1"}
 
 
-def test_an_annotation_that_nobody_knows_is_told() -> None:
+def test_an_unknown_annotation_is_reported() -> None:
     def mystery(thing: "Unheard") -> None:  # noqa: F821 # pyright: ignore
         """Take what is not there."""
 
@@ -177,7 +177,7 @@ def test_an_annotation_that_nobody_knows_is_told() -> None:
         tool(mystery)  # pyright: ignore[reportUnknownArgumentType]
 
 
-async def test_extra_arguments_go_where_the_function_takes_them() -> None:
+async def test_extra_arguments_are_passed_as_keywords() -> None:
     @tool
     def keep(**values: Any) -> dict[str, Any]:
         """Keep."""
@@ -264,7 +264,7 @@ def unknowable(file: functools.partial[int]) -> None:
         (lambda: tool(unknowable), "cannot be turned into a schema|no JSON schema"),
     ],
 )
-def test_what_could_never_work_is_refused_when_the_tool_is_made(make: Any, told: str) -> None:
+def test_an_unusable_tool_is_rejected_when_it_is_made(make: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         make()
 
@@ -278,6 +278,6 @@ def test_tools_are_values() -> None:
         one.name = "c"  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_many_problems_are_told_in_few_words() -> None:
+def test_many_problems_are_summarized() -> None:
     with pytest.raises(InvalidArguments, match="and 5 more"):
         paint.validate({str(number): number for number in range(8)})
