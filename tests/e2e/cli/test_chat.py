@@ -43,7 +43,7 @@ def session_of(chat: Terminal) -> str:
 def test_an_answer_streams_and_its_scrollback_is_clean(chat: Terminal, folder: Path) -> None:
     chat.send(f"hold {folder}/go")
     chat.wait_for("begun")
-    chat.wait_for("Ctrl-C stops")  # the tail says what happens
+    chat.wait_for("Ctrl-C stops")  # the tail shows the activity
     (folder / "go").touch()
     chat.wait_for("begun ended")
     chat.wait_prompt()
@@ -52,22 +52,22 @@ def test_an_answer_streams_and_its_scrollback_is_clean(chat: Terminal, folder: P
 
 
 def test_markdown_is_laid_out(chat: Terminal) -> None:
-    said = chat.ask("markdown")
-    assert said == (
+    shown = chat.ask("markdown")
+    assert shown == (
         "\n# Prices\n\nThe best of them:\n\n fruit   price\n ─────────────\n apple    1.50\n 日本梨  12.00\n\n"
         " 1 first\n 2 second\n\n def total(prices):\n     return sum(prices)\n\nThe end.\n"
     )
 
 
 def test_an_answer_longer_than_the_screen_is_kept_whole(chat: Terminal) -> None:
-    said = chat.ask("long 100")
-    assert re.findall(r"• item (\d+)", said) == [str(number) for number in range(100)]
+    shown = chat.ask("long 100")
+    assert re.findall(r"• item (\d+)", shown) == [str(number) for number in range(100)]
 
 
 def test_a_tool_is_a_line_that_opens(chat: Terminal) -> None:
-    said = chat.ask("note apples", "the tool said")
-    [number] = re.findall(r'▸ (\d+) note\(text="apples"\) \d+\.\d s', said)
-    assert "arguments" not in said
+    shown = chat.ask("note apples", "the tool said")
+    [number] = re.findall(r'▸ (\d+) note\(text="apples"\) \d+\.\d s', shown)
+    assert "arguments" not in shown
     chat.type(CTRL_O)
     chat.wait_for(f"▾ {number} note")
     chat.wait_for("      three")
@@ -107,7 +107,9 @@ def test_approval_by_a_key(chat: Terminal) -> None:
     chat.wait_for("continuing in session")
     chat.wait_prompt()
     again = chat.after("/fork")
-    assert [again.count(f'wipe(text="{disk}")') for disk in ("disk1", "disk2")] == [1, 1], "asked, then done: one call"
+    assert [again.count(f'wipe(text="{disk}")') for disk in ("disk1", "disk2")] == [1, 1], (
+        "request and result are one call"
+    )
 
 
 def test_an_unanswered_approval_request_stays_open(chat: Terminal) -> None:
@@ -142,7 +144,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(chat: Terminal) -> None:
     chat.send("hold never")
     chat.wait_for("begun")
     chat.type(CTRL_C)
-    chat.wait_for("stopped; what was said")
+    chat.wait_for("stopped; the answer so far")
     chat.wait_prompt()
     chat.ask("and on we go", "and on we go")
 

@@ -122,7 +122,7 @@ def test_an_export_into_a_pipe_shows_progress_only_on_stderr(exported: Path) -> 
     reading, writing = piped()
     with terminal(exported.parent, "sessions", "export", "--all", stdout=writing) as opened:
         writing.close()
-        # nobody reads: it stands still once the pipe is full
+        # without a reader it blocks once the pipe is full
         opened.wait_for(lambda: any(0 < one < MESSAGES for one in counts(opened)), "a bar in the middle")
         drained = Drained(reading)
         assert opened.wait_end() == 0
@@ -196,9 +196,9 @@ def test_a_dumb_terminal_gets_lines(exported: Path, folder: Path) -> None:
     with terminal(folder, "sessions", "import", "pipe", TERM="dumb") as opened:
         assert fed.opened.wait(PATIENCE_S)
         began = time.monotonic()
-        while "importing: " not in opened.text:  # what takes only a moment says nothing
-            assert time.monotonic() - began < PATIENCE_S, "nothing was said"
-            if len(lines) > 1:  # the end comes when it was said
+        while "importing: " not in opened.text:  # short work reports nothing
+            assert time.monotonic() - began < PATIENCE_S, "no progress was reported"
+            if len(lines) > 1:  # the end comes after the report
                 fed.write(lines.pop(0))
             opened.read_some(0.05)
         fed.write(b"".join(lines))

@@ -1,4 +1,4 @@
-"""`lango run` as scripts use it: what goes to stdout, what the exit code says."""
+"""`lango run` as scripts use it: its output and its exit codes."""
 
 import json
 import os
@@ -62,9 +62,9 @@ def test_json_and_the_same_session_again(folder: Path) -> None:
 
 
 def test_a_failed_turn_exits_with_1(folder: Path) -> None:
-    told = run_json(folder, "fail", code=1)
-    assert told["status"] == "failed"
-    assert told["error"]["message"] == "the provider does not want to"
+    report = run_json(folder, "fail", code=1)
+    assert report["status"] == "failed"
+    assert report["error"]["message"] == "the provider does not want to"
 
 
 def test_a_waiting_approval_exits_with_3_and_can_be_given_later_or_in_advance(folder: Path) -> None:
@@ -80,9 +80,9 @@ def test_a_waiting_approval_exits_with_3_and_can_be_given_later_or_in_advance(fo
         chat.wait_for("run exactly this?")
         chat.type("y")
         chat.wait_for("the tool said {'noted': 'disk1'")
-    told = run_json(folder, "--approve", "note,wipe", "wipe disk2")
-    assert told["text"].startswith("the tool said {'noted': 'disk2'")
-    assert told["usage"]["model_calls"] == 2, "what both halves of the turn took"
+    report = run_json(folder, "--approve", "note,wipe", "wipe disk2")
+    assert report["text"].startswith("the tool said {'noted': 'disk2'")
+    assert report["usage"]["model_calls"] == 2, "what both halves of the turn took"
     waiting = run_json(folder, "--approve", "note", "wipe disk3", code=3)
     assert waiting["waiting"] == [{"call_id": "call_disk3", "name": "wipe", "arguments": {"text": "disk3"}}]
 
@@ -93,7 +93,7 @@ def test_an_unknown_tool_name_is_rejected_before_the_turn(folder: Path) -> None:
     assert done.stdout == ""
     assert "whipe" in run(folder, "--approve", "all,whipe", "wipe disk5", code=2).stderr
     sessions = subprocess.run([LANGO, "sessions", "list"], cwd=folder, capture_output=True, text=True, check=True)
-    assert "typo" not in sessions.stdout, "nothing was asked"
+    assert "typo" not in sessions.stdout, "nothing was sent"
 
 
 TOOLSET = f"""
@@ -183,6 +183,6 @@ def test_wrong_usage_exits_with_2(folder: Path) -> None:
 def test_files_are_attached(folder: Path) -> None:
     (folder / "shopping list").write_text("three pears")
     done = run_json(folder, "what is in it?", "--attach", str(folder / "shopping list"))
-    assert "three pears" in done["text"], "the model of the tests says what it was sent"
+    assert "three pears" in done["text"], "the test model repeats its input"
     gone = run(folder, "what?", "--attach", str(folder / "not there"), code=2)
     assert "not there: No such file" in gone.stderr

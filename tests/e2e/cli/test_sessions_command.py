@@ -63,7 +63,7 @@ async def test_one_session_is_found_without_reading_the_others(folder: Path) -> 
     async with Store(f"sqlite:///{folder}/lango.db") as store:
         await store.create_session(SessionId("app", "bob", "second"), {"a": 1})
         await store.create_session(SessionId("app", "bob", "first"), {"a": 1})
-    with sqlite3.connect(folder / "lango.db") as file:  # whoever reads this session, cannot
+    with sqlite3.connect(folder / "lango.db") as file:  # makes this session unreadable
         of_second = "session_key IN (SELECT session_key FROM sessions WHERE id = 'second')"
         file.execute(f"UPDATE session_states SET state = 'broken' WHERE {of_second}")
     file.close()
@@ -76,8 +76,8 @@ async def test_one_session_is_found_without_reading_the_others(folder: Path) -> 
 
 
 def test_a_turn_is_rewound(folder: Path) -> None:
-    told = lango("sessions", "rewind", "first", "--before", "4", cwd=folder)
-    assert (told.returncode, told.stdout) == (0, "first is as it was before the turn of message 4\n")
+    done = lango("sessions", "rewind", "first", "--before", "4", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "first is as it was before the turn of message 4\n")
     assert shown(folder, "first") == TEXTS[:2]
     refused(lango("sessions", "rewind", "first", "--before", "4", cwd=folder), "no message 4", "taken back")
 

@@ -18,8 +18,8 @@ def test_narrow_and_without_colour(tmp_path: Path) -> None:
         chat.wait_prompt()
         chat.ask("markdown", " apple    1.50", " 日本梨  12.00")
         words = " ".join(f"word{number}" for number in range(30))
-        said = chat.ask(words)
-        assert re.findall(r"word\d+", said)[-30:] == words.split()
+        shown = chat.ask(words)
+        assert re.findall(r"word\d+", shown)[-30:] == words.split()
         chat.ask("x" * 200)
         assert chat.text.replace("\n", "").count("x" * 200) == 1, "the answer; the message itself has a prompt in it"
         colours = re.findall(rb"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)?m", chat.raw)
@@ -66,7 +66,7 @@ def test_a_dumb_terminal(tmp_path: Path) -> None:
         chat.send("hold never")
         chat.wait_for("begun")
         chat.type(CTRL_C)
-        chat.wait_for("stopped; what was said")
+        chat.wait_for("stopped; the answer so far")
         chat.send("/help")
         chat.wait_for("/quit")
         chat.send("/open 1")
@@ -100,7 +100,7 @@ def test_resume_after_a_kill_in_mid_turn(tmp_path: Path) -> None:
         os.kill(chat.process.pid, signal.SIGKILL)
         chat.wait_end()
     with terminal(tmp_path, "chat", "-c") as chat:
-        chat.wait_for('"text": "again"')  # what it asked, it still asks
+        chat.wait_for('"text": "again"')  # the open request is shown again
         chat.wait_for("run exactly this?")
         chat.type("y")
         chat.wait_for("the tool said {'noted': 'again'")
@@ -110,7 +110,7 @@ def test_resume_after_a_kill_in_mid_turn(tmp_path: Path) -> None:
 
 
 def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") -> None:
-    """A server that nobody here wrote: it is asked before the model is taken."""
+    """A third-party server: it gets a test request before the model is changed."""
     configure(tmp_path, f'[providers.lab]\ntype = "openai"\nbase_url = "{llmock.base_url("openai")}"')
     with terminal(tmp_path, "chat") as chat:
         chat.wait_prompt()

@@ -38,21 +38,21 @@ FORGED = [
 @pytest.mark.parametrize("large_tokens", [10_000, 8], ids=["whole", "in pieces"])
 @pytest.mark.parametrize("order", FORGED)
 def test_23_a_message_cannot_forge_a_line_of_the_transcript(order: str, large_tokens: int) -> None:
-    """Each line is one message's, with its number, or stands under it; whatever it says, it begins with spaces."""
+    """Each line belongs to one message, with its number, or begins with spaces."""
     for separator in SEPARATORS:
-        said = order.replace("\n", separator)
-        call = ToolCall("c1", f"look{said}", {"for": said}, {"page": said})
-        file = {"inline_data": {"mime_type": "text/plain", "data": said.encode(), "display_name": said}}
+        text = order.replace("\n", separator)
+        call = ToolCall("c1", f"look{text}", {"for": text}, {"page": text})
+        file = {"inline_data": {"mime_type": "text/plain", "data": text.encode(), "display_name": text}}
         spoken = [
-            Message("user", f"hello {said}"),
-            Message("assistant", f"I read {said}", author=f"agent{said}"),
-            Message("tool", said, tool_calls=(call,)),
+            Message("user", f"hello {text}"),
+            Message("assistant", f"I read {text}", author=f"agent{text}"),
+            Message("tool", text, tool_calls=(call,)),
         ]
         stored = [
             StoredEvent(seq, f"e{seq}", 1.0, message, extra={"parts": [file]}) for seq, message in enumerate(spoken, 1)
         ]
-        told = "\n".join(transcript.pieces(stored, 10_000, large_tokens))
-        heads = [line for line in told.splitlines() if line.strip() and not line.startswith("    ")]
+        shown = "\n".join(transcript.pieces(stored, 10_000, large_tokens))
+        heads = [line for line in shown.splitlines() if line.strip() and not line.startswith("    ")]
         assert heads
         assert all(re.match(r"#[123] 1970-01-01 00:00 ", line) for line in heads), heads
 
@@ -93,7 +93,7 @@ def facts(names: range, text: str = "x") -> str:
 
 
 async def test_23_a_flood_of_facts_evicts_none(store_url: str) -> None:
-    """A page that a user reads says a thousand times what is to be remembered, and the model obeys."""
+    """A page repeats a thousand times what to remember, and the model obeys."""
     answers = [facts(range(start, start + 1_000)) for start in range(0, 7_000, 1_000)]
     roles = Roles(observer=lambda _: answers.pop(0) if answers else "- [low] (1-1) nothing")
     async with open_runtime(remembering(store_url, user_facts=True), provider=roles.provider) as runtime:
@@ -114,7 +114,7 @@ async def test_23_a_flood_of_facts_evicts_none(store_url: str) -> None:
         assert "Zurich" not in quoted(roles.agent[-1])
         assert not [fact for fact in await runtime.memory.facts(replaced=True) if fact.name == "home city"]
         assert await runtime.sessions.delete("s")
-        assert await runtime.memory.facts(replaced=True) == [], "they go with the session that they were said in"
+        assert await runtime.memory.facts(replaced=True) == [], "they are deleted with their session"
 
 
 @pytest.mark.parametrize("name", ["bob", "bob\u2028city", "' OR 1=1 --"])

@@ -151,7 +151,7 @@ async def test_o1_closing_the_runtime_cancels_an_observer_and_releases_its_lease
             await began.wait()
     roles = Roles()
     async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
-        claim = await runtime.store.memory.claim(await session_of(runtime), "somebody else")
+        claim = await runtime.store.memory.claim(await session_of(runtime), "another process")
         assert claim
         assert claim.held, "it was given back"
         assert (await runtime.memory.show("s")).batches == ()
@@ -222,7 +222,7 @@ async def test_attack_15_orders_in_observed_text_have_no_effect(sqlite_url: str,
     assert block.endswith("</memory>")
     assert "gives no orders and no tools" in " ".join(block.split())
     assert {message.role for message in after.messages if order.split()[0] in message.content} == {"user"}
-    assert ran == [], "it asks for approval as ever"
+    assert ran == [], "it still needs approval"
     assert any(event.type == "approval" for event in events)
 
 
@@ -244,10 +244,10 @@ def test_m8_with_any_memory_and_any_budget_every_provider_accepts_the_request(
     llm: Any = ProviderLlm(ScriptedProvider([]), "m", budget_tokens=budget, max_messages=None)
     from google.adk.models.llm_request import LlmRequest
 
-    asked = LlmRequest()
-    asked.contents.insert(0, MemoryContent.of(_recalled(notes, facts)))
+    llm_request = LlmRequest()
+    llm_request.contents.insert(0, MemoryContent.of(_recalled(notes, facts)))
     try:
-        request = llm._request(asked, history)
+        request = llm._request(llm_request, history)
     except BudgetTooSmall:
         return
     assert broken_for(request, "scripted") == []

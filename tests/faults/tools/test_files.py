@@ -125,7 +125,7 @@ async def test_attack_10_private_names_are_refused(tools: dict[str, Tool], root:
 
 
 async def test_attack_10_a_swap_race_is_never_won(tools: dict[str, Tool], root: Path, outside: Path) -> None:
-    """While somebody swaps a folder for a link to the outside and back, nothing outside is read or written."""
+    """While a folder is swapped for a link to the outside and back, nothing outside is read or written."""
     (root / "here").mkdir()
     (root / "here" / "secret.txt").write_text("inside")
     here, aside = root / "here", root / "aside"

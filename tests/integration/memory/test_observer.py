@@ -23,11 +23,11 @@ async def test_o1_messages_above_the_threshold_are_observed_after_the_turn(store
     async with open_runtime(remembering(store_url), provider=roles.provider) as runtime:
         assert await runtime.run("s", "hello") == "yes"
         await runtime.memory.settle()
-        assert roles.observer == [], "too little was said"
+        assert roles.observer == [], "below the threshold"
         await runtime.run("s", LONG)
         await runtime.memory.settle()
-        [asked] = roles.observer
-        assert numbers_in(shown_to(asked)) == [1, 2, 3, 4]
+        [request] = roles.observer
+        assert numbers_in(shown_to(request)) == [1, 2, 3, 4]
         recalled = await runtime.memory.show("s")
         [batch] = recalled.batches
         [note] = batch.observations

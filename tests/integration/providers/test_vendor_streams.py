@@ -60,8 +60,8 @@ def assembled(deltas: list[Delta]) -> Reply:
 
 def turn(reply: Reply) -> tuple[Message, Message]:
     results = tuple(ToolCall(call.id, call.name, output={"ok": True}) for call in reply.calls)
-    said = Message("assistant", reply.text, reply.calls, thoughts=reply.thoughts, signature=reply.finish.signature)
-    return said, Message("tool", tool_calls=results)
+    answer = Message("assistant", reply.text, reply.calls, thoughts=reply.thoughts, signature=reply.finish.signature)
+    return answer, Message("tool", tool_calls=results)
 
 
 # --- Anthropic
@@ -454,10 +454,10 @@ async def test_gemini_signatures_come_and_go_back_to_their_place() -> None:
 
 
 async def test_gemini_gets_a_placeholder_for_calls_of_other_models() -> None:
-    asked = Message("assistant", tool_calls=(ToolCall("toolu_1", "exec", {}),))
+    call = Message("assistant", tool_calls=(ToolCall("toolu_1", "exec", {}),))
     result = Message("tool", tool_calls=(ToolCall("toolu_1", "exec", output={"ok": 1}),))
     async with served(GeminiProvider, streams(candidate({"text": "x"}, finish="STOP"))) as (provider, server):
-        await collect(provider, GEMINI, USER, asked, result)
+        await collect(provider, GEMINI, USER, call, result)
         [part] = server.requests[0].body["contents"][1]["parts"]
     assert base64.urlsafe_b64decode(part["thoughtSignature"]) == PLACEHOLDER_SIGNATURE
 

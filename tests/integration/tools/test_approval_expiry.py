@@ -1,4 +1,4 @@
-"""A question for approval that nobody answers is a no: in time, once, whoever is there, and written down as that."""
+"""An approval request that is not answered in time is denied: once, by any process, and recorded as that."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -49,14 +49,14 @@ async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
     """Wait until the newest result of a call is no promise any more."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            told = [
+            outputs = [
                 call.output
                 for one in await messages(runtime)
                 for call in one.tool_calls
                 if call.id == call_id and call.output
             ]
-            if told and "error" in told[-1]:
-                return dict(told[-1])
+            if outputs and "error" in outputs[-1]:
+                return dict(outputs[-1])
             await asyncio.sleep(0.02)
 
 
@@ -108,7 +108,7 @@ async def test_an_unanswered_approval_request_is_denied_at_its_expiry(store_url:
         with pytest.raises(ApprovalExpired, match="not answered in time"):
             await runtime.submit_approval("s", "c1", approved=True)
         assert await runtime.run("s", "and?") == "it was not sent"
-        assert await journal(runtime) == [("c1", 0, "policy", "intended")], "nothing is said about it twice"
+        assert await journal(runtime) == [("c1", 0, "policy", "intended")], "it is recorded once"
     assert sent.to == []
     assert results_in(provider.requests[1])["c1"]["error"] == NOT_IN_TIME
     assert broken_for(provider.requests[1]) == []
@@ -157,10 +157,10 @@ async def test_replicas_close_a_question_once(store_url: str) -> None:
         await closed(one)
         inside: list[Any] = [vars(runtime)["_expiry"] for runtime in (one, other)]
         await asyncio.gather(*(expiry._expire_due() for expiry in inside * 3))
-        told = [
+        outputs = [
             call for message in await messages(other) for call in message.tool_calls if call.id == "c1" and call.output
         ]
-        assert [list(call.output or {}) for call in told] == [["status"], ["error", "outcome"]]
+        assert [list(call.output or {}) for call in outputs] == [["status"], ["error", "outcome"]]
 
 
 async def test_a_message_denies_the_open_approval_request(store_url: str) -> None:

@@ -1,4 +1,4 @@
-"""Approval: asked for exact arguments, answered once, across restarts; anything else than a yes is a no."""
+"""Approvals: requested for exact arguments, answered once, across restarts; anything but an approval denies."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from tests.agents.parts import (
 
 
 class Sent:
-    """A tool that must be asked for, and what it did."""
+    """A tool that needs approval, and the record of its runs."""
 
     def __init__(self) -> None:
         self.to: list[str] = []
@@ -71,9 +71,9 @@ async def test_t3_a_dangerous_tool_requests_approval_with_exact_arguments_and_ho
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
         events = await collect(runtime.stream("s", "send it"))
         check_order(events)
-        assert kinds(events) == ["accepted", "text_delta", "approval", "done"], "no start is told: it has not started"
-        [question] = approvals(events)
-        assert (question.call_id, question.name, dict(question.arguments)) == ("c1", "send", {"to": "bob"})
+        assert kinds(events) == ["accepted", "text_delta", "approval", "done"], "a tool that waits emits no start"
+        [request] = approvals(events)
+        assert (request.call_id, request.name, dict(request.arguments)) == ("c1", "send", {"to": "bob"})
         assert sent.to == []
         assert await statuses(runtime) == ["done"]
         assert not vars(runtime)["_running"], "nothing waits in memory"
@@ -166,12 +166,12 @@ async def test_t3_a_new_message_denies_an_open_request(store_url: str) -> None:
         assert sent.to == []
         assert await runtime.run("s", "bye") == "bye"
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
-    told = results_in(provider.requests[1])["c1"]
-    assert "not run" in str(told), "the model must not wait for an answer that will never come"
+    output = results_in(provider.requests[1])["c1"]
+    assert "not run" in str(output), "the model must not wait for an answer that will never come"
 
 
 async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(store_url: str) -> None:
-    """The question was open when it was answered, but the message that was sent before went first."""
+    """The request was open when it was answered, but the message that was sent before went first."""
     sent, gate = Sent(), Gate("slow", level="dangerous")
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "something else, then", "bye"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, gate.tool]) as runtime:
@@ -191,7 +191,7 @@ async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(store_ur
 
 
 async def test_t3_changed_arguments_never_run(sqlite_url: str) -> None:
-    """Somebody changes the stored call between the question and the answer."""
+    """Somebody changes the stored call between the request and the answer."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "hm", "hm"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -227,7 +227,7 @@ async def test_t3_two_requests_at_once_are_answered_one_by_one(store_url: str, f
         assert isinstance(events[-1], TurnDone)
         assert events[-1].status == "waiting_for_approval", "the other one still waits"
         assert len(sent.to) == 1
-        assert len(provider.requests) == 1, "the model goes on when every question is answered"
+        assert len(provider.requests) == 1, "the model goes on when every request is answered"
         second = {"c1": "c2", "c2": "c1"}[first]
         assert text_of(await collect(runtime.approve("s", second, approved=True))) == "both sent"
         assert sorted(sent.to) == ["ann", "bob"]
@@ -336,8 +336,8 @@ async def test_t3_adks_confirmation_of_a_users_tool_is_the_same_request(store_ur
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(function, require_confirmation=True)])
     provider = ScriptedProvider([ToolCall("c1", "send_it", {"to": "bob"}), "done", "bye"])
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
-        [question] = await ask(runtime)
-        assert dict(question.arguments) == {"to": "bob"}
+        [request] = await ask(runtime)
+        assert dict(request.arguments) == {"to": "bob"}
         assert text_of(await collect(runtime.approve("s", "c1", approved=approved))) == "done"
         assert sent == (["bob"] if approved else [])
         assert await runtime.run("s", "bye") == "bye"
@@ -367,7 +367,7 @@ async def test_t3_a_request_after_a_very_long_turn_is_answered(sqlite_url: str) 
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it
 async def test_t3_an_agent_tool_cannot_request_approval_and_reports_it(sqlite_url: str) -> None:
-    """It runs in a session of its own that ends with its call: a question could never be answered there."""
+    """It runs in a session of its own that ends with its call: a request could never be answered there."""
     ran: list[str] = []
 
     @tool(level="dangerous")

@@ -83,7 +83,7 @@ def approved(tool: Tool) -> AdkTool:
 
 
 async def ask(toolset: McpToolset, *calls: ToolCall) -> dict[str, Any]:
-    """Let a scripted model call tools in ADK's Runner; return what it was told."""
+    """Let a scripted model call tools in ADK's Runner; return the results that it got."""
     provider = ScriptedProvider([list(calls), "done"])
     agent = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[toolset])
     service = InMemorySessionService()
@@ -105,18 +105,18 @@ async def test_a_stdio_server_its_filter_and_its_environment(
     )
     [toolset] = mcp_toolsets({"test": server}, wrap=approved)
     opened.append(toolset)
-    told = await ask(
+    results = await ask(
         toolset,
         ToolCall("c1", "add", {"a": 2, "b": 3}),
         ToolCall("c2", "variables", {}),
         ToolCall("c3", "add", {"a": "two"}),
         ToolCall("c4", "fails", {}),
     )
-    assert "5" in str(told["c1"])
-    assert "GIVEN" in str(told["c2"])
-    assert "GOOGLE_API_KEY" not in str(told["c2"])
-    assert "not run" in told["c3"]["error"]
-    assert "Error executing tool fails" in told["c4"]["error"]
+    assert "5" in str(results["c1"])
+    assert "GIVEN" in str(results["c2"])
+    assert "GOOGLE_API_KEY" not in str(results["c2"])
+    assert "not run" in results["c3"]["error"]
+    assert "Error executing tool fails" in results["c4"]["error"]
 
 
 async def test_only_the_named_tools_are_used_and_need_approval(script: Path, opened: list[McpToolset]) -> None:
@@ -159,13 +159,13 @@ async def test_16_a_tool_with_a_schema_above_a_limit_is_dropped_without_the_othe
     with caplog.at_level(logging.WARNING, "lango.adk.agents.mcp"):
         tools = await opened[0].get_tools()
     assert {tool.name for tool in tools} == {"add", "variables", "fails"}
-    said = " ".join(record.getMessage() for record in caplog.records if record.name == "lango.adk.agents.mcp")
-    assert "tool branches: its schema cannot be used: it has more than 5000 values" in said
-    assert "tool patterned: the schema of its results has a pattern" in said
+    logged = " ".join(record.getMessage() for record in caplog.records if record.name == "lango.adk.agents.mcp")
+    assert "tool branches: its schema cannot be used: it has more than 5000 values" in logged
+    assert "tool patterned: the schema of its results has a pattern" in logged
 
 
 async def test_an_http_server(script: Path, opened: list[McpToolset]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as place:  # nobody else gets it, and who comes early waits there
+    with socket.create_server(("127.0.0.1", 0)) as place:  # the port is reserved, and early connections wait
         port, fd = place.getsockname()[1], place.fileno()
         process = await asyncio.create_subprocess_exec(sys.executable, str(script), str(fd), pass_fds=[fd])
     try:

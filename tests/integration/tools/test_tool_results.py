@@ -88,15 +88,15 @@ BAD = [
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["lango", "adk"])
-@pytest.mark.parametrize(("function", "told"), BAD, ids=lambda one: getattr(one, "__name__", ""))
+@pytest.mark.parametrize(("function", "message"), BAD, ids=lambda one: getattr(one, "__name__", ""))
 async def test_t2_a_failing_tool_returns_an_error_and_the_turn_continues(
-    sqlite_url: str, function: Any, told: str, own: bool
+    sqlite_url: str, function: Any, message: str, own: bool
 ) -> None:
     name = function.__name__
     provider = ScriptedProvider([ToolCall("c1", name, {}), "I see", "fine"])
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(function)]) if own else None
     tools = [] if own else [Tool(name, "A tool.", None, function)]
-    settings = settings_for(sqlite_url, tool_timeout_s=0.3 if told == "timed out" else PATIENCE_S)
+    settings = settings_for(sqlite_url, tool_timeout_s=0.3 if message == "timed out" else PATIENCE_S)
     async with open_runtime(settings, provider=provider, tools=tools, root_agent=root) as runtime:
         events = await collect(runtime.stream("s", "try"))
         check_order(events)
@@ -106,7 +106,7 @@ async def test_t2_a_failing_tool_returns_an_error_and_the_turn_continues(
         assert await statuses(runtime) == ["done"]
         assert await rows(runtime.store, "SELECT status FROM effects") == [("finished",)]
         assert await runtime.run("s", "and?") == "fine"
-    assert told in results_in(provider.requests[1])["c1"]["error"]
+    assert message in results_in(provider.requests[1])["c1"]["error"]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
 
 
@@ -126,7 +126,7 @@ async def test_t2_a_blocking_function_does_not_stop_the_process(sqlite_url: str)
     go = threading.Event()
 
     def block() -> str:
-        """Block until told."""
+        """Block until released."""
         assert go.wait(PATIENCE_S)
         return "went on"
 
@@ -282,7 +282,7 @@ async def test_a_provider_that_fails_in_a_turn_leaves_the_message_and_no_half_an
         with pytest.raises(error):
             await runtime.run("s", "hi")
         kept = [(one.role, one.content) for one in await messages(runtime) if one.role != "event"]
-        assert kept == [("user", "hi")], "the error is an event, and nothing that anybody said"
+        assert kept == [("user", "hi")], "the error is an event, and no message"
         assert await statuses(runtime) == ["failed"]
         assert await runtime.run("s", "again") == "fine"
     assert broken_for(provider.requests[-1]) == []

@@ -44,13 +44,13 @@ def test_blocks_of_markdown() -> None:
 
 @given(st.lists(st.integers(1, 12), min_size=1))
 def test_blocks_are_the_same_wherever_the_stream_was_cut(sizes: list[int]) -> None:
-    blocks, told, at = MarkdownBlocks(), list[str](), 0
+    blocks, finished, at = MarkdownBlocks(), list[str](), 0
     while at < len(DOCUMENT):
         size = sizes[at % len(sizes)]
         blocks.add(DOCUMENT[at : at + size])
-        told += blocks.take_finished()
+        finished += blocks.take_finished()
         at += size
-    assert told + blocks.take_all() == split_blocks(DOCUMENT)
+    assert finished + blocks.take_all() == split_blocks(DOCUMENT)
     assert blocks.growing == ""
 
 
@@ -103,9 +103,9 @@ def test_history_is_limited_and_needs_no_file(tmp_path: Path) -> None:
     assert nowhere.get_strings() == ["kept while the program runs"]
 
 
-@pytest.mark.parametrize(("value", "told"), [(None, ""), (True, "yes"), (12345, "12,345"), (1.5, "1.50"), ("a", "a")])
-def test_cells(value: object, told: str) -> None:
-    assert format_cell(value) == told
+@pytest.mark.parametrize(("value", "text"), [(None, ""), (True, "yes"), (12345, "12,345"), (1.5, "1.50"), ("a", "a")])
+def test_cells(value: object, text: str) -> None:
+    assert format_cell(value) == text
 
 
 def test_ages() -> None:

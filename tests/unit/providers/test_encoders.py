@@ -273,8 +273,8 @@ def test_gemini_gets_no_placeholder_in_earlier_turns() -> None:
 
 
 def test_gemini_gets_the_signature_of_its_text_back() -> None:
-    said = Message("assistant", "hello", signature=by("gemini", GEMINI, b"\x02"))
-    contents = gemini.encode(request(USER, said, USER, model=GEMINI))["contents"]
+    answer = Message("assistant", "hello", signature=by("gemini", GEMINI, b"\x02"))
+    contents = gemini.encode(request(USER, answer, USER, model=GEMINI))["contents"]
     assert contents[1]["parts"] == [{"text": "hello", "thought_signature": b"\x02"}]
 
 
@@ -287,7 +287,7 @@ def test_anthropic_gets_its_thinking_back_unchanged() -> None:
     thoughts = (
         Thought("First I look.\n", by("anthropic", CLAUDE, "c2ln")),
         Thought(signature=by("anthropic", CLAUDE, "redacted:ZGF0YQ")),
-        Thought("what nobody signed"),
+        Thought("without a signature"),
     )
     late = by("anthropic", CLAUDE, json.dumps([{"type": "thinking", "thinking": "hm", "signature": "eA=="}]))
     sent = request(USER, *step(ToolCall("c1", "a", {}, signature=late), text="So.", thoughts=thoughts), model=CLAUDE)
@@ -360,13 +360,13 @@ VENDORS = {
 def test_m8_a_session_continues_with_another_provider(maker: str, reader: str) -> None:
     made_by, value = VENDORS[maker]
     mark = Signature(maker, made_by, value)
-    asked, answered = step(
+    call, result = step(
         ToolCall("call_1", "weather", {"city": "Paris"}, signature=mark),
         ToolCall("call_2", "weather", {"city": "Rome"}),
         text="Let me see.",
         thoughts=(Thought("Two calls.", mark),),
     )
-    history = (USER, asked, answered, Message("assistant", "Sunny.", signature=mark), USER, asked, answered)
+    history = (USER, call, result, Message("assistant", "Sunny.", signature=mark), USER, call, result)
     model = GPT if reader == "chat" else VENDORS[reader][0]
     sent = request(*history, model=model)
     own = wire_rules.own_signatures(history, reader, model)
@@ -386,6 +386,6 @@ def test_m8_a_session_continues_with_another_provider(maker: str, reader: str) -
     foreign = value if reader == "gemini" else value.decode("latin-1")
     text = repr(body)
     assert text.count("Let me see.") == 2
-    assert text.count("Rome") == 4  # twice asked by the user, twice by the model
+    assert text.count("Rome") == 4  # twice from the user, twice from the model
     if reader != maker:
         assert repr(foreign)[2:-1] not in text

@@ -1,4 +1,4 @@
-"""Every exception of every SDK becomes one of ours; a new one that nobody thought about fails here."""
+"""Every exception of every SDK is translated; a new exception without a translation fails here."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -114,7 +114,7 @@ def test_every_exception_of_an_sdk_is_mapped(translate: Any, by_status: type[Exc
             assert type(translate(made(kind, status), EXCHANGE)) is expected
         return
     name = kind.__name__ if kind.__name__ in EXPECTED else f"{kind.__module__.split('.')[0]}.{kind.__name__}"
-    assert name in EXPECTED, f"a new exception of the SDK: say what {kind} means"
+    assert name in EXPECTED, f"a new exception of the SDK: add a translation of {kind}"
     assert type(translate(made(kind, 422), EXCHANGE)) is EXPECTED[name]
 
 

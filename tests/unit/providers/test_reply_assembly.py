@@ -64,7 +64,7 @@ def test_m7_pieces_of_a_call_are_assembled_by_index() -> None:
         CallDelta(1, "c2", "search"),
         CallDelta(0, "c1", "exec", '{"cmd"'),
         CallDelta(1, arguments='{"q": 1}'),
-        CallDelta(0, "c1", "exec", ': "ls"}', SIGNED),  # some servers say id and name again
+        CallDelta(0, "c1", "exec", ': "ls"}', SIGNED),  # some servers repeat id and name
         Finish("tool_calls"),
     )
     assert reply.calls == (ToolCall("c1", "exec", {"cmd": "ls"}, signature=SIGNED), ToolCall("c2", "search", {"q": 1}))

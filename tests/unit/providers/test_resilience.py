@@ -1,4 +1,4 @@
-"""Timeouts, retries and fallback: who is asked again, when, and what the reader sees of it. No test really waits."""
+"""Timeouts, retries and fallbacks, and what the reader sees of them. No test really waits."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -35,7 +35,7 @@ BUSY = ProviderUnavailable("busy", status=429)
 
 
 class Time:
-    """A clock that moves only when somebody sleeps."""
+    """A clock that moves only during a sleep."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -141,8 +141,8 @@ async def test_m9_permanent_errors_are_not_retried(error: Exception) -> None:
 async def test_m9_the_fallback_answers_with_its_own_model() -> None:
     time, first, second = Time(), ScriptedProvider([BUSY] * 4), ScriptedProvider(["from the second"], name="other")
     assert text(await collect(resilient(first, time, fallbacks=[Fallback(second, "m2")]))) == "from the second"
-    assert [asked.model for asked in first.requests] == ["m1"] * 4
-    assert [asked.model for asked in second.requests] == ["m2"]
+    assert [request.model for request in first.requests] == ["m1"] * 4
+    assert [request.model for request in second.requests] == ["m2"]
 
 
 async def test_m9_when_every_fallback_fails_the_last_error_is_raised() -> None:
@@ -153,10 +153,10 @@ async def test_m9_when_every_fallback_fails_the_last_error_is_raised() -> None:
 
 async def test_m9_a_refused_signature_is_left_out() -> None:
     mark = Signature("anthropic", "m1", b"x")
-    said = Message("assistant", "hm", thoughts=(Thought("so", mark),), signature=mark)
+    answer = Message("assistant", "hm", thoughts=(Thought("so", mark),), signature=mark)
     refused = ProviderRejected("messages.1: Invalid `signature` in `thinking` block", status=400)
     script = ScriptedProvider([refused, "hello"])
-    request = Request("m1", (Message("user", "a"), said, Message("user", "b")))
+    request = Request("m1", (Message("user", "a"), answer, Message("user", "b")))
     assert text(await collect(resilient(script, Time()), request)) == "hello"
     assert script.requests[0].messages[1].signature == mark
     assert script.requests[1].messages[1].signature is None
@@ -181,10 +181,10 @@ async def test_m8_a_model_that_accepts_no_images_gets_notes(refused: Exception) 
     request = Request("m1", (picture, *drawn))
     assert text(await collect(resilient(script, Time()), request)) == "I cannot see it"
     assert script.requests[0].messages == request.messages
-    told = script.requests[1].messages
-    assert told[0].content == "What is this?\n[cat.png: a file of type image/png that this model cannot read]"
-    assert "cannot read" in (told[2].tool_calls[0].output or {})["files"]
-    assert not any(message.media for message in told)
+    sent = script.requests[1].messages
+    assert sent[0].content == "What is this?\n[cat.png: a file of type image/png that this model cannot read]"
+    assert "cannot read" in (sent[2].tool_calls[0].output or {})["files"]
+    assert not any(message.media for message in sent)
 
 
 async def test_m8_images_are_kept_after_another_rejection() -> None:
@@ -207,7 +207,7 @@ async def test_nothing_follows_the_finish() -> None:
 
 
 class _Streams:
-    """A provider of one stream; says whether it was closed."""
+    """A provider of one stream, which records whether it was closed."""
 
     name = "streams"
 

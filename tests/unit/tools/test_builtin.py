@@ -33,14 +33,14 @@ def test_only_enabled_tools_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (ToolSettings(enabled=["shel"]), "there is no tool shel; there are read_file, "),
         (ToolSettings(enabled=["shell"], workspace="/nowhere/at/all"), "is not a folder"),
     ],
 )
-def test_a_wrong_setting_is_reported(settings: ToolSettings, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_wrong_setting_is_reported(settings: ToolSettings, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         builtin_tools(settings)
 
 

@@ -1,4 +1,4 @@
-"""T2: whatever a handler does, the model gets a result and the turn goes on. A8: an unknown outcome is told."""
+"""T2: the model gets a result from any handler, and the turn continues. A8: an unknown outcome is reported."""
 
 import asyncio
 import json
@@ -84,7 +84,7 @@ def endless() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (b"abc", "result is bytes"),
         ({"a": [bytearray(b"x")]}, "result.a[0] is bytes"),
@@ -99,10 +99,10 @@ def endless() -> Iterator[int]:
         (Pair(b"", 1), "result.left is bytes"),
     ],
 )
-async def test_t2_other_values_are_an_error_result(value: Any, told: str) -> None:
+async def test_t2_other_values_are_an_error_result(value: Any, message: str) -> None:
     outcome = await run_tool(returning(value), {})
     assert not outcome.ok
-    assert told in outcome.result["error"]
+    assert message in outcome.result["error"]
     assert "the tool ran" in outcome.result["error"]
 
 
@@ -181,7 +181,7 @@ async def test_t2_a_base_exception_is_an_error_result(error: BaseException, kind
     }
     if kind == "hands out a task":
         if isinstance(error, SystemExit):
-            return  # a task of the handler's own ends the loop before anybody else sees it
+            return  # a task of the handler ends the loop first
         task = asyncio.ensure_future(raises_later())
         handlers[kind] = lambda: task
     outcome = await outcome_of(handlers[kind])
@@ -267,7 +267,7 @@ async def test_a8_a_hanging_sync_handler_does_not_block_the_loop_and_its_outcome
         assert "outcome is unknown" in outcome.result["error"]
     finally:
         release.set()
-    assert await asyncio.to_thread(ended.wait, 120)  # and its late return hurts nobody
+    assert await asyncio.to_thread(ended.wait, 120)  # and its late return has no effect
 
 
 async def test_many_hanging_handlers_do_not_starve_the_others() -> None:

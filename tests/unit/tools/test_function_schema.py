@@ -217,10 +217,10 @@ async def test_t1_a_handler_takes_keywords_or_one_dict(handler: Any) -> None:
 
 async def test_t1_a_schema_is_enforced() -> None:
     weather = Tool("weather", "", CITY, by_keyword)
-    for arguments, told in [({}, '"city" is a required'), ({"city": "B", "days": "2"}, 'days: "2" is not of type')]:
+    for arguments, message in [({}, '"city" is a required'), ({"city": "B", "days": "2"}, 'days: "2" is not of type')]:
         outcome = await run_tool(weather, arguments)
         assert not outcome.ok
-        assert told in outcome.result["error"]
+        assert message in outcome.result["error"]
 
 
 async def test_a_tool_without_parameters_takes_none() -> None:
@@ -247,7 +247,7 @@ def unknowable(file: functools.partial[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: Tool("bad name", "", {}, print), "not a name"),
         (lambda: Tool("a" * 65, "", {}, print), "more than 64 characters"),
@@ -264,8 +264,8 @@ def unknowable(file: functools.partial[int]) -> None:
         (lambda: tool(unknowable), "cannot be turned into a schema|no JSON schema"),
     ],
 )
-def test_an_unusable_tool_is_rejected_when_it_is_made(make: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_an_unusable_tool_is_rejected_when_it_is_made(make: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         make()
 
 

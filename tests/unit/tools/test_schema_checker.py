@@ -48,12 +48,12 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", TOO_MUCH)
 async def test_16_a_schema_above_a_limit_is_rejected_with_the_limit(name: str) -> None:
-    schema, says = TOO_MUCH[name]
-    with pytest.raises(ConfigError, match=f"tool odd: .*{says}"):
+    schema, limit = TOO_MUCH[name]
+    with pytest.raises(ConfigError, match=f"tool odd: .*{limit}"):
         Tool("odd", "", schema, print)
-    with pytest.raises(ClientToolRefused, match=f"tool odd: .*{says}"):
+    with pytest.raises(ClientToolRefused, match=f"tool odd: .*{limit}"):
         client_tool("odd", "", schema)
-    with pytest.raises(ClientToolRefused, match=f"tool odd: .*{says}"):
+    with pytest.raises(ClientToolRefused, match=f"tool odd: .*{limit}"):
         await read_client_tools([("fine", "", properties()), ("odd", "", schema)])
 
 
@@ -105,8 +105,8 @@ def test_16_patterns_match_in_linear_time(pattern: str) -> None:
 
 def test_problems_have_their_path_and_no_long_values() -> None:
     schema = properties(n={"type": "integer"}, list={"items": {"type": "string"}}) | {"required": ["x"]}
-    told = SchemaChecker(schema).check({"n": "one", "list": ["a", 2]})
-    assert told == [
+    problems = SchemaChecker(schema).check({"n": "one", "list": ["a", 2]})
+    assert problems == [
         '"x" is a required property',
         'list[1]: 2 is not of type "string"',
         'n: "one" is not of type "integer"',
