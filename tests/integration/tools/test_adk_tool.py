@@ -156,9 +156,7 @@ async def test_attack_9_a_gate_cannot_change_what_runs_by_accident() -> None:
         """Send."""
         ran.append(names)
 
-    await Chat(ScriptedProvider([ToolCall("c1", "send", {"names": ["bob"]}), "ok"]), AdkTool(send, gate=gate)).send(
-        "go"
-    )
+    await Chat(ScriptedProvider([ToolCall("c1", "send", {"names": ["bob"]}), "ok"]), AdkTool(send, gate=gate)).ask("go")
     assert ran == [["bob"]]
 
 
