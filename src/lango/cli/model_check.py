@@ -37,10 +37,10 @@ async def check_model(settings: "Settings", model: str, *, send: bool = True) ->
     """
     models = ModelRegistry(settings)
     try:
-        made = models.get(model)
+        resolved = models.get(model)
         if send and not model.startswith("local/"):
-            request = Request(made.model, (Message("user", "ping"),), max_tokens=16)
-            async with asyncio.timeout(_ANSWER_TIMEOUT_S), closing_stream(made.provider.stream(request)) as deltas:
+            request = Request(resolved.model, (Message("user", "ping"),), max_tokens=16)
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S), closing_stream(resolved.provider.stream(request)) as deltas:
                 async for _ in deltas:
                     pass
     except TimeoutError:

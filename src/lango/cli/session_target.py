@@ -27,13 +27,13 @@ class SessionTarget(Struct, frozen=True):
     new: bool = False
 
 
-async def choose_session(runtime: "Runtime", resume: str | None, go_on: bool) -> SessionTarget:
+async def choose_session(runtime: "Runtime", resume: str | None, continue_newest: bool) -> SessionTarget:
     """Return the named session, the newest, or a new one."""
-    if resume and go_on:
+    if resume and continue_newest:
         raise UsageError("-c continues the newest session and -r the one you name: use one of them")
     if resume:
         return await session_by_prefix(runtime, resume)
-    if go_on:
+    if continue_newest:
         newest = await runtime.store.sessions_page(runtime.app_name, LOCAL_USER, limit=1)
         if not newest:
             raise UsageError("there is no session to continue yet")

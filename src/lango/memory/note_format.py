@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from msgspec import Struct
 
-from lango.store.memory.observations import Observation, Priority
+from lango.store.memory.observations import Observation
 
 MAX_NOTE_CHARACTERS = 1_000
 MAX_NOTES = 200
@@ -158,20 +158,17 @@ def _text(line: str) -> str:
 
 def _parse_note(line: str, span: Span) -> Note | None:
     found = _LINE.match(line)
-    text = _clean(found[3]) if found else ""
-    if not found or not text:
-        return None
-    first, last = _numbers(found[2] or "", span)
-    return Note(cast("Priority", found[1].lower()), first, last, text)
+    return _note(cast("NoteKind", found[1].lower()), found[2], found[3], span) if found else None
 
 
 def _parse_bullet(line: str, span: Span) -> Note | None:
     found = _BULLET.match(line)
-    text = _clean(found[2]) if found else ""
-    if not found or not text:
-        return None
-    first, last = _numbers(found[1] or "", span)
-    return Note("medium", first, last, text)
+    return _note("medium", found[1], found[2], span) if found else None
+
+
+def _note(kind: NoteKind, numbers: str | None, text: str, span: Span) -> Note | None:
+    text = _clean(text)
+    return Note(kind, *_numbers(numbers or "", span), text) if text else None
 
 
 def _transcript_lines(shown: str) -> dict[str, str]:
@@ -186,9 +183,9 @@ def _transcript_lines(shown: str) -> dict[str, str]:
 def _parse_copied_line(line: str, span: Span, shown_lines: dict[str, str]) -> Note | None:
     """Accept a line that a small model copied from the transcript, unless it is made up."""
     copied = _TRANSCRIPT.match(line)
-    if copied is None or copied[2] not in shown_lines or not (text := _clean(copied[2])):
+    if copied is None or copied[2] not in shown_lines:
         return None
-    return Note("low", *_numbers(shown_lines[copied[2]], span), text)
+    return _note("low", shown_lines[copied[2]], copied[2], span)
 
 
 def _numbers(text: str, span: Span) -> tuple[int, int]:

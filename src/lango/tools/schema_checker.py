@@ -98,9 +98,8 @@ class SchemaChecker:
                 self._schema, retriever=_never_fetched, pattern_options=patterns, mask=mask, validate_formats=False
             )
         except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-            place = ".".join(str(part) for part in getattr(error, "instance_path", ()))
-            message = str(getattr(error, "message", error))[:_MAX_SHOWN]
-            raise ConfigError(f"{place}: {message}" if place else message) from error
+            location: Iterable[Any] = getattr(error, "instance_path", ())
+            raise ConfigError(describe_problem(location, str(getattr(error, "message", error)))) from error
 
 
 def measure_schema(schema: Mapping[str, Any]) -> int:

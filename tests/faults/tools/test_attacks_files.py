@@ -16,7 +16,7 @@ from lango.errors import ToolError
 from lango.store import SessionId, Store
 from lango.tools import Tool, Workspace, run_tool
 from lango.tools.builtin.files import file_tools
-from lango.tools.builtin.safe_open import DEEPEST, drop_setuid
+from lango.tools.builtin.safe_open import MAX_FOLDER_DEPTH, drop_setuid
 
 SECRET = "the-secret-outside"
 ROUNDS = 300
@@ -202,7 +202,7 @@ def test_22_setuid_is_cleared_at_any_depth(workspace: Workspace, root: Path) -> 
     shallow.write_text("x")
     shallow.chmod(0o4755)
     at = os.open(root, os.O_RDONLY)
-    for _ in range(DEEPEST + 100):
+    for _ in range(MAX_FOLDER_DEPTH + 100):
         os.mkdir("d" * 40, dir_fd=at)
         at, above = os.open("d" * 40, os.O_RDONLY, dir_fd=at), at
         os.close(above)
@@ -213,7 +213,7 @@ def test_22_setuid_is_cleared_at_any_depth(workspace: Workspace, root: Path) -> 
     assert stat.S_IMODE(shallow.stat().st_mode) == 0o755
     closed = os.open(root, os.O_RDONLY)
     modes: list[int] = []
-    for _ in range(DEEPEST):
+    for _ in range(MAX_FOLDER_DEPTH):
         closed, above = os.open("d" * 40, os.O_RDONLY, dir_fd=closed), closed
         os.close(above)
         modes.append(stat.S_IMODE(os.fstat(closed).st_mode))

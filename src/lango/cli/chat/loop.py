@@ -18,7 +18,7 @@ from lango.config import Settings
 from lango.errors import LangoError
 
 
-async def run_chat(settings: Settings, resume: str | None, go_on: bool) -> None:
+async def run_chat(settings: Settings, resume: str | None, continue_newest: bool) -> None:
     """Run a chat until the end of the input, /quit, or Ctrl-C twice at an empty prompt."""
     screen = Screen()
     _log_to_screen(screen)
@@ -26,7 +26,7 @@ async def run_chat(settings: Settings, resume: str | None, go_on: bool) -> None:
         screen.draw([], ["starting ..."])
     try:
         async with ChatSession(settings, screen) as chat:
-            chat.target = await choose_session(chat.runtime, resume, go_on)
+            chat.target = await choose_session(chat.runtime, resume, continue_newest)
             chat.reader = _make_reader(chat)
             screen.draw([], [])
             with _handle_interrupts(chat):

@@ -69,8 +69,7 @@ def complete_command(chat: ChatSession, text: str) -> Iterable[tuple[str, str]]:
     return []
 
 
-async def _help(chat: ChatSession, rest: str) -> None:
-    del rest
+async def _help(chat: ChatSession, _: str) -> None:
     rows = [
         {"command": f"{name} {command.arguments}".strip(), "does": command.help} for name, command in COMMANDS.items()
     ]
@@ -80,8 +79,7 @@ async def _help(chat: ChatSession, rest: str) -> None:
     chat.screen.print_line("Ctrl-C stops an answer; Ctrl-O opens the newest collapsed line; Ctrl-D ends.")
 
 
-async def _sessions(chat: ChatSession, rest: str) -> None:
-    del rest
+async def _sessions(chat: ChatSession, _: str) -> None:
     found = await chat.runtime.sessions.list(user_id=LOCAL_USER, limit=_MAX_LISTED + 1)
     if not found:
         chat.screen.print_line("no sessions yet")
@@ -163,8 +161,7 @@ async def _user_message(chat: ChatSession, back: int) -> _UserMessage:
     raise UsageError("there is nothing to go back to" if not found else f"there are only {found} turns to go back")
 
 
-async def _usage(chat: ChatSession, rest: str) -> None:
-    del rest
+async def _usage(chat: ChatSession, _: str) -> None:
     if chat.target.new:
         chat.screen.print_line("no messages yet")
         return
@@ -177,8 +174,7 @@ async def _usage(chat: ChatSession, rest: str) -> None:
         chat.screen.print_line(line)
 
 
-async def _clear(chat: ChatSession, rest: str) -> None:
-    del rest
+async def _clear(chat: ChatSession, _: str) -> None:
     old = chat.target
     chat.screen.clear()
     chat.switch_to(new_session())
@@ -192,8 +188,7 @@ async def _open(chat: ChatSession, rest: str) -> None:
     chat.open_section(int(rest) if rest else None)
 
 
-async def _approve(chat: ChatSession, rest: str) -> None:
-    del rest
+async def _approve(chat: ChatSession, _: str) -> None:
     session = await chat.runtime.store.session(chat.session_id)
     requests = await resumed_session.open_approval_requests(chat.runtime, session) if session else []
     if not requests:
@@ -201,8 +196,7 @@ async def _approve(chat: ChatSession, rest: str) -> None:
     await chat.answer_approval_requests(requests)
 
 
-async def _quit(chat: ChatSession, rest: str) -> None:
-    del chat, rest
+async def _quit(_chat: ChatSession, _: str) -> None:
     raise QuitChat
 
 
@@ -226,9 +220,8 @@ async def _model(chat: ChatSession, rest: str) -> None:
         chat.screen.print_line(f"it did not answer a test request: {failure}", "yellow")
 
 
-async def _memory(chat: ChatSession, rest: str) -> None:
+async def _memory(chat: ChatSession, _: str) -> None:
     """Show the observations of the session with their messages, and the facts about the user."""
-    del rest
     memory = chat.runtime.memory
     notes = [] if chat.target.new else (await memory.show(chat.target.session_id, user_id=LOCAL_USER)).as_json()
     for note in notes:

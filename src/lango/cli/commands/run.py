@@ -56,7 +56,7 @@ _EXIT_CLOSED_PIPE = 141  # the shell's exit code for SIGPIPE
 def run(
     prompt: Prompt = None,
     resume: Resume = None,
-    go_on: Continue = False,
+    continue_newest: Continue = False,
     model: Model = None,
     output_format: Format = "text",
     approve: Approve = "none",
@@ -71,10 +71,12 @@ def run(
     text = "\n\n".join(part for part in (prompt, _read_piped_input(prompt)) if part and part.strip())
     if not text:
         raise UsageError('there is no prompt: lango run "your question", or pipe it in')
-    chosen = settings_from_options(config, store, model)
+    settings = settings_from_options(config, store, model)
     names = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
     files = [_attachment(path) for path in attach or ()]
-    code = asyncio.run(_run_prompt(chosen, _Prompt(text, files, names), resume, go_on, _Printer(output_format)))
+    code = asyncio.run(
+        _run_prompt(settings, _Prompt(text, files, names), resume, continue_newest, _Printer(output_format))
+    )
     if code == _EXIT_CLOSED_PIPE:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains when it flushes at exit
     raise typer.Exit(code)
@@ -202,13 +204,15 @@ class _Printer(Struct):
         sys.stdout.flush()
 
 
-async def _run_prompt(chosen: "Settings", prompt: _Prompt, resume: str | None, go_on: bool, printer: _Printer) -> int:
+async def _run_prompt(
+    settings: "Settings", prompt: _Prompt, resume: str | None, continue_newest: bool, printer: _Printer
+) -> int:
     with fast_imports():
         from lango.runtime.opening import open_runtime
 
-    async with open_runtime(chosen) as runtime:
+    async with open_runtime(settings) as runtime:
         await _check_tool_names(runtime, {*prompt.approved} - {"all"})
-        target = await choose_session(runtime, resume, go_on)
+        target = await choose_session(runtime, resume, continue_newest)
         if resume and target.new:
             print(f"lango: there was no session {printable(resume)!r}: this is a new one", file=sys.stderr)
         printer.session_id = target.session_id

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from lango.errors import ToolError
 
 FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-DEEPEST = 200
+MAX_FOLDER_DEPTH = 200
 """The depth to which folders are walked: each of them stays open meanwhile."""
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 _BY_NUMBER = "/proc/self/fd"
@@ -83,7 +83,7 @@ def folders(root: Path) -> Generator[Folder]:
 def _below(descriptor: int, path: str, depth: int) -> Iterator[Folder]:
     entries: Any
     with os.scandir(descriptor) as entries:
-        folder = Folder(path, descriptor, list(entries), too_deep=depth >= DEEPEST)
+        folder = Folder(path, descriptor, list(entries), too_deep=depth >= MAX_FOLDER_DEPTH)
     yield folder
     for entry in () if folder.too_deep else folder.entries:
         if entry.name in folder.skip or not entry.is_dir(follow_symlinks=False):

@@ -16,7 +16,7 @@ from msgspec import Struct
 from lango.tools.builtin.workspace import Workspace
 
 MOUNT_POINT = "/workspace"
-OLDEST_VERSION = (0, 8)
+MIN_VERSION = (0, 8)
 TMP_BYTES = 512 * 1024 * 1024
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108
 """The environment of a command."""
@@ -51,7 +51,7 @@ def find_sandbox() -> Sandbox | str:
     try:
         version_output = _run([program, "--version"]).stdout
         version = tuple(int(number) for number in re.findall(r"\d+", version_output)[:2])
-        if version < OLDEST_VERSION:
+        if version < MIN_VERSION:
             return f"bubblewrap {'.'.join(map(str, version))} is too old: {_HOW_TO_INSTALL}"
         # namespaces inside the sandbox only add attack surface; not every system allows to forbid them
         for hardening in (("--unshare-user", "--disable-userns"), ()):
