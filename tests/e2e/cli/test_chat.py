@@ -1,4 +1,4 @@
-"""`lango chat` in a real terminal: talked to with keys, read from the screen. One process for most of it."""
+"""`lango chat` in a real terminal: typed keys, read from the screen. Most tests share one process."""
 
 import re
 from collections.abc import Iterator
@@ -128,7 +128,7 @@ def test_an_unanswered_approval_request_stays_open(chat: Terminal) -> None:
 
 
 def test_keys_typed_before_the_question_do_not_answer_it(chat: Terminal, folder: Path) -> None:
-    """A `y` that was meant for something else must not run a dangerous tool."""
+    """A `y` typed earlier must not approve a dangerous tool."""
     chat.send(f"late {folder}/typed")
     chat.wait_for("begun")
     chat.type("yyyy")

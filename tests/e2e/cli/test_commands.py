@@ -38,7 +38,7 @@ def lango(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complete
 
 
 def refused(run: subprocess.CompletedProcess[str], *words: str) -> None:
-    """A user's mistake is one sentence on stderr, exit code 2, no traceback."""
+    """Check for one line on stderr, exit code 2 and no traceback."""
     assert run.returncode == 2, run
     assert run.stdout == ""
     [line] = run.stderr.strip().splitlines()
@@ -220,7 +220,7 @@ def test_doctor_checks_only_the_models_that_a_module_names(tmp_path: Path) -> No
 
 
 def test_doctor_builds_the_agent_and_contacts_its_servers(tmp_path: Path) -> None:
-    """What a turn would need is tried before one does."""
+    """Doctor builds the agent as a turn would."""
     (tmp_path / "lango.toml").write_text('[agent.sub_agents.a]\ntools = ["shell"]\n[mcp.gone]\ncommand = "/nowhere"\n')
     done = lango("doctor", cwd=tmp_path, LANGO_AGENT__MODEL="local/smollm2")
     assert done.returncode == 1

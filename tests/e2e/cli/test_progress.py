@@ -1,4 +1,4 @@
-"""Long work shows how far it is: in a real terminal, with work that stands still in the middle until it was seen."""
+"""Progress of long work in a real terminal; the work pauses until its progress was seen."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ COLOUR = re.compile(rb"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export that is more than a pipe holds, beside the store that it is of."""
+    """A store, and its export, which is larger than the buffer of a pipe."""
     folder = tmp_path_factory.mktemp("progress")
     (folder / "lango.toml").write_text("")
     asyncio.run(fill(folder))
@@ -51,7 +51,7 @@ async def fill(folder: Path) -> None:
 
 @pytest.fixture
 def folder(exported: Path, tmp_path: Path) -> Path:
-    """A place of one's own with an empty store."""
+    """A folder with an empty store."""
     (tmp_path / "lango.toml").write_text("")
     return tmp_path
 
@@ -61,17 +61,17 @@ def run(*arguments: str, cwd: Path) -> bytes:
 
 
 def counts(opened: Terminal) -> list[int]:
-    """How many messages were done, each time that the bar was drawn."""
+    """Return the number of done messages of each drawing of the bar."""
     return [int(done) for done in re.findall(rb"(\d+)/%d.{0,9} messages" % MESSAGES, opened.raw)]
 
 
 def left(opened: Terminal) -> str:
-    """What stands on the screen at the end."""
+    """Return the screen at the end."""
     return opened.text.strip()
 
 
 class Drained:
-    """Everything that comes out of a pipe, read beside the test."""
+    """Reads a pipe in a thread."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self.data = b""
@@ -89,11 +89,11 @@ class Drained:
 
 
 class Fed:
-    """A fifo that is written to beside the test: its reader may wait until the test reads what it shows."""
+    """A fifo that a thread writes to, so that its reader can be paused."""
 
     def __init__(self, path: Path) -> None:
         self.opened = threading.Event()
-        """Somebody reads it."""
+        """Wait for the reader."""
         self._path = path
         self._waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, daemon=True)

@@ -164,7 +164,7 @@ def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
 
 
 def test_closed_streams(folder: Path) -> None:
-    """The shell's `<&-` and `>&-`: nothing of ours takes the place of what is closed."""
+    """The shell's `<&-` and `>&-`: no file of ours gets the number of a closed stream."""
     done = subprocess.run(
         ["sh", "-c", f"{LANGO} run -r closed hello <&- >&- 2>&-"], cwd=folder, timeout=PATIENCE_S, check=False
     )

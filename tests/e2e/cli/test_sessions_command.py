@@ -1,4 +1,4 @@
-"""`lango sessions` as a user types it: find, name, fork, take back, export, import."""
+"""`lango sessions` as users run it: search, rename, fork, rewind, export, import."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""`lango chat` in other terminals than the usual one, in none at all, and after a crash."""
+"""`lango chat` in unusual terminals, without a terminal, and after a crash."""
 
 import os
 import re
@@ -128,7 +128,7 @@ def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") ->
 
 
 def test_through_pipes(tmp_path: Path) -> None:
-    """Lines in, text out: no prompts, no escape sequences, the same commands, an answer only where one is given."""
+    """Through pipes there are no prompts and no escape sequences, but the same commands."""
     configure(tmp_path)
     lines = [
         "hello",

@@ -1,4 +1,4 @@
-"""Attack 23: orders, forged lines and floods in what an observer reads and writes; facts of one user and another."""
+"""Attack 23: orders, forged lines and floods in the input and output of observers; facts of other users."""
 
 import re
 import time
@@ -82,7 +82,7 @@ def test_23_notes_are_limited_and_clean() -> None:
     ids=["spaces", "bullet", "colon", "parentheses", "lines", "copies", "one line"],
 )
 def test_23_an_endless_answer_is_parsed_quickly(answer: str, transcript: str) -> None:
-    """It is read on the event loop. It took minutes: the square of its length."""
+    """Parsing must not take quadratic time."""
     began = time.process_time()
     parse_notes(answer, Span(1, 2), OBSERVE_PROMPT, shown=transcript, lenient=True)
     assert time.process_time() - began < 1.0

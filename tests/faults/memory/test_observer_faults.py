@@ -1,4 +1,4 @@
-"""Observers that are killed, that race, and conversations that attack through what is remembered of them."""
+"""Killed and racing observers, and sessions that attack through their notes."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ LONG = "a long story about a journey " * 14
 
 
 def observe_and_stop(pipe: Connection, url: str, where: str) -> None:
-    """Run a turn that is observed, and wait for the kill at a point."""
+    """Run an observed turn, and wait for the kill at a fault point."""
 
     def here() -> None:
         pipe.send("here")

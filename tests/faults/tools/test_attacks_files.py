@@ -1,4 +1,4 @@
-"""Attack 22: names of the workspace are swapped while tools use them: links, hard links, moved folders."""
+"""Attack 22: names in the workspace are swapped during tool calls: links, hard links, moved folders."""
 
 import os
 import stat
@@ -76,7 +76,7 @@ async def test_22_a_file_that_turns_into_a_link_or_the_store_is_never_read_or_wr
     target.write_text("plain")
 
     def swap() -> None:
-        """Each replaces the one before at once: there is always something of that name."""
+        """Replace the name atomically, so that it always exists."""
         for make in (
             lambda: spare.symlink_to(outside / "secret.txt"),
             lambda: os.link(root / "data" / "chats.sqlite", spare),
@@ -154,13 +154,13 @@ with open(sys.argv[1], "r+b") as file:
 
 
 def locked(file: Path, start: int, length: int) -> bool:
-    """Whether this process has a lock on bytes of a file, as another one sees it."""
+    """Whether this process locks bytes of a file, as another process sees it."""
     command = [sys.executable, "-c", _LOCK, str(file), str(start), str(length)]
     return "locked" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 async def test_22_reading_a_hard_link_to_the_store_keeps_its_locks(root: Path, tmp_path: Path) -> None:
-    """To close any descriptor of a file drops all locks of the process on it, and SQLite's with them."""
+    """Closing any descriptor of a file drops all locks of the process on it, including SQLite's."""
     database = tmp_path / "lango.db"
     protected = (database, tmp_path / "lango.db-wal", tmp_path / "lango.db-shm")
     async with Store(f"sqlite:///{database}") as store:
@@ -179,7 +179,7 @@ async def test_22_reading_a_hard_link_to_the_store_keeps_its_locks(root: Path, t
 
 
 def test_22_clearing_setuid_affects_nothing_outside(workspace: Workspace, root: Path, outside: Path) -> None:
-    """A file that a command left with setuid turns into a link to another file, just then."""
+    """A file with setuid is swapped for a link to another file meanwhile."""
     target, spare, link = root / "tool", root / "spare", root / "link"
 
     def swap() -> None:
@@ -197,7 +197,7 @@ def test_22_clearing_setuid_affects_nothing_outside(workspace: Workspace, root: 
 
 
 def test_22_setuid_is_cleared_at_any_depth(workspace: Workspace, root: Path) -> None:
-    """Folders can be nested more deeply than any path can name, and than a walk can have open."""
+    """Folders can be nested deeper than any path can name, and than a walk can hold open."""
     shallow = root / "shallow"
     shallow.write_text("x")
     shallow.chmod(0o4755)

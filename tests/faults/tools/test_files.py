@@ -1,4 +1,4 @@
-"""Attack 10: file tools are held inside the workspace, against real files and a real race."""
+"""Attack 10: file tools stay inside the workspace, against real files and a real race."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Attack 17: what Lango is run by, repositories and keys are out of the reach of every tool, wherever they lie."""
+"""Attack 17: no tool reaches Lango's own files, repositories or keys, in any place."""
 
 import os
 import sqlite3
@@ -26,7 +26,7 @@ AGENT = "from google.adk.agents import LlmAgent\nroot_agent = LlmAgent(name='own
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace that holds, in subfolders, everything that it should not."""
+    """A workspace with protected files in subfolders."""
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "project"
     for folder in ("data", "conf", "agents/own", "deep/er/.git/hooks", "deep/.ssh"):

@@ -1,4 +1,4 @@
-"""Attack 12: the shell is boxed, limited and killed with all it started; without a box it does not run."""
+"""Attack 12: the shell is sandboxed, limited and killed with all its processes; without a sandbox it does not run."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ async def call(shell: Tool, command: str, **arguments: Any) -> ToolOutcome:
 
 
 def alive(marker: str) -> list[str]:
-    """Return the processes of this machine whose command line holds a marker."""
+    """Return the processes whose command line contains a marker."""
     found: list[str] = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -53,12 +53,12 @@ def alive(marker: str) -> list[str]:
 
 
 def unique() -> str:
-    """A time to sleep that no other command on this machine sleeps for."""
+    """A sleep duration that no other process on this machine uses."""
     return f"{random.SystemRandom().randrange(10**8, 10**9)}.5"
 
 
 async def begun(root: Path, task: "asyncio.Future[Any]") -> None:
-    """Wait until a command has made its mark."""
+    """Wait until a command has created its file."""
     async with asyncio.timeout(PATIENCE_S):
         while not (root / "begun").exists():
             assert not task.done(), task.result()
@@ -66,7 +66,7 @@ async def begun(root: Path, task: "asyncio.Future[Any]") -> None:
 
 
 async def gone(marker: str) -> bool:
-    """Wait until no process holds a marker: the kernel takes a moment after a kill."""
+    """Wait until no process has the marker: the kernel needs a moment after a kill."""
     deadline = time.monotonic() + PATIENCE_S
     while alive(marker):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What odd tools give back is stored, and both databases read it back the same."""
+"""Odd results of tools are stored, and both databases read them back unchanged."""
 
 from typing import Any
 

@@ -67,7 +67,7 @@ async def fetch(tool: Tool, url: str) -> ToolOutcome:
 
 
 def lookup(table: dict[str, list[list[str]]]) -> Callable[[str, int], "asyncio.Future[list[str]]"]:
-    """Return a resolver that gives each host's answers one after the other."""
+    """Return a resolver that returns each host's answers in turn."""
 
     def resolve(host: str, port: int) -> "asyncio.Future[list[str]]":
         del port
@@ -188,7 +188,7 @@ async def test_attack_11_one_private_address_among_public_ones_is_enough(server:
 
 
 async def test_attack_11_rebinding_the_connection_goes_to_the_address_that_was_checked(server: Server) -> None:
-    """The name stands for an allowed address when it is checked, and for another one right after."""
+    """The name resolves to an allowed address at the check, and to another one right after."""
     server.page("/", "fine")
     table = {"rebind.example": [["127.0.0.1"], ["127.0.0.2"]]}
     tool = web_tool(allow={f"127.0.0.1:{server.port}"}, resolve=lookup(table))

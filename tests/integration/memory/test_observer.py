@@ -1,4 +1,4 @@
-"""O1 and O3 through the runtime: observed after the turn, given as quoted data, and the window starts after it."""
+"""O1 and O3 through the runtime: sessions are observed after a turn, notes are quoted, the window starts after them."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Thoughts, signatures, refusals and errors inside a stream: as the vendors send them, through their own SDKs."""
+"""Thoughts, signatures, refusals and errors in the streams of vendors, through their SDKs."""
 
 import base64
 import json

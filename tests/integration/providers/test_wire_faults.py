@@ -21,7 +21,7 @@ REQUEST = Request("m", (Message("user", "hi"),))
 
 
 class Wire:
-    """A vendor: how to make its provider, and how its answers begin and go on."""
+    """A vendor: its provider, and the beginning and continuation of its answers."""
 
     def __init__(self, kind: Any, first: list[Any], more: Any, named: bool, **settings: Any) -> None:
         self.kind = kind
@@ -222,5 +222,5 @@ async def test_f_an_html_error_page_is_a_one_line_error(wire: Wire) -> None:
 
 
 async def _warm(served: Served) -> None:
-    """Load the SDK first, so that the time it takes is not the stream's."""
+    """Import the SDK first, so that its import does not count as time of the stream."""
     await served.provider._clients.get()

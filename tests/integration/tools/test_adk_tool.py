@@ -1,4 +1,4 @@
-"""`AdkTool` under ADK's real Runner: T1, T2, T3 as users of their own Runner get them."""
+"""`AdkTool` under ADK's real Runner: T1, T2, T3 as users of ADK's Runner get them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Place(BaseModel):
 
 @tool
 async def weather(place: Place, context: ToolContext) -> dict[str, Any]:
-    """Tell the weather."""
+    """Return the weather."""
     return {"city": place.city, "country": place.country, "asked_by": context.user_id, "state": context.state["unit"]}
 
 
@@ -57,7 +57,7 @@ class Chat:
 
 
 def results(provider: ScriptedProvider) -> dict[str, Mapping[str, Any]]:
-    """Return the results that the model was sent last, by the id of their call."""
+    """Return the results in the last request to the model, by call id."""
     last = provider.requests[-1].messages[-1]
     return {call.id: call.output for call in last.tool_calls if call.output is not None}
 

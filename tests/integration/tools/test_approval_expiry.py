@@ -41,12 +41,12 @@ async def write(runtime: Runtime, sql: str) -> None:
 
 
 async def time_is_over(runtime: Runtime) -> None:
-    """Let the time of every question be over, by the database's clock."""
+    """Expire every open request, by the database's clock."""
     await write(runtime, "UPDATE open_calls SET expires_at = 1.0 WHERE expires_at IS NOT NULL")
 
 
 async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
-    """Wait until the newest result of a call is no promise any more."""
+    """Wait until the newest result of a call is final."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             outputs = [
@@ -130,7 +130,7 @@ async def test_an_approval_request_expires_while_no_process_runs(store_url: str)
 
 
 async def test_a_late_answer_is_rejected_and_the_call_closed(store_url: str) -> None:
-    """The answer itself sees to it: it does not wait for the task that looks from time to time."""
+    """The answer itself expires the request; it does not wait for the periodic task."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "no"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -183,7 +183,7 @@ async def _roles(url: str) -> list[Any]:
 
 
 async def test_an_answer_in_time_counts_though_its_turn_is_queued(store_url: str) -> None:
-    """The answer to the second question waits behind the first call, which takes longer than the question's time."""
+    """The answer to the second request is queued behind the first call, which takes longer than the expiry."""
     gate = Gate("slow", level="dangerous")
     sent = Sent()
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "both done"])
@@ -272,7 +272,7 @@ async def test_decisions_of_the_settings_are_recorded_as_policy(
 
 
 async def test_a_fork_at_an_approval_request_asks_again(store_url: str) -> None:
-    """Whatever was answered in the session that it comes from."""
+    """Regardless of answers in the session that was forked."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "sent", "sent once more"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:

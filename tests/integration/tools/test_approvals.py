@@ -171,7 +171,7 @@ async def test_t3_a_new_message_denies_an_open_request(store_url: str) -> None:
 
 
 async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(store_url: str) -> None:
-    """The request was open when it was answered, but the message that was sent before went first."""
+    """The request was open when it was answered, but an earlier message was queued before the answer."""
     sent, gate = Sent(), Gate("slow", level="dangerous")
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "something else, then", "bye"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, gate.tool]) as runtime:
@@ -191,7 +191,7 @@ async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(store_ur
 
 
 async def test_t3_changed_arguments_never_run(sqlite_url: str) -> None:
-    """Somebody changes the stored call between the request and the answer."""
+    """The stored call is changed between the request and the answer."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "hm", "hm"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -346,7 +346,7 @@ async def test_t3_adks_confirmation_of_a_users_tool_is_the_same_request(store_ur
 
 
 async def test_t3_a_request_after_a_very_long_turn_is_answered(sqlite_url: str) -> None:
-    """The message that the turn began with has left the window by then."""
+    """The first message of the turn is outside the window by then."""
 
     @tool(effect="none")
     def look(page: int) -> str:
@@ -367,7 +367,7 @@ async def test_t3_a_request_after_a_very_long_turn_is_answered(sqlite_url: str) 
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it
 async def test_t3_an_agent_tool_cannot_request_approval_and_reports_it(sqlite_url: str) -> None:
-    """It runs in a session of its own that ends with its call: a request could never be answered there."""
+    """It runs in a temporary session that ends with its call, where no request could be answered."""
     ran: list[str] = []
 
     @tool(level="dangerous")

@@ -1,4 +1,4 @@
-"""Tools that the client runs: the call ends the turn and waits in the store, and its result goes on from anywhere."""
+"""Client tools: the call is stored and pauses the turn; its result continues the turn in any process."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""MCP servers, real ones in their own process, through ADK's toolset."""
+"""Real MCP servers in child processes, through ADK's toolset."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ def add(a: int, b: int) -> int:
 
 @server.tool()
 def variables() -> list[str]:
-    """Tell the names of the environment."""
+    """Return the names of the environment variables."""
     return sorted(os.environ)
 
 @server.tool()
@@ -83,7 +83,7 @@ def approved(tool: Tool) -> AdkTool:
 
 
 async def ask(toolset: McpToolset, *calls: ToolCall) -> dict[str, Any]:
-    """Let a scripted model call tools in ADK's Runner; return the results that it got."""
+    """Let a scripted model call tools in ADK's Runner; return the results."""
     provider = ScriptedProvider([list(calls), "done"])
     agent = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[toolset])
     service = InMemorySessionService()
@@ -187,7 +187,7 @@ async def test_a_server_that_does_not_start_is_named(opened: list[McpToolset]) -
 async def test_a_turn_without_its_mcp_server_names_it_and_the_next_turn_works(
     tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """ADK would answer without the tools, as if the agent never had them."""
+    """ADK alone would silently answer without the tools."""
     script = tmp_path / "server.py"
     settings = Settings(
         store=StoreSettings(url=sqlite_url), mcp={"late": McpSettings(command=sys.executable, args=[str(script)])}

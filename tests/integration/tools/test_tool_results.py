@@ -1,4 +1,4 @@
-"""T1, T2 and failures of the provider: tools of every kind, through ADK's Runner, go back to the model as results."""
+"""T1, T2 and provider failures: results of all kinds of tools reach the model, through ADK's Runner."""
 
 import asyncio
 import threading
@@ -47,7 +47,7 @@ async def hangs() -> str:
 
 
 RELEASED = threading.Event()
-"""Lets those go that block a thread: not before their test is over."""
+"""Releases the handlers that block a thread, after their test."""
 
 
 @pytest.fixture(autouse=True)
@@ -64,17 +64,17 @@ def blocks() -> str:
 
 
 def gives_bytes() -> Any:
-    """Give bytes."""
+    """Return bytes."""
     return {"data": b"\x00\xff"}
 
 
 def gives_nan() -> Any:
-    """Give NaN."""
+    """Return NaN."""
     return float("nan")
 
 
 def gives_nul() -> Any:
-    """Give NUL and half a character."""
+    """Return NUL and a lone surrogate."""
     return "a\0b\ud800c"
 
 
@@ -176,7 +176,7 @@ async def test_t1_an_own_agents_callbacks_see_their_tools_results(sqlite_url: st
     seen: list[Any] = []
 
     def plain() -> str:
-        """Say something."""
+        """Return text."""
         return "as it is"
 
     def after(tool: Any, args: Any, tool_context: Any, tool_response: Any) -> None:

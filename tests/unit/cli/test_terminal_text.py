@@ -1,4 +1,4 @@
-"""What the terminal shows of others' text, where blocks of markdown end, and what history keeps."""
+"""Control characters in shown text, blocks of Markdown, and the input history."""
 
 from pathlib import Path
 

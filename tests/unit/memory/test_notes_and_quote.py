@@ -1,4 +1,4 @@
-"""What observers answer, read; what agents are given, quoted. No I/O."""
+"""Parsing of observers' answers, and quoting of notes for agents. No I/O."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What each encoder makes of a request, by example: M1, M5, media, settings, signatures, a change of provider."""
+"""Encoded requests by example: M1, M5, media, settings, signatures, a change of provider."""
 
 import base64
 import json

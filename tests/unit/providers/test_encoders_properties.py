@@ -1,4 +1,4 @@
-"""Any history, any budget, any provider: the request that goes out holds every rule of that provider."""
+"""For any history, budget and provider, the encoded request follows all rules of that provider."""
 
 from collections.abc import Callable
 from typing import Any
@@ -85,7 +85,7 @@ _signatures = st.builds(
 
 @st.composite
 def signed_histories(draw: st.DrawFn) -> list[Message]:
-    """Return sound histories of several providers and models, with signatures wherever a model could put one."""
+    """Generate valid histories of several providers and models, with signatures wherever a model could put one."""
     maybe = st.one_of(st.none(), _signatures)
     history: list[Message] = []
     for message in draw(sound_history()):
@@ -113,7 +113,7 @@ def test_gemini_2_gets_no_placeholder(history: list[Message]) -> None:
 
 @given(signed_histories())
 def test_the_checkers_find_broken_requests(history: list[Message]) -> None:
-    """Each kind of damage to a good request is seen by its checker."""
+    """Each kind of damage to a valid request is found by its checker."""
     calls = [message for message in history if message.tool_calls]
     if not calls:
         return

@@ -43,7 +43,7 @@ def exceptions_of(*modules: ModuleType) -> Iterator[type[Exception]]:
 
 
 def made(kind: type[Exception], status: int) -> Exception:
-    """Return an instance, with whatever its class wants."""
+    """Return an instance with the arguments that its class requires."""
     request = httpx2.Request("POST", "http://x")
     values: dict[str, Any] = {
         "message": "no",

@@ -1,4 +1,4 @@
-"""The engine's thread and its bridge to the loop, with a stand-in for the native server."""
+"""The engine's thread and its bridge to the loop, with a fake of the native server."""
 
 import asyncio
 import importlib.util
@@ -143,7 +143,7 @@ async def test_an_error_of_the_native_server_is_raised_where_the_request_waits()
 
 async def test_a_panic_of_the_native_server_is_an_error_of_its_request_alone() -> None:
     class Panic(BaseException):
-        """What a panic of a native library looks like."""
+        """An error like the panic of a native library."""
 
     class Panicking(Counting):
         def handle_chat_completions(self, prompt: Chunk, callback: Callable[[Chunk], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Requests as the local engine takes them, its chunks as deltas, and calls by a model that cannot call."""
+"""Requests of the local engine, its chunks as deltas, and tool calls by a model without tool support."""
 
 import itertools
 import json
@@ -211,7 +211,7 @@ def answer(text: str, reason: str = "stop") -> list[Chunk]:
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Put a scripted server under the provider."""
+    """Replace the engine of the provider by a scripted server."""
     engines: list[Engine] = []
 
     def start(model: LocalModel, *answers: Sequence[Chunk]) -> Scripted:

@@ -1,4 +1,4 @@
-"""Deltas to a reply: the same, however the stream was cut."""
+"""Deltas are assembled to the same reply however the stream was cut."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def assembled(*deltas: Delta) -> Reply:
 
 @st.composite
 def cut_streams(draw: st.DrawFn) -> tuple[list[Delta], list[Delta]]:
-    """Return a stream in as few deltas as can be, and the same one cut anywhere, with empty deltas between."""
+    """Return a stream in as few deltas as possible, and the same stream cut anywhere, with empty deltas between."""
     whole: list[Delta] = []
     cut: list[Delta] = []
 

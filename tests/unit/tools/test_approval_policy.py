@@ -1,4 +1,4 @@
-"""T3: who must agree, and to what."""
+"""T3: which calls need approval, and what an approval is valid for."""
 
 import itertools
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""The built-in tools by name, and the ones that need no more than a clock or a reader."""
+"""The built-in tools by name; `current_time` and `read_result`."""
 
 from pathlib import Path
 

@@ -161,7 +161,7 @@ async def test_t2_an_exception_is_an_error_result(handler: Any, result: dict[str
 
 
 class Panic(BaseException):
-    """What a panic of a native library looks like."""
+    """An error like the panic of a native library."""
 
 
 @pytest.mark.parametrize("error", [SystemExit(2), Panic("index out of bounds"), GeneratorExit("closed")])
@@ -205,7 +205,7 @@ async def test_t2_a_validator_that_raises_a_base_exception_means_invalid_argumen
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_t2_ctrl_c_goes_through(is_async: bool) -> None:
-    """In a loop of its own, which it ends."""
+    """Run in a separate event loop, which the handler ends."""
 
     async def interrupted_later() -> None:
         raise KeyboardInterrupt

@@ -144,7 +144,7 @@ async def test_any_argument_name_is_possible() -> None:
 async def test_the_context_is_passed_and_is_no_argument() -> None:
     @tool
     def whoami(greeting: str, context: ToolContext) -> str:
-        """Say who asks."""
+        """Return the caller."""
         return f"{greeting} {context.user_id} {context.state['x']}"
 
     def by_schema(city: str, here: "ToolContext | None" = None) -> str:
@@ -171,7 +171,7 @@ async def test_annotations_that_are_text_are_resolved_as_far_as_they_can_be() ->
 
 def test_an_unknown_annotation_is_reported() -> None:
     def mystery(thing: "Unheard") -> None:  # noqa: F821 # pyright: ignore
-        """Take what is not there."""
+        """Take an unknown type."""
 
     with pytest.raises(ConfigError, match="tool mystery"):
         tool(mystery)  # pyright: ignore[reportUnknownArgumentType]

@@ -1,4 +1,4 @@
-"""Attack 16: a schema of an unknown author is bounded before it is compiled, and a check before it runs."""
+"""Attack 16: an untrusted schema is measured before it is compiled, and a check before it runs."""
 
 import asyncio
 import json
