@@ -5,6 +5,5 @@ from lango.memory.observer import Observer
 from lango.memory.quote import quote
 from lango.memory.runtime_memory import Memory
 from lango.memory.thresholds import MemoryThresholds, thresholds_for
-from lango.turns.liveness import OwnerIsGone
 
-__all__ = ["Memory", "MemoryModel", "MemoryThresholds", "Observer", "OwnerIsGone", "quote", "thresholds_for"]
+__all__ = ["Memory", "MemoryModel", "MemoryThresholds", "Observer", "quote", "thresholds_for"]

@@ -34,7 +34,7 @@ from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, CallNotWaiting, EmptyAnswer, LangoError
 from lango.events import TurnEvent
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules
-from lango.memory import Memory, Observer, OwnerIsGone, thresholds_for
+from lango.memory import Memory, Observer, thresholds_for
 from lango.messages import Attachment, Message, ToolCall
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
@@ -46,6 +46,7 @@ from lango.store.turns.client_calls import ClientCall
 from lango.store.turns.tool_journal import DECIDED_BY_POLICY
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import tools_by_name
+from lango.turns.liveness import OwnerIsGone
 from lango.turns.turn_input import TurnInput
 from lango.turns.turn_progress import NextId, TurnProgress
 
