@@ -73,7 +73,7 @@ async def test_a_history_waits_with_its_message(store: Store, session: SessionRe
 async def test_a_history_that_waited_for_a_process_that_is_gone_is_kept(store: Store, session: SessionRecord) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "gone")
-    gone = QueuedTurn(waiting.turn, "waiting", "gone", 0)
+    gone = QueuedTurn(waiting.turn, "queued", "gone", 0)
     assert not await store.interrupt_turn(session, gone), "it keeps its place while another turn runs"
     await store.end_turn(session.name, ahead, "done")
     assert await store.interrupt_turn(session, gone)

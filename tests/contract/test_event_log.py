@@ -243,7 +243,7 @@ async def test_events_of_a_running_turn_stay_however_many_wait_behind_it(store: 
     assert await store.add_told(session.key, 1, [told(1), told(2)])
     for number in range(2, KEPT_TURNS + 10):
         _, queued = await running(store)
-        assert (queued.turn, queued.status) == (number, "waiting")
+        assert (queued.turn, queued.status) == (number, "queued")
         assert await store.add_told(session.key, number, [told(1, turn=number)])
     assert await store.add_told(session.key, 1, [told(3)])
     assert [one.id for one in (await store.told(session.key, 1)).events] == [IDS_PER_TURN + n for n in (1, 2, 3)]

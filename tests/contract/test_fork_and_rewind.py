@@ -247,11 +247,11 @@ async def test_whole_texts_of_clipped_results_are_found_from_the_fork(writer: Wr
     assert await store.delete_session(made.name)
     assert await store.read_whole(again.key, "c", 0, 99) == "0123456789"
     assert await store.delete_session(again.name)
-    assert await rows(store, "SELECT COUNT(*) FROM effects") == [(0,)]
+    assert await rows(store, "SELECT COUNT(*) FROM tool_journal") == [(0,)]
 
 
-SHARED = ("messages", "state_events", "effects", "shared_sessions", "session_pasts")
-TABLES = (*SHARED, "sessions", "open_calls", "session_states", "turns", "turn_events")
+SHARED = ("messages", "state_events", "tool_journal", "shared_sessions", "session_lineage")
+TABLES = (*SHARED, "sessions", "open_calls", "session_states", "turns", "event_log")
 
 
 async def left(store: Store) -> dict[str, int]:

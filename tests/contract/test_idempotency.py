@@ -77,7 +77,7 @@ async def test_a_key_with_another_message_is_refused_while_it_waits_runs_and_is_
 ) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
     turn = await store.submit_turn(session, same(), "me", idempotency_key="k")
-    assert turn.status == "waiting"
+    assert turn.status == "queued"
     await is_that_of(store, session, turn.turn, same(), other())
     await store.end_turn(NAME, ahead, "done")
     claimed = await store.claim_turn(NAME, turn)
@@ -105,7 +105,7 @@ async def test_another_message_is_refused_after_the_process_of_the_first_went_aw
 ) -> None:
     await store.submit_turn(session, asks("ahead"), "gone")
     turn = await store.submit_turn(session, asks("1"), "gone", idempotency_key="k")
-    for gone in (QueuedTurn(1, "running", "gone", 0), QueuedTurn(turn.turn, "waiting", "gone", 0)):
+    for gone in (QueuedTurn(1, "running", "gone", 0), QueuedTurn(turn.turn, "queued", "gone", 0)):
         assert await store.interrupt_turn(session, gone)
     assert await everything(store) == ["ahead", "1"], "what waited is part of the conversation"
     await is_that_of(store, session, turn.turn, asks("1"), asks("2"))

@@ -68,7 +68,7 @@ async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store
     assert await store.end_turn(NAME, running, "done")
     ahead = await store.claim_turn(NAME, last)
     assert isinstance(ahead, list)
-    assert [(one.turn, one.status) for one in ahead] == [(dead.turn, "waiting")]
+    assert [(one.turn, one.status) for one in ahead] == [(dead.turn, "queued")]
     assert await store.interrupt_turn(session, ahead[0])
     assert isinstance(await store.claim_turn(NAME, last), Turn)
     assert await said(store) == [("user", "first"), ("assistant", "one"), ("user", "second"), ("user", "third")]
@@ -137,7 +137,7 @@ async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, sessio
 
 
 async def snapshot(store: Store) -> list[list[tuple[object, ...]]]:
-    tables = ("sessions", "messages", "turns", "effects", "turn_events", "open_calls", "session_states")
+    tables = ("sessions", "messages", "turns", "tool_journal", "event_log", "open_calls", "session_states")
     return [await rows(store, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
 
 
@@ -186,7 +186,7 @@ async def test_whoever_is_next_is_woken(
             first, blocking = blocking, await store.submit_turn(session, asks("second"), "gone")
             await store.end_turn(NAME, first, "done")
         turn = await other.submit_turn(session, asks("next"), "me")
-        assert turn.status == "waiting"
+        assert turn.status == "queued"
         comes_up = await stack.enter_async_context(other.watch_queue(turn))
         assert isinstance(await other.claim_turn(NAME, turn), list)
         waiting = asyncio.ensure_future(comes_up(NEVER_S))

@@ -24,9 +24,9 @@ TABLES = {
     "sessions": "revision, last_seq, user_seq, total_tokens, epoch, updated_at, rewinds",
     "messages": "seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id, invocation_id, "
     "call_seq, state_delta, extra",
-    "open_calls": "call_id, seq, long_running, asks_about, about_seq, expires_at",
+    "open_calls": "call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at",
     "state_events": "seq, revision, event_id, created_at, state_delta, extra",
-    "turns": "turn, status, epoch, answered",
+    "turns": "turn, status, epoch, answer_stored",
 }
 
 

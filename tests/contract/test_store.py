@@ -264,10 +264,10 @@ async def test_a7_the_next_message_waits_in_order_and_is_not_lost(writer: Writer
     first = await store.submit_turn(session, asks("1"), "me")
     second = await store.submit_turn(session, asks("2"), "me")
     third = await store.submit_turn(session, asks("3"), "me")
-    assert (second.status, third.status) == ("waiting", "waiting")
+    assert (second.status, third.status) == ("queued", "queued")
     with pytest.raises(TurnRunning):
         await store.submit_turn(session, asks("4"), "me", wait=False)
-    assert [(a.turn, a.status) for a in await ahead(store, third)] == [(1, "running"), (2, "waiting")]
+    assert [(a.turn, a.status) for a in await ahead(store, third)] == [(1, "running"), (2, "queued")]
     assert await store.end_turn(NAME, first, "done")
     assert [a.turn for a in await ahead(store, third)] == [2], "the third waits for the second"
     claimed = await store.claim_turn(NAME, second)

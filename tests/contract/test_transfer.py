@@ -413,8 +413,8 @@ COLUMNS = {
     "sessions": "last_seq user_seq total_tokens: counted again; session_key: ours; input_hash: made by the next turn",
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",
-    "turns": "owner lease_until beat cancelled message answered: of turns that run; session_key",
-    "effects": "session_key",
+    "turns": "owner heartbeat cancel_requested queued_input answer_stored: of turns that run; session_key",
+    "tool_journal": "session_key",
     "observation_batches": "session_key",
     "observations": "session_key",
 }
@@ -426,7 +426,7 @@ async def test_every_column_is_exported_or_left_out_on_purpose(sqlite_url: str) 
         "messages": export_format.MessageLine,
         "state_events": export_format.StateLine,
         "turns": export_format.TurnLine,
-        "effects": export_format.ToolJournalLine,
+        "tool_journal": export_format.ToolJournalLine,
         "observation_batches": export_format.BatchLine,
         "observations": export_format.ObservationLine,
     }

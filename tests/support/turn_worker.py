@@ -296,6 +296,6 @@ def check_calls(messages: list[Message], folder: Path) -> None:
 
 async def check_statuses(store: Store, kills: int) -> None:
     statuses = Counter(status for [status] in await rows(store, "SELECT status FROM turns"))
-    assert statuses["running"] == statuses["waiting"] == 0
+    assert statuses["running"] == statuses["queued"] == 0
     assert sum(statuses.values()) == 2 * kills
     assert set(statuses) <= {"done", "interrupted"}

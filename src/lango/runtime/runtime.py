@@ -288,12 +288,12 @@ class Runtime:
                 return known
         running = RunningTurn(session, turn)
         self._running.setdefault(session.key, []).append(running)
-        queued, invocation_id = turn.status == "waiting", turn_input.entry.invocation_id
+        queued, invocation_id = turn.status == "queued", turn_input.entry.invocation_id
         if record is not None:  # as it was said the first time
             queued, invocation_id = record.was_queued, record.invocation_id
         running.emit(Accepted(running.next_id(), turn.turn, waiting=queued, invocation_id=invocation_id))
         running.task = self._spawn(run_in_turn_span(running, self._run_turn(running, turn_input)))
-        if mode == "interrupt" and turn.status == "waiting" and not turn.repeated:
+        if mode == "interrupt" and turn.status == "queued" and not turn.repeated:
             await self._stop_earlier_turns(running)
         return running
 

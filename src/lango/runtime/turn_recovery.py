@@ -52,7 +52,7 @@ async def end_unrun_turn(store: Store, session: SessionRecord, turn: Turn) -> No
 async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) -> None:
     """The same request came before, to another process or long ago: tell what became of it."""
     session, turn = running.session, running.turn
-    while (record := await store.turn(turn)) and record.status in ("waiting", "running"):
+    while (record := await store.turn(turn)) and record.status in ("queued", "running"):
         queued = await store.open_turns(session, before=turn.turn + 1)
         if not await interrupt_dead_turns(store, session, queued, is_gone):
             await asyncio.sleep(lease_holder.POLL_S)

@@ -48,7 +48,7 @@ async def test_a7_one_that_is_killed_in_a_tool_gives_its_place_to_those_that_wai
         second = Worker(run_many_turns, store_url, str(tmp_path), "s", "second", 1)
         assert second.recv() == "ready"
         second.send("go")
-        while await rows(store, "SELECT status FROM turns ORDER BY turn") != [("running",), ("waiting",)]:
+        while await rows(store, "SELECT status FROM turns ORDER BY turn") != [("running",), ("queued",)]:
             pass
         assert not second.pipe.poll(0.5), "it waits: the first one lives"
         first.kill()

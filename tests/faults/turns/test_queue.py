@@ -116,7 +116,7 @@ def turn_of(text: str) -> list[str]:
 
 
 async def snapshot(store: Store) -> list[list[tuple[object, ...]]]:
-    tables = ("sessions", "messages", "turns", "effects", "turn_events", "open_calls", "session_states")
+    tables = ("sessions", "messages", "turns", "tool_journal", "event_log", "open_calls", "session_states")
     return [await rows(store, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
 
 
@@ -135,7 +135,7 @@ async def test_a_death_in_the_queue_leaves_the_turn_that_runs_alone(
         else:
             turn = await runtime.submit("s", "second", idempotency_key="key of second")
         await looks.at(2)
-        assert (await statuses(runtime))[:2] == ["running", "waiting"], "it keeps its place"
+        assert (await statuses(runtime))[:2] == ["running", "queued"], "it keeps its place"
         assert await spoken(runtime) == ["first", "assistant"], "nothing is written into the turn that runs"
         first.send("go on")
         assert await ended(first) == ["done"]
@@ -189,7 +189,7 @@ async def test_a_stopped_process_is_taken_over_and_writes_nothing_when_it_wakes_
     async with here(store_url, tmp_path) as (runtime, looks):
         turn = await runtime.submit("s", "second")
         await looks.at(1)
-        assert await statuses(runtime) == ["running", "waiting"], "it had no time yet"
+        assert await statuses(runtime) == ["running", "queued"], "it had no time yet"
         clock.leap()
         assert (await collect(turn.follow()))[-1].type == "done"
         before = await snapshot(runtime.store)
@@ -214,7 +214,7 @@ async def test_a_queued_turn_whose_process_is_stopped_holds_its_place_for_a_whil
         first.send("go on")
         assert await ended(first) == ["done"]
         await looks.at(2)
-        assert await statuses(runtime) == ["done", "waiting", "waiting"]
+        assert await statuses(runtime) == ["done", "queued", "queued"]
         if wakes == "in time":
             wake(stopped)
             assert await ended(stopped) == ["accepted", "done"]

@@ -162,7 +162,7 @@ async def test_a8_what_finished_before_the_cancel_keeps_its_result(store_url: st
         task = asyncio.create_task(runtime.run("s", "go"))
         await gate.wait()
         await finished.wait()
-        while ("finished",) not in await rows(runtime.store, "SELECT status FROM effects"):
+        while ("finished",) not in await rows(runtime.store, "SELECT status FROM tool_journal"):
             await asyncio.sleep(0)
         await runtime.cancel("s")
         with pytest.raises(TurnCancelled):

@@ -144,7 +144,7 @@ async def test_a6_a_tool_starts_after_its_start_is_told_and_ends_before_its_end_
 
     async def look(context: ToolContext) -> str:
         told.append("ran")
-        status = await rows(holder[0].store, "SELECT status FROM effects")
+        status = await rows(holder[0].store, "SELECT status FROM tool_journal")
         assert status == [("started",)]
         assert [one.tool_calls[0].id for one in await messages(holder[0]) if one.tool_calls] == ["c1"]
         assert context.call_id == "c1"
@@ -166,7 +166,7 @@ async def test_a6_a_tool_starts_after_its_start_is_told_and_ends_before_its_end_
                 assert event.result == {"result": "seen"}
                 assert (await messages(runtime))[-1].role in ("tool", "assistant")
                 assert [one for one in await messages(runtime) if one.role == "tool"]
-                assert await rows(runtime.store, "SELECT status FROM effects") == [("finished",)]
+                assert await rows(runtime.store, "SELECT status FROM tool_journal") == [("finished",)]
         check_order(events)
         assert kinds(events) == ["accepted", "text_delta", "tool_start", "tool_end", "text_delta", "done"]
     assert [one for one in told if one != "start"] == ["ran", "end"]

@@ -55,7 +55,7 @@ async def test_a7_messages_that_come_meanwhile_wait_in_order(store_url: str) -> 
             accepted = one.events[0]
             assert isinstance(accepted, Accepted)
             assert accepted.waiting
-        assert await statuses(runtime) == ["running", "waiting", "waiting"]
+        assert await statuses(runtime) == ["running", "queued", "queued"]
         assert [one.content for one in await messages(runtime)][:1] == ["first"], "nothing is mixed in"
         assert len(await messages(runtime)) == 2
         gate.may_end.set()
@@ -242,7 +242,7 @@ async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(sto
             for one in (runtime, other):
                 with pytest.raises(IdempotencyKeyReused, match="use another key"):
                     await one.run("s", "something else", idempotency_key=key)
-        assert await statuses(runtime) == ["done", "running", "waiting"]
+        assert await statuses(runtime) == ["done", "running", "queued"]
         assert await other.run("s", "go", idempotency_key="k") == "first"
         assert [one.content for one in await messages(runtime) if one.role == "user"] == ["go", "go on"]
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as later:
@@ -279,7 +279,7 @@ async def test_a7_a_turn_that_waits_and_is_left_is_taken_back(store_url: str) ->
         first = asyncio.create_task(runtime.run("s", "first"))
         await gate.wait()
         second = asyncio.create_task(runtime.run("s", "second"))
-        while await statuses(runtime) != ["running", "waiting"]:
+        while await statuses(runtime) != ["running", "queued"]:
             await asyncio.sleep(0)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -302,7 +302,7 @@ async def test_a7_a_caller_that_goes_away_at_any_moment_leaves_no_turn_behind(st
             task.cancel()
             await asyncio.wait([task], timeout=PATIENCE_S)
             assert task.done(), f"hangs when cancelled after {delay_s} s"
-        left = await rows(runtime.store, "SELECT COUNT(*) FROM turns WHERE status IN ('running', 'waiting')")
+        left = await rows(runtime.store, "SELECT COUNT(*) FROM turns WHERE status IN ('running', 'queued')")
         assert left == [(0,)]
         assert (await runtime.run("s", "and now?")).startswith("re: ")
 
@@ -360,4 +360,4 @@ async def test_a_message_that_is_stored_while_the_runtime_closes_is_taken_back(s
     for outcome in await asyncio.gather(*sending, return_exceptions=True):
         assert isinstance(outcome, TurnCancelled)
     async with Store(store_url) as store:
-        assert not await rows(store, "SELECT 1 FROM turns WHERE status IN ('waiting', 'running')")
+        assert not await rows(store, "SELECT 1 FROM turns WHERE status IN ('queued', 'running')")

@@ -37,7 +37,7 @@ async def test_a_message_of_a_process_that_died_while_it_waited_is_not_lost(stor
         session = await session_of(runtime)
         for text in ("ran there", "waited there"):
             await runtime.store.submit_turn(session, entry(text), DEAD)
-        assert await statuses(runtime) == ["running", "waiting"]
+        assert await statuses(runtime) == ["running", "queued"]
         assert await runtime.run("s", "here") == "I see"
         assert await statuses(runtime) == ["interrupted", "interrupted", "done"]
         assert [one.content for one in await messages(runtime)] == ["ran there", "waited there", "here", "I see"]
@@ -76,7 +76,7 @@ async def test_another_machine_is_replaced_only_when_its_beat_stands_still(
             assert isinstance(await runtime.store.claim_turn(session.name, second), list)
             await seen()
             now += 10
-        assert await statuses(runtime) == ["running", "waiting", "waiting"]
+        assert await statuses(runtime) == ["running", "queued", "queued"]
         assert not here.finished
         await seen()
         now += 16  # now both were silent for long enough

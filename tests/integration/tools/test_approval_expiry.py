@@ -62,7 +62,7 @@ async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
 
 async def journal(runtime: Runtime) -> list[tuple[Any, ...]]:
     return await rows(
-        runtime.store, "SELECT call_id, approved, approved_by, status FROM effects ORDER BY call_id, epoch"
+        runtime.store, "SELECT call_id, approved, approved_by, status FROM tool_journal ORDER BY call_id, epoch"
     )
 
 

@@ -98,7 +98,7 @@ async def last_turn_notice(runtime: "Runtime", session: "SessionRecord") -> str:
     record = await runtime.store.turn(Turn(session.key, newest)) if newest else None
     if not newest or record is None:
         return ""
-    if record.status in ("running", "waiting"):
+    if record.status in ("running", "queued"):
         if LivenessMonitor().is_gone(session.key, newest, record.owner, record.heartbeat):
             return (
                 "the last turn was cut off: the process that ran it is gone. What it had stored is here; "

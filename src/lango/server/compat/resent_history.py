@@ -92,7 +92,7 @@ async def submit_results(
             await context.store.read(functools.partial(turns.find_by_idempotency_key, session.key, candidate)),
         )
         record = await context.store.turn(Turn(session.key, turn)) if turn else None
-        if turn and record and record.status in ("waiting", "running", "done"):
+        if turn and record and record.status in ("queued", "running", "done"):
             return TurnRef(session, turn)
         if not turn:
             break

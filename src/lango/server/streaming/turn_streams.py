@@ -134,7 +134,7 @@ class TurnStreams:
             task = asyncio.create_task(self._record(recorder, caller))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            self.session_watch.notify(running.session, queued=running.turn.status == "waiting")
+            self.session_watch.notify(running.session, queued=running.turn.status == "queued")
         return TurnRef(running.session, running.turn.turn)
 
     async def _record(self, recorder: Recorder, caller: Caller) -> None:
@@ -226,7 +226,7 @@ class TurnStreams:
             if page.turn is None:
                 yield cut("SessionNotFound", "the session was deleted")
                 return
-            if page.turn.status not in ("waiting", "running"):
+            if page.turn.status not in ("queued", "running"):
                 over_at = over_at or time.monotonic()
             if await self._close_abandoned(turn, page, over_at):
                 continue
@@ -243,7 +243,7 @@ class TurnStreams:
         record = page.turn
         assert record
         gone = self._liveness.is_gone(turn.session.key, turn.turn, record.owner, record.heartbeat)
-        if record.status in ("waiting", "running"):
+        if record.status in ("queued", "running"):
             ahead = await self.store.open_turns(turn.session, before=turn.turn + 1) if gone else ()
             return await interrupt_dead_turns(self.store, turn.session, ahead, self._liveness.is_gone) > 0
         late = over_at is not None and time.monotonic() - over_at > _END_GRACE_S

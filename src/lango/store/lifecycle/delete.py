@@ -14,8 +14,8 @@ _DELETE_OWN_ROWS = [
         "open_calls",
         "session_states",
         "turns",
-        "turn_events",
-        "session_pasts",
+        "event_log",
+        "session_lineage",
         "observation_batches",
         "observations",
         "observers",
@@ -24,19 +24,19 @@ _DELETE_OWN_ROWS = [
 ]
 _DELETE_SHAREABLE_ROWS = [
     f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608 - constants
-    for table in ("messages", "state_events", "effects", "search_messages", "search_progress", "shared_sessions")
+    for table in ("messages", "state_events", "tool_journal", "search_messages", "search_progress", "shared_sessions")
 ]
 # These take the row that stands for what is shared: of two that let go of it at once, one sees what the other left.
 _MARK_DELETED = "UPDATE shared_sessions SET deleted = 1 WHERE session_key = $1 RETURNING forks"
 _RELEASE_FORK = "UPDATE shared_sessions SET forks = forks - 1 WHERE session_key = $1 RETURNING forks, deleted"
 _DELETE_UNSHARED = "DELETE FROM shared_sessions WHERE session_key = $1 AND forks = 0 AND deleted = 0"
 
-_LAST_SHARED = "SELECT MAX(last_seq), MAX(last_revision), MAX(last_epoch) FROM session_pasts WHERE source_key = $1"
+_LAST_SHARED = "SELECT MAX(last_seq), MAX(last_revision), MAX(last_epoch) FROM session_lineage WHERE source_key = $1"
 _CALLS_AFTER = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq > $2 AND tool_calls IS NOT NULL AND role <> 'tool'
 """
-_TRIM_CALL = "DELETE FROM effects WHERE session_key = $1 AND call_id = $2"
-_TRIM_JOURNAL = "DELETE FROM effects WHERE session_key = $1 AND epoch > $2"
+_TRIM_CALL = "DELETE FROM tool_journal WHERE session_key = $1 AND call_id = $2"
+_TRIM_JOURNAL = "DELETE FROM tool_journal WHERE session_key = $1 AND epoch > $2"
 _TRIM_INDEX = "DELETE FROM search_messages WHERE session_key = $1 AND (seq > $2 OR seq = 0)"
 _TRIM_MESSAGES = "DELETE FROM messages WHERE session_key = $1 AND seq > $2"
 _TRIM_STATES = "DELETE FROM state_events WHERE session_key = $1 AND (seq > $2 OR revision > $3)"

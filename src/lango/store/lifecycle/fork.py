@@ -28,7 +28,7 @@ from lango.store.turns.recovery import close_open_calls
 # takes the source's row, so that nobody deletes it or writes to it meanwhile
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
 _INSERT_LINEAGE = """
-INSERT INTO session_pasts (session_key, piece, first_seq, last_seq, last_revision, last_epoch, source_key)
+INSERT INTO session_lineage (session_key, ordinal, first_seq, last_seq, last_revision, last_epoch, source_key)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 _COUNT_FORK = """
@@ -51,11 +51,11 @@ _USER_SEQ = """
 SELECT seq FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role = 'user' ORDER BY seq DESC LIMIT 1
 """
 _STILL_OPEN = """
-SELECT call_id, seq, long_running, asks_about, about_seq, expires_at FROM open_calls
+SELECT call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at FROM open_calls
 WHERE session_key = $1 AND seq <= $2
 """
 _OPEN = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running, asks_about, about_seq, expires_at)
+INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
@@ -114,10 +114,10 @@ def _shared_ranges(session: SessionRecord, point: int) -> Operation[list[SharedR
 
 
 def _insert_lineage(key: int, shared: Sequence[SharedRange]) -> Operation[None]:
-    for piece, range_ in enumerate(shared, 1):
+    for ordinal, source in enumerate(shared, 1):
         yield (
             _INSERT_LINEAGE,
-            (key, piece, range_.first_seq, range_.last_seq, range_.last_revision, range_.last_epoch, range_.source_key),
+            (key, ordinal, source.first_seq, source.last_seq, source.last_revision, source.last_epoch, source.source_key),
         )
     for source_key in sorted(
         {range_.source_key for range_ in shared}
@@ -191,10 +191,10 @@ def _reopen_calls(key: int, session: SessionRecord, point: int) -> Operation[Non
             answered = {call_key(call.id) for call in calls_from_json(row)}
             opened.update((yield from _find_calls(session, first, point, answered)))
     for call_id, call in _with_reopened_approvals(opened):
-        about_seq = call.approves_call_seq
-        if call.approves_call_id and about_seq is None:
-            about_seq = yield from seq_of_call(session.key, call.approves_call_id, call.seq)
-        yield _OPEN, (key, call_id, call.seq, call.long_running, call.approves_call_id, about_seq, call.expires_at)
+        seq = call.approves_call_seq
+        if call.approves_call_id and seq is None:
+            seq = yield from seq_of_call(session.key, call.approves_call_id, call.seq)
+        yield _OPEN, (key, call_id, call.seq, call.long_running, call.approves_call_id, seq, call.expires_at)
 
 
 class _OpenCall(Struct, frozen=True):

@@ -18,7 +18,8 @@ from lango.store.sessions.window import read_rows
 
 _PAGE = 200
 _STATES = """
-SELECT seq, event_id, created_at, state_delta, extra FROM history_states WHERE session_key = $1 AND revision <= $2
+SELECT seq, event_id, created_at, state_delta, extra FROM state_events_with_lineage
+WHERE session_key = $1 AND revision <= $2
 ORDER BY seq, revision
 """
 _NAMES = "SELECT app_name, user_id, id FROM sessions ORDER BY app_name, user_id, id"

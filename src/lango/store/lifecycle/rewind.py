@@ -20,7 +20,8 @@ from lango.store.turns.turns import QueuedTurn
 
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
 _BUSY = """
-SELECT turn, status, owner, beat FROM turns WHERE session_key = $1 AND status IN ('waiting', 'running') ORDER BY turn
+SELECT turn, status, owner, heartbeat FROM turns
+WHERE session_key = $1 AND status IN ('queued', 'running') ORDER BY turn
 """
 _INVOCATION = "SELECT invocation_id, extra FROM messages WHERE session_key = $1 AND seq = $2"
 

@@ -26,17 +26,20 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 # takes the session's row: none is there once the session is deleted
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING session_key"
 _ACQUIRE = """
-INSERT INTO observers (session_key, owner, claim, beat) VALUES ($1, $2, 1, 1)
-ON CONFLICT (session_key) DO UPDATE SET owner = excluded.owner, claim = observers.claim + 1, beat = observers.beat + 1
-WHERE observers.owner IS NULL OR observers.owner = excluded.owner RETURNING claim
+INSERT INTO observer_leases (session_key, owner, epoch, heartbeat) VALUES ($1, $2, 1, 1)
+ON CONFLICT (session_key) DO UPDATE
+SET owner = excluded.owner, epoch = observer_leases.epoch + 1, heartbeat = observer_leases.heartbeat + 1
+WHERE observer_leases.owner IS NULL OR observer_leases.owner = excluded.owner RETURNING epoch
 """
-_HOLDER = "SELECT owner, claim, beat FROM observers WHERE session_key = $1"
+_HOLDER = "SELECT owner, epoch, heartbeat FROM observer_leases WHERE session_key = $1"
 _TAKE_OVER = """
-UPDATE observers SET owner = $1, claim = claim + 1, beat = beat + 1
-WHERE session_key = $2 AND claim = $3 AND beat = $4 RETURNING claim
+UPDATE observer_leases SET owner = $1, epoch = epoch + 1, heartbeat = heartbeat + 1
+WHERE session_key = $2 AND epoch = $3 AND heartbeat = $4 RETURNING epoch
 """
-_HEARTBEAT = "UPDATE observers SET beat = beat + 1 WHERE session_key = $1 AND claim = $2 RETURNING claim"
-_RELEASE = "UPDATE observers SET owner = NULL, beat = beat + 1 WHERE session_key = $1 AND claim = $2"
+_HEARTBEAT = """
+UPDATE observer_leases SET heartbeat = heartbeat + 1 WHERE session_key = $1 AND epoch = $2 RETURNING epoch
+"""
+_RELEASE = "UPDATE observer_leases SET owner = NULL, heartbeat = heartbeat + 1 WHERE session_key = $1 AND epoch = $2"
 
 
 class ObserverLease(Struct, frozen=True):

@@ -12,25 +12,25 @@ INDEXED_CHARACTERS = 10_000
 BATCH = 100
 _BATCH_CHARACTERS = 50_000
 _SESSIONS_TO_INDEX = """
-SELECT s.session_key, COALESCE(p.seq, 0), s.last_seq
+SELECT s.session_key, COALESCE(p.indexed_seq, 0), s.last_seq
 FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.session_key
 WHERE s.app_name = $1 AND s.user_id = $2
-    AND (p.seq IS NULL OR p.seq < s.last_seq OR COALESCE(p.title, '') <> COALESCE(s.title, ''))
+    AND (p.indexed_seq IS NULL OR p.indexed_seq < s.last_seq OR COALESCE(p.indexed_title, '') <> COALESCE(s.title, ''))
 ORDER BY s.updated_at DESC
 """
 # of sessions that are gone: what their forks still share
 _SHARED_TO_INDEX = """
-SELECT h.session_key, COALESCE(g.seq, 0), MAX(p.last_seq) FROM sessions s
-JOIN session_pasts p ON p.session_key = s.session_key
-JOIN shared_sessions h ON h.session_key = p.source_key AND h.deleted = 1
-LEFT JOIN search_progress g ON g.session_key = h.session_key
+SELECT h.session_key, COALESCE(p.indexed_seq, 0), MAX(l.last_seq) FROM sessions s
+JOIN session_lineage l ON l.session_key = s.session_key
+JOIN shared_sessions h ON h.session_key = l.source_key AND h.deleted = 1
+LEFT JOIN search_progress p ON p.session_key = h.session_key
 WHERE s.app_name = $1 AND s.user_id = $2 AND s.forked_from IS NOT NULL
-GROUP BY h.session_key, g.seq HAVING COALESCE(g.seq, 0) < MAX(p.last_seq)
+GROUP BY h.session_key, p.indexed_seq HAVING COALESCE(p.indexed_seq, 0) < MAX(l.last_seq)
 """
 # takes the row: two that search at once do not do the same twice, and a delete comes before or after
 LOCK_PROGRESS = """
-INSERT INTO search_progress (session_key, seq) VALUES ($1, 0)
-ON CONFLICT (session_key) DO UPDATE SET seq = search_progress.seq RETURNING seq, title
+INSERT INTO search_progress (session_key, indexed_seq) VALUES ($1, 0)
+ON CONFLICT (session_key) DO UPDATE SET indexed_seq = search_progress.indexed_seq RETURNING indexed_seq, indexed_title
 """
 _TITLE = """
 SELECT title FROM sessions WHERE session_key = $1
@@ -41,13 +41,13 @@ _MESSAGES = f"""
 SELECT seq, CASE WHEN role IN ('user', 'assistant') THEN SUBSTR(content, 1, {INDEXED_CHARACTERS}) ELSE '' END
 FROM messages WHERE session_key = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT {BATCH}
 """  # noqa: S608 - constants
-_SET_PROGRESS = "UPDATE search_progress SET seq = $1, title = $2 WHERE session_key = $3"
+_SET_PROGRESS = "UPDATE search_progress SET indexed_seq = $1, indexed_title = $2 WHERE session_key = $3"
 _DELETE_TITLE = "DELETE FROM search_messages WHERE session_key = $1 AND seq = 0"
 
 _ADD_ROW = (
     "INSERT INTO search_messages (session_key, seq, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING id"
 )
-_ADD_WORDS = "INSERT INTO search_words (rowid, owner, words) VALUES ($1, $2, $3)"
+_ADD_WORDS = "INSERT INTO search_words (rowid, user_hash, words) VALUES ($1, $2, $3)"
 _ADD_VECTOR = """
 INSERT INTO search_messages (session_key, seq, size, words)
 VALUES ($1, $2, $3, array_to_tsvector(CAST($4 AS TEXT[]))) ON CONFLICT DO NOTHING

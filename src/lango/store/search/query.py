@@ -44,9 +44,9 @@ _SESSIONS_OF_ROW = """
 SELECT s.id, s.title, s.last_seq, s.rewinds, s.updated_at, 0, s.last_seq FROM sessions s
 WHERE s.session_key = $1 AND s.app_name = $2 AND s.user_id = $3
 UNION ALL
-SELECT s.id, s.title, s.last_seq, s.rewinds, s.updated_at, p.first_seq, p.last_seq
-FROM session_pasts p JOIN sessions s ON s.session_key = p.session_key
-WHERE p.source_key = $1 AND s.app_name = $2 AND s.user_id = $3
+SELECT s.id, s.title, s.last_seq, s.rewinds, s.updated_at, l.first_seq, l.last_seq
+FROM session_lineage l JOIN sessions s ON s.session_key = l.session_key
+WHERE l.source_key = $1 AND s.app_name = $2 AND s.user_id = $3
 """
 
 
@@ -121,7 +121,7 @@ def _fts5_query(owner: str, wanted: Sequence[terms.Term]) -> str:
     """Spell a query for FTS5: every word is quoted, and holds nothing but letters and digits."""
     keys = [key for term in wanted for key in term.keys]
     spelt = " AND ".join(f'words : "{text}"' + (" *" if prefix else "") for text, prefix in keys)
-    return f'owner : "{owner}" AND {spelt}'
+    return f'user_hash : "{owner}" AND {spelt}'
 
 
 def _tsquery(owner: str, wanted: Sequence[terms.Term]) -> str:

@@ -50,13 +50,13 @@ ON CONFLICT (session_key, event_id) DO NOTHING RETURNING seq
 """
 _SAME_ID = """
 SELECT seq, role, author, content, tool_calls, invocation_id, state_delta, extra
-FROM history WHERE session_key = $1 AND event_id = $2
+FROM messages_with_lineage WHERE session_key = $1 AND event_id = $2
 UNION ALL SELECT seq, NULL, NULL, NULL, NULL, NULL, state_delta, extra
-FROM history_states WHERE session_key = $1 AND event_id = $2
+FROM state_events_with_lineage WHERE session_key = $1 AND event_id = $2
 """
 _REVISION = "SELECT revision, epoch FROM sessions WHERE session_key = $1"
 
-_SET_ANSWER_STORED = "UPDATE turns SET answered = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
+_SET_ANSWER_STORED = "UPDATE turns SET answer_stored = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
 
 _REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
 _SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"

@@ -45,7 +45,7 @@ SELECT {session_key}, {call_id}, {last_seq} + 1, {long_running}
 """
 _IS_OPEN = """
 AND EXISTS (SELECT 1 FROM open_calls
-    WHERE session_key = {session_key} AND call_id = {call_id} AND seq = {last_seq} AND asks_about IS NULL)
+    WHERE session_key = {session_key} AND call_id = {call_id} AND seq = {last_seq} AND approves_call_id IS NULL)
 """
 _CLOSE = "DELETE FROM open_calls WHERE session_key = {session_key} AND call_id = {call_id}"
 

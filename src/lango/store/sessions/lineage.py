@@ -10,12 +10,12 @@ RowRange = tuple[int, int, int]
 """The key under which rows stand, and the first and the last message among them."""
 
 _LINEAGE = """
-SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_pasts
-WHERE session_key = $1 ORDER BY piece
+SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_lineage
+WHERE session_key = $1 ORDER BY ordinal
 """
 _ALL_LINEAGES = """
-SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_pasts
-ORDER BY session_key, piece
+SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_lineage
+ORDER BY session_key, ordinal
 """
 
 _REWINDS = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"

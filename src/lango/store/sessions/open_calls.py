@@ -18,19 +18,19 @@ INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2,
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
 _OPEN_APPROVAL = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running, asks_about, about_seq, expires_at)
+INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at)
 VALUES ($1, $2, $3, 1, $4, $5, (SELECT now FROM database_clock) + $6)
 ON CONFLICT (session_key, call_id) DO NOTHING
 """
 _SEQ_OF_OPEN_CALL = "SELECT seq FROM open_calls WHERE session_key = $1 AND call_id = $2"
 _CALLS_BEFORE = """
-SELECT seq, tool_calls FROM history
+SELECT seq, tool_calls FROM messages_with_lineage
 WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND tool_calls IS NOT NULL ORDER BY seq DESC
 """
 _MESSAGES_SEARCHED = 50  # messages: an approval is requested right after its call, beside those of parallel agents
 _CLOSE_CALL = ReturningWrite(
     "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2",
-    returning="seq, asks_about, about_seq",
+    returning="seq, approves_call_id, approves_call_seq",
     read="FROM open_calls WHERE session_key = $1 AND call_id = $2",
 )
 

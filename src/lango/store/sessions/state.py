@@ -29,10 +29,11 @@ ON CONFLICT (app_name) DO UPDATE SET state = app_states.state RETURNING state
 _SET_APP_STATE = "UPDATE app_states SET state = $1 WHERE app_name = $2"
 _USER_STATE = "SELECT state FROM user_states WHERE app_name = $1 AND user_id = $2"
 
-_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM history WHERE session_key = $1 AND invocation_id = $2"
+_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM messages_with_lineage WHERE session_key = $1 AND invocation_id = $2"
 _DELTAS_UP_TO = """
-SELECT state_delta, seq, 0, 0 FROM history WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
-UNION ALL SELECT state_delta, seq, 1, revision FROM history_states WHERE session_key = $1 AND seq <= $2
+SELECT state_delta, seq, 0, 0 FROM messages_with_lineage
+WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
+UNION ALL SELECT state_delta, seq, 1, revision FROM state_events_with_lineage WHERE session_key = $1 AND seq <= $2
 ORDER BY 2, 3, 4
 """
 

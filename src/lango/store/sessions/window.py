@@ -38,7 +38,7 @@ SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND 
 ORDER BY seq DESC LIMIT $5
 """  # noqa: S608 - constants
 _STATE_EVENTS = f"""
-SELECT {STATE_COLUMNS} FROM history_states
+SELECT {STATE_COLUMNS} FROM state_events_with_lineage
 WHERE session_key = $1 AND revision > 0 AND revision <= $2 AND created_at >= $3 ORDER BY revision DESC LIMIT $4
 """  # noqa: S608
 # Running totals only grow, so where the window begins is found by halving: some twenty steps of the primary key,

@@ -17,7 +17,7 @@ PAGE = 50
 
 _STATE_COLUMNS = "seq, revision, event_id, created_at, state_delta, extra"
 _STATES = f"""
-SELECT {_STATE_COLUMNS} FROM history_states
+SELECT {_STATE_COLUMNS} FROM state_events_with_lineage
 WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND revision <= $4 ORDER BY revision
 """  # noqa: S608 - constants
 TURN_COLUMNS = (
@@ -25,14 +25,14 @@ TURN_COLUMNS = (
     "output_tokens, cached_tokens, model_calls, cost_usd, extra, digest"
 )
 _TURNS = f"""
-SELECT {TURN_COLUMNS} FROM turns WHERE session_key = $1 AND status NOT IN ('waiting', 'running') ORDER BY turn
+SELECT {TURN_COLUMNS} FROM turns WHERE session_key = $1 AND status NOT IN ('queued', 'running') ORDER BY turn
 """  # noqa: S608 - constants
 TOOL_JOURNAL_COLUMNS = (
     "call_id, epoch, name, effect, status, arguments, intended_at, started_at, finished_at, result, whole, approved, "
     "approved_by, approved_at"
 )
 _TOOL_JOURNAL = f"""
-SELECT {TOOL_JOURNAL_COLUMNS} FROM history_effects
+SELECT {TOOL_JOURNAL_COLUMNS} FROM tool_journal_with_lineage
 WHERE session_key = $1 AND call_id = $2 AND epoch <= $3 ORDER BY epoch
 """  # noqa: S608 - constants
 BATCH_COLUMNS = (

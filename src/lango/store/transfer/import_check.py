@@ -241,13 +241,13 @@ def _track_call(checked: CheckedImport, line: MessageLine, call: ToolCall, waits
     """Note a call that waits for a result, or strike one that got it, as appending does."""
     made, about = call_key(call.id), approval_subject(call)
     if call.output is not None or line.role in RESULT_ROLES:
-        _, _, asks_about, about_seq = checked.open_calls.pop(made, _NO_CALL)
-        if asks_about is not None and about_seq is not None:
-            checked.open_calls[asks_about] = (about_seq, 0, None, None)
+        _, _, approves_call_id, approves_call_seq = checked.open_calls.pop(made, _NO_CALL)
+        if approves_call_id is not None and approves_call_seq is not None:
+            checked.open_calls[approves_call_id] = (approves_call_seq, 0, None, None)
     elif about:
-        asks_about = call_key(about["id"])
-        about_seq = checked.open_calls.get(asks_about, _NO_CALL)[0] or None
-        checked.open_calls.setdefault(made, (line.seq, 1, asks_about, about_seq))
+        approves_call_id = call_key(about["id"])
+        approves_call_seq = checked.open_calls.get(approves_call_id, _NO_CALL)[0] or None
+        checked.open_calls.setdefault(made, (line.seq, 1, approves_call_id, approves_call_seq))
     else:
         checked.open_calls[made] = (line.seq, waits, None, None)
 

@@ -32,7 +32,7 @@ _TABLES = {
     "message": ("messages", MESSAGE_COLUMNS),
     "state": ("state_events", f"{STATE_COLUMNS}, revision"),
     "turn": ("turns", TURN_COLUMNS),
-    "effect": ("effects", TOOL_JOURNAL_COLUMNS),
+    "effect": ("tool_journal", TOOL_JOURNAL_COLUMNS),
     "observation_batch": ("observation_batches", BATCH_COLUMNS),
     "observation": ("observations", OBSERVATION_COLUMNS),
 }

@@ -25,21 +25,21 @@ UNANSWERED_RESULT = "not run: the conversation went on without an answer to the 
 _MAX_SESSIONS = 100
 
 _OPEN_REQUESTS = """
-SELECT call_id, seq, asks_about, about_seq FROM open_calls
-WHERE session_key = $1 AND asks_about IS NOT NULL ORDER BY seq
+SELECT call_id, seq, approves_call_id, approves_call_seq FROM open_calls
+WHERE session_key = $1 AND approves_call_id IS NOT NULL ORDER BY seq
 """
 _EXPIRED = """
-SELECT call_id, seq, asks_about, about_seq FROM open_calls
+SELECT call_id, seq, approves_call_id, approves_call_seq FROM open_calls
 WHERE session_key = $1 AND answered_at IS NULL AND expires_at <= (SELECT now FROM database_clock) ORDER BY seq
 """
 _UNANSWERED = """
-SELECT call_id, seq, asks_about, about_seq, expires_at FROM open_calls
-WHERE session_key = $1 AND seq > $2 AND asks_about IS NOT NULL AND answered_at IS NULL
+SELECT call_id, seq, approves_call_id, approves_call_seq, expires_at FROM open_calls
+WHERE session_key = $1 AND seq > $2 AND approves_call_id IS NOT NULL AND answered_at IS NULL
     AND (expires_at IS NULL OR expires_at > (SELECT now FROM database_clock)) ORDER BY seq
 """
 _ANSWER = """
 UPDATE open_calls SET answered_at = (SELECT now FROM database_clock)
-WHERE session_key = $1 AND call_id = $2 AND asks_about = $3 AND answered_at IS NULL
+WHERE session_key = $1 AND call_id = $2 AND approves_call_id = $3 AND answered_at IS NULL
     AND (expires_at IS NULL OR expires_at > (SELECT now FROM database_clock))
 RETURNING call_id
 """
@@ -56,7 +56,7 @@ WHERE expires_at IS NOT NULL AND answered_at IS NULL
 _LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision, app_name, user_id, id"
 _RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
 _DELETE = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2"
-_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
+_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
 class ApprovalRequest(Struct, frozen=True):
@@ -84,10 +84,10 @@ def open_requests(session: SessionRecord) -> Operation[list[ApprovalRequest]]:
     rows = yield _UNANSWERED, (session.key, session.user_seq)
     live = list(live_ranges(session.last_seq, session.rewinds))
     found: list[ApprovalRequest] = []
-    for _, seq, about, about_seq, expires_at in rows:
+    for _, seq, about, approves_call_seq, expires_at in rows:
         if not is_live(seq, live):
             continue
-        made = yield from _approved_call(session.key, about, about_seq)
+        made = yield from _approved_call(session.key, about, approves_call_seq)
         if made:
             stored, call = made
             found.append(ApprovalRequest(call.id, call.name, call.input or {}, stored.created_at, expires_at))
@@ -140,7 +140,7 @@ def next_expiry_s() -> Operation[float | None]:
 
 def _decline(key: int, name: SessionId, revision: int, now: float, rows: list[Row], reason: str) -> Operation[int]:
     live = (yield from read_live_ranges(key)) if rows else []
-    for request_id, seq, about, about_seq in rows:
+    for request_id, seq, about, approves_call_seq in rows:
         if not is_live(seq, live):
             yield _DELETE, (key, request_id)  # taken back: nobody reads it any more
             continue
@@ -155,7 +155,7 @@ def _decline(key: int, name: SessionId, revision: int, now: float, rows: list[Ro
                 no = ToolCall(call.id, call.name, output={"confirmed": False})
                 entry = closing_event(f"no-{stored.seq}-{revision}", stored, (no,), now)
                 revision = (yield from append(key, name, revision, entry)).revision
-        made = yield from _approved_call(key, about, about_seq)
+        made = yield from _approved_call(key, about, approves_call_seq)
         if made:
             stored, call = made
             result = ToolCall(call.id, call.name, output={"error": reason, "outcome": "not run"})
@@ -165,11 +165,11 @@ def _decline(key: int, name: SessionId, revision: int, now: float, rows: list[Ro
     return revision
 
 
-def _approved_call(key: int, about: str, about_seq: int | None) -> Operation[tuple[StoredEvent, ToolCall] | None]:
+def _approved_call(key: int, call_id: str, seq: int | None) -> Operation[tuple[StoredEvent, ToolCall] | None]:
     """Read the call that a question is about, and the message that made it."""
-    for row in (yield _MESSAGE, (key, about_seq or 0)):
+    for row in (yield _MESSAGE, (key, seq or 0)):
         stored = row_to_event(row)
         for call in stored.message.tool_calls if stored.message else ():
-            if call_key(call.id) == about:
+            if call_key(call.id) == call_id:
                 return stored, call
     return None

@@ -26,11 +26,11 @@ NO_RESULT = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
 
 _OPEN = """
 SELECT call_id, seq FROM open_calls
-WHERE session_key = $1 AND long_running = 1 AND asks_about IS NULL ORDER BY seq
+WHERE session_key = $1 AND long_running = 1 AND approves_call_id IS NULL ORDER BY seq
 """
-_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
+_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 _STORE_FULL_RESULT = """
-INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at, finished_at, whole)
+INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, finished_at, whole)
 VALUES ($1, $2, $3, '', 'once', 'finished', '', $4, $4, $5)
 ON CONFLICT (session_key, call_id, epoch) DO NOTHING
 """

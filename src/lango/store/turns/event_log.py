@@ -24,24 +24,24 @@ PAGE = 500
 
 _LOCK_TURN = LockingRead("SELECT status FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
 _LAST_EVENT = """
-SELECT s.session_key, e.id, e.final FROM sessions s LEFT JOIN turn_events e ON e.session_key = s.session_key AND e.id =
-    (SELECT MAX(id) FROM turn_events WHERE session_key = $1 AND id >= $2 AND id < $3)
+SELECT s.session_key, e.id, e.final FROM sessions s LEFT JOIN event_log e ON e.session_key = s.session_key AND e.id =
+    (SELECT MAX(id) FROM event_log WHERE session_key = $1 AND id >= $2 AND id < $3)
 WHERE s.session_key = $1
 """
 _INSERT = """
-INSERT INTO turn_events (session_key, id, turn, type, data, final) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO event_log (session_key, id, turn, type, data, final) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (session_key, id) DO NOTHING RETURNING id
 """
 # those before the first turn that is not over: many may wait, each with its first event
 _DROP_OLD = """
-DELETE FROM turn_events WHERE session_key = $1 AND id < $2 * (COALESCE(
-    (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn < $3 AND status IN ('waiting', 'running')), $3) - $4)
+DELETE FROM event_log WHERE session_key = $1 AND id < $2 * (COALESCE(
+    (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn < $3 AND status IN ('queued', 'running')), $3) - $4)
 """
 _APPEND_MANY = """
-WITH given AS ({given}) INSERT INTO turn_events (session_key, id, turn, type, data, final)
+WITH given AS ({given}) INSERT INTO event_log (session_key, id, turn, type, data, final)
 SELECT session_key, id, turn, type, data, final FROM given WHERE EXISTS (
-    SELECT 1 FROM turn_events last WHERE last.session_key = given.session_key AND last.final = 0 AND last.id < given.id
-    AND last.id = (SELECT MAX(id) FROM turn_events e WHERE e.session_key = given.session_key
+    SELECT 1 FROM event_log last WHERE last.session_key = given.session_key AND last.final = 0 AND last.id < given.id
+    AND last.id = (SELECT MAX(id) FROM event_log e WHERE e.session_key = given.session_key
                    AND e.id >= given.turn * {ids} AND e.id < (given.turn + 1) * {ids}))
     AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_key = given.session_key AND t.turn = given.turn
                     AND t.status = 'interrupted')
@@ -63,7 +63,7 @@ JOIN ({_NEW_EVENTS["postgres"]}) given ON t.session_key = given.session_key AND 
 ORDER BY t.session_key, t.turn FOR UPDATE OF t
 """  # noqa: S608 - constants
 _EVENTS_AFTER = """
-SELECT id, turn, type, data, final FROM turn_events WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
+SELECT id, turn, type, data, final FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
 """
 
 
@@ -156,7 +156,7 @@ def read(key: int, turn: int, after_id: int) -> Operation[LogPage]:
         return LogPage(events, record, events[-1].final)
     last = yield _LAST_EVENT, (key, first, first + IDS_PER_TURN)
     is_logged = bool(last) and last[0][1] is not None and not event_ids.is_rebuilt(max(after_id, first))
-    if is_logged or record is None or record.status in ("waiting", "running"):
+    if is_logged or record is None or record.status in ("queued", "running"):
         return LogPage([], record, bool(last and last[0][2]))
     if event_ids.is_known_only_to_log(turn, after_id):
         raise EventsGone(events_gone_message(after_id))
@@ -182,7 +182,7 @@ def append_final_events(key: int, turn: int) -> Operation[None]:
     """
     yield _LOCK_TURN, (key, turn)
     record = yield from turns.read(key, turn)
-    if record is None or record.status in ("waiting", "running"):
+    if record is None or record.status in ("queued", "running"):
         return
     first = turn * IDS_PER_TURN
     logged: list[Any] = yield _EVENTS_AFTER, (key, first, first + IDS_PER_TURN, IDS_PER_TURN)

@@ -15,22 +15,26 @@ from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input, s
 from lango.store.turns.turns import QueuedTurn, Turn
 
 _HEARTBEAT = """
-UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running' RETURNING cancelled
+UPDATE turns SET heartbeat = heartbeat + 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'
+RETURNING cancel_requested
 """
 _INTERRUPT = """
-UPDATE turns SET status = CASE WHEN answered = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1, message = NULL
-WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'running') RETURNING turn
+UPDATE turns SET status = CASE WHEN answer_stored = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1,
+    queued_input = NULL
+WHERE session_key = $2 AND turn = $3 AND heartbeat = $4 AND status IN ('queued', 'running') RETURNING turn
 """
 _OPEN_TURNS_OF_OWNER = """
-SELECT turn, status, beat FROM turns
-WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('waiting', 'running')
+SELECT turn, status, heartbeat FROM turns
+WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('queued', 'running')
 """
 _SET_FIRST_SEQ = "UPDATE turns SET epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
-_HEARTBEAT_QUEUED = "UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
+_HEARTBEAT_QUEUED = """
+UPDATE turns SET heartbeat = heartbeat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'queued'
+"""
 _RUNNING_BY_OWNER = "SELECT COALESCE(owner, ''), COUNT(*) FROM turns WHERE status = 'running' GROUP BY owner"
 # one that waits does so behind one that runs: looked for there, and not among all turns that ever were
 _COUNT_QUEUED = """
-SELECT COUNT(*) FROM turns r JOIN turns w ON w.session_key = r.session_key AND w.turn > r.turn AND w.status = 'waiting'
+SELECT COUNT(*) FROM turns r JOIN turns w ON w.session_key = r.session_key AND w.turn > r.turn AND w.status = 'queued'
 WHERE r.status = 'running'
 """
 
@@ -49,7 +53,7 @@ def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Tu
     if not (yield LOCK, (key,)):
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
     [[status, epoch, message]] = yield TURN, (key, turn)
-    if status != "waiting":
+    if status != "queued":
         return Turn(key, turn, epoch if status == "running" else None, status)
     queued_before = yield from open_turns(key, turn)
     if queued_before:

@@ -22,24 +22,24 @@ _TURNS_PER_QUERY = 50
 
 # from the first open one on: the rows of a long session are not all looked at
 OPEN_TURNS = """
-SELECT turn, status, owner, beat FROM turns
-WHERE session_key = $1 AND turn < $2 AND status IN ('waiting', 'running')
-    AND turn >= (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND status IN ('waiting', 'running'))
+SELECT turn, status, owner, heartbeat FROM turns
+WHERE session_key = $1 AND turn < $2 AND status IN ('queued', 'running')
+    AND turn >= (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND status IN ('queued', 'running'))
 ORDER BY turn
 """
-TURN = "SELECT status, epoch, message FROM turns WHERE session_key = $1 AND turn = $2"
-ANY_AHEAD = "SELECT 1 FROM turns WHERE session_key = $1 AND turn < $2 AND status IN ('waiting', 'running') LIMIT 1"
+TURN = "SELECT status, epoch, queued_input FROM turns WHERE session_key = $1 AND turn = $2"
+ANY_AHEAD = "SELECT 1 FROM turns WHERE session_key = $1 AND turn < $2 AND status IN ('queued', 'running') LIMIT 1"
 WITHDRAW = """
-UPDATE turns SET status = 'cancelled', ended_at = $1, message = NULL
-WHERE session_key = $2 AND turn = $3 AND status = 'waiting' RETURNING turn
+UPDATE turns SET status = 'cancelled', ended_at = $1, queued_input = NULL
+WHERE session_key = $2 AND turn = $3 AND status = 'queued' RETURNING turn
 """
 
 NEWEST_TURNS_READ = 200
 """Only so many of the newest turns are looked at: whatever is open is among them, however long the session is."""
 
 _QUEUED_MESSAGES = """
-SELECT turn, message FROM turns
-WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2 AND status = 'waiting'
+SELECT turn, queued_input FROM turns
+WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2 AND status = 'queued'
 ORDER BY turn
 """
 _RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"

@@ -22,7 +22,9 @@ from lango.store.sessions.open_calls import is_closing_event
 from lango.store.turns import tool_journal, turns
 
 _NOT_TOOLS = ("transfer_to_agent", "adk_request_")
-_APPROVAL_EXPIRIES = "SELECT call_id, expires_at FROM open_calls WHERE session_key = $1 AND asks_about IS NOT NULL"
+_APPROVAL_EXPIRIES = """
+SELECT call_id, expires_at FROM open_calls WHERE session_key = $1 AND approves_call_id IS NOT NULL
+"""
 # a call that was approved just now stands a few messages above its result
 _EARLIER_CALLS = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq <= $2 AND role = 'assistant' AND tool_calls IS NOT NULL

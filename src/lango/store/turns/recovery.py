@@ -33,10 +33,10 @@ FORKED_RESULT = (
 )
 
 _OPEN = """
-SELECT seq, MIN(long_running), COUNT(asks_about) FROM open_calls WHERE session_key = $1 GROUP BY seq ORDER BY seq
+SELECT seq, MIN(long_running), COUNT(approves_call_id) FROM open_calls WHERE session_key = $1 GROUP BY seq ORDER BY seq
 """
 _OPEN_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = $2 AND long_running = 0"
-_CALLS = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
+_CALLS = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
 def close_open_calls(

@@ -20,14 +20,14 @@ WHERE m.session_key = $1 AND m.event_id = $2
 """
 _NEXT_NUMBER = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
 _INSERT = """
-INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, message, digest)
-VALUES ($1, $2, 'waiting', $3, $4, $5, $6, $7, $8)
+INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, queued_input, digest)
+VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8)
 """
 _NEW_INPUT = "UPDATE sessions SET epoch = epoch + 1, input_hash = $1 WHERE session_key = $2 RETURNING epoch, revision"
 NEW_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch, revision"
 _SET_RUNNING = """
-UPDATE turns SET status = 'running', epoch = $1, started_at = $2, first_seq = $3, message = NULL
-WHERE session_key = $4 AND turn = $5 AND status = 'waiting' RETURNING turn
+UPDATE turns SET status = 'running', epoch = $1, started_at = $2, first_seq = $3, queued_input = NULL
+WHERE session_key = $4 AND turn = $5 AND status = 'queued' RETURNING turn
 """
 
 
@@ -75,7 +75,7 @@ def submit(
     digest = input_digest(entry) if idempotency_key is not None else None
     yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest)
     if queued_before:
-        return Turn(key, turn, None, "waiting")
+        return Turn(key, turn, None, "queued")
     return (yield from start_turn(key, name, turn, entry, now))
 
 

@@ -18,42 +18,42 @@ from lango.store.sessions.sessions import check_epoch
 Effect = Literal["none", "idempotent", "once"]
 JournalStatus = Literal["intended", "started", "finished", "unknown"]
 _IS_CURRENT_EPOCH = (
-    "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = effects.session_key AND s.epoch = effects.epoch)"
+    "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = tool_journal.session_key AND s.epoch = tool_journal.epoch)"
 )
 _INTEND = """
-INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved, approved_by,
-    approved_at)
+INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved,
+    approved_by, approved_at)
 VALUES ($1, $2, $3, $4, $5, 'intended', $6, $7, $8, $9, $10)
 ON CONFLICT (session_key, call_id, epoch) DO NOTHING
 """
 _START = """
-UPDATE effects SET status = 'started', started_at = $1
+UPDATE tool_journal SET status = 'started', started_at = $1
 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND status = 'intended' RETURNING call_id
 """
 _FINISH = f"""
-UPDATE effects SET status = $1, finished_at = $2, result = $3
+UPDATE tool_journal SET status = $1, finished_at = $2, result = $3
 WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started' AND {_IS_CURRENT_EPOCH}
 """  # noqa: S608 - constants
 _STORE_FULL_RESULT = f"""
-UPDATE effects SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_IS_CURRENT_EPOCH}
+UPDATE tool_journal SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_IS_CURRENT_EPOCH}
 """  # noqa: S608
 _READ_FULL_RESULT = """
-SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM history_effects
+SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM tool_journal_with_lineage
 WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
 """
 _OF_CALL = """
 SELECT call_id, name, effect, status, arguments, started_at, finished_at, result, approved, approved_by
-FROM history_effects
+FROM tool_journal_with_lineage
 WHERE session_key = $1 AND call_id = $2 AND epoch >= $3 ORDER BY epoch DESC LIMIT 1
 """
 _RECORD_APPROVAL = """
-UPDATE effects SET approved = $1, approved_by = $2, approved_at = $3 WHERE session_key = $4 AND call_id = $5
-    AND epoch = (SELECT MAX(epoch) FROM effects WHERE session_key = $4 AND call_id = $5)
+UPDATE tool_journal SET approved = $1, approved_by = $2, approved_at = $3 WHERE session_key = $4 AND call_id = $5
+    AND epoch = (SELECT MAX(epoch) FROM tool_journal WHERE session_key = $4 AND call_id = $5)
 """
 _CALLS_PER_QUERY = 50
 _OF_CALLS = f"""
 SELECT source_key, epoch, call_id, name, effect, status, arguments, started_at, finished_at, NULL, approved, approved_by
-FROM history_effects WHERE session_key = $1
+FROM tool_journal_with_lineage WHERE session_key = $1
     AND call_id IN ({", ".join(f"${number + 2}" for number in range(_CALLS_PER_QUERY))}) ORDER BY epoch
 """  # noqa: S608 - constants
 _FIRST_SEQS = """

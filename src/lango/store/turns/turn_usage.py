@@ -28,7 +28,7 @@ WHERE t.session_key = $1 AND t.turn >= $2 ORDER BY t.turn LIMIT 1
 _TOOLS = """
 SELECT epoch, call_id, name, CASE WHEN result LIKE '{"error":%' THEN 'failed' ELSE status END, started_at, finished_at,
     CASE WHEN approved = 1 THEN approved_by END
-FROM effects WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 ORDER BY epoch, intended_at, call_id
+FROM tool_journal WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 ORDER BY epoch, intended_at, call_id
 """
 _TOTALS = """
 SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(model_calls), SUM(cost_usd)
@@ -37,7 +37,7 @@ FROM turns WHERE session_key = $1 AND turn > $2 AND turn <= $3
 # what a turn took does not change once it is over
 _LAST_ENDED = """
 SELECT COALESCE(
-    (SELECT MIN(turn) - 1 FROM turns WHERE session_key = $1 AND turn > $2 AND status IN ('waiting', 'running')),
+    (SELECT MIN(turn) - 1 FROM turns WHERE session_key = $1 AND turn > $2 AND status IN ('queued', 'running')),
     (SELECT MAX(turn) FROM turns WHERE session_key = $1), 0)
 """
 _TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"

@@ -16,7 +16,7 @@ from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import LOCK
 from lango.store.turns.recovery import close_open_calls
 
-Status = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
+Status = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
 BY_IDEMPOTENCY_KEY = "SELECT turn, status, epoch, digest FROM turns WHERE session_key = $1 AND idempotency_key = $2"
 _END = """
@@ -24,10 +24,10 @@ UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, outp
     model_calls = $7, cost_usd = $8
 WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
     (SELECT COUNT(*) FROM turns w WHERE w.session_key = turns.session_key AND w.turn > turns.turn
-        AND w.status = 'waiting' AND w.owner <> turns.owner)
+        AND w.status = 'queued' AND w.owner <> turns.owner)
 """
 _READ = """
-SELECT status, invocation_id, extra, owner, beat, epoch, created_at, started_at
+SELECT status, invocation_id, extra, owner, heartbeat, epoch, created_at, started_at
 FROM turns WHERE session_key = $1 AND turn = $2
 """
 # where the messages of a turn lie: a turn from before `first_seq` was kept lies somewhere between its neighbours
@@ -42,7 +42,9 @@ FROM turns t WHERE t.session_key = $1 AND t.turn = $2
 _MESSAGES = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq > $2 AND seq < $3 ORDER BY seq
 """  # noqa: S608 - constants
-_CANCEL = "UPDATE turns SET cancelled = 1 WHERE session_key = $1 AND status = 'running' AND turn < $2 RETURNING turn"
+_CANCEL = """
+UPDATE turns SET cancel_requested = 1 WHERE session_key = $1 AND status = 'running' AND turn < $2 RETURNING turn
+"""
 
 
 class Turn(Struct, frozen=True):

@@ -200,7 +200,7 @@ async def update_session(
     session = await context.get_session(caller, session_id)
     newest = await context.store.newest_turn(session)
     turn = (await context.store.told(session.key, newest, _NO_EVENTS)).turn if newest is not None else None
-    if turn and turn.status in ("waiting", "running"):
+    if turn and turn.status in ("queued", "running"):
         raise StaleSession(f"a turn of session {session_id!r} runs: change its state when it is done")
     entry = NewEvent(f"p-{uuid.uuid4()}", time.time(), state_delta=change.state_delta, extra={"author": "user"})
     await context.store.append(session.key, session.name, session.revision, entry)
