@@ -115,13 +115,9 @@ def _shared_ranges(session: SessionRecord, point: int) -> Operation[list[SharedR
 
 def _insert_lineage(key: int, shared: Sequence[SharedRange]) -> Operation[None]:
     for ordinal, source in enumerate(shared, 1):
-        yield (
-            _INSERT_LINEAGE,
-            (key, ordinal, source.first_seq, source.last_seq, source.last_revision, source.last_epoch, source.source_key),
-        )
-    for source_key in sorted(
-        {range_.source_key for range_ in shared}
-    ):  # in one order, so that nobody waits in a circle
+        limits = (source.first_seq, source.last_seq, source.last_revision, source.last_epoch)
+        yield _INSERT_LINEAGE, (key, ordinal, *limits, source.source_key)
+    for source_key in sorted({source.source_key for source in shared}):  # in one order, so that no two forks deadlock
         yield _COUNT_FORK, (source_key,)
 
 
