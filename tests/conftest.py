@@ -87,6 +87,6 @@ async def service(store_url: str) -> AsyncIterator[SqlSessionService]:
 
 
 async def _nothing_is_wrong(store: Store) -> None:
-    found = {name.id: await store.check(name) for name in await store.read(integrity.list_names)}
+    found = {name.id: await store.check(name) for name in await store.read(integrity.list_session_names)}
     assert {id_: list(map(str, problems)) for id_, problems in found.items() if problems} == {}
     assert await store.check_database() == []

@@ -76,7 +76,7 @@ async def test_an_id_is_that_of_one_event_whatever_the_event_is(store: Store, *,
         appended = await store.append(made.key, made.name, 1, entry(first))
         if forked:
             fork = SessionId("app", "alice", f"f{number}")
-            made = await store.write(lambda made=made, fork=fork: forks.fork(made.name, fork, None, None, 0.0))
+            made = await store.write(lambda made=made, fork=fork: forks.fork_session(made.name, fork, None, None, 0.0))
         for other in EVENTS:
             seen = await store.session(made.name)
             assert seen

@@ -10,7 +10,7 @@ from lango.messages import Message
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN, turn_of_event
 from lango.store.engine.database import Database, Operation
-from lango.store.turns.event_log import KEPT_TURNS, PAGE, EventBatch, LoggedEvent, append_many
+from lango.store.turns.event_log import KEPT_TURNS, PAGE, EventBatch, LoggedEvent, append_log_batches
 
 NAME = SessionId("app", "alice", "s1")
 
@@ -103,7 +103,7 @@ async def test_turns_under_way_are_all_stored_by_one_statement(store: Store) -> 
     statements: list[str] = []
 
     def counted() -> Operation[list[bool]]:
-        operation = append_many(batches, "sqlite" if is_sqlite(store) else "postgres")
+        operation = append_log_batches(batches, "sqlite" if is_sqlite(store) else "postgres")
         statement = next(operation)
         try:
             while True:

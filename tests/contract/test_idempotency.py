@@ -48,7 +48,7 @@ async def everything(store: Store) -> list[str]:
 
 
 async def waits(store: Store, session: SessionRecord) -> list[int]:
-    return [one.turn for one in await store.read(lambda: queue.queued_messages(session.key))]
+    return [one.turn for one in await store.read(lambda: queue.read_queued_messages(session.key))]
 
 
 async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: NewEvent, *others: NewEvent) -> None:
@@ -94,9 +94,11 @@ async def test_another_message_is_refused_after_a_restart_a_rewind_and_beside_a_
     await store.end_turn(NAME, turn, "done")
     async with Store(store_url) as other:
         await is_that_of(other, session, turn.turn, asks("1"), asks("2"))
-    await store.write(lambda: rewind.rewind(NAME, 1, time.time()))
+    await store.write(lambda: rewind.rewind_session(NAME, 1, time.time()))
     await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
-    fork = await store.write(lambda: forks.fork(NAME, SessionId("app", "alice", "fork"), None, None, time.time()))
+    fork = await store.write(
+        lambda: forks.fork_session(NAME, SessionId("app", "alice", "fork"), None, None, time.time())
+    )
     assert not (await store.submit_turn(fork, asks("2"), "me", idempotency_key="k")).repeated, "a session of its own"
 
 

@@ -73,7 +73,7 @@ async def test_what_is_wrong_is_found_and_named(broken: Writer, damage: str, say
 
     await broken.store.write(do)
     assert any(says in str(problem) for problem in await broken.store.check(NAME)), await broken.store.check(NAME)
-    assert await broken.store.read(integrity.list_names) == [NAME]
+    assert await broken.store.read(integrity.list_session_names) == [NAME]
 
 
 async def test_what_belongs_to_no_session_is_found(broken: Writer) -> None:

@@ -165,7 +165,9 @@ async def _session(store: Store, *, forked: bool) -> SessionRecord:
     assert isinstance(turn, Turn)
     if forked:
         await store.append(session.key, name, 1, said(31, "assistant"), epoch=turn.epoch, ends_turn=True)
-        return await store.write(lambda: fork.fork(name, SessionId("app", "alice", uuid.uuid4().hex), 2, None, 0.0))
+        return await store.write(
+            lambda: fork.fork_session(name, SessionId("app", "alice", uuid.uuid4().hex), 2, None, 0.0)
+        )
     found = await store.session(name)
     assert found is not None
     return found

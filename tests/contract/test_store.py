@@ -353,7 +353,9 @@ async def test_a_call_whose_id_comes_again_keeps_what_is_known_of_it(writer: Wri
         await store.end_turn(NAME, turn, "done")
     whole = await store.session(NAME)
     assert whole
-    fork = await store.write(lambda: forks.fork(NAME, SessionId("app", "alice", "fork"), None, None, time.time()))
+    fork = await store.write(
+        lambda: forks.fork_session(NAME, SessionId("app", "alice", "fork"), None, None, time.time())
+    )
     for one in (whole, fork):
         page = await store.messages_page(one)
         found = await store.effects_of(one.key, page)

@@ -52,7 +52,7 @@ async def session_by_id(store: "Store", session_id: str, app: str | None, user: 
     """Read the one session of an id."""
     from lango.store.sessions import sessions
 
-    same_id = await store.read(lambda: sessions.list_by_id(session_id))
+    same_id = await store.read(lambda: sessions.list_sessions_by_id(session_id))
     found = [
         record for record in same_id if app in (None, record.name.app_name) and user in (None, record.name.user_id)
     ]

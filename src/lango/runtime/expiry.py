@@ -31,7 +31,7 @@ class ApprovalExpiry:
     async def expire_session(self, name: SessionId) -> None:
         """Close what has expired in a session, for whoever looks at it now."""
         session = await self._store.session(name)
-        if session is not None and await self._store.read(lambda: approvals.has_expired(session.key)):
+        if session is not None and await self._store.read(lambda: approvals.has_expired_approvals(session.key)):
             await self._store.expire_questions(session.key)
 
     async def run(self) -> None:
@@ -49,10 +49,10 @@ class ApprovalExpiry:
 
     async def _expire_due(self) -> float:
         """Close what is due; return when to look again."""
-        left_s = await self._store.read(approvals.next_expiry_s)
+        left_s = await self._store.read(approvals.read_next_expiry_s)
         if left_s is None or left_s > 0:
             return max(_MIN_WAIT_S, min(_MAX_WAIT_S, _MAX_WAIT_S if left_s is None else left_s))
         closed = [
-            await self._store.expire_questions(key) for key in await self._store.read(approvals.sessions_with_expired)
+            await self._store.expire_questions(key) for key in await self._store.read(approvals.find_expired_sessions)
         ]
         return _MIN_WAIT_S if all(closed) else _BUSY_SESSION_WAIT_S

@@ -54,7 +54,7 @@ async def import_session(
                 await store.write(functools.partial(import_write.insert_batch, batch), long=True)
             return await store.write(lambda: import_write.publish_session(name, staged, checked), long=True)
         except BaseException:
-            await asyncio.shield(store.write(lambda: delete.delete(staged.name), long=True))
+            await asyncio.shield(store.write(lambda: delete.delete_session(staged.name), long=True))
             raise
 
 

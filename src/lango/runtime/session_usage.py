@@ -14,7 +14,7 @@ from lango.messages import Message
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.engine.database import Operation
 from lango.store.memory.observations import SessionMemory, read_window_with_memory
-from lango.store.sessions.sessions import get
+from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_window
 from lango.store.turns import turn_usage
 from lango.store.turns.turns import Status
@@ -146,7 +146,7 @@ async def session_usage(
 def _read(
     name: SessionId, rules: WindowRules, before: int | None, limit: int, known: TotalsCache
 ) -> Operation[tuple[SessionRecord, turn_usage.Totals, SessionUsage] | None]:
-    session = yield from get(name)
+    session = yield from find_session(name)
     if session is None:
         return None
     kept_window = yield from _window(session, rules)

@@ -20,7 +20,7 @@ from lango.store.lifecycle import rewind as rewinds
 from lango.store.lifecycle.integrity import Problem
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
-from lango.store.sessions.sessions import get
+from lango.store.sessions.sessions import find_session
 from lango.turns.lease_holder import interrupt_dead_turns
 from lango.turns.liveness import LivenessMonitor
 
@@ -94,7 +94,7 @@ class Sessions:
     async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionRecord:
         """Name a session; without a title it is called by its first words again."""
         name = self._session_id(session_id, user_id)
-        await self._store.write(lambda: titles.rename(name, title))
+        await self._store.write(lambda: titles.rename_session(name, title))
         return await self.read(session_id, user_id=user_id)
 
     async def fork(
@@ -111,7 +111,7 @@ class Sessions:
         None is all of it, 0 only the first state. It takes as long for 100,000 messages as for ten: the past is shared.
         """
         name, new, now = self._session_id(session_id, user_id), self._new_session_id(new_id, user_id), time.time()
-        return await self._store.write(lambda: forks.fork(name, new, at, title, now))
+        return await self._store.write(lambda: forks.fork_session(name, new, at, title, now))
 
     async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionRecord:
         """Take back the turn that holds message `before`, and all after it; the state is as it was before that turn.
@@ -120,11 +120,11 @@ class Sessions:
         """
         name, now = self._session_id(session_id, user_id), time.time()
         try:
-            return await self._store.write(lambda: rewinds.rewind(name, before, now))
+            return await self._store.write(lambda: rewinds.rewind_session(name, before, now))
         except TurnRunning:
             if not await self._interrupt_dead_turns(name):
                 raise
-        return await self._store.write(lambda: rewinds.rewind(name, before, now))
+        return await self._store.write(lambda: rewinds.rewind_session(name, before, now))
 
     async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
         """Delete a session and all that belongs to it; False: there is none. Forks of it keep what they share."""
@@ -176,7 +176,7 @@ class Sessions:
 
     async def _interrupt_dead_turns(self, name: SessionId) -> bool:
         """Mark the turns whose process is gone; False: one of them lives."""
-        session, queued = await self._store.read(lambda: rewinds.busy(name))
+        session, queued = await self._store.read(lambda: rewinds.read_session_with_open_turns(name))
         if session is None:
             return False
         return await interrupt_dead_turns(self._store, session, queued, self._liveness.is_gone) == len(queued)
@@ -194,7 +194,7 @@ class Sessions:
 
 
 def _read_with_title(name: SessionId) -> Operation[SessionRecord | None]:
-    record = yield from get(name)
+    record = yield from find_session(name)
     return None if record is None else (yield from titles.with_first_words(record))
 
 

@@ -37,7 +37,7 @@ async def retry_until_stored(write: Callable[[], Coroutine[Any, Any, object]], t
 
 async def end_unknown_turn(store: Store, session: SessionRecord, owner: str, invocation_id: str) -> None:
     """End a turn of which its owner does not know whether it was stored, or begun, as soon as the store is there."""
-    end = functools.partial(lease.abandon, session.key, session.name, owner, invocation_id, time.time())
+    end = functools.partial(lease.abandon_turn, session.key, session.name, owner, invocation_id, time.time())
     await retry_until_stored(lambda: store.write(end), f"a turn of session {session.name.id}")
 
 

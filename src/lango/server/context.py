@@ -40,7 +40,7 @@ class ServerContext:
     async def get_session_without_expired_approvals(self, caller: Caller, session_id: str) -> SessionRecord:
         """Read a session of the caller as it stands now: a question whose time is over is closed first."""
         session = await self.get_session(caller, session_id)
-        if await self.store.read(lambda: approvals.has_expired(session.key)):
+        if await self.store.read(lambda: approvals.has_expired_approvals(session.key)):
             await self.store.expire_questions(session.key)
             session = await self.get_session(caller, session_id)
         return session

@@ -83,13 +83,13 @@ class Store:
     ) -> SessionRecord:
         """Make a session. Raise `SessionExists` where there is one of that name."""
         at = time.time() if now is None else now
-        return await self._database.write(lambda: sessions.create(name, state or {}, at))
+        return await self._database.write(lambda: sessions.create_session(name, state or {}, at))
 
     async def session(self, name: SessionId) -> SessionRecord | None:
         """Read a session without its messages."""
         if not _storable(name):
             return None
-        return await self._database.read(lambda: sessions.get(name))
+        return await self._database.read(lambda: sessions.find_session(name))
 
     async def sessions(self, app_name: str | None = None, user_id: str | None = None) -> list[SessionRecord]:
         """Read every session, or those of an app, or those of one of its users, oldest update first."""
@@ -101,7 +101,7 @@ class Store:
         """Delete a session and all that belongs to it; say whether there was one."""
         if not _storable(name):
             return False
-        deleted = await self._database.write(lambda: delete.delete(name), long=True)
+        deleted = await self._database.write(lambda: delete.delete_session(name), long=True)
         if deleted:
             await self.purge()
         return deleted
@@ -133,7 +133,7 @@ class Store:
 
     async def check(self, name: SessionId) -> list[integrity.Problem]:
         """Return what is wrong with a session, if anything is; see `lango.store.lifecycle.integrity`."""
-        return await self._database.read(lambda: integrity.check(name))
+        return await self._database.read(lambda: integrity.check_session(name))
 
     async def check_database(self) -> list[integrity.Problem]:
         """Return what is wrong with the database as a whole, as far as it can tell."""
@@ -144,15 +144,15 @@ class Store:
         """Read the state of a user, without prefixes."""
         if not _storable(SessionId(app_name, user_id, "")):
             return {}
-        return await self._database.read(lambda: state.user_state(app_name, user_id))
+        return await self._database.read(lambda: state.read_user_state(app_name, user_id))
 
     async def state_at(self, key: int, seq: int) -> dict[str, Any]:
         """Return the session's own state as it was when message `seq` was the newest."""
-        return await self._database.read(lambda: state.state_at(key, seq))
+        return await self._database.read(lambda: state.read_state_at(key, seq))
 
     async def state_before(self, key: int, invocation_id: str) -> dict[str, Any]:
         """Return the session's own state as it was before an invocation."""
-        return await self._database.read(lambda: state.state_before(key, invocation_id))
+        return await self._database.read(lambda: state.read_state_before(key, invocation_id))
 
     def append(
         self,
@@ -221,7 +221,7 @@ class Store:
 
     async def open_turns(self, session: SessionRecord, *, before: int) -> list[turns.QueuedTurn]:
         """Read the turns before one that run or are queued, in order."""
-        return await self._database.read(lambda: queue.open_turns(session.key, before))
+        return await self._database.read(lambda: queue.read_open_turns(session.key, before))
 
     @asynccontextmanager
     async def watch_queue(self, turn: turns.Turn) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:
@@ -239,37 +239,39 @@ class Store:
     async def interrupt_turn(self, session: SessionRecord, abandoned: turns.QueuedTurn) -> bool:
         """End the first open turn of a session, whose process is gone; False: it is not the first, or it moved on."""
         now = time.time()
-        interrupted = await self._database.write(lambda: lease.interrupt(session.key, session.name, abandoned, now))
+        interrupted = await self._database.write(
+            lambda: lease.interrupt_turn(session.key, session.name, abandoned, now)
+        )
         self._database.notify_changed(session.key, elsewhere=interrupted)
         return interrupted
 
     async def beat_turn(self, turn: turns.Turn) -> Literal["alive", "cancelled", "lost"]:
         """Say that the turn's process lives; hear whether the turn was cancelled or lost."""
-        return await self._database.write(lambda: lease.heartbeat(turn))
+        return await self._database.write(lambda: lease.renew_lease(turn))
 
     async def end_turn(
         self, name: SessionId, turn: turns.Turn, outcome: turns.Outcome, extra: Mapping[str, Any] | None = None
     ) -> bool:
         """End a running turn, closing the calls that it left open; False: it was lost before."""
         now = time.time()
-        ended = await self._database.write(lambda: turns.end(turn, name, outcome, now, extra))
+        ended = await self._database.write(lambda: turns.end_turn(turn, name, outcome, now, extra))
         self._database.notify_changed(turn.session_key, elsewhere=ended.others_are_queued)
         return ended.ended
 
     async def withdraw_turn(self, turn: turns.Turn) -> bool:
         """Take back a turn that still waits; False: it runs already."""
         now = time.time()
-        withdrawn = await self._database.write(lambda: queue.withdraw(turn, now))
+        withdrawn = await self._database.write(lambda: queue.withdraw_turn(turn, now))
         self._database.notify_changed(turn.session_key, elsewhere=withdrawn)
         return withdrawn
 
     async def turn(self, turn: turns.Turn) -> turns.TurnRecord | None:
         """Read what became of a turn."""
-        return await self._database.read(lambda: turns.read(turn.session_key, turn.turn))
+        return await self._database.read(lambda: turns.read_turn(turn.session_key, turn.turn))
 
     async def said_in_turn(self, turn: turns.Turn) -> list[StoredEvent]:
         """Read what the agents said in a turn, and nothing else of its session."""
-        return await self._database.read(lambda: turns.read_texts(turn.session_key, turn.turn))
+        return await self._database.read(lambda: turns.read_turn_texts(turn.session_key, turn.turn))
 
     async def cancel_turn(self, session: SessionRecord, *, before: int | None = None) -> bool:
         """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
@@ -277,18 +279,18 @@ class Store:
 
     async def client_calls(self, session: SessionRecord) -> list[client_calls.ClientCall]:
         """Read the calls that wait for the client to make them."""
-        return await self._database.read(lambda: client_calls.open_calls(session))
+        return await self._database.read(lambda: client_calls.read_client_calls(session))
 
     # -- questions for approval -------------------------------------------------------------------------------------
 
     async def open_questions(self, session: SessionRecord) -> list[approvals.ApprovalRequest]:
         """Read the questions for approval that an answer is still taken for."""
-        return await self._database.read(lambda: approvals.open_requests(session))
+        return await self._database.read(lambda: approvals.read_approval_requests(session))
 
     async def expire_questions(self, key: int) -> bool:
         """Close the questions of a session whose time is over; False: a turn runs there, try again after it."""
         now = time.time()
-        return await self._database.write(lambda: approvals.expire_requests(key, now))
+        return await self._database.write(lambda: approvals.expire_approvals(key, now))
 
     # -- the journal of effects -------------------------------------------------------------------------------------
 
@@ -341,11 +343,11 @@ class Store:
 
     async def effect(self, key: int, call_id: str) -> tool_journal.JournalEntry | None:
         """Read what the journal says of a call."""
-        return await self._database.read(lambda: tool_journal.read_call(key, call_id))
+        return await self._database.read(lambda: tool_journal.read_journal_entry(key, call_id))
 
     async def effects_of(self, key: int, messages: Sequence[StoredEvent]) -> tool_journal.JournalByCall:
         """Read what the journal says of the calls in messages, without their results."""
-        return await self._database.read(lambda: tool_journal.read_calls(key, messages))
+        return await self._database.read(lambda: tool_journal.read_journal_entries(key, messages))
 
     # -- what a server keeps --------------------------------------------------------------------------------------
 
@@ -353,13 +355,13 @@ class Store:
         self, app_name: str, user_id: str, *, after: tuple[float, int] | None = None, limit: int = 50
     ) -> Sequence[SessionRecord]:
         """Read some sessions of a user without their state, the newest first, after one's (updated_at, key)."""
-        return await self._database.read(lambda: sessions.list_page(app_name, user_id, after, limit))
+        return await self._database.read(lambda: sessions.list_session_page(app_name, user_id, after, limit))
 
     async def messages_page(
         self, session: SessionRecord, *, before: int | None = None, limit: int = 50
     ) -> list[StoredEvent]:
         """Read the newest messages before a sequence number, in order."""
-        return await self._database.read(lambda: window.read_page(session, before, limit))
+        return await self._database.read(lambda: window.read_message_page(session, before, limit))
 
     async def message(self, session: SessionRecord, seq: int) -> StoredEvent | None:
         """Read one message; None: there is none of that number, or a rewind took it back."""
@@ -367,15 +369,15 @@ class Store:
 
     async def add_told(self, key: int, turn: int, told: Sequence[event_log.LoggedEvent]) -> bool:
         """Store what clients are told of a turn; False: somebody else closed it, or the session is gone."""
-        return await self._database.write(lambda: event_log.append(key, turn, told))
+        return await self._database.write(lambda: event_log.append_log_events(key, turn, told))
 
     async def add_told_of_many(self, batches: Sequence[event_log.EventBatch]) -> list[bool]:
         """Store what clients are told of many turns, as `add_told` does for one; in one transaction."""
-        return await self._database.write(lambda: event_log.append_many(batches, self._database.dialect))
+        return await self._database.write(lambda: event_log.append_log_batches(batches, self._database.dialect))
 
     async def told(self, key: int, turn: int, after_id: int = 0) -> event_log.LogPage:
         """Read what clients were told of a turn after an id, and what became of the turn."""
-        return await self._database.read(lambda: event_log.read(key, turn, after_id))
+        return await self._database.read(lambda: event_log.read_event_log(key, turn, after_id))
 
     async def close_told(self, key: int, turn: int) -> None:
         """Tell the end of a turn that is over and that nobody tells any more."""
@@ -383,11 +385,11 @@ class Store:
 
     async def newest_turn(self, session: SessionRecord) -> int | None:
         """Return the newest turn of a session that no rewind took back."""
-        return await self._database.read(lambda: queue.newest_turn(session))
+        return await self._database.read(lambda: queue.find_newest_turn(session))
 
     async def next_turn(self, session: SessionRecord, turn: int) -> int | None:
         """Return the turn after one, of those that no rewind took back."""
-        return await self._database.read(lambda: queue.next_turn(session, turn))
+        return await self._database.read(lambda: queue.find_next_turn(session, turn))
 
 
 def _schema_version() -> Operation[int]:
@@ -398,7 +400,7 @@ def _schema_version() -> Operation[int]:
 def _with_session(
     name: SessionId, read: Callable[[SessionRecord], Operation[list[StoredEvent]]]
 ) -> Operation[tuple[SessionRecord, list[StoredEvent]] | None]:
-    session = yield from sessions.get(name)
+    session = yield from sessions.find_session(name)
     if session is None:
         return None
     return session, (yield from read(session))

@@ -140,7 +140,7 @@ async def test_the_events_of_a_turn_have_one_end(store: Store, session: SessionR
         LoggedEvent(id_, 1, "text_delta", json.dumps({"type": "text_delta", "id": id_, "text": "late"}))
         for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)
     ]
-    adding = held_before("INSERT INTO event_log", lambda: event_log.append(session.key, 1, told))
+    adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, told))
     await together(store, postgres_url, adding, lambda: store.close_told(session.key, 1))
     await store.close_told(session.key, 1)
     assert [one.final for one in (await store.told(session.key, 1)).events].count(True) == 1
@@ -152,8 +152,8 @@ async def test_a_deleted_session_leaves_no_events_behind(
 ) -> None:
     await store.submit_turn(session, asks("first"), "me")
     told = [LoggedEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")]
-    adding = held_before("INSERT INTO event_log", lambda: event_log.append(session.key, 1, told))
-    await together(store, postgres_url, adding, lambda: store.write(lambda: delete.delete(NAME)))
+    adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, told))
+    await together(store, postgres_url, adding, lambda: store.write(lambda: delete.delete_session(NAME)))
     assert await rows(store, "SELECT COUNT(*) FROM event_log") == [(0,)]
 
 

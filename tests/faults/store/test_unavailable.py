@@ -40,7 +40,7 @@ class Session:
         self.at_once = at_once
 
     async def create(self) -> None:
-        await self.database.write(lambda: sessions.create(NAME, {}, 0.0))
+        await self.database.write(lambda: sessions.create_session(NAME, {}, 0.0))
 
     async def append(self, size: int = 10) -> int:
         record = await self.record()
@@ -58,7 +58,7 @@ class Session:
         return lambda: append_statement(record.key, record.revision, record.last_seq, entry, None)
 
     async def record(self) -> SessionRecord:
-        record = await self.database.read(lambda: sessions.get(NAME))
+        record = await self.database.read(lambda: sessions.find_session(NAME))
         assert record
         return record
 
@@ -69,7 +69,7 @@ class Session:
         assert [one.seq for one in stored] == list(range(1, record.last_seq + 1))
         assert record.revision == record.last_seq
         assert self.at_once or record.state.get("newest", 0) == record.last_seq
-        assert await self.database.read(lambda: integrity.check(NAME)) == []
+        assert await self.database.read(lambda: integrity.check_session(NAME)) == []
         return len(stored)
 
 
@@ -121,7 +121,7 @@ async def test_f7_a_locked_database_is_waited_for_and_then_a_typed_error(session
     assert other.recv() == "locked"
     late = Session(path, in_thread=session.in_thread, at_once=session.at_once)
     with pytest.raises(StoreUnavailable, match="is locked"):
-        await late.database.write(lambda: sessions.create(NAME, {}, 0.0))
+        await late.database.write(lambda: sessions.create_session(NAME, {}, 0.0))
     other.send("free")
     assert other.recv() == "free"
     assert await late.check() == 3
@@ -182,7 +182,7 @@ async def test_f7_a_full_database_takes_nothing_of_those_who_write_at_once(tmp_p
     """What one `fsync` would have served fails together, and each writer is told so."""
     database = SqliteDatabase(str(tmp_path / "lango.db"), busy_timeout_s=BUSY_TIMEOUT_S)
     names = [replace(NAME, id=f"s{n}") for n in range(6)]
-    records = {name: await database.write(lambda name=name: sessions.create(name, {}, 0.0)) for name in names}
+    records = {name: await database.write(lambda name=name: sessions.create_session(name, {}, 0.0)) for name in names}
     told = dict.fromkeys(names, 0)
 
     async def one(name: SessionId) -> None:
@@ -192,7 +192,7 @@ async def test_f7_a_full_database_takes_nothing_of_those_who_write_at_once(tmp_p
         told[name] += 1
 
     async def stored() -> dict[SessionId, int]:
-        found = {name: await database.read(lambda name=name: sessions.get(name)) for name in names}
+        found = {name: await database.read(lambda name=name: sessions.find_session(name)) for name in names}
         return {name: record.last_seq if record else -1 for name, record in found.items()}
 
     await database.write(lambda: pragma("max_page_count = 300"))

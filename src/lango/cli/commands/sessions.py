@@ -258,7 +258,7 @@ def check(
 
         wanted = [
             name
-            for name in await opened.read(integrity.list_names)
+            for name in await opened.read(integrity.list_session_names)
             if session_id in (None, name.id) and app in (None, name.app_name) and user in (None, name.user_id)
         ]
         if session_id is not None and not wanted:

@@ -117,7 +117,7 @@ class QueuedMessages(BaseModel):
 async def list_queued_messages(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> QueuedMessages:
     """Read the messages that wait for their turn, in order."""
     session = await context.get_session(caller, session_id)
-    queued = await context.store.read(lambda: queue.queued_messages(session.key))
+    queued = await context.store.read(lambda: queue.read_queued_messages(session.key))
     return QueuedMessages(waiting=[QueuedMessage.from_record(message) for message in queued])
 
 

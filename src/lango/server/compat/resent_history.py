@@ -142,7 +142,7 @@ async def unstored_messages(
     if session is None:
         return user_messages[first:-1]
     page = await context.store.messages_page(session, limit=_COMPARED_MESSAGES)
-    queued = await context.store.read(lambda: queue.queued_messages(session.key))
+    queued = await context.store.read(lambda: queue.read_queued_messages(session.key))
     stored = [
         visible_stored(message).message for message in (*page, *(queued_message.message for queued_message in queued))
     ]

@@ -54,7 +54,7 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
     turn = None
     last = 0 if after_id is None else turn_of_event(after_id) - 1
     if session is not None and after_id is None:
-        turn = await streams.store.read(lambda: queue.current_turn(session))
+        turn = await streams.store.read(lambda: queue.find_current_turn(session))
     while True:
         seen = watch.activity[key]
         if turn is None and session is not None:

@@ -42,7 +42,7 @@ _TRIM_MESSAGES = "DELETE FROM messages WHERE session_key = $1 AND seq > $2"
 _TRIM_STATES = "DELETE FROM state_events WHERE session_key = $1 AND (seq > $2 OR revision > $3)"
 
 
-def delete(name: SessionId) -> Operation[bool]:
+def delete_session(name: SessionId) -> Operation[bool]:
     """Delete a session and all that belongs to it alone; say whether there was one."""
     rows = yield _DELETE, (name.app_name, name.user_id, name.id)
     for key, forked_from in rows:

@@ -76,12 +76,14 @@ WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND tool_calls IS NOT NULL
 _FORK_SUFFIX = re.compile(r" \(fork(?: (\d{1,6}))?\)$")
 
 
-def fork(source: SessionId, new: SessionId, at: int | None, title: str | None, now: float) -> Operation[SessionRecord]:
+def fork_session(
+    source: SessionId, new: SessionId, at: int | None, title: str | None, now: float
+) -> Operation[SessionRecord]:
     """Make a session whose past is that of another, up to message `at`: None is all of it, 0 only the first state."""
     new.check_new()
     if not (yield _LOCK, (source.app_name, source.user_id, source.id)):
         raise SessionNotFound(f"there is no session {source.id!r}")
-    session = yield from sessions.get(source)
+    session = yield from sessions.find_session(source)
     assert session
     point = session.last_seq if at is None else at
     if not 0 <= point <= session.last_seq:
@@ -93,7 +95,7 @@ def fork(source: SessionId, new: SessionId, at: int | None, title: str | None, n
     yield from _reopen_calls(key, session, point)
     yield from observations.copy_to_fork(key, session.key, point)
     yield from close_open_calls(key, new, session.revision, now, 0, forked=True)
-    made = yield from sessions.get(new)
+    made = yield from sessions.find_session(new)
     assert made
     return (yield from with_first_words(made))
 
@@ -126,7 +128,7 @@ def _copy_state(key: int, session: SessionRecord, point: int) -> Operation[None]
     if point == session.last_seq:
         yield _SAME_STATE, (key, session.key)
         return
-    state = yield from session_state.state_at(session.key, point)
+    state = yield from session_state.read_state_at(session.key, point)
     if state:
         yield _STATE, (key, dumps(state))
 

@@ -63,15 +63,15 @@ class _Progress(Struct):
         self.problems.append(Problem(what, seq))
 
 
-def list_names() -> Operation[list[SessionId]]:
+def list_session_names() -> Operation[list[SessionId]]:
     """Return what the sessions are called, whatever else can be read of them."""
     return [SessionId(*row) for row in (yield _NAMES, ())]
 
 
-def check(name: SessionId) -> Operation[list[Problem]]:
+def check_session(name: SessionId) -> Operation[list[Problem]]:
     """Return all that is wrong with a session. Raise `SessionNotFound`."""
     try:
-        session = yield from sessions.get(name)
+        session = yield from sessions.find_session(name)
     except (ValueError, TypeError, AttributeError) as error:
         return [Problem(f"the session, or its state, cannot be read ({type(error).__name__})")]
     if session is None:
@@ -176,7 +176,7 @@ def _check_state(seen: _Progress, session: SessionRecord) -> Operation[None]:
         stored: dict[str, Any] = {}
         for [text] in (yield _STATE, (session.key,)):
             stored = loads(text)
-        journaled = yield from state.state_at(session.key, session.last_seq)
+        journaled = yield from state.read_state_at(session.key, session.last_seq)
     except Exception as error:  # noqa: BLE001 - whatever stands there
         seen.add(f"the session's state cannot be read ({type(error).__name__})")
         return

@@ -14,7 +14,7 @@ from lango.store.engine.database import Operation
 from lango.store.sessions import sessions
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
-from lango.store.sessions.state import delta_to_restore, split_scopes, state_before
+from lango.store.sessions.state import delta_to_restore, read_state_before, split_scopes
 from lango.store.sessions.titles import with_first_words
 from lango.store.turns.turns import QueuedTurn
 
@@ -26,20 +26,20 @@ WHERE session_key = $1 AND status IN ('queued', 'running') ORDER BY turn
 _INVOCATION = "SELECT invocation_id, extra FROM messages WHERE session_key = $1 AND seq = $2"
 
 
-def rewind(name: SessionId, before: int, now: float) -> Operation[SessionRecord]:
+def rewind_session(name: SessionId, before: int, now: float) -> Operation[SessionRecord]:
     """Take back the turn that holds message `before`, and all after it.
 
     Raise `TurnRunning` while a turn runs or waits, `MessageNotFound` where there is no such message (any more).
     """
     if not (yield _LOCK, (name.app_name, name.user_id, name.id)):
         raise SessionNotFound(f"there is no session {name.id!r}")
-    session = yield from sessions.get(name)
+    session = yield from sessions.find_session(name)
     assert session
     if (yield _BUSY, (session.key,)):
         raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel it, then rewind")
     invocation_id = yield from _invocation_of_message(session, before)
     own, _, _ = split_scopes(session.state)
-    target = yield from state_before(session.key, invocation_id)
+    target = yield from read_state_before(session.key, invocation_id)
     entry = NewEvent(
         event_id=str(uuid.uuid4()),
         created_at=now,
@@ -50,14 +50,14 @@ def rewind(name: SessionId, before: int, now: float) -> Operation[SessionRecord]
         rewind_before=invocation_id,
     )
     yield from append(session.key, name, session.revision, entry)
-    rewound = yield from sessions.get(name)
+    rewound = yield from sessions.find_session(name)
     assert rewound
     return (yield from with_first_words(rewound))
 
 
-def busy(name: SessionId) -> Operation[tuple[SessionRecord | None, list[QueuedTurn]]]:
+def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionRecord | None, list[QueuedTurn]]]:
     """Read a session and the turns that run or wait in it."""
-    session = yield from sessions.get(name)
+    session = yield from sessions.find_session(name)
     rows = (yield _BUSY, (session.key,)) if session else []
     return session, [QueuedTurn(turn, status, owner or "", beat) for turn, status, owner, beat in rows]
 

@@ -50,19 +50,19 @@ class MemoryStore:
 
     async def claim(self, session: SessionRecord, owner: str) -> ObserverLease | None:
         """Take the right to observe a session, or say who has it; None: the session is gone."""
-        return await self._database.write(lambda: observer_lease.lease_session(session.key, owner))
+        return await self._database.write(lambda: observer_lease.acquire_observer_lease(session.key, owner))
 
     async def take_over(self, gone: ObserverLease, owner: str) -> ObserverLease | None:
         """Take the right from somebody who is gone; None: they moved on."""
-        return await self._database.write(lambda: observer_lease.take_over(gone, owner))
+        return await self._database.write(lambda: observer_lease.take_over_observer_lease(gone, owner))
 
     async def beat(self, held: ObserverLease) -> bool:
         """Say that the observer lives; False: it lost its claim."""
-        return await self._database.write(lambda: observer_lease.heartbeat(held))
+        return await self._database.write(lambda: observer_lease.renew_observer_lease(held))
 
     async def release(self, held: ObserverLease) -> None:
         """Give the right back."""
-        await self._database.write(lambda: observer_lease.release(held))
+        await self._database.write(lambda: observer_lease.release_observer_lease(held))
 
     async def add(self, held: ObserverLease, name: SessionId, batch: Batch, learned: Sequence[Fact] = ()) -> int | None:
         """Store a batch and the facts in it, under a claim; None: the claim was lost, and nothing is stored."""

@@ -297,7 +297,7 @@ def read_window_with_memory(
     name: SessionId, budget_tokens: int, *, with_facts: bool
 ) -> Operation[WindowWithMemory | None]:
     """Read a session, what was observed of it, and the messages after that which fit beside it."""
-    session = yield from sessions.get(name)
+    session = yield from sessions.find_session(name)
     if session is None:
         return None
     recalled = yield from read_memory(session)
@@ -313,5 +313,5 @@ def read_window_with_memory(
 
 def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionRecord, UnobservedMessages] | None]:
     """Read a session and what was not observed of it yet; None: there is no such session."""
-    session = yield from sessions.get(name)
+    session = yield from sessions.find_session(name)
     return None if session is None else (session, (yield from read_unobserved(session)))

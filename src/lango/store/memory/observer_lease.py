@@ -67,7 +67,7 @@ def store_batch(
 # -- who observes -----------------------------------------------------------------------------------------------------
 
 
-def lease_session(key: int, owner: str) -> Operation[ObserverLease | None]:
+def acquire_observer_lease(key: int, owner: str) -> Operation[ObserverLease | None]:
     """Take the right to observe a session, or say who has it; None: the session is gone.
 
     An owner observes a session once at a time: a right that it still has is one that it could not give back.
@@ -80,19 +80,19 @@ def lease_session(key: int, owner: str) -> Operation[ObserverLease | None]:
     return ObserverLease(key, number, held_by or "", last_heartbeat, held=False)
 
 
-def take_over(abandoned: ObserverLease, owner: str) -> Operation[ObserverLease | None]:
+def take_over_observer_lease(abandoned: ObserverLease, owner: str) -> Operation[ObserverLease | None]:
     """Take the right from somebody who is gone; None: they moved on."""
     for [number] in (yield _TAKE_OVER, (owner, abandoned.session_key, abandoned.epoch, abandoned.heartbeat)):
         return ObserverLease(abandoned.session_key, number, owner)
     return None
 
 
-def heartbeat(lease: ObserverLease) -> Operation[bool]:
+def renew_observer_lease(lease: ObserverLease) -> Operation[bool]:
     """Say that the observer lives; False: it lost its claim."""
     return bool((yield _HEARTBEAT, (lease.session_key, lease.epoch)))
 
 
-def release(lease: ObserverLease) -> Operation[None]:
+def release_observer_lease(lease: ObserverLease) -> Operation[None]:
     """Give the right back."""
     yield _RELEASE, (lease.session_key, lease.epoch)
 

@@ -63,7 +63,7 @@ _LOCK_EPOCH = LockingRead("SELECT epoch FROM sessions WHERE session_key = $1", "
 LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision"
 
 
-def create(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[SessionRecord]:
+def create_session(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[SessionRecord]:
     """Make a session with its first state."""
     name.check_new()
     key = yield from insert(name, now)
@@ -71,7 +71,7 @@ def create(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[S
     if kept:
         yield _FIRST_STATE, (key, now, dumps(kept))
         yield from apply_delta(key, name, kept)
-    record = yield from get(name)
+    record = yield from find_session(name)
     assert record
     return record
 
@@ -81,7 +81,7 @@ def insert(name: SessionId, now: float) -> Operation[int]:
     keys = new_session_keys()
     key = next(keys)
     while not (yield _INSERT, (key, name.app_name, name.user_id, name.id, now)):
-        if (yield from get(name)) is not None:
+        if (yield from find_session(name)) is not None:
             raise SessionExists(
                 f"a session {name.id!r} already exists for user {name.user_id!r} of app {name.app_name!r}"
             )
@@ -89,7 +89,7 @@ def insert(name: SessionId, now: float) -> Operation[int]:
     return key
 
 
-def get(name: SessionId) -> Operation[SessionRecord | None]:
+def find_session(name: SessionId) -> Operation[SessionRecord | None]:
     """Read a session and its state."""
     rows = yield _GET, (name.app_name, name.user_id, name.id)
     if not rows:
@@ -114,7 +114,7 @@ def list_sessions(app_name: str | None, user_id: str | None) -> Operation[list[S
     return sorted(records, key=lambda record: (record.updated_at, record.name.user_id, record.name.id))
 
 
-def list_by_id(session_id: str) -> Operation[list[SessionRecord]]:
+def list_sessions_by_id(session_id: str) -> Operation[list[SessionRecord]]:
     """Read the sessions of an id, whoever's they are: an id is unique for one user of one app."""
     try:
         SessionId("", "", session_id).check()
@@ -199,7 +199,7 @@ def new_session_keys() -> Iterator[int]:
         yield _system_random.getrandbits(62)
 
 
-def list_page(
+def list_session_page(
     app_name: str, user_id: str, after: tuple[float, int] | None, limit: int
 ) -> Operation[Sequence[SessionRecord]]:
     """Read sessions without their state, the newest update first, after one's (updated_at, key)."""

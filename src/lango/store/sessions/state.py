@@ -38,7 +38,7 @@ ORDER BY 2, 3, 4
 """
 
 
-def user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
+def read_user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
     """Read the state of a user, without prefixes."""
     rows = yield _USER_STATE, (app_name, user_id)
     return loads(rows[0][0]) if rows else {}
@@ -59,7 +59,7 @@ def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operatio
         yield _SET_APP_STATE, (dumps(loads(text) | app_delta), name.app_name)
 
 
-def state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
+def read_state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
     """Return the session's own state as it was when message `seq` was the newest, by replaying what was journaled."""
     rows = yield _DELTAS_UP_TO, (key, seq)
     state: dict[str, Any] = {}
@@ -74,10 +74,10 @@ def first_seq_of_invocation(key: int, invocation_id: str) -> Operation[int | Non
     return first
 
 
-def state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
+def read_state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
     """Return the session's own state as it was before an invocation."""
     first = yield from first_seq_of_invocation(key, invocation_id)
-    return (yield from state_at(key, (first or 1) - 1))
+    return (yield from read_state_at(key, (first or 1) - 1))
 
 
 def delta_to_restore(own: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:

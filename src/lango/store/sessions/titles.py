@@ -30,7 +30,7 @@ CASE WHEN s.title IS NULL AND s.forked_from IS NULL AND s.rewinds IS NULL THEN
 _ALL_FIRST_WORDS = f"SELECT s.session_key, {FIRST_WORDS_COLUMN} FROM sessions s"  # noqa: S608 - constants
 
 
-def rename(name: SessionId, title: str | None) -> Operation[None]:
+def rename_session(name: SessionId, title: str | None) -> Operation[None]:
     """Name a session; None or nothing but space: as if it had never been named."""
     kept = clean_title(title)
     if not (yield _SET, (kept, name.app_name, name.user_id, name.id)):

@@ -236,7 +236,7 @@ def read_message(session: SessionRecord, seq: int) -> Operation[StoredEvent | No
     return row_to_event(rows[0]) if rows else None
 
 
-def read_page(session: SessionRecord, before: int | None, limit: int) -> Operation[list[StoredEvent]]:
+def read_message_page(session: SessionRecord, before: int | None, limit: int) -> Operation[list[StoredEvent]]:
     """Read the newest messages before a sequence number, in order; what a rewind took back is left out."""
     end = session.last_seq if before is None else min(before - 1, session.last_seq)
     rows: list[Row] = []

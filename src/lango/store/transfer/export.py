@@ -74,7 +74,7 @@ class ExportState(Struct):
 
 def begin_export(name: SessionId) -> Operation[ExportState]:
     """Read what stands in the first lines, and the turns. Raise `SessionNotFound`."""
-    session = yield from sessions.get(name)
+    session = yield from sessions.find_session(name)
     if session is None:
         raise SessionNotFound(f"there is no session {name.id!r}")
     turns = yield _TURNS, (session.key,)

@@ -10,7 +10,7 @@ from lango.store.codec.json_text import dumps
 from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS
 from lango.store.engine.database import Operation, Row
-from lango.store.lifecycle.delete import delete
+from lango.store.lifecycle.delete import delete_session
 from lango.store.sessions import sessions
 from lango.store.sessions.titles import with_first_words
 from lango.store.transfer.export import BATCH_COLUMNS, OBSERVATION_COLUMNS, TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
@@ -61,7 +61,7 @@ def stage_session(now: float) -> Operation[StagedSession]:
     Others write in between. What a process that was killed left behind a day ago is deleted.
     """
     for [user_id, id_] in (yield _ABANDONED, (_STAGING_APP, now - _ABANDONED_AFTER_S)):
-        yield from delete(SessionId(_STAGING_APP, user_id, id_))
+        yield from delete_session(SessionId(_STAGING_APP, user_id, id_))
     name = SessionId(_STAGING_APP, "", uuid.uuid4().hex)
     return StagedSession(name, (yield from sessions.insert(name, now)))
 
@@ -127,7 +127,7 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
     for call_id, (seq, waits, _, _) in sorted(checked.open_calls.items()):
         # never as an approval request: only a turn of ours makes those
         yield _OPEN_CALL, (staged.key, call_id, seq, waits)
-    made = yield from sessions.get(name)
+    made = yield from sessions.find_session(name)
     assert made
     return (yield from with_first_words(made))
 

@@ -79,7 +79,7 @@ class ApprovalAnswer(Struct, frozen=True):
     answered_by: str
 
 
-def open_requests(session: SessionRecord) -> Operation[list[ApprovalRequest]]:
+def read_approval_requests(session: SessionRecord) -> Operation[list[ApprovalRequest]]:
     """Read the questions that an answer is still taken for."""
     rows = yield _UNANSWERED, (session.key, session.user_seq)
     live = list(live_ranges(session.last_seq, session.rewinds))
@@ -112,12 +112,12 @@ def decline_open(key: int, name: SessionId, revision: int, now: float) -> Operat
     return (yield from _decline(key, name, revision, now, (yield _OPEN_REQUESTS, (key,)), UNANSWERED_RESULT))
 
 
-def has_expired(key: int) -> Operation[bool]:
+def has_expired_approvals(key: int) -> Operation[bool]:
     """Whether a question of a session has expired."""
     return bool((yield _EXPIRED, (key,)))
 
 
-def expire_requests(key: int, now: float) -> Operation[bool]:
+def expire_approvals(key: int, now: float) -> Operation[bool]:
     """Close what has expired in a session. False: a turn runs there, and nobody writes beside it."""
     for revision, *name in (yield _LOCK, (key,)):
         due = yield _EXPIRED, (key,)
@@ -127,12 +127,12 @@ def expire_requests(key: int, now: float) -> Operation[bool]:
     return True
 
 
-def sessions_with_expired() -> Operation[list[int]]:
+def find_expired_sessions() -> Operation[list[int]]:
     """Return the keys of some sessions in which a question has expired."""
     return [key for [key] in (yield _SESSIONS_WITH_EXPIRED, (_MAX_SESSIONS,))]
 
 
-def next_expiry_s() -> Operation[float | None]:
+def read_next_expiry_s() -> Operation[float | None]:
     """Return in how many seconds the next question expires; None: none does."""
     [[left_s]] = yield _NEXT_EXPIRY, ()
     return left_s

@@ -43,7 +43,7 @@ class ClientCall(Struct, frozen=True):
     made_by: StoredEvent
 
 
-def open_calls(session: SessionRecord) -> Operation[list[ClientCall]]:
+def read_client_calls(session: SessionRecord) -> Operation[list[ClientCall]]:
     """Read the calls that wait for the client, in order."""
     return (yield from _open_calls(session.key, list(live_ranges(session.last_seq, session.rewinds))))
 

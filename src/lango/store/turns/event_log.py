@@ -87,7 +87,7 @@ class LogPage(Struct, frozen=True):
     """Nothing comes after this."""
 
 
-def append(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
+def append_log_events(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
     """Store events at the end of their turn; False: it was closed before, taken over, or its session is gone."""
     status = yield _LOCK_TURN, (key, turn)
     if status and status[0][0] == "interrupted":
@@ -117,7 +117,7 @@ class EventBatch(Struct, frozen=True):
     events: Sequence[LoggedEvent]
 
 
-def append_many(batches: Sequence[EventBatch], dialect: Dialect) -> Operation[list[bool]]:
+def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Operation[list[bool]]:
     """Store events of many turns as `add` does: those of turns under way in one statement, any others one by one.
 
     After each statement the writer's thread waits until the event loop lets go of the interpreter, up to a millisecond.
@@ -139,16 +139,18 @@ def append_many(batches: Sequence[EventBatch], dialect: Dialect) -> Operation[li
     added: list[bool] = []
     for batch in batches:
         done = all((batch.session_key, event.id) in stored for event in batch.events)
-        added.append(done or (yield from append(batch.session_key, batch.turn, batch.events)))
+        added.append(done or (yield from append_log_events(batch.session_key, batch.turn, batch.events)))
     return added
 
 
-def read(key: int, turn: int, after_id: int) -> Operation[LogPage]:
+def read_event_log(key: int, turn: int, after_id: int) -> Operation[LogPage]:
     """Read the events of one turn after an id, some at a time, and what became of the turn.
 
     Those of a turn that is over and has none here are rebuilt. Raise `EventsGone` where only the log knew the id.
     """
-    record = yield from turns.read(key, turn)  # first: the events of a turn that is over are then all there to be read
+    record = yield from turns.read_turn(
+        key, turn
+    )  # first: the events of a turn that is over are then all there to be read
     first = turn * IDS_PER_TURN
     rows = yield _EVENTS_AFTER, (key, max(after_id, first), first + IDS_PER_TURN, PAGE)
     events = [LoggedEvent(id_, at, type_, data, bool(final)) for id_, at, type_, data, final in rows]
@@ -181,7 +183,7 @@ def append_final_events(key: int, turn: int) -> Operation[None]:
     A turn that has no events here stays so: it is rebuilt whenever it is read.
     """
     yield _LOCK_TURN, (key, turn)
-    record = yield from turns.read(key, turn)
+    record = yield from turns.read_turn(key, turn)
     if record is None or record.status in ("queued", "running"):
         return
     first = turn * IDS_PER_TURN
@@ -203,6 +205,6 @@ def append_final_events(key: int, turn: int) -> Operation[None]:
 
 def _unlogged_text(key: int, turn: int, logged_text: str) -> Operation[str]:
     """Return what the turn said and nobody was told; nothing where the two do not fit together."""
-    messages = yield from turns.read_texts(key, turn)
+    messages = yield from turns.read_turn_texts(key, turn)
     stored_text = "".join(event.message.content for event in messages if event.message)
     return stored_text.removeprefix(logged_text) if stored_text.startswith(logged_text) else ""

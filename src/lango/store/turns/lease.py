@@ -9,7 +9,7 @@ from lango.errors import SessionNotFound, TurnRunning
 from lango.store.codec.records import SessionId
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import LOCK
-from lango.store.turns.queue import ANY_AHEAD, OPEN_TURNS, TURN, WITHDRAW, decode_input, open_turns
+from lango.store.turns.queue import ANY_AHEAD, OPEN_TURNS, TURN, WITHDRAW, decode_input, read_open_turns
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input, start_turn
 from lango.store.turns.turns import QueuedTurn, Turn
@@ -55,7 +55,7 @@ def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Tu
     [[status, epoch, message]] = yield TURN, (key, turn)
     if status != "queued":
         return Turn(key, turn, epoch if status == "running" else None, status)
-    queued_before = yield from open_turns(key, turn)
+    queued_before = yield from read_open_turns(key, turn)
     if queued_before:
         yield _HEARTBEAT_QUEUED, (key, turn)  # the process of a queued turn lives, too
         return queued_before
@@ -66,7 +66,7 @@ def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Tu
     return (yield from start_turn(key, name, turn, entry, now))
 
 
-def interrupt(key: int, name: SessionId, abandoned: QueuedTurn, now: float) -> Operation[bool]:
+def interrupt_turn(key: int, name: SessionId, abandoned: QueuedTurn, now: float) -> Operation[bool]:
     """End the first open turn of a session, whose process is gone: it was interrupted, unless its last event is stored.
 
     Its calls are closed, and a new epoch refuses what its process writes, should it only have stood still. The message
@@ -90,7 +90,7 @@ def interrupt(key: int, name: SessionId, abandoned: QueuedTurn, now: float) -> O
     return True
 
 
-def abandon(key: int, name: SessionId, owner: str, invocation_id: str, now: float) -> Operation[None]:
+def abandon_turn(key: int, name: SessionId, owner: str, invocation_id: str, now: float) -> Operation[None]:
     """End a turn that its owner could not begin to run, whether it waits or runs by now; its message stays.
 
     Raise `TurnRunning` while another turn is ahead of it: nothing is written beside one that runs.
@@ -99,10 +99,10 @@ def abandon(key: int, name: SessionId, owner: str, invocation_id: str, now: floa
     for turn, status, last_heartbeat in (yield _OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
         if (yield OPEN_TURNS, (key, turn)):
             raise TurnRunning(f"session {name.id!r} is busy with a turn before this one")
-        yield from interrupt(key, name, QueuedTurn(turn, status, owner, last_heartbeat), now)
+        yield from interrupt_turn(key, name, QueuedTurn(turn, status, owner, last_heartbeat), now)
 
 
-def heartbeat(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
+def renew_lease(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
     """Say that the turn's process lives; hear whether the turn was cancelled, or lost to another process."""
     rows = yield _HEARTBEAT, (turn.session_key, turn.epoch)
     if not rows:

@@ -112,12 +112,12 @@ def _event_from_json(members: Mapping[str, Any]) -> NewEvent:
     )
 
 
-def newest_turn(session: SessionRecord) -> Operation[int | None]:
+def find_newest_turn(session: SessionRecord) -> Operation[int | None]:
     """Return the newest turn of a session that no rewind took back."""
     return (yield from _first_live_turn(session, _NEWEST_TURNS, 2**62))
 
 
-def next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
+def find_next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
     """Return the turn after one, of those that no rewind took back."""
     return (yield from _first_live_turn(session, _NEXT_TURNS, turn))
 
@@ -133,7 +133,7 @@ def _first_live_turn(session: SessionRecord, turns_from: str, start: int) -> Ope
     return None
 
 
-def open_turns(key: int, before: int) -> Operation[list[QueuedTurn]]:
+def read_open_turns(key: int, before: int) -> Operation[list[QueuedTurn]]:
     """Read the turns before one that run or are queued, in order."""
     rows = yield OPEN_TURNS, (key, before)
     return [QueuedTurn(turn, status, owner or "", heartbeat) for turn, status, owner, heartbeat in rows]
@@ -144,7 +144,7 @@ def is_next(key: int, turn: int) -> Operation[bool]:
     return not (yield ANY_AHEAD, (key, turn))
 
 
-def withdraw(turn: Turn, now: float) -> Operation[bool]:
+def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
     """Take back a turn that is still queued; False: it is not, or not any more."""
     key = turn.session_key
     yield LOCK, (key,)
@@ -163,7 +163,7 @@ class QueuedMessage(Struct, frozen=True):
     message: StoredEvent
 
 
-def queued_messages(key: int) -> Operation[list[QueuedMessage]]:
+def read_queued_messages(key: int) -> Operation[list[QueuedMessage]]:
     """Read the messages of a session that wait for their turn, in order."""
     rows = yield _QUEUED_MESSAGES, (key, NEWEST_TURNS_READ)
     found: list[QueuedMessage] = []
@@ -176,7 +176,7 @@ def queued_messages(key: int) -> Operation[list[QueuedMessage]]:
     return found
 
 
-def current_turn(session: SessionRecord) -> Operation[int | None]:
+def find_current_turn(session: SessionRecord) -> Operation[int | None]:
     """Return the turn that runs; else the first that waits; else the newest that nobody took back."""
     for query, values in ((_RUNNING, (session.key,)), (_QUEUED_MESSAGES, (session.key, NEWEST_TURNS_READ))):
         rows = yield query, values

@@ -35,11 +35,11 @@ ORDER BY seq DESC LIMIT 50
 def rebuild_events(key: int, turn: int, record: turns.TurnRecord) -> Operation[list[TurnEvent]]:
     """Rebuild the events of a turn that is over, the same each time."""
     base_id = turn * IDS_PER_TURN
-    found = yield from turns.read_messages(key, turn)
+    found = yield from turns.read_turn_messages(key, turn)
     messages = [event for event in found if not is_closing_event(event)]
     rebuilder = _Rebuilder(
         messages,
-        (yield from tool_journal.read_calls(key, messages)),
+        (yield from tool_journal.read_journal_entries(key, messages)),
         (yield from _earlier_calls(key, messages)),
         {row[0]: row[1] for row in (yield _APPROVAL_EXPIRIES, (key,))},
     )

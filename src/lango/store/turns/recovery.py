@@ -17,7 +17,7 @@ from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, read_live_ranges
 from lango.store.turns.approvals import decline_open
-from lango.store.turns.tool_journal import JournalEntry, read_call
+from lango.store.turns.tool_journal import JournalEntry, read_journal_entry
 
 NOT_RUN_RESULT = "not run: the turn ended before this call was made"
 SAFE_TO_REPEAT_RESULT = (
@@ -78,9 +78,9 @@ def _results(
     results: list[ToolCall] = []
     for call in stored.message.tool_calls if stored.message else ():
         if call_key(call.id) in open_ids:
-            record = yield from read_call(key, call.id, epoch)
+            record = yield from read_journal_entry(key, call.id, epoch)
             if record is None:  # approved, and not begun: only the turn that asked has noted it
-                earlier = yield from read_call(key, call.id)
+                earlier = yield from read_journal_entry(key, call.id)
                 record = earlier if earlier and earlier.status == "intended" and earlier.approved is not None else None
             results.append(ToolCall(call.id, call.name, output=_outcome(record, forked)))
     return tuple(results)

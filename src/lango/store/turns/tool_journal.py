@@ -128,7 +128,7 @@ def record_result(
     yield _FINISH, (status, now, None if result is None else dumps(result), key, call_key(call_id), epoch)
 
 
-def read_call(key: int, call_id: str, since_epoch: int = 0) -> Operation[JournalEntry | None]:
+def read_journal_entry(key: int, call_id: str, since_epoch: int = 0) -> Operation[JournalEntry | None]:
     """Read what the journal says of a call, by turns from an epoch on."""
     rows = yield _OF_CALL, (key, call_key(call_id), since_epoch)
     if not rows:
@@ -140,7 +140,7 @@ JournalByCall = Mapping[tuple[int, str], JournalEntry]
 """What is known of calls, by the message that holds the call or its result, and the call's `call_key`."""
 
 
-def read_calls(key: int, messages: Sequence[StoredEvent]) -> Operation[JournalByCall]:
+def read_journal_entries(key: int, messages: Sequence[StoredEvent]) -> Operation[JournalByCall]:
     """Read what the journal says of the calls in messages, without their results."""
     places = [
         (event.seq, call_key(call.id)) for event in messages if event.message for call in event.message.tool_calls

@@ -90,7 +90,7 @@ class QueuedTurn(Struct, frozen=True):
     heartbeat: int
 
 
-def end(
+def end_turn(
     turn: Turn, name: SessionId, outcome: Outcome, now: float, extra: Mapping[str, Any] | None = None
 ) -> Operation[EndResult]:
     """End a running turn, closing what it left open."""
@@ -111,7 +111,7 @@ def find_by_idempotency_key(key: int, idempotency_key: str) -> Operation[int | N
     return rows[0][0] if rows else None
 
 
-def read(key: int, turn: int) -> Operation[TurnRecord | None]:
+def read_turn(key: int, turn: int) -> Operation[TurnRecord | None]:
     """Read what became of a turn."""
     rows = yield _READ, (key, turn)
     for status, invocation_id, extra, owner, heartbeat, epoch, created_at, started_at in rows:
@@ -120,13 +120,13 @@ def read(key: int, turn: int) -> Operation[TurnRecord | None]:
     return None
 
 
-def read_texts(key: int, turn: int) -> Operation[list[StoredEvent]]:
+def read_turn_texts(key: int, turn: int) -> Operation[list[StoredEvent]]:
     """Read what the agents said in a turn."""
-    found = yield from read_messages(key, turn)
+    found = yield from read_turn_messages(key, turn)
     return [event for event in found if event.message and event.message.role == "assistant" and event.message.content]
 
 
-def read_messages(key: int, turn: int) -> Operation[list[StoredEvent]]:
+def read_turn_messages(key: int, turn: int) -> Operation[list[StoredEvent]]:
     """Read the messages of a turn after the one that began it, however long the session is."""
     ranges = yield _MESSAGE_RANGE, (key, turn)
     for invocation_id, extra, first, before, after in ranges:
