@@ -20,6 +20,7 @@ from lango.adk.services.request_context import writing_epoch
 from lango.errors import FencedWrite, LangoError, StaleSession
 from lango.store import SessionId
 from lango.store.engine.database import Operation, Row
+from lango.store.sessions.sessions import find_session
 from tests.support import strategies
 from tests.unit.adk.test_event_rows import with_stored_role
 
@@ -80,7 +81,7 @@ async def test_s1_a_session_object_knows_where_the_store_is(service: SqlSessionS
     only_state = Event(author="a", actions=EventActions(state_delta={"k": 1}))
     for event in [said("1"), only_state, said("2"), said("3")]:
         await service.append_event(session, event)
-        record = await service.store.session(name)
+        record = await service.store.read(find_session, name)
         assert record
         for shown in (session, await load(service, session)):
             seen = (shown.__pydantic_private__ or {})["_version"]
@@ -231,7 +232,7 @@ async def _query(service: SqlSessionService, sql: str) -> list[Any]:
     def operation() -> Operation[list[Row]]:
         return (yield sql, ())
 
-    return [list(row) for row in await service.store._database.read(operation)]  # pyright: ignore[reportPrivateUsage]
+    return [list(row) for row in await service.store.read(operation)]
 
 
 async def test_s8_content_less_events_are_kept(service: SqlSessionService) -> None:

@@ -16,6 +16,8 @@ from lango.server.compat.openai.session_selection import submit_carried_history
 from lango.server.context import ServerContext
 from lango.server.security.auth import Caller
 from lango.store import SessionId
+from lango.store.lifecycle.integrity import check_session
+from lango.store.sessions.sessions import list_sessions
 from tests.agents.parts import PATIENCE_S, settings_for
 
 Said = list[tuple[str, str]]
@@ -115,8 +117,11 @@ async def _run(steps: list[Step]) -> None:
         for chat in chats:
             await chat.finish()
         await here.turns.drain(PATIENCE_S)
-        for one in await runtime.store.sessions():
-            assert await runtime.store.check(SessionId(one.name.app_name, one.name.user_id, one.name.id)) == []
+        for one in await runtime.store.read(list_sessions):
+            assert (
+                await runtime.store.read(check_session, SessionId(one.name.app_name, one.name.user_id, one.name.id))
+                == []
+            )
 
 
 @settings(max_examples=30)

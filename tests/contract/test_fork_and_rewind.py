@@ -16,7 +16,19 @@ from lango.messages import Message, ToolCall
 from lango.runtime.sessions import Sessions
 from lango.store import NewEvent, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.engine.database import Operation, Row
+from lango.store.sessions.sessions import create_session, find_session, list_sessions
+from lango.store.sessions.state import read_state_at
+from lango.store.sessions.window import read_message_page, read_session_events, read_session_window
 from lango.store.turns import recovery
+from lango.store.turns.lease import lease_turn
+from lango.store.turns.tool_journal import (
+    read_full_result,
+    record_intent,
+    record_result,
+    record_start,
+    store_full_result,
+)
+from lango.store.turns.turns import read_turn
 from lango.turns.liveness import Owner
 from tests.contract.test_store import Writer, asks
 
@@ -25,7 +37,7 @@ NAME = SessionId("app", "alice", "s")
 
 @pytest.fixture
 async def writer(store: Store) -> Writer:
-    return Writer(store, await store.create_session(NAME, {"n": 0, "user:u": 1}))
+    return Writer(store, await store.write(create_session, NAME, {"n": 0, "user:u": 1}, time.time()))
 
 
 @pytest.fixture
@@ -41,7 +53,7 @@ async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
 
 
 async def events(store: Store, id_: str) -> list[StoredEvent]:
-    found = await store.events(SessionId("app", "alice", id_))
+    found = await store.read(read_session_events, SessionId("app", "alice", id_))
     assert found
     return found[1]
 
@@ -51,7 +63,7 @@ async def texts(store: Store, id_: str) -> list[str]:
 
 
 async def window(store: Store, id_: str, budget: int = 10**6, most: int | None = None) -> list[int]:
-    found = await store.window(SessionId("app", "alice", id_), budget, most)
+    found = await store.read(read_session_window, SessionId("app", "alice", id_), budget, most)
     assert found
     return [one.seq for one in found[1]]
 
@@ -115,9 +127,9 @@ async def test_what_happens_to_the_source_later_is_not_shared(writer: Writer, se
     for id_, expected in [("f", "mine"), ("g", "mine"), ("s", "later")]:
         deltas = [one.state_delta for one in await events(writer.store, id_) if one.message is None]
         assert deltas == [{"n": expected}], id_
-    assert await writer.store.state_at(again.key, 2) == {"n": "mine"}
+    assert await writer.store.read(read_state_at, again.key, 2) == {"n": "mine"}
     assert (await fork(sessions, "g", new_id="h")).state["n"] == "mine"
-    assert await writer.store.state_at(made.key, 1) == {"n": 0}
+    assert await writer.store.read(read_state_at, made.key, 1) == {"n": 0}
 
 
 async def test_a_fork_of_a_fork_of_a_fork(writer: Writer, sessions: Sessions) -> None:
@@ -136,9 +148,9 @@ async def test_a_fork_of_a_fork_of_a_fork(writer: Writer, sessions: Sessions) ->
     inner = await fork(sessions, "f3", at=7, new_id="inner")
     assert await texts(store, "inner") == expected[:7]
     assert [past.last_seq for past in inner.lineage] == [4, 6, 7]
-    record = await store.session(inner.name)
+    record = await store.read(find_session, inner.name)
     assert record
-    page = await store.messages_page(record, before=7, limit=3)
+    page = await store.read(read_message_page, record, before=7, limit=3)
     assert [one.seq for one in page] == [4, 5, 6]
 
 
@@ -210,11 +222,20 @@ async def test_the_journal_says_what_became_of_a_call_that_the_fork_cuts_off(
     writer.revision = 1
     for call_id in ("real", "again", "begun", "asked"):
         await writer.call(call_id)
-        await store.intend_effect(turn, call_id, "f", "none" if call_id == "again" else "once", "hash")
+        await store.write(
+            record_intent,
+            turn.session_key,
+            turn.epoch,
+            call_id,
+            "f",
+            "none" if call_id == "again" else "once",
+            "hash",
+            time.time(),
+        )
     for call_id in ("real", "again", "begun"):
-        await store.start_effect(turn, call_id)
-    await store.finish_effect(turn, "real", {"ok": 1})
-    await store.keep_whole(turn, "real", "the whole text")
+        await store.write(record_start, turn.session_key, turn.epoch, call_id, time.time())
+    await store.write(record_result, turn.session_key, turn.epoch, "real", {"ok": 1}, time.time())
+    await store.write(store_full_result, turn.session_key, turn.epoch, "real", "the whole text")
     made = await fork(sessions, new_id="f")  # while the turn of the source runs
     closed = {
         call.id: dict(call.output or {})
@@ -225,7 +246,7 @@ async def test_the_journal_says_what_became_of_a_call_that_the_fork_cuts_off(
     assert closed["real"] == {"ok": 1}
     assert closed["again"]["error"] == recovery.SAFE_TO_REPEAT_RESULT
     assert closed["begun"]["error"] == closed["asked"]["error"] == recovery.FORKED_RESULT
-    assert await store.read_whole(made.key, "real", 4, 5) == "whole"
+    assert await store.read(read_full_result, made.key, "real", 4, 5) == "whole"
     assert await store.end_turn(NAME, turn, "done"), "the source goes on as if nothing had happened"
     next_turn = await store.submit_turn(made, asks("2"), "me")
     assert (next_turn.turn, next_turn.status) == (1, "running")
@@ -236,16 +257,16 @@ async def test_whole_texts_of_clipped_results_are_found_from_the_fork(writer: Wr
     turn = await store.submit_turn(writer.session, asks("1"), "me")
     writer.revision = 1
     await writer.call("c")
-    await store.intend_effect(turn, "c", "f", "once", "hash")
-    await store.keep_whole(turn, "c", "0123456789")
+    await store.write(record_intent, turn.session_key, turn.epoch, "c", "f", "once", "hash", time.time())
+    await store.write(store_full_result, turn.session_key, turn.epoch, "c", "0123456789")
     await writer.answer("c")
     await store.end_turn(NAME, turn, "done")
     made = await fork(sessions)
     again = await fork(sessions, made.name.id)
-    assert await store.read_whole(again.key, "c", 2, 3) == "234"
+    assert await store.read(read_full_result, again.key, "c", 2, 3) == "234"
     assert await store.delete_session(NAME)
     assert await store.delete_session(made.name)
-    assert await store.read_whole(again.key, "c", 0, 99) == "0123456789"
+    assert await store.read(read_full_result, again.key, "c", 0, 99) == "0123456789"
     assert await store.delete_session(again.name)
     assert await rows(store, "SELECT COUNT(*) FROM tool_journal") == [(0,)]
 
@@ -269,7 +290,7 @@ async def test_a_deleted_source_is_gone_and_its_fork_has_everything(writer: Writ
     assert [one.name.id for one in await sessions.list(user_id="alice")] == ["f"]
     assert await texts(store, "f") == ["m1", "m2", "m3", "m4"]
     assert await rows(store, "SELECT COUNT(*) FROM messages") == [(4,)], "what nobody shares is deleted at once"
-    made = await store.create_session(NAME)
+    made = await store.write(create_session, NAME, None, time.time())
     assert await texts(store, "s") == [], "a new session of that name has nothing of the old one"
     again = await fork(sessions, "f", new_id="g")
     assert await sessions.delete("f", user_id="alice")
@@ -295,7 +316,9 @@ async def test_a_fork_that_is_deleted_first_leaves_the_source_as_it_was(writer: 
 async def test_forks_and_deletes_at_once_leave_nothing_behind_and_lose_nothing(store: Store) -> None:
     sessions = Sessions(store, "app")
     for number in range(12):
-        source = Writer(store, await store.create_session(SessionId("app", "alice", f"s{number}")))
+        source = Writer(
+            store, await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, time.time())
+        )
         await source.talk(4)
         await fork(sessions, f"s{number}", new_id=f"a{number}")
         made = await asyncio.gather(
@@ -312,7 +335,7 @@ async def test_forks_and_deletes_at_once_leave_nothing_behind_and_lose_nothing(s
                 assert len(await texts(store, record.name.id)) == count
             else:
                 assert isinstance(record, SessionNotFound)
-    remaining = await store.sessions("app")
+    remaining = await store.read(list_sessions, "app")
     await asyncio.gather(*(store.delete_session(record.name) for record in remaining))
     assert await left(store) == {}
 
@@ -398,7 +421,7 @@ async def test_words_that_were_taken_back_are_no_title(writer: Writer, sessions:
     writer.revision = rewound.revision
     await writer.add(Message("user", "open"), invocation_id="i2")
     assert [one.display_title for one in await sessions.list(user_id="alice")] == ["open"]
-    [record] = await writer.store.sessions("app")
+    [record] = await writer.store.read(list_sessions, "app")
     assert record.rewinds == ((2, 1),)
 
 
@@ -413,9 +436,9 @@ async def test_a_rewind_takes_back_the_turn_and_all_after_it(writer: Writer, ses
     assert rewound.state == {"n": 0, "a": True, "b": None, "c": None, "user:u": 1}
     assert await window(store, "s") == [1, 2]
     assert len(await events(store, "s")) == 7, "nothing is deleted"
-    record = await store.session(NAME)
+    record = await store.read(find_session, NAME)
     assert record
-    assert [one.seq for one in await store.messages_page(record)] == [1, 2]
+    assert [one.seq for one in await store.read(read_message_page, record)] == [1, 2]
     for gone in (3, 4, 5, 6, 7, 0, -1, 8, 2**62):
         with pytest.raises(MessageNotFound):
             await sessions.rewind("s", before=gone, user_id="alice")
@@ -442,7 +465,7 @@ async def test_a_rewind_waits_for_no_turn(writer: Writer, sessions: Sessions) ->
     await store.end_turn(NAME, turn, "done")
     with pytest.raises(TurnRunning):
         await sessions.rewind("s", before=1, user_id="alice")
-    claimed = await store.claim_turn(NAME, waiting)
+    claimed = await store.write(lease_turn, waiting.session_key, NAME, waiting.turn, time.time())
     assert isinstance(claimed, Turn)
     await store.end_turn(NAME, claimed, "done")
     await sessions.rewind("s", before=2, user_id="alice")
@@ -455,7 +478,7 @@ async def test_a_turn_whose_process_is_gone_does_not_hold_a_rewind_up(writer: Wr
     turn = await writer.store.submit_turn(writer.session, asks("1"), gone.name)
     await sessions.rewind("s", before=1, user_id="alice")
     assert await window(writer.store, "s") == []
-    record = await writer.store.turn(turn)
+    record = await writer.store.read(read_turn, turn.session_key, turn.turn)
     assert record
     assert record.status == "interrupted"
 
@@ -500,7 +523,7 @@ async def test_s11_our_rewind_is_adks(store_url: str) -> None:
 
 
 async def conversation(service: SqlSessionService, id_: str) -> list[int]:
-    record = await service.store.create_session(SessionId("app", "alice", id_))
+    record = await service.store.write(create_session, SessionId("app", "alice", id_), None, time.time())
     made = Writer(service.store, record)
     deltas: list[dict[str, Any]] = [{"a": 1, "list": [1]}, {"a": 2, "b": 1, "user:x": 3}, {"list": [1, 2], "c": None}]
     for number, delta in enumerate(deltas):
@@ -537,10 +560,12 @@ class Model:
         self.expected: dict[str, list[tuple[str, str]]] = {}
 
     async def run(self, steps: list[tuple[str, int]]) -> None:
-        for record in await self.store.sessions("app"):
+        for record in await self.store.read(list_sessions, "app"):
             await self.store.delete_session(record.name)
         assert await left(self.store) == {}
-        first = Writer(self.store, await self.store.create_session(SessionId("app", "alice", "0")))
+        first = Writer(
+            self.store, await self.store.write(create_session, SessionId("app", "alice", "0"), None, time.time())
+        )
         self.writers, self.expected = [first], {"0": []}
         for number, (step, choice) in enumerate(steps, 1):
             await self.step(self.writers[choice % len(self.writers)], step, choice, number)

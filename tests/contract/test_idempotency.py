@@ -14,8 +14,11 @@ from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, T
 from lango.store.codec.records import ClientResult
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind
+from lango.store.sessions.sessions import create_session
+from lango.store.sessions.window import read_session_events
 from lango.store.turns import queue
 from lango.store.turns.approvals import ApprovalAnswer
+from lango.store.turns.lease import lease_turn
 
 NAME = SessionId("app", "alice", "s")
 _FILE = {"parts": [1, {"inline_data": {"data": b"\0cat", "mime_type": "image/png"}}]}
@@ -38,17 +41,17 @@ def brings(output: dict[str, Any]) -> NewEvent:
 
 @pytest.fixture
 async def session(store: Store) -> SessionRecord:
-    return await store.create_session(NAME)
+    return await store.write(create_session, NAME, None, time.time())
 
 
 async def everything(store: Store) -> list[str]:
-    found = await store.events(NAME)
+    found = await store.read(read_session_events, NAME)
     assert found is not None
     return [one.message.content for one in found[1] if one.message]
 
 
 async def waits(store: Store, session: SessionRecord) -> list[int]:
-    return [one.turn for one in await store.read(lambda: queue.read_queued_messages(session.key))]
+    return [one.turn for one in await store.read(queue.read_queued_messages, session.key)]
 
 
 async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: NewEvent, *others: NewEvent) -> None:
@@ -80,7 +83,7 @@ async def test_a_key_with_another_message_is_refused_while_it_waits_runs_and_is_
     assert turn.status == "queued"
     await is_that_of(store, session, turn.turn, same(), other())
     await store.end_turn(NAME, ahead, "done")
-    claimed = await store.claim_turn(NAME, turn)
+    claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
     assert isinstance(claimed, Turn)
     await is_that_of(store, session, turn.turn, same(), other())
     await store.end_turn(NAME, claimed, "done")
@@ -94,11 +97,9 @@ async def test_another_message_is_refused_after_a_restart_a_rewind_and_beside_a_
     await store.end_turn(NAME, turn, "done")
     async with Store(store_url) as other:
         await is_that_of(other, session, turn.turn, asks("1"), asks("2"))
-    await store.write(lambda: rewind.rewind_session(NAME, 1, time.time()))
+    await store.write(rewind.rewind_session, NAME, 1, time.time())
     await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
-    fork = await store.write(
-        lambda: forks.fork_session(NAME, SessionId("app", "alice", "fork"), None, None, time.time())
-    )
+    fork = await store.write(forks.fork_session, NAME, SessionId("app", "alice", "fork"), None, None, time.time())
     assert not (await store.submit_turn(fork, asks("2"), "me", idempotency_key="k")).repeated, "a session of its own"
 
 

@@ -1,6 +1,7 @@
 """Search over one's own sessions, on both databases."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lango.store import SessionId, Store
 from lango.store.search.index import BATCH, INDEXED_CHARACTERS
 from lango.store.search.query import Hit
 from lango.store.search.terms import parse_terms
+from lango.store.sessions.sessions import create_session
 from tests.contract.test_fork_and_rewind import following, rows
 from tests.contract.test_store import Writer
 
@@ -23,7 +25,7 @@ def sessions(store: Store) -> Sessions:
 
 
 async def told(store: Store, id_: str, *texts: str, user: str = "user", app: str = "app") -> Writer:
-    writer = Writer(store, await store.create_session(SessionId(app, user, id_)))
+    writer = Writer(store, await store.write(create_session, SessionId(app, user, id_), None, time.time()))
     for number, text in enumerate(texts):
         await writer.add(Message("assistant" if number % 2 else "user", text), invocation_id=f"i{number}")
     return writer

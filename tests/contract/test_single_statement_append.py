@@ -1,6 +1,7 @@
 """An ordinary event is stored by one statement, and nobody can tell: the rows are those that the long way writes."""
 
 import asyncio
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from lango.store import AppendResult, NewEvent, SessionId, SessionRecord, Store,
 from lango.store.codec.records import CONFIRMATION_CALL
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork
+from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.append_statement import append_statement
+from lango.store.sessions.sessions import create_session, find_session
 from tests.agents.parts import PATIENCE_S
 
 NAME = SessionId("app", "alice", "s")
@@ -148,27 +151,25 @@ async def _the_same(store_url: str, script: list[Step], *, forked: bool) -> None
     async with Store(store_url) as store:
         short, long = [await _session(store, forked=forked) for _ in range(2)]
         for step in script:
-            seen = await store.session(short.name)
+            seen = await store.read(find_session, short.name)
             assert seen is not None
             options: dict[str, Any] = {"epoch": step.epoch, "ends_turn": step.ends_turn}
             revision = max(0, seen.revision - step.behind)
             told = await tell(store, short, revision, step.entry, **options, last_seq=seen.last_seq + step.off)
             assert told == await tell(store, long, revision, step.entry, **options), step
-        assert await store.read(lambda: rows_of(short.key)) == await store.read(lambda: rows_of(long.key))
-        assert await store.check(short.name) == []
+        assert await store.read(rows_of, short.key) == await store.read(rows_of, long.key)
+        assert await store.read(check_session, short.name) == []
 
 
 async def _session(store: Store, *, forked: bool) -> SessionRecord:
     name = SessionId("app", "alice", uuid.uuid4().hex)
-    session = await store.create_session(name, now=0.0)
+    session = await store.write(create_session, name, None, 0.0)
     turn = await store.submit_turn(session, said(0), "me")
     assert isinstance(turn, Turn)
     if forked:
         await store.append(session.key, name, 1, said(31, "assistant"), epoch=turn.epoch, ends_turn=True)
-        return await store.write(
-            lambda: fork.fork_session(name, SessionId("app", "alice", uuid.uuid4().hex), 2, None, 0.0)
-        )
-    found = await store.session(name)
+        return await store.write(fork.fork_session, name, SessionId("app", "alice", uuid.uuid4().hex), 2, None, 0.0)
+    found = await store.read(find_session, name)
     assert found is not None
     return found
 
@@ -183,12 +184,12 @@ async def test_ordinary_events_need_no_more_than_the_statement(kind: str, reques
         said(5, "assistant", "", (ToolCall("c", "f", {"n": 1}),), long_running=frozenset("c")),
     ]
     async with Store(request.getfixturevalue(f"{kind}_url")) as store:
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         for number, entry in enumerate(ordinary):
             short = append_statement(session.key, number, number, entry, None)
             appended = await store._database.write(_never, shortcut=lambda short=short: short)  # pyright: ignore[reportPrivateUsage]
             assert appended == AppendResult(number + 1, number + 1)
-        assert [row[:3] for row in (await store.read(lambda: rows_of(session.key)))["open_calls"]] == [("c", 5, 1)]
+        assert [row[:3] for row in (await store.read(rows_of, session.key))["open_calls"]] == [("c", 5, 1)]
 
 
 def _never() -> Operation[AppendResult]:
@@ -197,7 +198,7 @@ def _never() -> Operation[AppendResult]:
 
 
 async def test_a_statement_that_did_not_apply_leaves_the_next_one_as_quick(store: Store) -> None:
-    session = await store.create_session(NAME)
+    session = await store.write(create_session, NAME, None, time.time())
     for number in range(3):
         stale = await tell(store, session, 7, said(9), last_seq=7)
         assert stale.error is StaleSession
@@ -214,7 +215,7 @@ async def test_the_log_comes_home_though_no_write_passes_the_writers_thread(
     monkeypatch.setattr("lango.store.engine.sqlite._CHECKPOINT_PAGES", 40)
     monkeypatch.setattr("lango.store.engine.sqlite._CHECK_LOG_EVERY", 10)
     async with Store(sqlite_at_once_url) as store, asyncio.timeout(PATIENCE_S):
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         file, number = tmp_path / "lango.db", 0
         before = file.stat().st_size  # all that is written is in the log beside it, until that comes home
         while file.stat().st_size == before:

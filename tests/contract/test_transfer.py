@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -17,11 +18,20 @@ from lango.runtime.session_transfer import import_session
 from lango.runtime.sessions import Sessions
 from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
+from lango.store.sessions.sessions import create_session, find_session, list_session_page, list_sessions
+from lango.store.sessions.state import read_state_at
 from lango.store.transfer import export_format
 from lango.store.transfer.export import PAGE
 from lango.store.transfer.import_check import check_lines
 from lango.store.transfer.import_write import insert_batch, row_batches, stage_session
 from lango.store.turns import recovery
+from lango.store.turns.tool_journal import (
+    read_full_result,
+    record_intent,
+    record_result,
+    record_start,
+    store_full_result,
+)
 from lango.turns.liveness import Owner
 from tests.contract.test_fork_and_rewind import events, following, left, rows, window
 from tests.contract.test_store import Writer, asks
@@ -60,19 +70,19 @@ async def everything(store: Store, sessions: Sessions) -> None:
         await service.append_event(session, event)
     changed = Event(author="a", actions=EventActions(state_delta={"user:u": 1, "app:a": 2, "n": float("inf")}))
     await service.append_event(session, changed)
-    record = await store.session(NAME)
+    record = await store.read(find_session, NAME)
     assert record
     turn = await store.submit_turn(record, asks("1"), Owner().name, idempotency_key="once")
     writer = following(store, record)
     writer.revision = record.revision + 1
     await writer.call("long", invocation_id="i-1")
-    await store.intend_effect(turn, "long", "f", "once", "hash")
-    await store.start_effect(turn, "long")
-    await store.keep_whole(turn, "long", "all of it\n" * 1_000)
-    await store.finish_effect(turn, "long", {"a": "part of it"})
+    await store.write(record_intent, turn.session_key, turn.epoch, "long", "f", "once", "hash", time.time())
+    await store.write(record_start, turn.session_key, turn.epoch, "long", time.time())
+    await store.write(store_full_result, turn.session_key, turn.epoch, "long", "all of it\n" * 1_000)
+    await store.write(record_result, turn.session_key, turn.epoch, "long", {"a": "part of it"}, time.time())
     await writer.answer("long", invocation_id="i-1")
     await store.end_turn(NAME, turn, "done", {"usage": {"input": 3, "output": 4}})
-    await store.write(lambda: observed(record.key))
+    await store.write(observed, record.key)
     await sessions.rewind("s", before=5, user_id="alice")
     await sessions.rename("s", "Everything — 漢字", user_id="alice")
 
@@ -94,14 +104,14 @@ async def test_export_import_export_gives_the_same_bytes(store: Store, sessions:
         there = Sessions(other, "app")
         made = await there.import_lines(lines, user_id="alice")
         assert await exported(there) == lines, "in a database of the other kind"
-        before = await store.session(NAME)
+        before = await store.read(find_session, NAME)
         assert before
         own = {name: value for name, value in before.state.items() if not name.startswith(("user:", "app:"))}
         assert repr(made.state) == repr(own), "the state of users and apps is not a session's to bring"
         assert (made.rewinds, made.last_seq, made.total_tokens, made.user_seq) == (
             (before.rewinds, before.last_seq, before.total_tokens, before.user_seq)
         )
-        assert await other.read_whole(made.key, "long", 0, 9) == "all of it"
+        assert await other.read(read_full_result, made.key, "long", 0, 9) == "all of it"
         assert await window(other, "s") == await window(store, "s")
         assert repr(await events(other, "s")) == repr(await events(store, "s"))
         turn = await other.submit_turn(made, asks("2"), "me")
@@ -126,7 +136,7 @@ async def test_a_fork_is_exported_whole(store: Store, sessions: Sessions) -> Non
     assert again.forked_from == made.forked_from
     assert [repr(one) for one in await events(store, "g")] == before
     assert await exported(sessions, "g") == lines
-    assert await store.read_whole(again.key, "long", 0, 9) == "all of it"
+    assert await store.read(read_full_result, again.key, "long", 0, 9) == "all of it"
     await following(store, again).talk(1)
     await sessions.delete("g", user_id="alice")
     assert await left(store) == {}
@@ -150,16 +160,16 @@ async def test_an_import_may_be_of_another_user_app_and_id(store: Store, session
 async def test_a_turn_that_runs_is_not_exported_and_its_calls_are_closed_after_the_import(
     store: Store, sessions: Sessions
 ) -> None:
-    record = await store.create_session(NAME)
+    record = await store.write(create_session, NAME, None, time.time())
     turn = await store.submit_turn(record, asks("1"), Owner().name)
     writer = following(store, record)
     writer.revision = 1
     await writer.call("known")
     await writer.call("unknown")
     for call_id in ("known", "unknown"):
-        await store.intend_effect(turn, call_id, "f", "once", "hash")
-        await store.start_effect(turn, call_id)
-    await store.finish_effect(turn, "known", {"real": "result"})
+        await store.write(record_intent, turn.session_key, turn.epoch, call_id, "f", "once", "hash", time.time())
+        await store.write(record_start, turn.session_key, turn.epoch, call_id, time.time())
+    await store.write(record_result, turn.session_key, turn.epoch, "known", {"real": "result"}, time.time())
     lines = await exported(sessions)
     assert "turn" not in kinds(lines)
     made = await sessions.import_lines(lines, user_id="alice", session_id="copy")
@@ -178,7 +188,7 @@ async def test_a_turn_that_runs_is_not_exported_and_its_calls_are_closed_after_t
 
 
 async def test_an_export_of_many_pages(store: Store, sessions: Sessions) -> None:
-    writer = Writer(store, await store.create_session(NAME, {"n": 0}))
+    writer = Writer(store, await store.write(create_session, NAME, {"n": 0}, time.time()))
     for number in range(PAGE + 7):
         await writer.add(Message("user", f"m{number}"), state_delta={"n": number} if number % 3 == 0 else None)
         if number % 5 == 0:
@@ -187,11 +197,13 @@ async def test_an_export_of_many_pages(store: Store, sessions: Sessions) -> None
     made = await sessions.import_lines(lines, user_id="alice", session_id="copy")
     assert (await exported(sessions, "copy"))[2:] == lines[2:]
     for seq in (0, 1, 20, PAGE, PAGE + 7):
-        assert await store.state_at(made.key, seq) == await store.state_at(writer.session.key, seq)
+        assert await store.read(read_state_at, made.key, seq) == await store.read(
+            read_state_at, writer.session.key, seq
+        )
 
 
 async def test_what_is_written_meanwhile_is_not_in_an_export(store: Store, sessions: Sessions) -> None:
-    writer = Writer(store, await store.create_session(NAME))
+    writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     await writer.talk(2 * PAGE)
     lines: list[str] = []
     async for line in sessions.export_lines("s", user_id="alice"):
@@ -207,7 +219,7 @@ async def test_what_is_written_meanwhile_is_not_in_an_export(store: Store, sessi
 async def test_an_export_of_a_session_that_is_deleted_meanwhile_does_not_look_whole(
     store: Store, sessions: Sessions
 ) -> None:
-    writer = Writer(store, await store.create_session(NAME))
+    writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     await writer.talk(3 * PAGE)
     lines: list[str] = []
 
@@ -236,7 +248,7 @@ def changed(lines: list[str], place: int, /, **values: Any) -> list[str]:
 
 
 async def small(store: Store, sessions: Sessions) -> list[str]:
-    writer = Writer(store, await store.create_session(NAME, {"n": 0}))
+    writer = Writer(store, await store.write(create_session, NAME, {"n": 0}, time.time()))
     await writer.talk(1)
     await writer.call("c")
     await writer.answer("c")
@@ -346,8 +358,8 @@ async def test_16_others_write_while_a_session_is_imported_and_nobody_sees_half_
     before = await store.write(counted)
     importing = asyncio.ensure_future(sessions.import_lines(lines, user_id="alice", session_id="copy"))
     assert await half_way(store, importing, before), "the import held the writer until it was done"
-    assert await store.session(SessionId("app", "alice", "copy")) is None
-    assert [one.name.id for one in await store.sessions_page("app", "alice")] == ["s"]
+    assert await store.read(find_session, SessionId("app", "alice", "copy")) is None
+    assert [one.name.id for one in await store.read(list_session_page, "app", "alice")] == ["s"]
     assert (await importing).last_seq == _MANY
     again = [json.loads(line) for line in await exported(sessions, "copy")]
     assert again[2:] == [json.loads(line) for line in lines][2:]
@@ -370,9 +382,9 @@ async def test_16_an_import_that_is_stopped_leaves_nothing(store: Store, session
 async def test_16_what_a_killed_import_left_is_deleted_by_a_later_one(store: Store, sessions: Sessions) -> None:
     lines = await small(store, sessions)
     before = await left(store)
-    staged = await store.write(lambda: stage_session(0.0))
+    staged = await store.write(stage_session, 0.0)
     [batch] = row_batches(staged, check_lines(lines), lines)
-    await store.write(lambda: insert_batch(batch))
+    await store.write(insert_batch, batch)
     assert await left(store) != before
     await sessions.import_lines(lines, user_id="alice", session_id="copy")
     await store.delete_session(SessionId("app", "alice", "copy"))
@@ -394,7 +406,7 @@ async def test_lines_may_come_as_bytes_and_one_by_one(store: Store, sessions: Se
 
 
 async def test_json_that_somebody_else_spelt_is_kept_as_it_is(store: Store, sessions: Sessions) -> None:
-    writer = Writer(store, await store.create_session(NAME))
+    writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     await writer.talk(2)
     odd = """'{ "b" : 1,  "a" : [ 1.50 ] }'"""
 
@@ -489,18 +501,18 @@ async def test_an_import_with_absurd_numbers_writes_nothing(
     lines[changed] |= absurd
     with pytest.raises(InvalidExport, match=next(iter(absurd))):
         await sessions.import_lines([json.dumps(line) + "\n" for line in lines], user_id="alice", session_id="absurd")
-    assert await store.session(SessionId("app", "alice", "absurd")) is None
+    assert await store.read(find_session, SessionId("app", "alice", "absurd")) is None
     assert [record.name.id for record in await sessions.list(user_id="alice")] == ["s"]
 
 
 async def test_a_session_that_cannot_be_read_does_not_break_the_list(store: Store, sessions: Sessions) -> None:
     for id_ in ("sound", "broken"):
-        await store.create_session(SessionId("app", "alice", id_))
+        await store.write(create_session, SessionId("app", "alice", id_), None, time.time())
 
     def write_rewinds(text: str | None) -> Operation[None]:
         yield "UPDATE sessions SET rewinds = $1 WHERE id = $2", (text, "broken")
 
-    await store.write(lambda: write_rewinds("no JSON"))
+    await store.write(write_rewinds, "no JSON")
     assert [record.name.id for record in await sessions.list(user_id="alice")] == ["sound"]
-    assert [record.name.id for record in await store.sessions("app", "alice")] == ["sound"]
-    await store.write(lambda: write_rewinds(None))
+    assert [record.name.id for record in await store.read(list_sessions, "app", "alice")] == ["sound"]
+    await store.write(write_rewinds, None)

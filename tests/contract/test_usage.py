@@ -1,6 +1,7 @@
 """The picture of a session: what turns took, which messages are theirs, and what the next request would keep."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,8 @@ from lango.runtime.runtime import Runtime
 from lango.runtime.session_usage import SessionUsage
 from lango.store import SessionId, SessionRecord
 from lango.store.engine.database import Operation
+from lango.store.sessions.sessions import create_session, find_session
+from lango.store.sessions.window import read_message_page
 from lango.store.turns import turn_usage as store_usage
 from lango.testing import Entry, ScriptedProvider
 from tests.agents.memory_parts import Roles, remembering
@@ -81,7 +84,7 @@ async def test_a_turn_says_what_its_model_calls_and_its_tools_took(store_url: st
         assert not second.tools
         assert first.ended_at
         assert first.started_at <= first.ended_at <= second.started_at
-        session = await talk.runtime.store.session(SessionId(talk.runtime.app_name, "user", "s"))
+        session = await talk.runtime.store.read(find_session, SessionId(talk.runtime.app_name, "user", "s"))
         assert session
         assert first.tokens + second.tokens == session.total_tokens == usage.window.tokens
         assert (usage.all_turns, usage.total.input_tokens, usage.total.output_tokens) == (2, 430, 29)
@@ -209,7 +212,7 @@ async def test_the_window_is_what_the_next_request_keeps(store_url: str, bounds:
         sent = talk.provider.requests[-1].messages[:-1]
         assert usage.window.messages == len(sent)
         assert usage.window.left_out_messages == 8 * 4 - len(sent)
-        kept = await talk.runtime.store.messages_page(await _record(talk), before=33, limit=len(sent))
+        kept = await talk.runtime.store.read(read_message_page, await _record(talk), before=33, limit=len(sent))
         assert [_said(one.message) for one in kept if one.message] == [_said(one) for one in sent]
         assert usage.window.first_seq == kept[0].seq
         assert usage.window.tokens == sum(one.tokens for one in kept)
@@ -239,7 +242,7 @@ async def test_with_memory_the_window_begins_after_what_was_observed(store_url: 
 
 
 async def _record(talk: Talk) -> Any:
-    return await talk.runtime.store.session(SessionId(talk.runtime.app_name, "user", "s"))
+    return await talk.runtime.store.read(find_session, SessionId(talk.runtime.app_name, "user", "s"))
 
 
 async def test_a_giant_result_counts_as_it_is_sent(store_url: str) -> None:
@@ -257,7 +260,7 @@ async def test_a_session_that_is_not_there_has_no_picture(store_url: str) -> Non
         name = SessionId(talk.runtime.app_name, "user", "s")
         with pytest.raises(SessionNotFound):
             await talk.usage()
-        await talk.runtime.store.create_session(name)
+        await talk.runtime.store.write(create_session, name, None, time.time())
         empty = await talk.usage()
         assert (list(empty.turns), empty.window.first_seq, empty.window.messages, empty.all_turns) == ([], None, 0, 0)
         assert empty.total.cost_usd is None

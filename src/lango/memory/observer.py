@@ -20,9 +20,16 @@ from lango.messages import Message
 from lango.providers.protocol import Finish, Provider, Request, TextDelta, ThoughtDelta, closing_stream
 from lango.providers.reply_assembly import ReplyAssembler
 from lango.store import SessionId, SessionRecord, Store
-from lango.store.memory.observations import Batch, SessionMemory, UnobservedMessages
-from lango.store.memory.observer_lease import ObserverLease
-from lango.store.memory.user_facts import Fact
+from lango.store.memory.observations import Batch, SessionMemory, UnobservedMessages, find_floor, read_unobserved_of
+from lango.store.memory.observer_lease import (
+    ObserverLease,
+    acquire_observer_lease,
+    release_observer_lease,
+    renew_observer_lease,
+    store_batch,
+    take_over_observer_lease,
+)
+from lango.store.memory.user_facts import Fact, read_facts
 
 _log = logging.getLogger("lango.memory")
 
@@ -83,7 +90,7 @@ class Observer:
         if self._pauses.get(name, (0.0, 0.0))[0] > time.monotonic():
             return
         try:
-            found = await self._store.memory.unobserved(name)
+            found = await self._store.read(read_unobserved_of, name)
             if found is None or not self._is_due(found[1]):
                 return
             async with self._lease(found[0]) as held:
@@ -111,10 +118,10 @@ class Observer:
     @asynccontextmanager
     async def _lease(self, session: SessionRecord) -> AsyncGenerator[ObserverLease | None]:
         """Claim a session for as long as the body takes; None: somebody else has it."""
-        lease = await self._store.memory.claim(session, self._owner)
+        lease = await self._store.write(acquire_observer_lease, session.key, self._owner)
         if lease is not None and not lease.held:
             gone = self._is_gone(session.key, -lease.epoch, lease.owner, lease.heartbeat)
-            lease = await self._store.memory.take_over(lease, self._owner) if gone else None
+            lease = await self._store.write(take_over_observer_lease, lease, self._owner) if gone else None
         if lease is None:
             yield None
             return
@@ -123,25 +130,27 @@ class Observer:
             yield lease
         finally:
             heartbeat.cancel()
-            await asyncio.shield(self._store.memory.release(lease))
+            await asyncio.shield(self._store.write(release_observer_lease, lease))
 
     async def _heartbeat(self, lease: ObserverLease) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             try:
-                if not await self._store.memory.beat(lease):
+                if not await self._store.write(renew_observer_lease, lease):
                     return  # lost: what is being written will be refused
             except StoreError as error:
                 _log.warning("an observer could not say that it lives: %s", error)
 
     async def _observe_batches(self, name: SessionId, lease: ObserverLease) -> None:
         for _ in range(MAX_BATCHES):
-            found = await self._store.memory.unobserved(name)  # again: somebody may have observed it before the claim
+            found = await self._store.read(
+                read_unobserved_of, name
+            )  # again: somebody may have observed it before the claim
             if found is None or not found[1].messages or found[1].tokens < self._limits.observe_at_tokens:
                 break
             if not await self._observe_batch(lease, *found):
                 return
-        found = await self._store.memory.unobserved(name)
+        found = await self._store.read(read_unobserved_of, name)
         if found is not None and self.is_due(found[1].memory):
             await self.reflect(lease, found[0], found[1])
 
@@ -161,7 +170,7 @@ class Observer:
         if pieces and not written:
             raise NothingNoted(f"{self._model.name} gave no notes on messages {span.first_seq}-{span.last_seq}")
         days = {stored.seq: transcript.day_of(stored) for stored in shown}
-        floor = await self._store.memory.floor(session, span.last_seq, limits.keep_turns, limits.floor_tokens)
+        floor = await self._store.read(find_floor, session, span.last_seq, limits.keep_turns, limits.floor_tokens)
         observed = note_format.notes_to_observations(written, days)
         tokens = await asyncio.to_thread(observation_tokens, observed)
         batch = Batch(span.first_seq, span.last_seq, observed, floor_seq=floor, rewinds=found.rewinds, tokens=tokens)
@@ -178,7 +187,7 @@ class Observer:
         """Return what is known of the user, so that what changed keeps its name."""
         if not self._settings.user_facts:
             return ""
-        facts = await self._store.memory.facts(name.app_name, name.user_id)
+        facts = await self._store.read(read_facts, name.app_name, name.user_id)
         known = "\n".join(f"{fact.name}: {' '.join(fact.text.split())}" for fact in facts[-50:])
         return f"Facts known so far:\n{known}\n\nTranscript:\n" if known else ""
 
@@ -287,7 +296,7 @@ class Observer:
         whole = replace(
             batch, model=self._model.name, input_tokens=spent.input_tokens, output_tokens=spent.output_tokens
         )
-        number = await self._store.memory.add(lease, name, whole, facts)
+        number = await self._store.write(store_batch, lease, name, whole, facts, time.time())
         if number is None:
             _log.warning("session %s is observed by another process now: these notes are not kept", name.id)
         return number is not None

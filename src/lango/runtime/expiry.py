@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 
 from lango.errors import StoreError
 from lango.store import SessionId, Store
+from lango.store.sessions.sessions import find_session
 from lango.store.turns import approvals
+from lango.store.turns.approvals import expire_approvals
 
 _log = logging.getLogger("lango.runtime")
 
@@ -30,9 +33,9 @@ class ApprovalExpiry:
 
     async def expire_session(self, name: SessionId) -> None:
         """Close what has expired in a session, for whoever looks at it now."""
-        session = await self._store.session(name)
-        if session is not None and await self._store.read(lambda: approvals.has_expired_approvals(session.key)):
-            await self._store.expire_questions(session.key)
+        session = await self._store.read(find_session, name)
+        if session is not None and await self._store.read(approvals.has_expired_approvals, session.key):
+            await self._store.write(expire_approvals, session.key, time.time())
 
     async def run(self) -> None:
         """Close what is due, now and whenever something is."""
@@ -53,6 +56,7 @@ class ApprovalExpiry:
         if left_s is None or left_s > 0:
             return max(_MIN_WAIT_S, min(_MAX_WAIT_S, _MAX_WAIT_S if left_s is None else left_s))
         closed = [
-            await self._store.expire_questions(key) for key in await self._store.read(approvals.find_expired_sessions)
+            await self._store.write(expire_approvals, key, time.time())
+            for key in await self._store.read(approvals.find_expired_sessions)
         ]
         return _MIN_WAIT_S if all(closed) else _BUSY_SESSION_WAIT_S

@@ -1,7 +1,6 @@
 """Export a session as lines of JSON, and import it again."""
 
 import asyncio
-import functools
 import tempfile
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
@@ -47,14 +46,14 @@ async def import_session(
         exported = checked.session
         assert exported
         name = SessionId(app_name or exported.app, user_id or exported.user, session_id or exported.id)
-        staged = await store.write(lambda: import_write.stage_session(time.time()), long=True)
+        staged = await store.write_long(import_write.stage_session, time.time())
         try:
             batches = import_write.row_batches(staged, checked, lines_from_start(0.5))
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-                await store.write(functools.partial(import_write.insert_batch, batch), long=True)
-            return await store.write(lambda: import_write.publish_session(name, staged, checked), long=True)
+                await store.write_long(import_write.insert_batch, batch)
+            return await store.write_long(import_write.publish_session, name, staged, checked)
         except BaseException:
-            await asyncio.shield(store.write(lambda: delete.delete_session(staged.name), long=True))
+            await asyncio.shield(store.write_long(delete.delete_session, staged.name))
             raise
 
 

@@ -135,7 +135,7 @@ async def session_usage(
     `spent` is kept from call to call, so that a long session is not summed anew each time.
     """
     totals_cache = cache or TotalsCache()
-    found = await store.read(lambda: _read(name, rules, before, limit, totals_cache))
+    found = await store.read(_read, name, rules, before, limit, totals_cache)
     if found is None:
         return None
     session, totals, view = found

@@ -3,7 +3,6 @@
 One app's sessions; each belongs to a user, and what is another user's is not there.
 """
 
-import functools
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
@@ -17,10 +16,12 @@ from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind as rewinds
-from lango.store.lifecycle.integrity import Problem
+from lango.store.lifecycle.integrity import Problem, check_session
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
-from lango.store.sessions.sessions import find_session
+from lango.store.sessions.sessions import create_session, find_session, list_session_page
+from lango.store.sessions.window import read_message_page
+from lango.store.turns.queue import read_session_with_open_turns
 from lango.turns.lease_holder import interrupt_dead_turns
 from lango.turns.liveness import LivenessMonitor
 
@@ -44,12 +45,12 @@ class Sessions:
     ) -> Sequence[SessionRecord]:
         """Read some sessions without their state, the newest first, after one."""
         place = (after.updated_at, after.key) if after else None
-        return await self._store.sessions_page(self._app_name, user_id, after=place, limit=limit)
+        return await self._store.read(list_session_page, self._app_name, user_id, after=place, limit=limit)
 
     async def read(self, session_id: str, *, user_id: str = "user") -> SessionRecord:
         """Read a session with its state and what it is called. Raise `SessionNotFound`."""
         name = self._session_id(session_id, user_id)
-        record = await self._store.read(lambda: _read_with_title(name))
+        record = await self._store.read(_read_with_title, name)
         if record is None:
             raise _not_found(session_id)
         return record
@@ -59,7 +60,7 @@ class Sessions:
     ) -> Sequence[StoredEvent]:
         """Read the newest messages, or the newest before a sequence number, in order."""
         session = await self.read(session_id, user_id=user_id)
-        return await self._store.messages_page(session, before=before, limit=limit)
+        return await self._store.read(read_message_page, session, before=before, limit=limit)
 
     async def usage(
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = DEFAULT_TURNS
@@ -88,13 +89,13 @@ class Sessions:
         """Make a session. Raise `SessionExists` where there is one of that id."""
         name = self._new_session_id(session_id, user_id)
         cleaned_title = titles.clean_title(title)
-        record = await self._store.create_session(name, state)
+        record = await self._store.write(create_session, name, state, time.time())
         return await self.rename(record.name.id, cleaned_title, user_id=user_id) if cleaned_title else record
 
     async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionRecord:
         """Name a session; without a title it is called by its first words again."""
         name = self._session_id(session_id, user_id)
-        await self._store.write(lambda: titles.rename_session(name, title))
+        await self._store.write(titles.rename_session, name, title)
         return await self.read(session_id, user_id=user_id)
 
     async def fork(
@@ -111,7 +112,7 @@ class Sessions:
         None is all of it, 0 only the first state. It takes as long for 100,000 messages as for ten: the past is shared.
         """
         name, new, now = self._session_id(session_id, user_id), self._new_session_id(new_id, user_id), time.time()
-        return await self._store.write(lambda: forks.fork_session(name, new, at, title, now))
+        return await self._store.write(forks.fork_session, name, new, at, title, now)
 
     async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionRecord:
         """Take back the turn that holds message `before`, and all after it; the state is as it was before that turn.
@@ -120,11 +121,11 @@ class Sessions:
         """
         name, now = self._session_id(session_id, user_id), time.time()
         try:
-            return await self._store.write(lambda: rewinds.rewind_session(name, before, now))
+            return await self._store.write(rewinds.rewind_session, name, before, now)
         except TurnRunning:
             if not await self._interrupt_dead_turns(name):
                 raise
-        return await self._store.write(lambda: rewinds.rewind_session(name, before, now))
+        return await self._store.write(rewinds.rewind_session, name, before, now)
 
     async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
         """Delete a session and all that belongs to it; False: there is none. Forks of it keep what they share."""
@@ -132,7 +133,7 @@ class Sessions:
 
     async def check(self, session_id: str, *, user_id: str = "user") -> Sequence[Problem]:
         """Say what is wrong with a session as it is stored, if anything is: see `lango.store.lifecycle.integrity`."""
-        return await self._store.check(self._session_id(session_id, user_id))
+        return await self._store.read(check_session, self._session_id(session_id, user_id))
 
     async def search(self, words: str, *, user_id: str = "user", limit: int = 20) -> Sequence[Hit]:
         """Find messages and titles that hold every word, the best first; the last word may be the beginning of one."""
@@ -146,21 +147,20 @@ class Sessions:
         name = self._session_id(session_id, user_id)
         from lango.store.transfer import export as exports  # few need it, and it takes long to import
 
-        export = await self._store.read(lambda: exports.begin_export(name))
+        export = await self._store.read(exports.begin_export, name)
         for line in exports.header_lines(export):
             yield line
         for first in range(1, max(export.session.last_seq, 1) + 1, exports.PAGE):
-            read = functools.partial(exports.event_lines, export, first)
-            for line in await self._store.read(read):
+            for line in await self._store.read(exports.event_lines, export, first):
                 yield line
         for line in exports.turn_lines(export):
             yield line
         call_ids = sorted(export.open_calls)
         for first in range(0, len(call_ids), exports.PAGE):
-            read = functools.partial(exports.tool_journal_lines, export, call_ids[first : first + exports.PAGE])
-            for line in await self._store.read(read):
+            ids = call_ids[first : first + exports.PAGE]
+            for line in await self._store.read(exports.tool_journal_lines, export, ids):
                 yield line
-        for line in await self._store.read(lambda: exports.observation_lines(export)):
+        for line in await self._store.read(exports.observation_lines, export):
             yield line
         yield exports.end_line(export)
 
@@ -176,7 +176,7 @@ class Sessions:
 
     async def _interrupt_dead_turns(self, name: SessionId) -> bool:
         """Mark the turns whose process is gone; False: one of them lives."""
-        session, queued = await self._store.read(lambda: rewinds.read_session_with_open_turns(name))
+        session, queued = await self._store.read(read_session_with_open_turns, name)
         if session is None:
             return False
         return await interrupt_dead_turns(self._store, session, queued, self._liveness.is_gone) == len(queued)
@@ -204,18 +204,18 @@ def _not_found(session_id: str) -> SessionNotFound:
 
 async def get_or_create_session(store: Store, name: SessionId) -> SessionRecord:
     """Return a session, made now where there was none."""
-    session = await store.session(name)
+    session = await store.read(find_session, name)
     while session is None:
         try:
-            session = await store.create_session(name)
+            session = await store.write(create_session, name, None, time.time())
         except SessionExists:  # somebody else made it just now
-            session = await store.session(name)
+            session = await store.read(find_session, name)
     return session
 
 
 async def require_session(store: Store, name: SessionId) -> SessionRecord:
     """Return a session that was read before; raise `StaleSession` where it was deleted since."""
-    session = await store.session(name)
+    session = await store.read(find_session, name)
     if session is None:
         raise StaleSession(f"session {name.id!r} was deleted since it was read")
     return session

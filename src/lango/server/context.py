@@ -1,5 +1,6 @@
 """What a running server holds, for every route."""
 
+import time
 from collections.abc import AsyncGenerator
 from typing import Annotated
 
@@ -14,7 +15,9 @@ from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnStreams
 from lango.store import SessionId, SessionRecord
+from lango.store.sessions.sessions import find_session
 from lango.store.turns import approvals
+from lango.store.turns.approvals import expire_approvals
 from lango.store.turns.event_log import LoggedEvent
 
 
@@ -32,7 +35,7 @@ class ServerContext:
 
     async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
         """Read a session of the caller; one of somebody else is not there."""
-        session = await self.store.session(SessionId(self.runtime.app_name, caller.user_id, session_id))
+        session = await self.store.read(find_session, SessionId(self.runtime.app_name, caller.user_id, session_id))
         if session is None:
             raise session_not_found(session_id)
         return session
@@ -40,8 +43,8 @@ class ServerContext:
     async def get_session_without_expired_approvals(self, caller: Caller, session_id: str) -> SessionRecord:
         """Read a session of the caller as it stands now: a question whose time is over is closed first."""
         session = await self.get_session(caller, session_id)
-        if await self.store.read(lambda: approvals.has_expired_approvals(session.key)):
-            await self.store.expire_questions(session.key)
+        if await self.store.read(approvals.has_expired_approvals, session.key):
+            await self.store.write(expire_approvals, session.key, time.time())
             session = await self.get_session(caller, session_id)
         return session
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from lango.store import SessionId, Store
+from lango.store.sessions.window import read_session_events
 from tests.support.servers.served import PATIENCE_S, Server, events_of, send, serving
 
 NOT_IN_TIME = "not run: nobody answered the question for approval in time, and that is a no"
@@ -110,7 +111,7 @@ async def test_a_server_closes_what_expired_though_nobody_comes_back(
             told: list[Any] = []
             while not told or "error" not in told[-1]:
                 await asyncio.sleep(0.02)
-                found = await store.events(name)
+                found = await store.read(read_session_events, name)
                 assert found
                 made = [call for one in found[1] if one.message for call in one.message.tool_calls]
                 told = [call.output for call in made if call.id == question["call_id"] and call.output]
@@ -123,5 +124,4 @@ async def over(store: Store) -> None:
     def operation() -> Any:
         yield "UPDATE open_calls SET expires_at = 1.0 WHERE expires_at IS NOT NULL", ()
 
-    database: Any = vars(store)["_database"]
-    await database.write(operation)
+    await store.write(operation)

@@ -5,6 +5,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,8 @@ import pytest
 from lango.errors import StoreDamaged, StoreUnavailable
 from lango.store import SessionId, Store
 from lango.store.engine.sqlite_log import problem_of
+from lango.store.lifecycle.integrity import check_database
+from lango.store.sessions.sessions import create_session, list_sessions
 from tests.support.servers.served import lango
 
 SESSIONS = 30
@@ -73,8 +76,8 @@ def database(originals: list[Path], tmp_path: Path) -> Path:
 async def stored(database: Path) -> int:
     async with Store(f"sqlite:///{database}") as store:
         await store.probe()
-        assert await store.check_database() == []
-        return len(await store.sessions())
+        assert await store.read(check_database, store.dialect) == []
+        return len(await store.read(list_sessions))
 
 
 async def test_21_a_log_that_a_killed_process_left_is_read_whole(database: Path) -> None:
@@ -165,7 +168,9 @@ async def test_21_a_log_that_names_another_store_is_refused_without_an_index(
     other = tmp_path / "grown.db"
     async with Store(f"sqlite:///{other}") as store:
         for number in range(200):
-            await store.create_session(SessionId("lango", "user", f"g{number}"), {"text": "x" * 500})
+            await store.write(
+                create_session, SessionId("lango", "user", f"g{number}"), {"text": "x" * 500}, time.time()
+            )
         shutil.copy(log_of(other), log_of(database))
     index_of(database).unlink()
     assert problem_of(str(database)) == "belongs to another database"
@@ -183,9 +188,9 @@ async def test_21_frames_of_an_earlier_round_of_the_log_are_no_damage(tmp_path: 
     database = tmp_path / "lango.db"
     async with Store(f"sqlite:///{database}") as store:
         for number in range(40):
-            await store.create_session(SessionId("lango", "user", f"a{number}"))
+            await store.write(create_session, SessionId("lango", "user", f"a{number}"), None, time.time())
         cast("Any", vars(vars(store)["_database"])["_writer"]).execute("PRAGMA wal_checkpoint(FULL)").fetchall()
-        await store.create_session(SessionId("lango", "user", "after"))
+        await store.write(create_session, SessionId("lango", "user", "after"), None, time.time())
         copy = tmp_path / "copy"
         copy.mkdir()
         for beside in ("", "-wal", "-shm"):
@@ -208,14 +213,14 @@ async def test_21_two_stores_in_one_process_keep_their_locks(database: Path) -> 
 async def test_21_a_log_that_goes_while_it_is_in_use_is_noticed(database: Path, harm: Harm) -> None:
     async with Store(f"sqlite:///{database}") as store:
         for number in range(10):
-            await store.create_session(SessionId("lango", "user", f"more{number}"))
+            await store.write(create_session, SessionId("lango", "user", f"more{number}"), None, time.time())
         await store.probe()
         harm(database, database)
         with pytest.raises(StoreUnavailable, match=r"lango\.db-wal was"):
             await store.probe()
         if harm is _delete:
             with pytest.raises(StoreUnavailable, match="deleted while it was in use"):
-                await store.create_session(SessionId("lango", "user", "late"))
+                await store.write(create_session, SessionId("lango", "user", "late"), None, time.time())
 
 
 def test_21_doctor_and_the_way_out(database: Path) -> None:

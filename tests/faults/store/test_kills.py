@@ -14,6 +14,9 @@ import pytest
 
 from lango.store import Store
 from lango.store.engine.schema import migrations
+from lango.store.lifecycle import integrity
+from lango.store.sessions.sessions import create_session
+from lango.store.sessions.window import read_session_events
 from tests.support.store_workers import NAME, Worker, append_for_ever, append_ordinary_for_ever, open_when_told
 
 ROUNDS = 25
@@ -29,7 +32,7 @@ def check_integrity(url: str) -> None:
 
 async def check_session(store: Store, acknowledged: int) -> int:
     """F1 to F4 after a kill; return how many events are stored."""
-    found = await store.events(NAME)
+    found = await store.read(read_session_events, NAME)
     assert found
     record, stored = found
     count = len(stored)
@@ -43,18 +46,20 @@ async def check_session(store: Store, acknowledged: int) -> int:
     if count:
         expected |= {"newest": count, "user:w": count, "app:n": count}
     assert record.state == expected
-    assert await store.check(NAME) == []
+    assert await store.read(integrity.check_session, NAME) == []
     return count
 
 
 async def check_ordinary(store: Store, acknowledged: int) -> int:
     """F1 to F3 after a kill in a statement that is all of an append; return how many events are stored."""
-    found = await store.events(NAME)
+    found = await store.read(read_session_events, NAME)
     assert found
     stored = [one.event_id for one in found[1]]
     assert acknowledged <= len(stored) <= acknowledged + 1
     assert stored == [f"w-{n}" for n in range(1, len(stored) + 1)]
-    assert await store.check(NAME) == [], "with its place in the session and its call, or not at all"
+    assert await store.read(integrity.check_session, NAME) == [], (
+        "with its place in the session and its call, or not at all"
+    )
     return len(stored)
 
 
@@ -66,7 +71,7 @@ async def test_f1_to_f4_after_kill_9_in_an_append_at_many_random_points(
 ) -> None:
     dice = random.Random(0)
     async with Store(store_url) as store:
-        await store.create_session(NAME)
+        await store.write(create_session, NAME, None, time.time())
         acknowledged = 0
         for _ in range(ROUNDS):
             worker = Worker(work, store_url)
@@ -111,7 +116,7 @@ async def test_kill_9_of_the_first_client_of_a_fresh_postgres(postgres_server: s
 async def opens_and_works(url: str) -> None:
     async with Store(url) as store:
         assert await store.schema_version() == NEWEST
-        await store.create_session(NAME)
+        await store.write(create_session, NAME, None, time.time())
         assert await check_session(store, 0) == 0
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
 from lango.store.engine.outages import wait_for_database
 from lango.store.engine.sqlite import SqliteDatabase
+from lango.store.lifecycle.integrity import check_session
+from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider
 from tests.agents.parts import (
     PATIENCE_S,
@@ -69,7 +72,7 @@ async def test_a_turn_waits_for_postgres_as_long_as_store_wait_s_says(
         await gate.wait()
         await proxy.go_away()
         gate.may_end.set()
-        asked = asyncio.create_task(runtime.store.session(NAME))
+        asked = asyncio.create_task(runtime.store.read(find_session, NAME))
         await pass_by(leaps, proxy, LONGER_THAN_A_REQUEST_S)
         with pytest.raises(StoreUnavailable) as refused:
             await asked
@@ -160,7 +163,7 @@ async def test_an_ordinary_event_of_which_nobody_knows_whether_it_was_stored_is_
 ) -> None:
     leaps = Leaps(monkeypatch)
     async with Store(proxy.url) as store:
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         one = ordinary(1)
         proxy.lose(1, "answer", then_away=True)
         writing = asyncio.create_task(store.append(session.key, NAME, 0, one, last_seq=0))
@@ -171,7 +174,7 @@ async def test_an_ordinary_event_of_which_nobody_knows_whether_it_was_stored_is_
         proxy.come_back()
         again = await store.append(session.key, NAME, 0, one, last_seq=0)
         assert (again.seq, again.repeated) == (1, True)
-        assert await store.check(NAME) == []
+        assert await store.read(check_session, NAME) == []
 
 
 # -- what transactions leave behind -------------------------------------------------------------------------------
@@ -180,7 +183,9 @@ async def test_an_ordinary_event_of_which_nobody_knows_whether_it_was_stored_is_
 @pytest.mark.postgres
 async def test_the_rows_that_tell_commits_apart_are_few_and_do_not_stay_for_ever(postgres_url: str) -> None:
     async with Store(postgres_url) as store:
-        await asyncio.gather(*(store.create_session(SessionId("app", "user", f"s{n}")) for n in range(50)))
+        await asyncio.gather(
+            *(store.write(create_session, SessionId("app", "user", f"s{n}"), None, time.time()) for n in range(50))
+        )
         assert len(await rows(store, "SELECT slot FROM commits")) <= 10, "one for each connection that was used"
         await store.write(_long_ago)
     async with Store(postgres_url) as store:

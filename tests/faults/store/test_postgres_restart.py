@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from lango import open_runtime
 from lango.errors import StoreUnavailable
 from lango.messages import ToolCall
 from lango.store import Store
+from lango.store.sessions.sessions import create_session
+from lango.store.sessions.window import read_session_events
 from lango.testing import ScriptedProvider
 from tests.agents.parts import Gate, Leaps, collect, settings_for, statuses, text_of
 from tests.support.store_workers import NAME, PATIENCE_S, entry
@@ -46,7 +49,7 @@ def pg_ctl(server: Any, *command: str, check: bool = True) -> None:
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mode: str) -> None:
     async with Store(own_server.get_uri()) as store:
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         done = asyncio.Event()
         revision = number = 0
 
@@ -66,7 +69,7 @@ async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mo
                     assert not writing.done(), writing.exception()
         done.set()
         await asyncio.wait_for(writing, PATIENCE_S)
-        found = await store.events(NAME)
+        found = await store.read(read_session_events, NAME)
     assert found
     record, stored = found
     assert [one.event_id for one in stored] == [f"w-{n}" for n in range(1, number + 1)], "each once, in order"
@@ -78,7 +81,7 @@ async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mo
 @pytest.mark.postgres
 async def test_f7_a_postgres_that_stays_away_is_a_typed_error_in_time(own_server: Any) -> None:
     async with Store(own_server.get_uri()) as store:
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         await asyncio.to_thread(pg_ctl, own_server, "stop", "-m", "immediate")
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(StoreUnavailable, match="cannot be reached") as caught:

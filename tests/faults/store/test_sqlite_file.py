@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from lango.config import StoreSettings
 from lango.errors import StoreError, StoreUnavailable
 from lango.messages import ToolCall
 from lango.store import SessionId, Store
+from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from tests.support.servers.served import configure, send, serving
@@ -70,7 +72,7 @@ async def test_what_a_reader_still_holds_is_purged_when_it_has_gone(tmp_path: Pa
         assert await store.delete_session(NAME)
         reader.execute("COMMIT")
         reader.close()
-        await store.create_session(SessionId("lango", "user", "next"))
+        await store.write(create_session, SessionId("lango", "user", "next"), None, time.time())
         await store.purge()
         assert sum(copies(tmp_path).values()) == 0
 
@@ -79,7 +81,7 @@ async def test_the_files_of_a_store_are_this_users_alone(tmp_path: Path) -> None
     before = os.umask(0)
     try:
         async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
-            await store.create_session(NAME)
+            await store.write(create_session, NAME, None, time.time())
             made = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     finally:
         os.umask(before)
@@ -122,20 +124,20 @@ async def test_a_file_that_is_not_the_one_that_was_opened_is_not_written(tmp_pat
         await other.create_session(NAME)
     path = tmp_path / "lango.db"
     async with Store(f"sqlite:///{path}") as store:
-        await store.create_session(NAME)
+        await store.write(create_session, NAME, None, time.time())
         for number in range(20):  # writes in the caller's thread and in the writer's
-            await store.create_session(SessionId("lango", "user", f"s{number}"))
+            await store.write(create_session, SessionId("lango", "user", f"s{number}"), None, time.time())
         await store.probe()
         harm(path, tmp_path / "other.db")
         for number in range(10):
             with pytest.raises(StoreUnavailable, match="while it was in use"):
-                await store.create_session(SessionId("lango", "user", f"late{number}"))
+                await store.write(create_session, SessionId("lango", "user", f"late{number}"), None, time.time())
         with pytest.raises(StoreUnavailable):
             await store.probe()
         with pytest.raises(StoreUnavailable, match="while it was in use"):
-            await store.session(NAME)
+            await store.read(find_session, NAME)
     async with Store(f"sqlite:///{path}") as store:
-        await store.create_session(SessionId("lango", "user", "again"))
+        await store.write(create_session, SessionId("lango", "user", "again"), None, time.time())
 
 
 @pytest.mark.parametrize("harm", [_overwrite, _empty, _damage])
@@ -144,7 +146,7 @@ async def test_a_file_that_was_overwritten_in_place_is_noticed_by_readiness(tmp_
         await other.create_session(NAME)
     path = tmp_path / "lango.db"
     async with Store(f"sqlite:///{path}") as store:
-        await store.create_session(NAME)
+        await store.write(create_session, NAME, None, time.time())
         await store.probe()
         whole = path.read_bytes()
         harm(path, tmp_path / "other.db")

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ from lango.runtime.runtime import Runtime
 from lango.store import NewEvent, SessionId, Store
 from lango.store.engine import changes, postgres, postgres_notify
 from lango.store.engine.database import Operation
+from lango.store.lifecycle.integrity import check_session
+from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider
 from lango.turns import lease_holder, liveness
 from lango.turns.liveness import LivenessMonitor
@@ -149,7 +152,7 @@ async def test_a_death_in_the_queue_leaves_the_turn_that_runs_alone(
             assert await statuses(runtime) == ["done", "interrupted"]
             assert await spoken(runtime) == [*turn_of("first"), "second"]
         check_calls(await messages(runtime), tmp_path)
-        assert await runtime.store.check(NAME) == []
+        assert await runtime.store.read(check_session, NAME) == []
 
 
 @pytest.mark.parametrize("sent", ["the next message", "the same message again"])
@@ -168,7 +171,7 @@ async def test_two_deaths_are_closed_in_the_order_of_the_queue(store_url: str, t
         assert await spoken(runtime) == ["first", "assistant", "tool", "second", *turn_of("third")]
         assert await statuses(runtime) == ["interrupted", "interrupted", "done"]
         check_calls(await messages(runtime), tmp_path)
-        assert await runtime.store.check(NAME) == []
+        assert await runtime.store.read(check_session, NAME) == []
 
 
 # -- a stop ----------------------------------------------------------------------------------------------------
@@ -266,7 +269,7 @@ def stand_still_in_a_transaction(pipe: Connection, url: str, where: str) -> None
 @pytest.mark.parametrize("where", ["after a statement", "in a statement"])
 async def test_a_process_that_is_stopped_in_a_transaction_gives_its_locks_back(postgres_url: str, where: str) -> None:
     async with Store(postgres_url) as store, asyncio.timeout(PATIENCE_S):
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         stopped = Worker(stand_still_in_a_transaction, postgres_url, where)
         assert stopped.recv() == "here"
         stop(stopped)

@@ -1,7 +1,6 @@
 """A7: one turn at a time per session, across runtimes; what comes meanwhile waits, is refused or interrupts."""
 
 import asyncio
-import functools
 import random
 from typing import Any
 
@@ -14,6 +13,7 @@ from lango.messages import ToolCall
 from lango.providers import Request
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
+from lango.store.turns.turns import read_turn_texts
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import (
@@ -315,14 +315,18 @@ async def test_an_old_request_is_told_again_from_its_own_messages_alone(store_ur
         turn = (await runtime.submit("s", "b", idempotency_key="b")).turn
 
         async def said() -> list[tuple[int, str]]:
-            return [(one.seq, one.message.content) for one in await runtime.store.said_in_turn(turn) if one.message]
+            return [
+                (one.seq, one.message.content)
+                for one in await runtime.store.read(read_turn_texts, turn.session_key, turn.turn)
+                if one.message
+            ]
 
         def as_an_older_version_wrote_it(below: int) -> Operation[list[Row]]:
             return (yield "UPDATE turns SET first_seq = NULL WHERE turn < $1", (below,))
 
         assert await said() == [(4, "two")]
         for below in (2, 3, 4):  # its neighbours know where they begin, or do not
-            await runtime.store.write(functools.partial(as_an_older_version_wrote_it, below))
+            await runtime.store.write(as_an_older_version_wrote_it, below)
             assert await said() == [(4, "two")]
         assert await runtime.run("s", "b", idempotency_key="b") == "two"
 

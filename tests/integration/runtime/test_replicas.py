@@ -12,7 +12,10 @@ from lango.errors import TurnFailed
 from lango.events import ToolStart
 from lango.messages import Message, ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Turn
+from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord
+from lango.store.sessions.sessions import create_session, find_session
+from lango.store.turns.lease import lease_turn, renew_lease
+from lango.store.turns.turns import read_turn
 from lango.testing import ScriptedProvider
 from lango.turns import liveness
 from lango.turns.liveness import LivenessMonitor
@@ -24,7 +27,9 @@ DEAD = f"{liveness._machine_id()}|999999999|1|token"  # pyright: ignore[reportPr
 
 async def session_of(runtime: Runtime) -> SessionRecord:
     name = SessionId(runtime.app_name, "user", "s")
-    return await runtime.store.session(name) or await runtime.store.create_session(name)
+    return await runtime.store.read(find_session, name) or await runtime.store.write(
+        create_session, name, None, time.time()
+    )
 
 
 def entry(text: str) -> NewEvent:
@@ -72,8 +77,10 @@ async def test_another_machine_is_replaced_only_when_its_beat_stands_still(
         second = await runtime.store.submit_turn(session, entry("second"), ELSEWHERE)
         here = await runtime.submit("s", "here")
         for _ in range(4):  # longer than the watch is patient: the one that runs beats, the one that waits does too
-            assert await runtime.store.beat_turn(first) == "alive"
-            assert isinstance(await runtime.store.claim_turn(session.name, second), list)
+            assert await runtime.store.write(renew_lease, first) == "alive"
+            assert isinstance(
+                await runtime.store.write(lease_turn, second.session_key, session.name, second.turn, time.time()), list
+            )
             await seen()
             now += 10
         assert await statuses(runtime) == ["running", "queued", "queued"]
@@ -112,7 +119,7 @@ async def test_a_zombies_writes_are_refused(store_url: str) -> None:
         await gate.wait()
         # the other one takes it for dead, as it would after a pause of the whole machine
         session = await session_of(other)
-        beat = await other.store.turn(Turn(session.key, 1))
+        beat = await other.store.read(read_turn, session.key, 1)
         assert beat is not None
         assert await other.store.interrupt_turn(session, QueuedTurn(1, "running", beat.owner, beat.heartbeat))
         assert await other.run("s", "what happened?") == "I see"

@@ -41,9 +41,10 @@ from lango.providers.protocol import ThoughtDelta
 from lango.store import SessionId, Store, Turn
 from lango.store.codec.records import CONFIRMATION_CALL, ClientResult
 from lango.store.codec.rows import approval_subject
-from lango.store.turns.approvals import ApprovalAnswer, ApprovalRequest
-from lango.store.turns.client_calls import ClientCall
-from lango.store.turns.tool_journal import DECIDED_BY_POLICY
+from lango.store.sessions.sessions import find_session
+from lango.store.turns.approvals import ApprovalAnswer, ApprovalRequest, read_approval_requests
+from lango.store.turns.client_calls import ClientCall, read_client_calls
+from lango.store.turns.tool_journal import DECIDED_BY_POLICY, read_journal_entry
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import tools_by_name
 from lango.turns.turn_input import TurnInput
@@ -212,8 +213,8 @@ class AdkEngine:
 
     async def open_client_calls(self, name: SessionId) -> list[ClientCall]:
         """Return the calls that wait for a result from the client."""
-        session = await self._store.session(name)
-        return await self._store.client_calls(session) if session else []
+        session = await self._store.read(find_session, name)
+        return await self._store.read(read_client_calls, session) if session else []
 
     async def approval_answer(self, name: SessionId, call_id: str, *, approved: bool, by: str = "") -> TurnInput:
         """Make the message that answers a question for approval. Raise `ApprovalExpired` where none waits."""
@@ -231,8 +232,8 @@ class AdkEngine:
         return asked
 
     async def _why_expired(self, name: SessionId, call_id: str) -> str:
-        session = await self._store.session(name)
-        journal = await self._store.effect(session.key, call_id) if session else None
+        session = await self._store.read(find_session, name)
+        journal = await self._store.read(read_journal_entry, session.key, call_id) if session else None
         if journal and journal.approved is False and journal.approved_by == DECIDED_BY_POLICY:
             return f"the question about call {call_id!r} was not answered in time: that was a no"
         return f"no call {call_id!r} waits for approval in session {name.id!r} (any more)"
@@ -368,8 +369,8 @@ class AdkEngine:
             raise run.state.failure
 
     async def _open_approvals(self, name: SessionId) -> dict[str, ApprovalRequest]:
-        session = await self._store.session(name)
-        open_now = await self._store.open_questions(session) if session else []
+        session = await self._store.read(find_session, name)
+        open_now = await self._store.read(read_approval_requests, session) if session else []
         return {request.call_id: request for request in open_now}
 
 

@@ -7,6 +7,8 @@ from google.genai import types
 
 from lango.adk.run.turn_state import TurnState
 from lango.errors import NotJson
+from lango.store.sessions.sessions import check_epoch
+from lango.store.turns import tool_journal
 from lango.tools.results import to_result
 
 if TYPE_CHECKING:
@@ -21,10 +23,12 @@ async def record_start(state: TurnState, call_id: str) -> bool:
     A process that stood still meanwhile may have lost the turn since: it asks again before the tool runs.
     """
     checked_at = time.monotonic()
-    is_first = await state.store.start_effect(state.turn, call_id)
+    is_first = await state.store.write(
+        tool_journal.record_start, state.turn.session_key, state.turn.epoch, call_id, time.time()
+    )
     while time.monotonic() - checked_at > _RECHECK_LEASE_AFTER_S:
         checked_at = time.monotonic()
-        await state.store.check_lease(state.turn)
+        await state.store.write(check_epoch, state.turn.session_key, state.turn.epoch)
     return is_first
 
 

@@ -43,6 +43,7 @@ from lango.adk.run.turn_state import TurnState, current_turn
 from lango.adk.services.request_context import LoadSummary, last_load, warn_left_out
 from lango.errors import ClientToolRefused, TurnLimit
 from lango.events import ToolStart
+from lango.store.turns.tool_journal import read_journal_entry, record_intent, record_result
 from lango.tools.results import error_text
 
 _log = logging.getLogger("lango.runtime")
@@ -151,11 +152,25 @@ class RuntimePlugin(BasePlugin):
         if refused or is_unknown_tool(tool):  # ADK tells the model which tools there are
             return refused
         fingerprint = call_fingerprint(tool.name, arguments)
-        shown = await state.store.effect(state.turn.session_key, call_id) if context.tool_confirmation else None
+        shown = (
+            await state.store.read(read_journal_entry, state.turn.session_key, call_id)
+            if context.tool_confirmation
+            else None
+        )
         if shown is not None and shown.arguments != fingerprint:
             return {"error": ARGUMENTS_CHANGED}
         allowed = approval_record(state, tool, context)
-        await state.store.intend_effect(state.turn, call_id, tool.name, state.effect_of(tool), fingerprint, allowed)
+        await state.store.write(
+            record_intent,
+            state.turn.session_key,
+            state.turn.epoch,
+            call_id,
+            tool.name,
+            state.effect_of(tool),
+            fingerprint,
+            time.time(),
+            allowed,
+        )
         refused = require_approval(state, tool, context)
         if refused:
             return refused
@@ -178,13 +193,15 @@ class RuntimePlugin(BasePlugin):
         took_s = time.monotonic() - state.started_at.pop(call_id)
         if call_id in tool_context.actions.requested_tool_confirmations:
             # it asks by itself: it has not done anything yet, and will be called again
-            await state.store.finish_effect(state.turn, call_id, None, "unknown")
+            await state.store.write(
+                record_result, state.turn.session_key, state.turn.epoch, call_id, None, time.time(), "unknown"
+            )
             return None
         if not result and (tool.is_long_running or getattr(tool, "_defers_response", False)):
             return None  # its result comes later
         state.durations_s[call_id] = took_s
         plain = to_json_result(result)
-        await state.store.finish_effect(state.turn, call_id, plain)
+        await state.store.write(record_result, state.turn.session_key, state.turn.epoch, call_id, plain, time.time())
         # only what JSON cannot say is replaced: somebody's own callbacks come after this one, and see their result
         return None if plain in (result, {"result": result}) or holds_media(result) else dict(plain)
 
@@ -201,7 +218,7 @@ class RuntimePlugin(BasePlugin):
             return None  # the row stays `started`: what became of it nobody knows
         result = {"error": error_text(error)}
         state.durations_s[call_id] = time.monotonic() - state.started_at.pop(call_id)
-        await state.store.finish_effect(state.turn, call_id, result)
+        await state.store.write(record_result, state.turn.session_key, state.turn.epoch, call_id, result, time.time())
         return result
 
 

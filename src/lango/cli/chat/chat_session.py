@@ -22,6 +22,8 @@ from lango.events import ApprovalNeeded
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId
+from lango.store.sessions.sessions import find_session
+from lango.store.sessions.window import read_message_page
 from lango.turns.running_turn import RunningTurn
 
 T = TypeVar("T")
@@ -152,10 +154,10 @@ class ChatSession:
     async def resume(self, place: SessionTarget) -> None:
         """Go on with a session: show where it was, what became of its last turn, and what it still asks."""
         self.switch_to(place)
-        session = await self.runtime.store.session(self.session_id)
+        session = await self.runtime.store.read(find_session, self.session_id)
         if session is None:
             return
-        messages = await self.runtime.store.messages_page(session, limit=resumed_session.SHOWN_MESSAGES)
+        messages = await self.runtime.store.read(read_message_page, session, limit=resumed_session.SHOWN_MESSAGES)
         resumed_session.show_last_turns(self.screen, self.sections, session, messages)
         await self.status_line.load(self)
         notice = await resumed_session.last_turn_notice(self.runtime, session)

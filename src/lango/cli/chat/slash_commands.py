@@ -13,6 +13,7 @@ from lango.cli.tables import make_table
 from lango.cli.terminal_text import format_age
 from lango.cli.usage_report import summary_lines, turn_row
 from lango.errors import UsageError
+from lango.store.sessions.sessions import find_session
 
 if TYPE_CHECKING:
     from lango.cli.chat.chat_session import ChatSession
@@ -198,7 +199,7 @@ async def _open(chat: "ChatSession", rest: str) -> None:
 
 async def _approve(chat: "ChatSession", rest: str) -> None:
     del rest
-    session = await chat.runtime.store.session(chat.session_id)
+    session = await chat.runtime.store.read(find_session, chat.session_id)
     questions = await resumed_session.open_approval_requests(chat.runtime, session) if session else []
     if not questions:
         chat.screen.print_line("nothing waits for an approval")

@@ -12,6 +12,7 @@ from lango.server.json_body import large_response
 from lango.server.schemas import ErrorBody, RecordView
 from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.store.memory import observations
 from lango.store.memory.observations import SessionMemory
 
 router = APIRouter(
@@ -100,8 +101,8 @@ async def read_memory(
 ) -> Response:
     """Read what the agent is given of what was observed, each note with the messages that it came from."""
     session = await context.get_session(caller, session_id)
-    recalled = await context.store.memory.recall(session)
-    batches = await context.store.memory.history(session) if every else recalled.batches
+    recalled = await context.store.read(observations.read_memory, session)
+    batches = await context.store.read(observations.read_all_batches, session) if every else recalled.batches
 
     def shown() -> dict[str, Any]:
         notes = [

@@ -29,6 +29,7 @@ from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
 from lango.server.streaming.live import live_events
 from lango.server.streaming.sse import EventStreamResponse
+from lango.store.turns.approvals import read_approval_requests
 
 _KEY_REUSED: dict[int | str, dict[str, Any]] = {
     422: {"model": ErrorBody, "description": "The Idempotency-Key came before, with another message: use another one."}
@@ -100,8 +101,8 @@ async def list_approval_requests(
     session_id: SessionIdPath, caller: CurrentCaller, context: Context
 ) -> ApprovalRequests:
     """Read which tools wait for a yes or a no."""
-    requests = await context.store.open_questions(
-        await context.get_session_without_expired_approvals(caller, session_id)
+    requests = await context.store.read(
+        read_approval_requests, await context.get_session_without_expired_approvals(caller, session_id)
     )
     return ApprovalRequests(approvals=[ApprovalRequest.model_validate(request) for request in requests])
 

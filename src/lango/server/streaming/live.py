@@ -16,8 +16,10 @@ from lango.server.streaming.session_watch import UserWatch
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams, cut
 from lango.store import SessionRecord
 from lango.store.codec.event_ids import turn_of_event
+from lango.store.sessions.sessions import find_session
 from lango.store.turns import queue
 from lango.store.turns.event_log import LoggedEvent
+from lango.store.turns.queue import find_next_turn
 
 _SILENT_TURN_S = 0.5
 """A turn of which nothing is told for so long may be one that nobody tells before its end."""
@@ -54,11 +56,11 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
     turn = None
     last = 0 if after_id is None else turn_of_event(after_id) - 1
     if session is not None and after_id is None:
-        turn = await streams.store.read(lambda: queue.find_current_turn(session))
+        turn = await streams.store.read(queue.find_current_turn, session)
     while True:
         seen = watch.activity[key]
         if turn is None and session is not None:
-            turn = await streams.store.next_turn(session, last)
+            turn = await streams.store.read(find_next_turn, session, last)
         if turn is not None and session is not None:
             reader.is_turn_silent = turn_of_event(after_id or 0) != turn
             async with aclosing(streams.follow(TurnRef(session, turn), after_id or 0)) as events:
@@ -67,7 +69,7 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
                     yield logged
             last, turn, reader.is_turn_silent = turn, None, False
             continue
-        if session is not None and await streams.store.session(session.name) is None:
+        if session is not None and await streams.store.read(find_session, session.name) is None:
             yield cut("SessionNotFound", "the session was deleted")
             return
         if streams.is_closing:

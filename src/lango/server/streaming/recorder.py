@@ -13,7 +13,7 @@ from lango.errors import StoreError
 from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent, to_json
 from lango.store import Store
 from lango.store.codec.json_text import dumps
-from lango.store.turns.event_log import EventBatch, LoggedEvent
+from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_batches
 from lango.turns.notifier import Notifier
 from lango.turns.running_turn import RunningTurn
 
@@ -54,7 +54,7 @@ class EventLogWriter:
 
     async def _write_together(self, queued: list[tuple[EventBatch, asyncio.Future[bool]]]) -> None:
         try:
-            stored = await self._store.add_told_of_many([batch for batch, _ in queued])
+            stored = await self._store.write(append_log_batches, [batch for batch, _ in queued], self._store.dialect)
         except Exception as error:  # noqa: BLE001 - it belongs to those who wait
             for _, future in queued:
                 if not future.done():

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 from lango.errors import StoreError
 from lango.store import SessionRecord, Store
+from lango.store.sessions.sessions import list_session_page
 from lango.turns.notifier import Notifier
 
 _log = logging.getLogger("lango.server")
@@ -44,7 +45,7 @@ class UserWatch:
         """Look again and again for what other processes did."""
         while True:
             try:
-                self._compare(await self._store.sessions_page(*self._owner, limit=_COMPARED_SESSIONS))
+                self._compare(await self._store.read(list_session_page, *self._owner, limit=_COMPARED_SESSIONS))
             except StoreError as error:
                 _log.warning("sessions could not be looked at: %s", error)
             await asyncio.sleep(_POLL_S)

@@ -28,6 +28,11 @@ class SessionId(Struct, frozen=True):
         if (bare := self.id.strip()) != self.id:
             force_setattr(self, "id", bare)
 
+    @property
+    def is_storable(self) -> bool:
+        """Whether both databases can store it: if not, no session has this name."""
+        return is_id(self.app_name) and is_id(self.user_id) and is_id(self.id)
+
     def check(self) -> None:
         """Raise `Unstorable` where one of the databases could not keep it."""
         check_id("app_name", self.app_name)
@@ -53,7 +58,7 @@ def check_id(name: str, value: str) -> None:
 
 def is_id(value: str) -> bool:
     """Whether a value can be the id of anything in both databases."""
-    return printable_text(value) == value and len(value) <= MAX_ID_BYTES
+    return printable_text(value) == value and len(value.encode()) <= MAX_ID_BYTES
 
 
 class SharedRange(Struct, frozen=True):

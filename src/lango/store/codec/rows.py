@@ -153,6 +153,12 @@ def row_to_state_event(row: Row) -> StoredEvent:
     )
 
 
+def placeholders(rows: int, width: int) -> str:
+    """Return the placeholders of the values of some rows: `($1, $2), ($3, $4)`."""
+    numbers = ([f"${row * width + column + 1}" for column in range(width)] for row in range(rows))
+    return ", ".join(f"({', '.join(row)})" for row in numbers)
+
+
 def calls_to_json(calls: tuple[ToolCall, ...]) -> str:
     """Encode calls and results: one object each, without what is not set."""
     return dumps([_call_to_json(call) for call in calls])

@@ -22,6 +22,8 @@ Statement = tuple[str, tuple[Any, ...]]
 Operation = Generator[Statement, list[Row], T]
 Dialect = Literal["sqlite", "postgres"]
 """For the few operations that need what only one of the databases knows."""
+LARGEST = 2**62
+"""A bound for numbers that excludes none."""
 
 
 class ReturningWrite(str):
@@ -152,6 +154,11 @@ class Database(Protocol):
     async def close(self) -> None:
         """Finish what was begun and let go of the database."""
         ...
+
+
+def ping() -> Operation[None]:
+    """Wait for an answer of the database."""
+    yield "SELECT 1", ()
 
 
 def run_operation(operation: Operation[T], execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> T:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
 from lango.store.engine.changes import ChangeSubscription, Subscriptions
-from lango.store.engine.database import Dialect, Operation, RollBack, SingleStatementWrite
+from lango.store.engine.database import Dialect, Operation, RollBack, SingleStatementWrite, ping
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.postgres_notify import Notifications, channel_name
 from lango.store.engine.postgres_writes import (
@@ -97,7 +97,7 @@ class PostgresDatabase:
 
     async def probe(self) -> None:
         """Raise `StoreError` where the server does not answer."""
-        await self.read(_nothing)
+        await self.read(ping)
 
     def notify_changed(self, key: int, *, elsewhere: bool) -> None:
         """Wake those who wait for changes of a session."""
@@ -343,8 +343,3 @@ def _translate_error(driver: Any, error: Exception, place: str) -> StoreError:
 def _said(error: Exception) -> str:
     """Return what the server says, without its details: those hold values of rows."""
     return str(error).partition("\n")[0]
-
-
-def _nothing() -> Operation[None]:
-    """Ask for an answer, no more."""
-    yield "SELECT 1", ()

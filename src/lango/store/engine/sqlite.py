@@ -27,6 +27,7 @@ from lango.store.engine.database import (
     RollBack,
     SingleStatement,
     SingleStatementWrite,
+    ping,
     run_operation,
 )
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
@@ -136,7 +137,7 @@ class SqliteDatabase:
         if self._path == MEMORY:
             return await self.write(operation)  # a database in memory belongs to one connection
         if not self._is_open and not is_read_only(self._path):
-            await self.write(_nothing)
+            await self.write(ping)
         loop = asyncio.get_running_loop()
         with self._lock:  # or it is closed between the two
             self._readers = self._readers or ThreadPoolExecutor(_READER_THREADS, "lango-reader")
@@ -146,12 +147,12 @@ class SqliteDatabase:
     async def purge(self) -> None:
         """Empty the log beside the file, which still holds what was deleted; later, where others are reading it."""
         self._log_holds_deleted_rows = True
-        await self.write(_nothing, long=True)
+        await self.write(ping, long=True)
         await asyncio.to_thread(self._checkpoint)
 
     async def probe(self) -> None:
         """Raise `StoreError` where the file cannot be used: it is gone, replaced, damaged, or locked."""
-        await self.read(_nothing)
+        await self.read(ping)
         if self._files is not None:
             await asyncio.to_thread(self._check_contents)
 
@@ -251,7 +252,7 @@ class SqliteDatabase:
         self._writes_since_check += 1
         if self._writes_since_check >= _CHECK_LOG_EVERY:
             self._writes_since_check = 0
-            self._put_job(WriteJob(_nothing))  # wakes the thread, which has the time for a checkpoint
+            self._put_job(WriteJob(ping))  # wakes the thread, which has the time for a checkpoint
         return result
 
     def _run_single_statement(self, connection: Connection, short: SingleStatementWrite[Any]) -> bool:
@@ -414,7 +415,3 @@ class SqliteDatabase:
         self._changes.close()
         if thread is not None:
             thread.join()
-
-
-def _nothing() -> Operation[None]:
-    yield "SELECT 1", ()

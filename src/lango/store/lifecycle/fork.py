@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.errors import MessageNotFound, SessionNotFound
+from lango.errors import MessageNotFound
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import SessionId, SessionRecord, SharedRange
@@ -20,13 +20,11 @@ from lango.store.engine.database import Operation, Row
 from lango.store.memory import observations
 from lango.store.sessions import sessions
 from lango.store.sessions import state as session_state
-from lango.store.sessions.lineage import key_of_message, row_ranges
+from lango.store.sessions.lineage import key_of_message, row_ranges, total_tokens_at
 from lango.store.sessions.open_calls import seq_of_call
 from lango.store.sessions.titles import MAX_TITLE, clean_title, with_first_words
 from lango.store.turns.recovery import close_open_calls
 
-# takes the source's row, so that nobody deletes it or writes to it meanwhile
-_LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
 _INSERT_LINEAGE = """
 INSERT INTO session_lineage (session_key, ordinal, first_seq, last_seq, last_revision, last_epoch, source_key)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -45,8 +43,6 @@ _SAME_STATE = """
 INSERT INTO session_states (session_key, state)
 SELECT CAST($1 AS BIGINT), state FROM session_states WHERE session_key = $2
 """
-_STATE = "INSERT INTO session_states (session_key, state) VALUES ($1, $2)"
-_TOTAL = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 _USER_SEQ = """
 SELECT seq FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role = 'user' ORDER BY seq DESC LIMIT 1
 """
@@ -81,10 +77,7 @@ def fork_session(
 ) -> Operation[SessionRecord]:
     """Make a session whose past is that of another, up to message `at`: None is all of it, 0 only the first state."""
     new.check_new()
-    if not (yield _LOCK, (source.app_name, source.user_id, source.id)):
-        raise SessionNotFound(f"there is no session {source.id!r}")
-    session = yield from sessions.find_session(source)
-    assert session
+    session = yield from sessions.lock_named_session(source)
     point = session.last_seq if at is None else at
     if not 0 <= point <= session.last_seq:
         raise MessageNotFound(f"session {source.id!r} has no message {point}: it has {session.last_seq}")
@@ -130,14 +123,12 @@ def _copy_state(key: int, session: SessionRecord, point: int) -> Operation[None]
         return
     state = yield from session_state.read_state_at(session.key, point)
     if state:
-        yield _STATE, (key, dumps(state))
+        yield from session_state.set_session_state(key, state)
 
 
 def _set_session(key: int, session: SessionRecord, point: int, title: str | None) -> Operation[None]:
-    total, user_seq = session.total_tokens, session.user_seq
-    if point < session.last_seq:
-        rows = yield _TOTAL, (key_of_message(session, point), point)
-        total = rows[0][0] if rows else 0
+    total = yield from total_tokens_at(session, point)
+    user_seq = session.user_seq
     if user_seq > point:
         user_seq = yield from _user_seq(session, point)
     rewinds = [rewind for rewind in session.rewinds if rewind[0] <= point]

@@ -11,17 +11,17 @@ from lango.errors import SessionNotFound
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId, SessionRecord
-from lango.store.codec.rows import RESULT_ROLES, calls_from_json, row_to_event, row_to_state_event
+from lango.store.codec.rows import RESULT_ROLES, STATE_COLUMNS, calls_from_json, row_to_event, row_to_state_event
 from lango.store.engine.database import Dialect, Operation, Row
 from lango.store.sessions import sessions, state
 from lango.store.sessions.window import read_rows
 
 _PAGE = 200
-_STATES = """
-SELECT seq, event_id, created_at, state_delta, extra FROM state_events_with_lineage
+_STATES = f"""
+SELECT {STATE_COLUMNS} FROM state_events_with_lineage
 WHERE session_key = $1 AND revision <= $2
 ORDER BY seq, revision
-"""
+"""  # noqa: S608 - constants
 _NAMES = "SELECT app_name, user_id, id FROM sessions ORDER BY app_name, user_id, id"
 _NEWEST = "SELECT MAX(seq) FROM messages WHERE session_key = $1"
 _STATE = "SELECT state FROM session_states WHERE session_key = $1"

@@ -5,7 +5,7 @@ What is stored is the event that ADK's own rewind appends, so that whoever reads
 
 import uuid
 
-from lango.errors import MessageNotFound, SessionNotFound, TurnRunning
+from lango.errors import MessageNotFound, TurnRunning
 from lango.messages import Message
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
@@ -16,13 +16,8 @@ from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
 from lango.store.sessions.state import delta_to_restore, read_state_before, split_scopes
 from lango.store.sessions.titles import with_first_words
-from lango.store.turns.turns import QueuedTurn
+from lango.store.turns.queue import read_open_turns
 
-_LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
-_BUSY = """
-SELECT turn, status, owner, heartbeat FROM turns
-WHERE session_key = $1 AND status IN ('queued', 'running') ORDER BY turn
-"""
 _INVOCATION = "SELECT invocation_id, extra FROM messages WHERE session_key = $1 AND seq = $2"
 
 
@@ -31,11 +26,8 @@ def rewind_session(name: SessionId, before: int, now: float) -> Operation[Sessio
 
     Raise `TurnRunning` while a turn runs or waits, `MessageNotFound` where there is no such message (any more).
     """
-    if not (yield _LOCK, (name.app_name, name.user_id, name.id)):
-        raise SessionNotFound(f"there is no session {name.id!r}")
-    session = yield from sessions.find_session(name)
-    assert session
-    if (yield _BUSY, (session.key,)):
+    session = yield from sessions.lock_named_session(name)
+    if (yield from read_open_turns(session.key)):
         raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel it, then rewind")
     invocation_id = yield from _invocation_of_message(session, before)
     own, _, _ = split_scopes(session.state)
@@ -53,13 +45,6 @@ def rewind_session(name: SessionId, before: int, now: float) -> Operation[Sessio
     rewound = yield from sessions.find_session(name)
     assert rewound
     return (yield from with_first_words(rewound))
-
-
-def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionRecord | None, list[QueuedTurn]]]:
-    """Read a session and the turns that run or wait in it."""
-    session = yield from sessions.find_session(name)
-    rows = (yield _BUSY, (session.key,)) if session else []
-    return session, [QueuedTurn(turn, status, owner or "", beat) for turn, status, owner, beat in rows]
 
 
 def _invocation_of_message(session: SessionRecord, seq: int) -> Operation[str]:

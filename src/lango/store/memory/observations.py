@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from lango.history import count_tokens
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import SessionId, SessionRecord, StoredEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, rewinds_from_json, row_to_event
+from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import user_facts
 from lango.store.sessions import sessions, window
-from lango.store.sessions.lineage import Range, all_row_ranges, key_of_message, live_ranges
+from lango.store.sessions.lineage import Range, all_row_ranges, live_ranges, read_rewinds, total_tokens_at
 
 Priority = Literal["high", "medium", "low"]
 BatchStatus = Literal["current", "condensed", "taken_back"]
@@ -35,7 +35,6 @@ _OBSERVATIONS = """
 SELECT batch, number, first_seq, last_seq, priority, day, text FROM observations
 WHERE session_key = $1 AND batch >= $2 AND batch <= $3 ORDER BY batch, number
 """
-_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 _BUSY = """
 SELECT 1 FROM turns WHERE session_key = $1 AND status = 'running'
 UNION ALL SELECT 1 FROM open_calls WHERE session_key = $1 AND seq > $2
@@ -56,8 +55,6 @@ SELECT CAST($1 AS BIGINT), o.batch, o.number, o.first_seq, o.last_seq, o.priorit
 FROM observations o JOIN observation_batches b ON b.session_key = o.session_key AND b.batch = o.batch
 WHERE o.session_key = $2 AND b.last_seq <= $3
 """
-_REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
-
 QUOTE_TOKENS = 150
 """What a request pays for the words around observations and facts."""
 
@@ -196,8 +193,7 @@ def _is_valid(batch: Batch, rewinds: Sequence[Range]) -> bool:
 
 def is_still_valid(key: int, batch: Batch) -> Operation[bool]:
     """Whether no rewind took back a message of a batch since it was made."""
-    rows = yield _REWINDS, (key,)
-    return bool(rows) and _is_valid(batch, rewinds_from_json(rows[0][0]))
+    return _is_valid(batch, (yield from read_rewinds(key)))
 
 
 def _covered_ranges(batch: Batch, rewinds: Sequence[Range]) -> list[Range]:
@@ -261,9 +257,8 @@ def read_unobserved(session: SessionRecord) -> Operation[UnobservedMessages]:
     for key, first, last in sorted(
         all_row_ranges(session, _clip_ranges(ranges, recalled.observed_seq + 1, end)), key=lambda place: place[1]
     ):
-        [[upper]] = yield _TOTAL_AT, (key, last)
-        lower = yield _TOTAL_AT, (key_of_message(session, first - 1), first - 1)
-        tokens += upper - (lower[0][0] if lower else 0)
+        tokens += yield from total_tokens_at(session, last)
+        tokens -= yield from total_tokens_at(session, first - 1)
         room = MAX_BATCH_MESSAGES - len(messages)
         if room > 0:
             rows = yield _NEXT_MESSAGES, (key, first, last, room)

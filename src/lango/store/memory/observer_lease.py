@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.store.codec.json_text import dumps, printable_text
 from lango.store.codec.records import SessionId
@@ -10,6 +11,7 @@ from lango.store.engine.database import Operation
 from lango.store.memory import observations, user_facts
 from lango.store.memory.observations import BATCH_COLUMNS, Batch
 from lango.store.memory.user_facts import Fact
+from lango.store.sessions.sessions import lock_session
 
 _INSERT_BATCH = f"""
 INSERT INTO observation_batches (session_key, {BATCH_COLUMNS})
@@ -23,8 +25,6 @@ _INSERT_OBSERVATION = """
 INSERT INTO observations (session_key, batch, number, first_seq, last_seq, priority, day, text)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 """
-# takes the session's row: none is there once the session is deleted
-_LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING session_key"
 _ACQUIRE = """
 INSERT INTO observer_leases (session_key, owner, epoch, heartbeat) VALUES ($1, $2, 1, 1)
 ON CONFLICT (session_key) DO UPDATE
@@ -57,6 +57,7 @@ def store_batch(
     lease: ObserverLease, name: SessionId, batch: Batch, facts: Sequence[Fact], now: float
 ) -> Operation[int | None]:
     """Store a batch and its facts under a claim; None: the claim was lost, and nothing is stored."""
+    batch = replace(batch, created_at=now)
     number = yield from add_batch(lease, batch)
     # what a rewind took back while it was observed teaches nothing
     if number is not None and (yield from observations.is_still_valid(lease.session_key, batch)):
@@ -72,7 +73,7 @@ def acquire_observer_lease(key: int, owner: str) -> Operation[ObserverLease | No
 
     An owner observes a session once at a time: a right that it still has is one that it could not give back.
     """
-    if not (yield _LOCK, (key,)):
+    if (yield from lock_session(key)) is None:
         return None
     for [number] in (yield _ACQUIRE, (key, owner)):
         return ObserverLease(key, number, owner)
@@ -100,7 +101,7 @@ def release_observer_lease(lease: ObserverLease) -> Operation[None]:
 def add_batch(lease: ObserverLease, batch: Batch) -> Operation[int | None]:
     """Store a batch whole, under a claim; return its number. None: the claim was lost, or the session is gone."""
     key = lease.session_key
-    if not (yield _LOCK, (key,)) or not (yield _HEARTBEAT, (key, lease.epoch)):
+    if (yield from lock_session(key)) is None or not (yield _HEARTBEAT, (key, lease.epoch)):
         return None
     return (yield from insert_batch(key, batch))
 

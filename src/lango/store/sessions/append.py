@@ -5,7 +5,7 @@ from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import AppendResult, NewEvent, SessionId, without_temporary_state
 from lango.store.codec.rows import MessageRow, event_to_row
 from lango.store.engine.database import Operation, ReturningWrite, RollBack
-from lango.store.memory import user_facts
+from lango.store.sessions.lineage import read_rewinds
 from lango.store.sessions.open_calls import track_calls
 from lango.store.sessions.state import apply_delta, first_seq_of_invocation
 
@@ -58,8 +58,9 @@ _REVISION = "SELECT revision, epoch FROM sessions WHERE session_key = $1"
 
 _SET_ANSWER_STORED = "UPDATE turns SET answer_stored = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
 
-_REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
 _SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"
+# that were learned from messages which the rewind removes
+_DELETE_FACTS = "DELETE FROM user_facts WHERE session_key = $1 AND last_seq >= $2"
 
 
 def append(
@@ -191,7 +192,6 @@ def _record_rewind(key: int, seq: int, invocation_id: str) -> Operation[None]:
     first = yield from first_seq_of_invocation(key, invocation_id)
     if first is None or first >= seq:
         return
-    [[text]] = yield _REWINDS, (key,)
-    rewinds: list[list[int]] = loads(text) if text else []
-    yield _SET_REWINDS, (dumps([*rewinds, [seq, first]]), key)
-    yield from user_facts.take_back(key, first)
+    rewinds = yield from read_rewinds(key)
+    yield _SET_REWINDS, (dumps([*map(list, rewinds), [seq, first]]), key)
+    yield _DELETE_FACTS, (key, first)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lango.store.codec.json_text import printable_text
 from lango.store.codec.records import NewEvent, SessionRecord
-from lango.store.codec.rows import event_to_row
+from lango.store.codec.rows import event_to_row, placeholders
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import MESSAGE_INSERT, MESSAGE_WIDTH, message_values
 from lango.store.sessions.sessions import SESSION_COLUMNS, row_to_session, with_lineage
@@ -61,11 +61,5 @@ def append_client_history(key: int, revision: int, entries: Sequence[NewEvent]) 
         for entry in some:
             seq, total = seq + 1, total + entry.tokens
             values += message_values(key, seq, total, None, event_to_row(entry))
-        yield MESSAGE_INSERT + _places(len(some)), tuple(values)
+        yield MESSAGE_INSERT + placeholders(len(some), MESSAGE_WIDTH), tuple(values)
     return revision
-
-
-def _places(rows: int) -> str:
-    """Return the placeholders of some rows."""
-    numbers = ([f"${row * MESSAGE_WIDTH + place + 1}" for place in range(MESSAGE_WIDTH)] for row in range(rows))
-    return ", ".join(f"({', '.join(row)})" for row in numbers)

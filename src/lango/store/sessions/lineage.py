@@ -19,7 +19,7 @@ ORDER BY session_key, ordinal
 """
 
 _REWINDS = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
-TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
+_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 Range = tuple[int, int]
 
 
@@ -64,6 +64,20 @@ def key_of_message(session: SessionRecord, seq: int) -> int:
     return next(
         (shared.source_key for shared in session.lineage if shared.first_seq <= seq <= shared.last_seq), session.key
     )
+
+
+def total_tokens_at(session: SessionRecord, seq: int) -> Operation[int]:
+    """Return the tokens of a session up to a message; 0 before the first one."""
+    if seq == session.last_seq:
+        return session.total_tokens
+    rows = yield _TOTAL_AT, (key_of_message(session, seq), seq)
+    return rows[0][0] if rows else 0
+
+
+def read_rewinds(key: int) -> Operation[tuple[Range, ...]]:
+    """Read the rewinds of a session, the oldest first; empty if the session was deleted."""
+    rows = yield _REWINDS, (key,)
+    return rewinds_from_json(rows[0][1]) if rows else ()
 
 
 def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:

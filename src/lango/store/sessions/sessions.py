@@ -5,9 +5,10 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.errors import FencedWrite, SessionExists, Unstorable
+from lango.errors import FencedWrite, SessionExists, SessionNotFound
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId, SessionRecord, without_temporary_state
 from lango.store.codec.rows import garbage_collection_paused, origin_from_json, rewinds_from_json
@@ -59,15 +60,39 @@ _NEWEST_FIRST = (float("inf"), 0)
 # shared: tools of one turn begin at the same time, and none of them while another turn takes the session over
 _LOCK_EPOCH = LockingRead("SELECT epoch FROM sessions WHERE session_key = $1", "SHARE")
 
-# takes the session's row, so that turns of one session are handled one after the other
-LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision"
+_RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
+_LOCK = LockingRead("SELECT revision, app_name, user_id, id FROM sessions WHERE session_key = $1", "UPDATE")
 
 
-def create_session(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[SessionRecord]:
-    """Make a session with its first state."""
+class LockedSession(Struct, frozen=True):
+    """A session whose row this transaction holds."""
+
+    revision: int
+    name: SessionId
+
+
+def lock_session(key: int) -> Operation[LockedSession | None]:
+    """Lock a session's row until the transaction ends, so that turns are handled one by one; None: it was deleted."""
+    for revision, *name in (yield _LOCK, (key,)):
+        return LockedSession(revision, SessionId(*name))
+    return None
+
+
+def lock_named_session(name: SessionId) -> Operation[SessionRecord]:
+    """Lock a session's row and read the session. Raise `SessionNotFound`."""
+    found = yield from find_session(name)
+    locked = (yield from lock_session(found.key)) if found else None
+    session = (yield from find_session(name)) if locked else None  # again: the lock may have waited for a writer
+    if session is None:
+        raise SessionNotFound(f"there is no session {name.id!r}")
+    return session
+
+
+def create_session(name: SessionId, state: Mapping[str, Any] | None, now: float) -> Operation[SessionRecord]:
+    """Create a session with its first state. Raise `SessionExists` if there is one of that name."""
     name.check_new()
     key = yield from insert(name, now)
-    kept = without_temporary_state(state)
+    kept = without_temporary_state(state or {})
     if kept:
         yield _FIRST_STATE, (key, now, dumps(kept))
         yield from apply_delta(key, name, kept)
@@ -90,7 +115,9 @@ def insert(name: SessionId, now: float) -> Operation[int]:
 
 
 def find_session(name: SessionId) -> Operation[SessionRecord | None]:
-    """Read a session and its state."""
+    """Read a session and its state, without its messages."""
+    if not name.is_storable:
+        return None
     rows = yield _GET, (name.app_name, name.user_id, name.id)
     if not rows:
         return None
@@ -100,8 +127,10 @@ def find_session(name: SessionId) -> Operation[SessionRecord | None]:
     return replace(record, lineage=(yield from lineage.read_lineage(record.key)))
 
 
-def list_sessions(app_name: str | None, user_id: str | None) -> Operation[list[SessionRecord]]:
-    """Read every session, or those of an app, or those of one of its users, oldest update first."""
+def list_sessions(app_name: str | None = None, user_id: str | None = None) -> Operation[list[SessionRecord]]:
+    """Read all sessions, or those of an app, or those of one of its users, oldest update first."""
+    if not SessionId(app_name or "", user_id or "", "").is_storable:
+        return []
     if app_name is None:
         rows = yield _LIST_EVERY, ()
     else:
@@ -116,9 +145,7 @@ def list_sessions(app_name: str | None, user_id: str | None) -> Operation[list[S
 
 def list_sessions_by_id(session_id: str) -> Operation[list[SessionRecord]]:
     """Read the sessions of an id, whoever's they are: an id is unique for one user of one app."""
-    try:
-        SessionId("", "", session_id).check()
-    except Unstorable:
+    if not SessionId("", "", session_id).is_storable:
         return []
     rows = yield _LIST_OF_ID, (session_id,)
     return (yield from with_lineage(decode_readable(rows, lambda row: _row_with_state(row, {}))))
@@ -200,7 +227,7 @@ def new_session_keys() -> Iterator[int]:
 
 
 def list_session_page(
-    app_name: str, user_id: str, after: tuple[float, int] | None, limit: int
+    app_name: str, user_id: str, *, after: tuple[float, int] | None = None, limit: int = 50
 ) -> Operation[Sequence[SessionRecord]]:
     """Read sessions without their state, the newest update first, after one's (updated_at, key)."""
     updated_at, key = after or _NEWEST_FIRST
@@ -214,7 +241,13 @@ def list_session_page(
     return records
 
 
-def check_epoch(key: int, epoch: int) -> Operation[None]:
+def find_running_turn(key: int) -> Operation[int | None]:
+    """Return the turn of a session that runs."""
+    rows = yield _RUNNING, (key,)
+    return rows[0][0] if rows else None
+
+
+def check_epoch(key: int, epoch: int | None) -> Operation[None]:
     """Raise `FencedWrite` for a turn that lost its lease: it must not begin anything any more."""
     rows = yield _LOCK_EPOCH, (key,)
     if not rows or rows[0][0] != epoch:

@@ -40,6 +40,8 @@ ORDER BY 2, 3, 4
 
 def read_user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
     """Read the state of a user, without prefixes."""
+    if not SessionId(app_name, user_id, "").is_storable:
+        return {}
     rows = yield _USER_STATE, (app_name, user_id)
     return loads(rows[0][0]) if rows else {}
 
@@ -50,13 +52,18 @@ def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operatio
     if session_delta:
         rows = yield _SESSION_STATE, (key,)
         state: dict[str, Any] = loads(rows[0][0]) if rows else {}
-        yield _SET_SESSION_STATE, (key, dumps(state | session_delta))
+        yield from set_session_state(key, state | session_delta)
     if user_delta:
         [[text]] = yield LOCK_USER_STATE, (name.app_name, name.user_id)
         yield _SET_USER_STATE, (dumps(loads(text) | user_delta), name.app_name, name.user_id)
     if app_delta:
         [[text]] = yield _LOCK_APP_STATE, (name.app_name,)
         yield _SET_APP_STATE, (dumps(loads(text) | app_delta), name.app_name)
+
+
+def set_session_state(key: int, state: Mapping[str, Any]) -> Operation[None]:
+    """Set a session's own state."""
+    yield _SET_SESSION_STATE, (key, dumps(state))
 
 
 def read_state_at(key: int, seq: int) -> Operation[dict[str, Any]]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lango.history import count_tokens
 from lango.history.budget_window import RESULT_SHARE, first_valid_start
 from lango.history.token_clipping import clip_results, clip_to_tokens
-from lango.store.codec.records import SessionRecord, StoredEvent
+from lango.store.codec.records import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
@@ -21,9 +21,8 @@ from lango.store.codec.rows import (
     row_to_event,
     row_to_state_event,
 )
-from lango.store.engine.database import Operation, Row
+from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.sessions.lineage import (
-    TOTAL_AT,
     Range,
     RowRange,
     all_row_ranges,
@@ -31,7 +30,9 @@ from lango.store.sessions.lineage import (
     key_of_message,
     live_ranges,
     row_ranges,
+    total_tokens_at,
 )
+from lango.store.sessions.sessions import find_session
 
 _RECENT = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND created_at >= $4
@@ -63,7 +64,6 @@ _OPEN_CALLS = """
 SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
 """
 
-_NO_LIMIT = 2**62
 _SEQ, _ROLE, _CALLS, _TOKENS, _TOTAL, _CALL_SEQ = 0, 1, 4, 5, 6, 12
 
 _MESSAGES_PAGE = f"""
@@ -72,11 +72,27 @@ ORDER BY seq DESC LIMIT $4
 """  # noqa: S608 - constants
 
 
+def read_session_events(
+    name: SessionId, newest: int | None = None, since: float | None = None
+) -> Operation[tuple[SessionRecord, list[StoredEvent]] | None]:
+    """Read a session with all its events, or the `newest` ones, or those not older than `since`."""
+    session = yield from find_session(name)
+    return None if session is None else (session, (yield from read_events(session, newest, since)))
+
+
+def read_session_window(
+    name: SessionId, budget_tokens: int, max_messages: int | None = None
+) -> Operation[tuple[SessionRecord, list[StoredEvent]] | None]:
+    """Read a session with the newest messages that fit a token budget, at most `max_messages`."""
+    session = yield from find_session(name)
+    return None if session is None else (session, (yield from read_window(session, budget_tokens, max_messages)))
+
+
 def read_events(
     session: SessionRecord, newest: int | None = None, since: float | None = None
 ) -> Operation[list[StoredEvent]]:
     """Read every event in order, state-only ones too; or the `newest` ones, or those not older than `since`."""
-    limit = _NO_LIMIT if newest is None else newest
+    limit = LARGEST if newest is None else newest
     start = float("-inf") if since is None else since
     if newest is None and since is None:
         messages = yield from read_rows(session, 1, session.last_seq)
@@ -121,7 +137,7 @@ def read_window(
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     share = budget_tokens // RESULT_SHARE
     rows: list[Row] = []
-    left, room = budget_tokens, max_messages or _NO_LIMIT
+    left, room = budget_tokens, max_messages or LARGEST
     for key, begin, last in all_row_ranges(session, ranges):
         if last < first_seq:
             break
@@ -163,10 +179,8 @@ def _rows_within_budget(
     while end >= first:
         if rows:
             total = rows[0][_TOTAL] - rows[0][_TOKENS]
-        elif last == session.last_seq:
-            total = session.total_tokens
         else:
-            [[total]] = yield TOTAL_AT, (key, last)
+            total = yield from total_tokens_at(session, last)
         bound = total - budget
         # >= and not >: an event without tokens stands on the bound itself
         found = yield _WINDOW, (first, end, max(bound, 0), key)
@@ -236,7 +250,9 @@ def read_message(session: SessionRecord, seq: int) -> Operation[StoredEvent | No
     return row_to_event(rows[0]) if rows else None
 
 
-def read_message_page(session: SessionRecord, before: int | None, limit: int) -> Operation[list[StoredEvent]]:
+def read_message_page(
+    session: SessionRecord, *, before: int | None = None, limit: int = 50
+) -> Operation[list[StoredEvent]]:
     """Read the newest messages before a sequence number, in order; what a rewind took back is left out."""
     end = session.last_seq if before is None else min(before - 1, session.last_seq)
     rows: list[Row] = []

@@ -8,12 +8,15 @@ from msgspec import Struct
 
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import SessionId, SessionRecord
-from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS
+from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, placeholders
 from lango.store.engine.database import Operation, Row
 from lango.store.lifecycle.delete import delete_session
+from lango.store.memory.observations import BATCH_COLUMNS
 from lango.store.sessions import sessions
+from lango.store.sessions.open_calls import OPEN_CALL
+from lango.store.sessions.state import set_session_state
 from lango.store.sessions.titles import with_first_words
-from lango.store.transfer.export import BATCH_COLUMNS, OBSERVATION_COLUMNS, TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
+from lango.store.transfer.export import OBSERVATION_COLUMNS, TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
 from lango.store.transfer.export_format import MessageLine
 from lango.store.transfer.import_check import CheckedImport, Lines, parse_lines, row_values, session_line
 
@@ -24,10 +27,6 @@ WHERE session_key = $14
 """
 _FREE_NAME = "DELETE FROM sessions WHERE session_key = $1"
 _ABANDONED = "SELECT user_id, id FROM sessions WHERE app_name = $1 AND created_at < $2"
-_STATE = "INSERT INTO session_states (session_key, state) VALUES ($1, $2)"
-_OPEN_CALL = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
-"""
 _TABLES = {
     "message": ("messages", MESSAGE_COLUMNS),
     "state": ("state_events", f"{STATE_COLUMNS}, revision"),
@@ -123,10 +122,10 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
         ),
     )
     if checked.state:
-        yield _STATE, (staged.key, dumps(checked.state))
+        yield from set_session_state(staged.key, checked.state)
     for call_id, (seq, waits, _, _) in sorted(checked.open_calls.items()):
         # never as an approval request: only a turn of ours makes those
-        yield _OPEN_CALL, (staged.key, call_id, seq, waits)
+        yield OPEN_CALL, (staged.key, call_id, seq, waits)
     made = yield from sessions.find_session(name)
     assert made
     return (yield from with_first_words(made))
@@ -134,6 +133,4 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
 
 def _insert(kind: str, rows: list[Row]) -> str:
     table, columns = _TABLES[kind]
-    width = len(rows[0])
-    places = (f"({', '.join(f'${row * width + n + 1}' for n in range(width))})" for row in range(len(rows)))
-    return f"INSERT INTO {table} (session_key, {columns}) VALUES {', '.join(places)}"  # noqa: S608 - constants
+    return f"INSERT INTO {table} (session_key, {columns}) VALUES {placeholders(len(rows), len(rows[0]))}"  # noqa: S608 - constants

@@ -13,11 +13,11 @@ from lango.errors import ApprovalExpired
 from lango.messages import ToolCall
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import NewEvent, SessionId, SessionRecord, StoredEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, live_ranges, read_live_ranges
-from lango.store.sessions.open_calls import closing_event
+from lango.store.sessions.open_calls import closing_event, message_at
+from lango.store.sessions.sessions import find_running_turn, lock_session
 from lango.store.turns import tool_journal
 
 EXPIRED_RESULT = "not run: nobody answered the question for approval in time, and that is a no"
@@ -52,11 +52,7 @@ _NEXT_EXPIRY = """
 SELECT MIN(expires_at) - (SELECT now FROM database_clock) FROM open_calls
 WHERE expires_at IS NOT NULL AND answered_at IS NULL
 """
-# takes the session's row, as every turn does that begins
-_LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision, app_name, user_id, id"
-_RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
 _DELETE = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2"
-_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
 class ApprovalRequest(Struct, frozen=True):
@@ -87,9 +83,7 @@ def read_approval_requests(session: SessionRecord) -> Operation[list[ApprovalReq
     for _, seq, about, approves_call_seq, expires_at in rows:
         if not is_live(seq, live):
             continue
-        made = yield from _approved_call(session.key, about, approves_call_seq)
-        if made:
-            stored, call = made
+        for stored, call in (yield from _find_call(session.key, about, approves_call_seq or 0)):
             found.append(ApprovalRequest(call.id, call.name, call.input or {}, stored.created_at, expires_at))
     return found
 
@@ -119,11 +113,13 @@ def has_expired_approvals(key: int) -> Operation[bool]:
 
 def expire_approvals(key: int, now: float) -> Operation[bool]:
     """Close what has expired in a session. False: a turn runs there, and nobody writes beside it."""
-    for revision, *name in (yield _LOCK, (key,)):
-        due = yield _EXPIRED, (key,)
-        if due and (yield _RUNNING, (key,)):
-            return False
-        yield from _decline(key, SessionId(*name), revision, now, due, EXPIRED_RESULT)
+    locked = yield from lock_session(key)
+    due = (yield _EXPIRED, (key,)) if locked else []
+    if locked is None or not due:
+        return True
+    if (yield from find_running_turn(key)) is not None:
+        return False
+    yield from _decline(key, locked.name, locked.revision, now, due, EXPIRED_RESULT)
     return True
 
 
@@ -144,32 +140,20 @@ def _decline(key: int, name: SessionId, revision: int, now: float, rows: list[Ro
         if not is_live(seq, live):
             yield _DELETE, (key, request_id)  # taken back: nobody reads it any more
             continue
-        for row in (yield _MESSAGE, (key, seq)):
-            stored = row_to_event(row)
-            requests = (
-                [call for call in stored.message.tool_calls if call_key(call.id) == request_id]
-                if stored.message
-                else []
-            )
-            for call in requests:
-                no = ToolCall(call.id, call.name, output={"confirmed": False})
-                entry = closing_event(f"no-{stored.seq}-{revision}", stored, (no,), now)
-                revision = (yield from append(key, name, revision, entry)).revision
-        made = yield from _approved_call(key, about, approves_call_seq)
-        if made:
-            stored, call = made
+        for stored, call in (yield from _find_call(key, request_id, seq)):
+            declined = ToolCall(call.id, call.name, output={"confirmed": False})
+            entry = closing_event("no", stored, (declined,), revision, now)
+            revision = (yield from append(key, name, revision, entry)).revision
+        for stored, call in (yield from _find_call(key, about, approves_call_seq or 0)):
             result = ToolCall(call.id, call.name, output={"error": reason, "outcome": "not run"})
-            entry = closing_event(f"no-{stored.seq}-{revision}", stored, (result,), now)
+            entry = closing_event("no", stored, (result,), revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
             yield from tool_journal.record_approval(key, call.id, tool_journal.DECIDED_BY_POLICY, now, approved=False)
     return revision
 
 
-def _approved_call(key: int, call_id: str, seq: int | None) -> Operation[tuple[StoredEvent, ToolCall] | None]:
-    """Read the call that a question is about, and the message that made it."""
-    for row in (yield _MESSAGE, (key, seq or 0)):
-        stored = row_to_event(row)
-        for call in stored.message.tool_calls if stored.message else ():
-            if call_key(call.id) == call_id:
-                return stored, call
-    return None
+def _find_call(key: int, call_id: str, seq: int) -> Operation[list[tuple[StoredEvent, ToolCall]]]:
+    """Read a call and the message that made it; an empty list: it is not there."""
+    stored = yield from message_at(key, seq)
+    calls = stored.message.tool_calls if stored and stored.message else ()
+    return [(stored, call) for call in calls if stored and call_key(call.id) == call_id][:1]

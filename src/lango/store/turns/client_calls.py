@@ -12,11 +12,11 @@ from lango.messages import ToolCall
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import printable_text
 from lango.store.codec.records import ClientResult, NewEvent, SessionId, SessionRecord, StoredEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, client_call_ids, row_to_event
+from lango.store.codec.rows import client_call_ids
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, live_ranges, read_live_ranges
-from lango.store.sessions.open_calls import closing_event
+from lango.store.sessions.open_calls import closing_event, message_at
 
 NO_RESULT_TEXT = (
     "no result: the conversation went on before the client gave one. Whether the client did what was asked is unknown"
@@ -28,7 +28,6 @@ _OPEN = """
 SELECT call_id, seq FROM open_calls
 WHERE session_key = $1 AND long_running = 1 AND approves_call_id IS NULL ORDER BY seq
 """
-_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 _STORE_FULL_RESULT = """
 INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, finished_at, whole)
 VALUES ($1, $2, $3, '', 'once', 'finished', '', $4, $4, $5)
@@ -84,10 +83,9 @@ def _open_calls(key: int, live: list[tuple[int, int]]) -> Operation[list[ClientC
     for seq, open_ids in by_seq.items():
         if not is_live(seq, live):
             continue  # taken back: nobody reads the call any more
-        for row in (yield _MESSAGE, (key, seq)):
-            stored = row_to_event(row)
-            own = client_call_ids(stored)
-            calls = stored.message.tool_calls if stored.message else ()
+        stored = yield from message_at(key, seq)
+        if stored and stored.message:
+            own, calls = client_call_ids(stored), stored.message.tool_calls
             found += [ClientCall(call, stored) for call in calls if call.id in own and call_key(call.id) in open_ids]
     return found
 
@@ -101,4 +99,4 @@ def _closing_event(
     results = tuple(
         ToolCall(call.call.id, call.call.name, output=results_by_id.get(call.call.id, none).output) for call in calls
     )
-    return closing_event(f"client-{made_by.seq}-{revision}", made_by, results, now)
+    return closing_event("client", made_by, results, revision, now)

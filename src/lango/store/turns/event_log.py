@@ -13,9 +13,8 @@ from msgspec import Struct
 from lango.errors import EventsGone
 from lango.events import to_json
 from lango.store.codec import event_ids
-from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.codec.json_text import dumps, loads
-from lango.store.engine.database import Dialect, LockingRead, Operation
+from lango.store.engine.database import LARGEST, Dialect, LockingRead, Operation
 from lango.store.turns import rebuilt_events, turns
 
 KEPT_TURNS = 50
@@ -42,7 +41,7 @@ WITH given AS ({given}) INSERT INTO event_log (session_key, id, turn, type, data
 SELECT session_key, id, turn, type, data, final FROM given WHERE EXISTS (
     SELECT 1 FROM event_log last WHERE last.session_key = given.session_key AND last.final = 0 AND last.id < given.id
     AND last.id = (SELECT MAX(id) FROM event_log e WHERE e.session_key = given.session_key
-                   AND e.id >= given.turn * {ids} AND e.id < (given.turn + 1) * {ids}))
+                   AND e.id >= given.first_id AND e.id < given.end_id))
     AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_key = given.session_key AND t.turn = given.turn
                     AND t.status = 'interrupted')
 RETURNING session_key, id
@@ -50,10 +49,12 @@ RETURNING session_key, id
 _NEW_EVENTS: dict[Dialect, str] = {
     "sqlite": """
         SELECT value ->> 0 AS session_key, value ->> 1 AS id, value ->> 2 AS turn, value ->> 3 AS type,
-               value ->> 4 AS data, value ->> 5 AS final FROM json_each($1)""",
+               value ->> 4 AS data, value ->> 5 AS final, value ->> 6 AS first_id, value ->> 7 AS end_id
+        FROM json_each($1)""",
     "postgres": """
         SELECT (value ->> 0)::bigint AS session_key, (value ->> 1)::bigint AS id, (value ->> 2)::bigint AS turn,
-               value ->> 3 AS type, value ->> 4 AS data, (value ->> 5)::bigint AS final
+               value ->> 3 AS type, value ->> 4 AS data, (value ->> 5)::bigint AS final,
+               (value ->> 6)::bigint AS first_id, (value ->> 7)::bigint AS end_id
         FROM json_array_elements($1::text::json)""",
 }
 # as `_LOCK`, for all of them: nobody else ends one of these streams meanwhile
@@ -96,13 +97,12 @@ def append_log_events(key: int, turn: int, events: Sequence[LoggedEvent]) -> Ope
 
 
 def _append_locked(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
-    first, end = turn * IDS_PER_TURN, (turn + 1) * IDS_PER_TURN
-    rows = yield _LAST_EVENT, (key, first, end)
+    rows = yield _LAST_EVENT, (key, *event_ids.id_range(turn))
     if not rows or rows[0][2]:
         return False
     last = rows[0][1]
     if last is None and turn > KEPT_TURNS:
-        yield _DROP_OLD, (key, IDS_PER_TURN, turn, KEPT_TURNS)
+        yield _DROP_OLD, (key, event_ids.IDS_PER_TURN, turn, KEPT_TURNS)
     for event in events:
         if last is None or event.id > last:  # a repeated write finds its rows there already
             yield _INSERT, (key, event.id, turn, event.type, event.data, int(event.final))
@@ -122,20 +122,20 @@ def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Opera
 
     After each statement the writer's thread waits until the event loop lets go of the interpreter, up to a millisecond.
     """
-    rows = [
-        (batch.session_key, event.id, batch.turn, event.type, event.data, int(event.final))
-        for batch in batches
-        for event in batch.events
-        if event.id > batch.turn * IDS_PER_TURN + 1  # the first event of a turn also drops old ones
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for batch in batches:
+        first, end = event_ids.id_range(batch.turn)
+        rows += [
+            (batch.session_key, event.id, batch.turn, event.type, event.data, int(event.final), first, end)
+            for event in batch.events
+            if event.id > event_ids.event_id(batch.turn, 1)  # the first event of a turn also drops old ones
+        ]
     stored = set[tuple[int, int]]()
     if rows:
         given = (dumps(rows),)
         if dialect == "postgres":
             yield _LOCK_TURNS, given
-        stored = {
-            (key, id_) for key, id_ in (yield _APPEND_MANY.format(given=_NEW_EVENTS[dialect], ids=IDS_PER_TURN), given)
-        }
+        stored = {(key, id_) for key, id_ in (yield _APPEND_MANY.format(given=_NEW_EVENTS[dialect]), given)}
     added: list[bool] = []
     for batch in batches:
         done = all((batch.session_key, event.id) in stored for event in batch.events)
@@ -143,26 +143,24 @@ def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Opera
     return added
 
 
-def read_event_log(key: int, turn: int, after_id: int) -> Operation[LogPage]:
+def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]:
     """Read the events of one turn after an id, some at a time, and what became of the turn.
 
     Those of a turn that is over and has none here are rebuilt. Raise `EventsGone` where only the log knew the id.
     """
-    record = yield from turns.read_turn(
-        key, turn
-    )  # first: the events of a turn that is over are then all there to be read
-    first = turn * IDS_PER_TURN
-    rows = yield _EVENTS_AFTER, (key, max(after_id, first), first + IDS_PER_TURN, PAGE)
+    record = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
+    first, end = event_ids.id_range(turn)
+    rows = yield _EVENTS_AFTER, (key, max(after_id, first), end, PAGE)
     events = [LoggedEvent(id_, at, type_, data, bool(final)) for id_, at, type_, data, final in rows]
     if events:
         return LogPage(events, record, events[-1].final)
-    last = yield _LAST_EVENT, (key, first, first + IDS_PER_TURN)
+    last = yield _LAST_EVENT, (key, first, end)
     is_logged = bool(last) and last[0][1] is not None and not event_ids.is_rebuilt(max(after_id, first))
     if is_logged or record is None or record.status in ("queued", "running"):
         return LogPage([], record, bool(last and last[0][2]))
     if event_ids.is_known_only_to_log(turn, after_id):
         raise EventsGone(events_gone_message(after_id))
-    if after_id >= first + IDS_PER_TURN - 1:
+    if after_id >= end - 1:
         return LogPage([], record, closed=True)
     made = yield from rebuilt_events.rebuild_events(key, turn, record)
     logged = [LoggedEvent(event.id, turn, event.type, dumps(to_json(event)), event is made[-1]) for event in made]
@@ -186,8 +184,7 @@ def append_final_events(key: int, turn: int) -> Operation[None]:
     record = yield from turns.read_turn(key, turn)
     if record is None or record.status in ("queued", "running"):
         return
-    first = turn * IDS_PER_TURN
-    logged: list[Any] = yield _EVENTS_AFTER, (key, first, first + IDS_PER_TURN, IDS_PER_TURN)
+    logged: list[Any] = yield _EVENTS_AFTER, (key, *event_ids.id_range(turn), LARGEST)
     if not logged or logged[-1][4]:
         return
     logged_text = "".join(loads(row[3])["text"] for row in logged if row[2] == "text_delta")

@@ -8,8 +8,8 @@ from msgspec import Struct
 from lango.errors import SessionNotFound, TurnRunning
 from lango.store.codec.records import SessionId
 from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import LOCK
-from lango.store.turns.queue import ANY_AHEAD, OPEN_TURNS, TURN, WITHDRAW, decode_input, read_open_turns
+from lango.store.sessions.sessions import lock_session
+from lango.store.turns.queue import ANY_AHEAD, TURN, WITHDRAW, decode_input, read_open_turns
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input, start_turn
 from lango.store.turns.turns import QueuedTurn, Turn
@@ -50,7 +50,7 @@ class LeaseCounts(Struct, frozen=True):
 
 def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[QueuedTurn]]:
     """Run a queued turn, if nothing is ahead of it any more; else return what is. Return any other turn as it is."""
-    if not (yield LOCK, (key,)):
+    if (yield from lock_session(key)) is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
     [[status, epoch, message]] = yield TURN, (key, turn)
     if status != "queued":
@@ -73,7 +73,7 @@ def interrupt_turn(key: int, name: SessionId, abandoned: QueuedTurn, now: float)
     of a queued turn becomes part of the conversation now that its place has come. False: it is not the first, and
     keeps its place; or its process gave a sign of life.
     """
-    if not (yield LOCK, (key,)) or (yield ANY_AHEAD, (key, abandoned.turn)):
+    if (yield from lock_session(key)) is None or (yield ANY_AHEAD, (key, abandoned.turn)):
         return False
     rows = yield TURN, (key, abandoned.turn)
     if not (yield _INTERRUPT, (now, key, abandoned.turn, abandoned.heartbeat)):
@@ -95,9 +95,9 @@ def abandon_turn(key: int, name: SessionId, owner: str, invocation_id: str, now:
 
     Raise `TurnRunning` while another turn is ahead of it: nothing is written beside one that runs.
     """
-    yield LOCK, (key,)
+    yield from lock_session(key)
     for turn, status, last_heartbeat in (yield _OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
-        if (yield OPEN_TURNS, (key, turn)):
+        if (yield from read_open_turns(key, turn)):
             raise TurnRunning(f"session {name.id!r} is busy with a turn before this one")
         yield from interrupt_turn(key, name, QueuedTurn(turn, status, owner, last_heartbeat), now)
 

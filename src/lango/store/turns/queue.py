@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from lango.messages import Message
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import ClientResult, NewEvent, SessionRecord, StoredEvent
+from lango.store.codec.records import ClientResult, NewEvent, SessionId, SessionRecord, StoredEvent
 from lango.store.codec.rows import calls_from_json, calls_to_json, event_to_row
-from lango.store.engine.database import Operation
+from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.lineage import is_live, live_ranges
-from lango.store.sessions.sessions import LOCK
+from lango.store.sessions.sessions import find_running_turn, find_session, lock_session
 from lango.store.turns import approvals
 from lango.store.turns.turns import QueuedTurn, Turn
 
@@ -21,7 +21,7 @@ _NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND tu
 _TURNS_PER_QUERY = 50
 
 # from the first open one on: the rows of a long session are not all looked at
-OPEN_TURNS = """
+_OPEN_TURNS = """
 SELECT turn, status, owner, heartbeat FROM turns
 WHERE session_key = $1 AND turn < $2 AND status IN ('queued', 'running')
     AND turn >= (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND status IN ('queued', 'running'))
@@ -42,7 +42,6 @@ SELECT turn, queued_input FROM turns
 WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2 AND status = 'queued'
 ORDER BY turn
 """
-_RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
 # one that was taken back before it began has nothing to tell
 _STARTED = """
 SELECT turn, first_seq FROM turns
@@ -114,7 +113,7 @@ def _event_from_json(members: Mapping[str, Any]) -> NewEvent:
 
 def find_newest_turn(session: SessionRecord) -> Operation[int | None]:
     """Return the newest turn of a session that no rewind took back."""
-    return (yield from _first_live_turn(session, _NEWEST_TURNS, 2**62))
+    return (yield from _first_live_turn(session, _NEWEST_TURNS, LARGEST))
 
 
 def find_next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
@@ -133,10 +132,16 @@ def _first_live_turn(session: SessionRecord, turns_from: str, start: int) -> Ope
     return None
 
 
-def read_open_turns(key: int, before: int) -> Operation[list[QueuedTurn]]:
+def read_open_turns(key: int, before: int = LARGEST) -> Operation[list[QueuedTurn]]:
     """Read the turns before one that run or are queued, in order."""
-    rows = yield OPEN_TURNS, (key, before)
+    rows = yield _OPEN_TURNS, (key, before)
     return [QueuedTurn(turn, status, owner or "", heartbeat) for turn, status, owner, heartbeat in rows]
+
+
+def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionRecord | None, list[QueuedTurn]]]:
+    """Read a session and its open turns."""
+    session = yield from find_session(name)
+    return session, (yield from read_open_turns(session.key)) if session else []
 
 
 def is_next(key: int, turn: int) -> Operation[bool]:
@@ -147,7 +152,7 @@ def is_next(key: int, turn: int) -> Operation[bool]:
 def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
     """Take back a turn that is still queued; False: it is not, or not any more."""
     key = turn.session_key
-    yield LOCK, (key,)
+    yield from lock_session(key)
     rows = yield TURN, (key, turn.turn)
     if not (yield WITHDRAW, (now, key, turn.turn)):
         return False
@@ -178,10 +183,11 @@ def read_queued_messages(key: int) -> Operation[list[QueuedMessage]]:
 
 def find_current_turn(session: SessionRecord) -> Operation[int | None]:
     """Return the turn that runs; else the first that waits; else the newest that nobody took back."""
-    for query, values in ((_RUNNING, (session.key,)), (_QUEUED_MESSAGES, (session.key, NEWEST_TURNS_READ))):
-        rows = yield query, values
-        if rows:
-            return rows[0][0]
+    running = yield from find_running_turn(session.key)
+    if running is not None:
+        return running
+    for turn, _ in (yield _QUEUED_MESSAGES, (session.key, NEWEST_TURNS_READ)):
+        return turn
     live = list(live_ranges(session.last_seq, session.rewinds))
     for turn, first_seq in (yield _STARTED, (session.key, NEWEST_TURNS_READ)):
         if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from lango.events import Accepted, ApprovalNeeded, TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, Usage
 from lango.messages import ToolCall
-from lango.store.codec.event_ids import FIRST_REBUILT, IDS_PER_TURN
+from lango.store.codec import event_ids
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import StoredEvent
 from lango.store.codec.rows import approval_subject, calls_from_json, client_call_ids
@@ -34,7 +34,6 @@ ORDER BY seq DESC LIMIT 50
 
 def rebuild_events(key: int, turn: int, record: turns.TurnRecord) -> Operation[list[TurnEvent]]:
     """Rebuild the events of a turn that is over, the same each time."""
-    base_id = turn * IDS_PER_TURN
     found = yield from turns.read_turn_messages(key, turn)
     messages = [event for event in found if not is_closing_event(event)]
     rebuilder = _Rebuilder(
@@ -43,9 +42,10 @@ def rebuild_events(key: int, turn: int, record: turns.TurnRecord) -> Operation[l
         (yield from _earlier_calls(key, messages)),
         {row[0]: row[1] for row in (yield _APPROVAL_EXPIRIES, (key,))},
     )
-    accepted = Accepted(base_id + 1, turn, waiting=record.was_queued, invocation_id=record.invocation_id)
-    numbered = [replace(event, id=base_id + FIRST_REBUILT + n) for n, event in enumerate(rebuilder.events())]
-    return [accepted, *numbered, final_event(turn, record, base_id + IDS_PER_TURN - 1)]
+    first_id = event_ids.event_id(turn, 1)
+    accepted = Accepted(first_id, turn, waiting=record.was_queued, invocation_id=record.invocation_id)
+    numbered = [replace(event, id=event_ids.rebuilt_id(turn, n)) for n, event in enumerate(rebuilder.events())]
+    return [accepted, *numbered, final_event(turn, record, event_ids.id_range(turn)[1] - 1)]
 
 
 def final_event(turn: int, record: turns.TurnRecord, event_id: int) -> TurnDone | TurnError:

@@ -7,15 +7,13 @@ what the model is told: the real result, that the tool never ran, or that nobody
 from collections.abc import Mapping
 from typing import Any
 
-from lango.history import count_tokens
-from lango.messages import Message, ToolCall
+from lango.messages import ToolCall
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import dumps
-from lango.store.codec.records import NewEvent, SessionId, StoredEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
+from lango.store.codec.records import SessionId, StoredEvent
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, read_live_ranges
+from lango.store.sessions.open_calls import closing_event, message_at
 from lango.store.turns.approvals import decline_open
 from lango.store.turns.tool_journal import JournalEntry, read_journal_entry
 
@@ -36,7 +34,6 @@ _OPEN = """
 SELECT seq, MIN(long_running), COUNT(approves_call_id) FROM open_calls WHERE session_key = $1 GROUP BY seq ORDER BY seq
 """
 _OPEN_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = $2 AND long_running = 0"
-_CALLS = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
 def close_open_calls(
@@ -61,11 +58,10 @@ def close_open_calls(
         if not is_live(seq, ranges):
             continue  # taken back: nobody reads the call, and nobody would know what the result belongs to
         open_ids = {call_id for [call_id] in (yield _OPEN_IDS, (key, seq))}
-        made = yield _CALLS, (key, seq)
-        for row in made:
-            stored = row_to_event(row)
+        stored = yield from message_at(key, seq)
+        if stored is not None:
             results = yield from _results(key, stored, open_ids, epoch, forked)
-            entry = _closing(stored, results, revision, now)
+            entry = closing_event("closed", stored, results, revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
     if close_approvals and any(approval_count for _, _, approval_count in rows):
         revision = yield from decline_open(key, name, revision, now)
@@ -96,19 +92,3 @@ def _outcome(record: JournalEntry | None, forked: bool) -> Mapping[str, Any]:
             return {"error": SAFE_TO_REPEAT_RESULT, "outcome": "unknown"}
         case _:
             return {"error": FORKED_RESULT if forked else UNKNOWN_RESULT, "outcome": "unknown"}
-
-
-def _closing(stored: StoredEvent, results: tuple[ToolCall, ...], revision: int, now: float) -> NewEvent:
-    assert stored.message
-    content = "\n".join(dumps(result.output) for result in results)
-    message = Message("tool", content, results, stored.message.author)
-    # the agent that made the call must find the result: on its branch, in its scope
-    place = {name: value for name, value in (stored.extra or {}).items() if name in ("branch", "isolation_scope")}
-    return NewEvent(
-        event_id=f"closed-{stored.seq}-{revision}",
-        created_at=now,
-        message=message,
-        tokens=count_tokens(message),
-        invocation_id=stored.invocation_id,
-        extra=place,
-    )

@@ -8,9 +8,9 @@ from lango.store.codec.records import NewEvent, SessionId
 from lango.store.engine.database import Operation, RollBack
 from lango.store.sessions.append import append
 from lango.store.sessions.client_history import append_client_history, input_hash
-from lango.store.sessions.sessions import LOCK
+from lango.store.sessions.sessions import lock_session
 from lango.store.turns import approvals, client_calls
-from lango.store.turns.queue import OPEN_TURNS, encode_input, input_digest, is_same_input
+from lango.store.turns.queue import encode_input, input_digest, is_same_input, read_open_turns
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, Turn
 
@@ -50,10 +50,10 @@ def submit(
     message, `IdempotencyKeyReused`. With `at_revision`, raise `StaleSession` unless the session is at just that
     revision and no turn of it runs or waits.
     """
-    locked = yield LOCK, (key,)
-    if not locked:
+    locked = yield from lock_session(key)
+    if locked is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
-    if at_revision is not None and (locked[0][0] != at_revision or (yield OPEN_TURNS, (key, 2**62))):
+    if at_revision is not None and (locked.revision != at_revision or (yield from read_open_turns(key))):
         return (yield from _turn_of_lost_reply(key, name, entry))
     if idempotency_key is not None:
         for turn, status, epoch, digest in (yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)):
@@ -64,7 +64,7 @@ def submit(
                 )
             return Turn(key, turn, epoch, status, repeated=True)
     [[turn]] = yield _NEXT_NUMBER, (key,)
-    queued_before = yield OPEN_TURNS, (key, turn)
+    queued_before = yield from read_open_turns(key, turn)
     if queued_before and not queue:
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
     if answer is not None:

@@ -96,7 +96,7 @@ class ApprovalDecision(Struct, frozen=True):
 
 def record_intent(
     key: int,
-    epoch: int,
+    epoch: int | None,
     call_id: str,
     name: str,
     effect: Effect,
@@ -115,14 +115,19 @@ def record_approval(key: int, call_id: str, by: str, now: float, *, approved: bo
     yield _RECORD_APPROVAL, (1 if approved else 0, by, now, key, call_key(call_id))
 
 
-def record_start(key: int, epoch: int, call_id: str, now: float) -> Operation[bool]:
+def record_start(key: int, epoch: int | None, call_id: str, now: float) -> Operation[bool]:
     """Note that the tool begins; False: this call began before, and must not begin again."""
     yield from check_epoch(key, epoch)
     return bool((yield _START, (now, key, call_key(call_id), epoch)))
 
 
 def record_result(
-    key: int, epoch: int, call_id: str, status: JournalStatus, result: Mapping[str, Any] | None, now: float
+    key: int,
+    epoch: int | None,
+    call_id: str,
+    result: Mapping[str, Any] | None,
+    now: float,
+    status: JournalStatus = "finished",
 ) -> Operation[None]:
     """Note how the tool ended, and its result, before the result becomes a message; nothing where the turn was lost."""
     yield _FINISH, (status, now, None if result is None else dumps(result), key, call_key(call_id), epoch)
@@ -204,7 +209,7 @@ def _row_to_entry(row: Sequence[Any]) -> JournalEntry:
     )
 
 
-def store_full_result(key: int, epoch: int, call_id: str, text: str) -> Operation[None]:
+def store_full_result(key: int, epoch: int | None, call_id: str, text: str) -> Operation[None]:
     """Keep the whole text of a result that the model is shown clipped."""
     yield _STORE_FULL_RESULT, (printable_text(text), key, call_key(call_id), epoch)
 

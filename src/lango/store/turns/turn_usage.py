@@ -9,8 +9,8 @@ from lango.events import Usage
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import SessionRecord
-from lango.store.engine.database import Operation, Row
-from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
+from lango.store.engine.database import LARGEST, Operation, Row
+from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
 from lango.store.turns.turns import Status
 
 # what the session had before a turn is in the running total of the turn's first message
@@ -40,9 +40,7 @@ SELECT COALESCE(
     (SELECT MIN(turn) - 1 FROM turns WHERE session_key = $1 AND turn > $2 AND status IN ('queued', 'running')),
     (SELECT MAX(turn) FROM turns WHERE session_key = $1), 0)
 """
-_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
-
-NEWEST_TURN = 2**62
+NEWEST_TURN = LARGEST
 
 
 class Totals(Struct, frozen=True):
@@ -158,13 +156,6 @@ def read_live(session: SessionRecord) -> Operation[LiveTotals]:
     messages = tokens = 0
     for first, last in live_ranges(session.last_seq, session.rewinds):
         messages += last - first + 1
-        tokens += yield from _total_at(session, last)
-        tokens -= yield from _total_at(session, first - 1)
+        tokens += yield from total_tokens_at(session, last)
+        tokens -= yield from total_tokens_at(session, first - 1)
     return LiveTotals(messages, tokens)
-
-
-def _total_at(session: SessionRecord, seq: int) -> Operation[int]:
-    if seq == session.last_seq:
-        return session.total_tokens
-    rows = yield _TOTAL_AT, (key_of_message(session, seq), seq)
-    return rows[0][0] if rows else 0

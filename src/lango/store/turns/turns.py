@@ -12,8 +12,8 @@ from msgspec import Struct
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId, StoredEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
-from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import LOCK
+from lango.store.engine.database import LARGEST, Operation
+from lango.store.sessions.sessions import lock_session
 from lango.store.turns.recovery import close_open_calls
 
 Status = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
@@ -95,13 +95,13 @@ def end_turn(
 ) -> Operation[EndResult]:
     """End a running turn, closing what it left open."""
     key = turn.session_key
-    locked = yield LOCK, (key,)
+    locked = yield from lock_session(key)
     used: Mapping[str, Any] = (extra or {}).get("usage") or {}
     spent = (*(used.get(name, 0) for name in ("input", "output", "cached", "model_calls")), used.get("cost_usd"))
     rows = yield _END, (outcome, now, dumps(extra) if extra else None, *spent, key, turn.epoch)
     if not rows or not locked:
         return EndResult(bool(rows))
-    yield from close_open_calls(key, name, locked[0][0], now, turn.epoch or 0)
+    yield from close_open_calls(key, name, locked.revision, now, turn.epoch or 0)
     return EndResult(True, others_are_queued=rows[0][0] > 0)
 
 
@@ -130,7 +130,7 @@ def read_turn_messages(key: int, turn: int) -> Operation[list[StoredEvent]]:
     """Read the messages of a turn after the one that began it, however long the session is."""
     ranges = yield _MESSAGE_RANGE, (key, turn)
     for invocation_id, extra, first, before, after in ranges:
-        rows = yield _MESSAGES, (key, first or before or 0, after or 2**62)
+        rows = yield _MESSAGES, (key, first or before or 0, after or LARGEST)
         found = [row_to_event(row) for row in rows]
         ending: dict[str, Any] = loads(extra) if extra else {}
         own = {invocation_id, *ending.get("invocations", ())}
@@ -140,4 +140,4 @@ def read_turn_messages(key: int, turn: int) -> Operation[list[StoredEvent]]:
 
 def request_cancel(key: int, before: int | None = None) -> Operation[bool]:
     """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
-    return bool((yield _CANCEL, (key, 2**62 if before is None else before)))
+    return bool((yield _CANCEL, (key, LARGEST if before is None else before)))
