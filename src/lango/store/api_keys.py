@@ -1,4 +1,4 @@
-"""Operations on API keys: kept as hashes, each of one user."""
+"""Store API keys as hashes, and count the tokens that each has used."""
 
 import hashlib
 import secrets
@@ -28,7 +28,7 @@ _SPENT = "SELECT tokens FROM api_key_usage WHERE key_id = $1 AND day = $2"
 
 
 class ApiKey(Struct, frozen=True):
-    """Who a key belongs to, and how much it may ask for. The key itself is nowhere."""
+    """The user of a key, and its limits. The key itself is not stored."""
 
     id: str
     user_id: str
@@ -67,29 +67,29 @@ def find_key(secret: str) -> Operation[ApiKey | None]:
 
 
 def list_keys() -> Operation[list[ApiKey]]:
-    """Return every key, the revoked ones too."""
+    """Return all keys, the revoked ones too."""
     rows = yield _LIST, ()
     return [_row_to_key(row) for row in rows]
 
 
 def revoke_key(key_id: str, now: float) -> Operation[bool]:
-    """Revoke a key; False: there is none of that id that still holds."""
+    """Revoke a key; False: there is no valid key of that id."""
     return is_id(key_id) and bool((yield _REVOKE, (now, key_id)))
 
 
 def spend_tokens(key_id: str, tokens: int, now: float) -> Operation[None]:
-    """Note what a turn took."""
+    """Add the tokens of a turn to the usage of a key."""
     yield _SPEND, (key_id, int(now // _DAY_S), tokens)
 
 
 def spent_tokens(key_id: str, now: float) -> Operation[int]:
-    """Return the tokens that a key has taken on this day, UTC."""
+    """Return the tokens that a key has used on this day, UTC."""
     rows = yield _SPENT, (key_id, int(now // _DAY_S))
     return rows[0][0] if rows else 0
 
 
 def seconds_until_tomorrow(now: float) -> int:
-    """Return how long the day still is."""
+    """Return the seconds until the next day, UTC."""
     return int(_DAY_S - now % _DAY_S) + 1
 
 

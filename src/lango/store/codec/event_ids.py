@@ -1,7 +1,6 @@
 """Number the events that clients read: the turn times a million, plus a count.
 
-Ids so grow within a session, and those of one turn lie in one range. Events that are rebuilt from stored messages have
-numbers that no event has while its turn runs.
+So ids grow within a session. Events that are rebuilt from messages have higher numbers than those of a running turn.
 """
 
 IDS_PER_TURN = 1_000_000
@@ -24,7 +23,7 @@ def turn_of_event(event_id: int) -> int:
 
 
 def id_range(turn: int) -> tuple[int, int]:
-    """Return the bounds of a turn's ids: its own lie between the first and the second, which is the next turn's."""
+    """Return the bounds of a turn's ids; both are exclusive."""
     return event_id(turn, 0), event_id(turn + 1, 0)
 
 

@@ -1,8 +1,8 @@
-"""Forking a session: a new one with the same past, as it was at a message, and a future of its own.
+"""Fork a session at a message without copying its rows.
 
-Rows of messages never change and are never deleted while somebody shows them, so a fork copies none: it notes where its
-past stands. Sequence numbers, running totals, revisions and epochs go on from there. What the fork point leaves without
-a result is closed in the same transaction, so that the fork is as valid a history as any.
+Rows of messages never change, and are not deleted while a fork shares them, so a fork stores only its lineage. Sequence
+numbers, running totals, revisions and epochs continue from the source. Calls without a result at the fork point are
+closed in the same transaction, so that the history of the fork is valid.
 """
 
 import re
@@ -55,7 +55,7 @@ INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_i
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
-# a result right after its call does not say where the call stands
+# `call_seq` is NULL for a result right after its call
 _RESULTS_OF_NEXT = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq = $2 AND role IN ('tool', 'function')
     AND call_seq IS NULL AND tool_calls IS NOT NULL
@@ -75,7 +75,7 @@ _FORK_SUFFIX = re.compile(r" \(fork(?: (\d{1,6}))?\)$")
 def fork_session(
     source: SessionId, new: SessionId, at: int | None, title: str | None, now: float
 ) -> Operation[SessionRecord]:
-    """Make a session whose past is that of another, up to message `at`: None is all of it, 0 only the first state."""
+    """Create a session that shares another's messages up to `at`; None: all of them, 0: only the first state."""
     new.check_new()
     session = yield from sessions.lock_named_session(source)
     point = session.last_seq if at is None else at
@@ -94,13 +94,13 @@ def fork_session(
 
 
 def _shared_ranges(session: SessionRecord, point: int) -> Operation[list[SharedRange]]:
-    """Return the pieces of a session up to a message, in order; its own rows are the last of them."""
+    """Return the ranges that a fork at `point` shares, the oldest ancestor first and the session's own rows last."""
     found = [
         SharedRange(
             shared.first_seq, min(shared.last_seq, point), shared.last_revision, shared.last_epoch, shared.source_key
         )
         for shared in session.lineage
-        if shared.first_seq - 1 <= point  # the state before its first message, at least
+        if shared.first_seq - 1 <= point  # the state before its first message may be shared
     ]
     begin = session.lineage[-1].last_seq + 1 if session.lineage else 1
     if point >= begin or (point == begin - 1 and (yield _OWN_STATES, (session.key, point))):
@@ -117,7 +117,7 @@ def _insert_lineage(key: int, shared: Sequence[SharedRange]) -> Operation[None]:
 
 
 def _copy_state(key: int, session: SessionRecord, point: int) -> Operation[None]:
-    """Give the fork the state of the session as it was."""
+    """Set the fork's state to that of the session at `point`."""
     if point == session.last_seq:
         yield _SAME_STATE, (key, session.key)
         return
@@ -157,7 +157,7 @@ def _user_seq(session: SessionRecord, point: int) -> Operation[int]:
 
 
 def _title(session: SessionRecord, point: int) -> Operation[str | None]:
-    """Call it after its source, unless nothing of it is kept."""
+    """Derive the title from the source's, unless no message is shared."""
     named = (yield from with_first_words(session)).display_title if point else ""
     if not named:
         return None
@@ -167,11 +167,11 @@ def _title(session: SessionRecord, point: int) -> Operation[str | None]:
     return stem[: MAX_TITLE - len(mark)] + mark
 
 
-# -- calls that were open at the point -----------------------------------------------------------------------------
+# -- calls that were open at the fork point ------------------------------------------------------------------------
 
 
 def _reopen_calls(key: int, session: SessionRecord, point: int) -> Operation[None]:
-    """Open again what had no result yet: what has none to this day, and what got one later."""
+    """Open the calls that had no result at `point`: those still open, and those whose results came later."""
     opened: dict[str, _OpenCall] = {}
     for call_id, *columns in (yield _STILL_OPEN, (session.key, point)):
         opened[call_id] = _OpenCall(*columns)
@@ -197,7 +197,7 @@ class _OpenCall(Struct, frozen=True):
 
 
 def _with_reopened_approvals(opened: Mapping[str, _OpenCall]) -> list[tuple[str, _OpenCall]]:
-    """A call that was approved later waits for its approval again: its question is what is open."""
+    """Replace calls that were approved after the fork point by their approval requests."""
     approved_ids = {call.approves_call_id for call in opened.values() if call.approves_call_id}
     still = [(call_id, call) for call_id, call in sorted(opened.items()) if call_id not in approved_ids]
     return [(call_id, replace(call, approves_call_seq=_subject_seq(call, opened))) for call_id, call in still]
@@ -209,7 +209,7 @@ def _subject_seq(call: _OpenCall, opened: Mapping[str, _OpenCall]) -> int | None
 
 
 def _results_after(session: SessionRecord, point: int) -> Operation[list[tuple[int, str]]]:
-    """Return the results after a message of calls that stand before it: where the call stands, and the results."""
+    """Return the results after `point` of calls before it, each with the message of its call."""
     rows: list[Row] = yield _RESULTS_OF_NEXT, (key_of_message(session, point + 1), point + 1)
     found = [(point, calls) for [calls] in rows]
     for place_key, first, last in row_ranges(session, point + 1, session.last_seq):
@@ -220,7 +220,7 @@ def _results_after(session: SessionRecord, point: int) -> Operation[list[tuple[i
 def _find_calls(
     session: SessionRecord, first: int, last: int, call_ids: set[str]
 ) -> Operation[list[tuple[str, _OpenCall]]]:
-    """Find the calls with some ids: the first message of the range has them, or one of the next."""
+    """Find calls by their ids: the first message of the range has them, or a later one."""
     found: list[tuple[str, _OpenCall]] = []
     wanted = set(call_ids)
     for begin, end in ((first, first), (first + 1, last)):

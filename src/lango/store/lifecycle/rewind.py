@@ -1,6 +1,6 @@
-"""Taking back: the turn that holds a message, and all after it. Nothing is deleted, and the state is as it was before.
+"""Rewind a session: remove a turn and all after it from the visible history, and restore the state before it.
 
-What is stored is the event that ADK's own rewind appends, so that whoever reads the session with ADK sees the same.
+Nothing is deleted. A rewind is the event that ADK's own rewind appends, so that ADK reads the same history.
 """
 
 import uuid
@@ -22,9 +22,9 @@ _INVOCATION = "SELECT invocation_id, extra FROM messages WHERE session_key = $1 
 
 
 def rewind_session(name: SessionId, before: int, now: float) -> Operation[SessionRecord]:
-    """Take back the turn that holds message `before`, and all after it.
+    """Remove the turn of message `before`, and all after it, from the visible history.
 
-    Raise `TurnRunning` while a turn runs or waits, `MessageNotFound` where there is no such message (any more).
+    Raise `TurnRunning` while the session has an open turn, `MessageNotFound` if the message is not visible.
     """
     session = yield from sessions.lock_named_session(name)
     if (yield from read_open_turns(session.key)):

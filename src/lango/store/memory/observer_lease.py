@@ -1,4 +1,4 @@
-"""Lease the right to observe a session, and store what the holder observed."""
+"""Lease the right to observe a session, and store the observations of the holder."""
 
 from collections.abc import Sequence
 
@@ -43,35 +43,32 @@ _RELEASE = "UPDATE observer_leases SET owner = NULL, heartbeat = heartbeat + 1 W
 
 
 class ObserverLease(Struct, frozen=True):
-    """The right to observe a session; `beat` where somebody else has it."""
+    """The right to observe a session; `heartbeat` is set if another owner holds it."""
 
     session_key: int
     epoch: int
     owner: str
     heartbeat: int = 0
     held: bool = True
-    """False: somebody else has it."""
+    """False: another owner holds it."""
 
 
 def store_batch(
     lease: ObserverLease, name: SessionId, batch: Batch, facts: Sequence[Fact], now: float
 ) -> Operation[int | None]:
-    """Store a batch and its facts under a claim; None: the claim was lost, and nothing is stored."""
+    """Store a batch and its facts; None: the lease was lost, and nothing is stored."""
     batch = replace(batch, created_at=now)
     number = yield from add_batch(lease, batch)
-    # what a rewind took back while it was observed teaches nothing
+    # no facts from messages that were rewound meanwhile
     if number is not None and (yield from observations.is_still_valid(lease.session_key, batch)):
         yield from user_facts.add_facts(name.app_name, name.user_id, lease.session_key, facts, now)
     return number
 
 
-# -- who observes -----------------------------------------------------------------------------------------------------
-
-
 def acquire_observer_lease(key: int, owner: str) -> Operation[ObserverLease | None]:
-    """Take the right to observe a session, or say who has it; None: the session is gone.
+    """Acquire the lease of a session, or return the lease of its holder; None: the session was deleted.
 
-    An owner observes a session once at a time: a right that it still has is one that it could not give back.
+    An owner that still holds the lease gets it again: it could not release it.
     """
     if (yield from lock_session(key)) is None:
         return None
@@ -82,24 +79,24 @@ def acquire_observer_lease(key: int, owner: str) -> Operation[ObserverLease | No
 
 
 def take_over_observer_lease(abandoned: ObserverLease, owner: str) -> Operation[ObserverLease | None]:
-    """Take the right from somebody who is gone; None: they moved on."""
+    """Take over the lease of an owner that died; None: its heartbeat has changed."""
     for [number] in (yield _TAKE_OVER, (owner, abandoned.session_key, abandoned.epoch, abandoned.heartbeat)):
         return ObserverLease(abandoned.session_key, number, owner)
     return None
 
 
 def renew_observer_lease(lease: ObserverLease) -> Operation[bool]:
-    """Say that the observer lives; False: it lost its claim."""
+    """Renew a lease; False: it was lost."""
     return bool((yield _HEARTBEAT, (lease.session_key, lease.epoch)))
 
 
 def release_observer_lease(lease: ObserverLease) -> Operation[None]:
-    """Give the right back."""
+    """Release a lease."""
     yield _RELEASE, (lease.session_key, lease.epoch)
 
 
 def add_batch(lease: ObserverLease, batch: Batch) -> Operation[int | None]:
-    """Store a batch whole, under a claim; return its number. None: the claim was lost, or the session is gone."""
+    """Store a batch and return its number; None: the lease was lost, or the session was deleted."""
     key = lease.session_key
     if (yield from lock_session(key)) is None or not (yield _HEARTBEAT, (key, lease.epoch)):
         return None
@@ -107,7 +104,7 @@ def add_batch(lease: ObserverLease, batch: Batch) -> Operation[int | None]:
 
 
 def insert_batch(key: int, batch: Batch) -> Operation[int]:
-    """Write the rows of a batch."""
+    """Insert the rows of a batch."""
     [[number]] = yield (
         _INSERT_BATCH,
         (

@@ -1,4 +1,4 @@
-"""Operations on facts about a user, which hold across sessions. Of one name the newest holds."""
+"""Store facts about a user that hold across sessions; the newest of each name is valid."""
 
 import logging
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ WHERE f.app_name = $1 AND f.user_id = $2 ORDER BY f.id
 _NAME_OF = "SELECT name FROM user_facts WHERE app_name = $1 AND user_id = $2 AND id = $3"
 _DELETE_BY_NAME = "DELETE FROM user_facts WHERE app_name = $1 AND user_id = $2 AND name = $3"
 MOST_FACTS = 100
-"""How many names there are of one user. More are not kept: what is known already must not be pushed out."""
+"""How many names of facts a user can have. Others are not stored, so that none displaces a known fact."""
 _NAMES = "SELECT DISTINCT name FROM user_facts WHERE app_name = $1 AND user_id = $2"
 _ID_LIMIT = 2**63
 
 
 class Fact(Struct, frozen=True):
-    """What holds for a user, and where it was said."""
+    """A fact about a user, and the messages that it was learned from."""
 
     name: str
     text: str
@@ -47,7 +47,7 @@ class Fact(Struct, frozen=True):
 
 
 def add_facts(app_name: str, user_id: str, session_key: int, facts: Sequence[Fact], now: float) -> Operation[None]:
-    """Store facts of a session of a user, as far as there is room for their names."""
+    """Store facts about a user, up to the limit of names."""
     if not facts:
         return
     yield LOCK_USER_STATE, (app_name, user_id)
@@ -81,7 +81,7 @@ def add_facts(app_name: str, user_id: str, session_key: int, facts: Sequence[Fac
 
 
 def read_facts(app_name: str, user_id: str, *, replaced: bool = False) -> Operation[list[Fact]]:
-    """Read the facts that hold for a user, in the order in which they were learned; or those that were replaced too."""
+    """Read the valid facts about a user, the oldest first; with `replaced`, the others too."""
     if not is_id(app_name) or not is_id(user_id):
         return []
     rows = yield _LIST, (app_name, user_id)

@@ -1,7 +1,7 @@
-"""An ordinary event in one statement: a text, one call, or the result of the call before it.
+"""Append an ordinary event with a single statement: a text, one call, or the result of the call before it.
 
-That is most events, and one statement is one transaction: nothing to begin, to ask in between, to commit. Whatever is
-not ordinary it leaves alone, and `lango.store.sessions.append` does it all, and tells what is wrong.
+Most events are ordinary, and a single statement needs neither BEGIN nor COMMIT. It writes nothing if one of its
+conditions fails; then `lango.store.sessions.append` stores the event, or raises the error.
 """
 
 from lango.store.codec.ids import call_key

@@ -67,14 +67,15 @@ def closing_event(
 
 
 def is_closing_event(stored: StoredEvent) -> bool:
-    """Whether a message closes calls, and was no event of the turn that made them."""
+    """Whether a message was made by `closing_event`."""
     return _CLOSING_ID.fullmatch(stored.event_id) is not None
 
 
 def track_calls(key: int, seq: int, message: Message, entry: NewEvent) -> Operation[int | None]:
-    """Note calls that wait for a result, and strike those that got one; return where a result's call stands.
+    """Store new calls as open and delete those that have results; return the earliest call that got one.
 
-    A call that was answered by "it waits for approval" is open again once its question is answered.
+    None: that is the message before. A call whose result was that it needs approval is open again once its approval
+    request is answered.
     """
     farthest: int | None = None
     for call in message.tool_calls:

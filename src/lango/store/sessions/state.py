@@ -16,7 +16,7 @@ INSERT INTO session_states (session_key, state) VALUES ($1, $2)
 ON CONFLICT (session_key) DO UPDATE SET state = excluded.state
 """
 
-# The upserts take the row's lock and read it in one step, so that no other writer can come between reading and setting.
+# The upserts lock the row and read it in one step, so that no other writer comes between reading and setting.
 LOCK_USER_STATE = """
 INSERT INTO user_states (app_name, user_id, state) VALUES ($1, $2, '{}')
 ON CONFLICT (app_name, user_id) DO UPDATE SET state = user_states.state RETURNING state
@@ -47,7 +47,7 @@ def read_user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
 
 
 def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operation[None]:
-    """Change session, user and app state. Always in this order, so that two writers cannot wait for each other."""
+    """Change session, user and app state, always in this order, so that two writers cannot deadlock."""
     session_delta, user_delta, app_delta = split_scopes(delta)
     if session_delta:
         rows = yield _SESSION_STATE, (key,)
@@ -67,7 +67,7 @@ def set_session_state(key: int, state: Mapping[str, Any]) -> Operation[None]:
 
 
 def read_state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
-    """Return the session's own state as it was when message `seq` was the newest, by replaying what was journaled."""
+    """Replay the session's own state as it was when message `seq` was the newest."""
     rows = yield _DELTAS_UP_TO, (key, seq)
     state: dict[str, Any] = {}
     for text, *_ in rows:
@@ -76,19 +76,19 @@ def read_state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
 
 
 def first_seq_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:
-    """Return where an invocation begins."""
+    """Return the first message of an invocation."""
     [[first]] = yield _FIRST_OF_INVOCATION, (key, shorten(invocation_id))
     return first
 
 
 def read_state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
-    """Return the session's own state as it was before an invocation."""
+    """Replay the session's own state as it was before an invocation."""
     first = yield from first_seq_of_invocation(key, invocation_id)
     return (yield from read_state_at(key, (first or 1) - 1))
 
 
 def delta_to_restore(own: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the delta that makes a session's own state what it was, as ADK's rewind works it out."""
+    """Return the delta that restores a session's own state, as ADK's rewind does."""
     kept = {name: value for name, value in target.items() if value is not None}
     return {name: value for name, value in kept.items() if name not in own or own[name] != value} | {
         name: None for name in own if name not in kept
@@ -96,7 +96,7 @@ def delta_to_restore(own: Mapping[str, Any], target: Mapping[str, Any]) -> dict[
 
 
 def split_scopes(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Part a delta into what belongs to the session, to the user and to the app, without their prefixes."""
+    """Split a delta into those of the session, the user and the app, without prefixes."""
     own: dict[str, Any] = {}
     of_user: dict[str, Any] = {}
     of_app: dict[str, Any] = {}

@@ -1,8 +1,8 @@
-"""Operations that read messages: all of them, the newest few, or the window that fits a token budget.
+"""Read messages: all, one, a page, or the newest that fit a token budget.
 
-The window is one query that finds its start by the running totals, whatever the session's length. Rewinds cut a session
-into live ranges; a session that was never rewound has one. A fork cuts it, too, by where its rows stand. So do large
-results: where not everything fits, each takes its share of the budget at most, so a window holds only a few of them.
+The window is one query that finds its start by the running totals, whatever the session's length. Rewinds split a
+session into live ranges, each of which takes a query; so does the lineage of a fork. Where not everything fits, a large
+result counts with its share of the budget at most, and takes another query.
 """
 
 from collections.abc import Sequence
@@ -42,8 +42,8 @@ _STATE_EVENTS = f"""
 SELECT {STATE_COLUMNS} FROM state_events_with_lineage
 WHERE session_key = $1 AND revision > 0 AND revision <= $2 AND created_at >= $3 ORDER BY revision DESC LIMIT $4
 """  # noqa: S608
-# Running totals only grow, so where the window begins is found by halving: some twenty steps of the primary key,
-# whatever the session's length, and no index on the totals that every append would have to keep.
+# Running totals only grow, so the start of the window is found by bisection: some twenty lookups of the primary key,
+# whatever the session's length, and no index on the totals that every append would have to update.
 _WINDOW = f"""
 WITH RECURSIVE half (low, high) AS (
     SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT)
@@ -91,7 +91,7 @@ def read_session_window(
 def read_events(
     session: SessionRecord, newest: int | None = None, since: float | None = None
 ) -> Operation[list[StoredEvent]]:
-    """Read every event in order, state-only ones too; or the `newest` ones, or those not older than `since`."""
+    """Read all events in order, also those that only change state; or the `newest`, or those not older than `since`."""
     limit = LARGEST if newest is None else newest
     start = float("-inf") if since is None else since
     if newest is None and since is None:
@@ -101,7 +101,7 @@ def read_events(
     changes = (yield _STATE_EVENTS, (session.key, session.revision, start, limit))[::-1]
     if not changes:
         return [row_to_event(row) for row in messages]
-    # a state event stands after the message that was the newest when it happened
+    # a state event follows the message that was the newest when it happened
     merged = sorted(
         chain(((row[_SEQ], 0, row) for row in messages), ((row[0], 1, row) for row in changes)),
         key=lambda item: item[:2],
@@ -111,7 +111,7 @@ def read_events(
 
 
 def read_rows(session: SessionRecord, first: int, last: int) -> Operation[list[Row]]:
-    """Read a range of messages in order, wherever they stand."""
+    """Read a range of messages in order, also of the lineage."""
     rows: list[Row] = []
     for place in row_ranges(session, first, last):
         rows[:0] = yield _MESSAGES_IN_RANGE, place
@@ -158,7 +158,7 @@ def read_window(
 
 
 def _clip(stored: StoredEvent, max_tokens: int) -> StoredEvent:
-    """Return a message that holds large results with these clipped, as every model would be sent them."""
+    """Clip the large results of a message, as in every request to a model."""
     assert stored.message
     [message] = clip_to_tokens([stored.message], max_tokens) or [clip_results(stored.message, max_tokens)]
     tokens = count_tokens(message)
@@ -205,14 +205,14 @@ def _cost(row: Row, share: int) -> int:
 
 
 def _drop_partial_start(rows: list[Row]) -> list[Row]:
-    """After a cut: begin neither with a result nor with a call whose results are not all there."""
+    """Drop leading rows of a cut window: a result without its call, or a call without all its results."""
     if rows and rows[0][_ROLE] not in RESULT_ROLES and not rows[0][_CALLS]:
-        return rows  # as most do
+        return rows
     return rows[first_valid_start([message for row in rows if (message := row_to_event(row).message)]) :]
 
 
 def _newest_message_with_call(session: SessionRecord, ranges: Sequence[Range]) -> Operation[list[Row]]:
-    """Where not even the newest message fits, it stays all the same, a result with its call: clipping is for later."""
+    """Read the newest message although it does not fit, a result with its call; it is clipped later."""
     first, last = ranges[0]
     [newest] = yield _MESSAGE, (key_of_message(session, last), last)
     start = max(_seq_of_call_row(newest), first) if newest[_ROLE] in RESULT_ROLES else last
@@ -220,12 +220,12 @@ def _newest_message_with_call(session: SessionRecord, ranges: Sequence[Range]) -
 
 
 def _seq_of_call_row(result: Row) -> int:
-    """Where the call of a result stands: where the row says, or right before it."""
+    """Return the message of a result's call: the one in its row, else the message before."""
     return result[_SEQ] - 1 if result[_CALL_SEQ] is None else result[_CALL_SEQ]
 
 
 def _with_required_rows(session: SessionRecord, ranges: Sequence[Range], rows: list[Row]) -> Operation[list[Row]]:
-    """Put before the window what must not be missing.
+    """Add the rows before the window that a request needs.
 
     These are the calls that wait for a result, the calls whose result lies in the window, and, while a turn is under
     way, the message of the user that it answers.
@@ -244,7 +244,7 @@ def _with_required_rows(session: SessionRecord, ranges: Sequence[Range], rows: l
 
 
 def read_message(session: SessionRecord, seq: int) -> Operation[StoredEvent | None]:
-    """Read one message, unless a rewind took it back."""
+    """Read a message, unless a rewind removed it."""
     live = is_live(seq, live_ranges(session.last_seq, session.rewinds))
     rows = (yield _MESSAGES_PAGE, (key_of_message(session, seq), seq, seq, 1)) if live else []
     return row_to_event(rows[0]) if rows else None
@@ -253,7 +253,7 @@ def read_message(session: SessionRecord, seq: int) -> Operation[StoredEvent | No
 def read_message_page(
     session: SessionRecord, *, before: int | None = None, limit: int = 50
 ) -> Operation[list[StoredEvent]]:
-    """Read the newest messages before a sequence number, in order; what a rewind took back is left out."""
+    """Read the newest messages before a sequence number, in order, without those that a rewind removed."""
     end = session.last_seq if before is None else min(before - 1, session.last_seq)
     rows: list[Row] = []
     for key, first, last in all_row_ranges(session, live_ranges(session.last_seq, session.rewinds)):

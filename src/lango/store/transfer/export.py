@@ -1,4 +1,4 @@
-"""Operations that read a session as the lines of `lango.store.transfer.export_format`, some at a time."""
+"""Read a session as export lines, a page at a time."""
 
 from msgspec import Struct, field
 
@@ -53,13 +53,13 @@ _RESULT = _JOURNAL_NAMES.index("result")
 
 
 class ExportState(Struct):
-    """A session on its way out: what is read now is what it was when the export began."""
+    """The session as it was when its export began."""
 
     session: SessionRecord
     turns: list[Row]
     lines: int = 0
     open_calls: dict[str, bool] = field(default_factory=dict[str, bool])
-    """The calls of the messages that were read, and whether they have no result yet."""
+    """The calls of the messages read so far, and whether each has no result."""
 
     def count(self, lines: list[str]) -> list[str]:
         """Count lines. Operations do so after their last statement: they may be run again."""
@@ -68,7 +68,7 @@ class ExportState(Struct):
 
 
 def begin_export(name: SessionId) -> Operation[ExportState]:
-    """Read what stands in the first lines, and the turns. Raise `SessionNotFound`."""
+    """Read the session and its ended turns. Raise `SessionNotFound`."""
     session = yield from sessions.find_session(name)
     if session is None:
         raise SessionNotFound(f"there is no session {name.id!r}")
@@ -98,7 +98,7 @@ def header_lines(export: ExportState) -> list[str]:
 
 
 def event_lines(export: ExportState, first: int) -> Operation[list[str]]:
-    """Read some events in order, from a message on."""
+    """Read a page of events in order, from a message on."""
     session = export.session
     last = min(first + PAGE - 1, session.last_seq)
     rows = yield from read_rows(session, first, last)
@@ -126,19 +126,19 @@ def turn_lines(export: ExportState) -> list[str]:
 
 
 def tool_journal_lines(export: ExportState, call_ids: list[str]) -> Operation[list[str]]:
-    """Read what the journal says of some calls."""
+    """Read the journal entries of some calls."""
     lines: list[str] = []
     for call_id in call_ids:
         for row in (yield _TOOL_JOURNAL, (export.session.key, call_id, export.session.epoch)):
             values = list(row)
             if not export.open_calls[call_id]:
-                values[_RESULT] = None  # it is a message
+                values[_RESULT] = None  # it is stored as a message
             lines.append(row_to_line("effect", _JOURNAL_NAMES, values))
     return export.count(lines)
 
 
 def observation_lines(export: ExportState) -> Operation[list[str]]:
-    """Read what was observed of the messages."""
+    """Read the observations."""
     session = export.session
     batches = yield _BATCHES, (session.key, session.last_seq)
     lines: list[str] = []
@@ -150,5 +150,5 @@ def observation_lines(export: ExportState) -> Operation[list[str]]:
 
 
 def end_line(export: ExportState) -> str:
-    """Spell the last line."""
+    """Return the last line."""
     return dump_line({"kind": "end", "lines": export.lines})

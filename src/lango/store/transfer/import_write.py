@@ -45,19 +45,16 @@ Batch = list[tuple[str, Row]]
 
 
 class StagedSession(Struct, frozen=True):
-    """A session that is being imported: no user sees it under this name."""
+    """A session that is being imported, under a name that no user sees."""
 
     name: SessionId
     key: int
 
 
-# -- writing -------------------------------------------------------------------------------------------------------
-
-
 def stage_session(now: float) -> Operation[StagedSession]:
-    """Make a session that no user sees, to be filled by `add` and shown by `publish`.
+    """Create a session that no user sees, to be filled by `insert_batch` and named by `publish_session`.
 
-    Others write in between. What a process that was killed left behind a day ago is deleted.
+    Sessions that a killed process staged a day ago are deleted.
     """
     for [user_id, id_] in (yield _ABANDONED, (_STAGING_APP, now - _ABANDONED_AFTER_S)):
         yield from delete_session(SessionId(_STAGING_APP, user_id, id_))
@@ -66,7 +63,7 @@ def stage_session(now: float) -> Operation[StagedSession]:
 
 
 def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> Iterator[Batch]:
-    """Read the rows of an import, some at a time. Its turns are kept back: they are for `publish`."""
+    """Yield the rows of an import in batches; its turns go to `checked.turns`, for `publish_session`."""
     batch: Batch = []
     size = total = 0
     for _, line in parse_lines(lines):
@@ -86,7 +83,7 @@ def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> 
 
 
 def insert_batch(batch: Batch) -> Operation[None]:
-    """Write some rows of a staged session."""
+    """Insert some rows of a staged session."""
     for kind, together in itertools.groupby(batch, key=lambda row: row[0]):
         rows = [row for _, row in together]
         for start in range(0, len(rows), _ROWS_AT_ONCE):
@@ -95,10 +92,10 @@ def insert_batch(batch: Batch) -> Operation[None]:
 
 
 def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImport) -> Operation[SessionRecord]:
-    """Show a staged session under its own name. Raise `SessionExists` where the name is taken."""
+    """Give a staged session its name. Raise `SessionExists` if the name is taken."""
     name.check_new()
     session = session_line(checked)
-    placeholder = yield from sessions.insert(name, session.created_at)  # so that of two at once one is refused
+    placeholder = yield from sessions.insert(name, session.created_at)  # so that of two imports at once one is refused
     yield _FREE_NAME, (placeholder,)
     yield from insert_batch([("turn", row) for row in checked.turns])
     origin = session.forked_from
@@ -124,7 +121,7 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
     if checked.state:
         yield from set_session_state(staged.key, checked.state)
     for call_id, (seq, waits, _, _) in sorted(checked.open_calls.items()):
-        # never as an approval request: only a turn of ours makes those
+        # never as an approval request: only turns of this store make these
         yield OPEN_CALL, (staged.key, call_id, seq, waits)
     made = yield from sessions.find_session(name)
     assert made

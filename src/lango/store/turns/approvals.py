@@ -1,7 +1,7 @@
-"""Operations on questions for approval: each is about one call, and is answered once, in time, or is a no.
+"""Store approval requests: each is answered once, in time, or counts as declined.
 
-A question is an open call of its own. It is closed by an answer, by a conversation that goes on without one, or by the
-database's clock, which all processes share; the call that it is about then gets a result that says so.
+A request is an open call of its own. It is closed by an answer, by the next message of the user, or by the database's
+clock, which all processes share; a declined call gets an error as its result.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ _DELETE = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2"
 
 
 class ApprovalRequest(Struct, frozen=True):
-    """A call that waits for somebody to say yes or no to exactly these arguments."""
+    """A call that may run with exactly these arguments once a user approves it."""
 
     call_id: str
     name: str
@@ -66,17 +66,17 @@ class ApprovalRequest(Struct, frozen=True):
 
 
 class ApprovalAnswer(Struct, frozen=True):
-    """What somebody said to a question."""
+    """A user's answer to an approval request."""
 
     request_id: str
-    """The question's own id."""
+    """The id of the request's own call."""
     call_id: str
     approved: bool
     answered_by: str
 
 
 def read_approval_requests(session: SessionRecord) -> Operation[list[ApprovalRequest]]:
-    """Read the questions that an answer is still taken for."""
+    """Read the approval requests that can still be answered."""
     rows = yield _UNANSWERED, (session.key, session.user_seq)
     live = list(live_ranges(session.last_seq, session.rewinds))
     found: list[ApprovalRequest] = []
@@ -89,30 +89,30 @@ def read_approval_requests(session: SessionRecord) -> Operation[list[ApprovalReq
 
 
 def record_answer(key: int, name: SessionId, answer: ApprovalAnswer, now: float) -> Operation[None]:
-    """Take an answer that came in time, once; raise `ApprovalExpired` for any other."""
+    """Record an answer, once and in time; raise `ApprovalExpired` for any other."""
     if not (yield _ANSWER, (key, call_key(answer.request_id), call_key(answer.call_id))):
         raise ApprovalExpired(f"the question about call {answer.call_id!r} of session {name.id!r} is not open any more")
     yield from tool_journal.record_approval(key, answer.call_id, answer.answered_by, now, approved=answer.approved)
 
 
 def reopen(key: int, entry: NewEvent) -> Operation[None]:
-    """Let the questions expire again that a queued message would have answered: it is taken back."""
+    """Reopen the requests that a withdrawn message would have answered."""
     for call in entry.message.tool_calls if entry.message else ():
         yield _REOPEN, (key, call_key(call.id))
 
 
 def decline_open(key: int, name: SessionId, revision: int, now: float) -> Operation[int]:
-    """Close every question of a session that goes on without an answer; return the new revision."""
+    """Decline all open requests of a session; return the new revision."""
     return (yield from _decline(key, name, revision, now, (yield _OPEN_REQUESTS, (key,)), UNANSWERED_RESULT))
 
 
 def has_expired_approvals(key: int) -> Operation[bool]:
-    """Whether a question of a session has expired."""
+    """Whether a request of a session has expired."""
     return bool((yield _EXPIRED, (key,)))
 
 
 def expire_approvals(key: int, now: float) -> Operation[bool]:
-    """Close what has expired in a session. False: a turn runs there, and nobody writes beside it."""
+    """Decline the expired requests of a session. False: a turn runs, and only its owner may write."""
     locked = yield from lock_session(key)
     due = (yield _EXPIRED, (key,)) if locked else []
     if locked is None or not due:
@@ -124,12 +124,12 @@ def expire_approvals(key: int, now: float) -> Operation[bool]:
 
 
 def find_expired_sessions() -> Operation[list[int]]:
-    """Return the keys of some sessions in which a question has expired."""
+    """Return the keys of some sessions with expired requests."""
     return [key for [key] in (yield _SESSIONS_WITH_EXPIRED, (_MAX_SESSIONS,))]
 
 
 def read_next_expiry_s() -> Operation[float | None]:
-    """Return in how many seconds the next question expires; None: none does."""
+    """Return the seconds until the next request expires; None: none does."""
     [[left_s]] = yield _NEXT_EXPIRY, ()
     return left_s
 
@@ -138,7 +138,7 @@ def _decline(key: int, name: SessionId, revision: int, now: float, rows: list[Ro
     live = (yield from read_live_ranges(key)) if rows else []
     for request_id, seq, about, approves_call_seq in rows:
         if not is_live(seq, live):
-            yield _DELETE, (key, request_id)  # taken back: nobody reads it any more
+            yield _DELETE, (key, request_id)  # removed by a rewind
             continue
         for stored, call in (yield from _find_call(key, request_id, seq)):
             declined = ToolCall(call.id, call.name, output={"confirmed": False})

@@ -1,8 +1,7 @@
-"""Operations on the events of turns, as clients were told them: what makes `Last-Event-ID` exact in any process.
+"""Append and read the events of turns, so that `Last-Event-ID` is exact in every process.
 
-Ids grow within a session, and those of one turn lie in one range. The final event of a turn closes it: whoever comes
-later with more, such as a process that was taken for dead, is refused. A turn that is over and has no events here is
-rebuilt from its messages (`lango.store.turns.rebuilt_events`).
+The final event of a turn closes its log: later events, as of a process that was taken for dead, are refused. The events
+of an ended turn that the log no longer has are rebuilt from its messages (`lango.store.turns.rebuilt_events`).
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from lango.store.engine.database import LARGEST, Dialect, LockingRead, Operation
 from lango.store.turns import rebuilt_events, turns
 
 KEPT_TURNS = 50
-"""So many turns that are over keep their events; older ones are dropped: what they told is in the messages."""
+"""How many ended turns of a session keep their events; those of older turns are rebuilt from messages."""
 PAGE = 500
 
 _LOCK_TURN = LockingRead("SELECT status FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
@@ -31,7 +30,7 @@ _INSERT = """
 INSERT INTO event_log (session_key, id, turn, type, data, final) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (session_key, id) DO NOTHING RETURNING id
 """
-# those before the first turn that is not over: many may wait, each with its first event
+# before the first open turn: many may be queued, each with its first event
 _DROP_OLD = """
 DELETE FROM event_log WHERE session_key = $1 AND id < $2 * (COALESCE(
     (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn < $3 AND status IN ('queued', 'running')), $3) - $4)
@@ -57,7 +56,7 @@ _NEW_EVENTS: dict[Dialect, str] = {
                (value ->> 6)::bigint AS first_id, (value ->> 7)::bigint AS end_id
         FROM json_array_elements($1::text::json)""",
 }
-# as `_LOCK`, for all of them: nobody else ends one of these streams meanwhile
+# as `_LOCK_TURN`, for all of them
 _LOCK_TURNS = f"""
 SELECT t.turn FROM turns t
 JOIN ({_NEW_EVENTS["postgres"]}) given ON t.session_key = given.session_key AND t.turn = given.turn
@@ -69,7 +68,7 @@ SELECT id, turn, type, data, final FROM event_log WHERE session_key = $1 AND id 
 
 
 class LoggedEvent(Struct, frozen=True):
-    """An event as its row holds it."""
+    """An event as it is stored."""
 
     id: int
     turn: int
@@ -80,16 +79,16 @@ class LoggedEvent(Struct, frozen=True):
 
 
 class LogPage(Struct, frozen=True):
-    """What is stored of a turn's events after an id, and how the turn itself stands."""
+    """Events of a turn after an id, and the record of the turn."""
 
     events: list[LoggedEvent]
     turn: turns.TurnRecord | None
     closed: bool = False
-    """Nothing comes after this."""
+    """No event follows these."""
 
 
 def append_log_events(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
-    """Store events at the end of their turn; False: it was closed before, taken over, or its session is gone."""
+    """Append events to the log of their turn; False: it is closed, was taken over, or its session was deleted."""
     status = yield _LOCK_TURN, (key, turn)
     if status and status[0][0] == "interrupted":
         return False
@@ -118,9 +117,9 @@ class EventBatch(Struct, frozen=True):
 
 
 def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Operation[list[bool]]:
-    """Store events of many turns as `add` does: those of turns under way in one statement, any others one by one.
+    """Append events of many turns: those of running turns with one statement, the others one by one.
 
-    After each statement the writer's thread waits until the event loop lets go of the interpreter, up to a millisecond.
+    After each statement the writer's thread waits for the interpreter lock, up to a millisecond.
     """
     rows: list[tuple[Any, ...]] = []
     for batch in batches:
@@ -144,9 +143,9 @@ def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Opera
 
 
 def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]:
-    """Read the events of one turn after an id, some at a time, and what became of the turn.
+    """Read a page of a turn's events after an id, and the record of the turn.
 
-    Those of a turn that is over and has none here are rebuilt. Raise `EventsGone` where only the log knew the id.
+    Events of an ended turn that are not logged are rebuilt. Raise `EventsGone` for an id that only the log knew.
     """
     record = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
     first, end = event_ids.id_range(turn)
@@ -168,7 +167,7 @@ def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]
 
 
 def events_gone_message(after_id: int) -> str:
-    """Say why nothing can be read from an id on, and what to do."""
+    """Return the message of `EventsGone`."""
     return (
         f"the events after {after_id} are not kept any more: read the messages of the session, then follow it anew, "
         "without an id"
@@ -176,9 +175,9 @@ def events_gone_message(after_id: int) -> str:
 
 
 def append_final_events(key: int, turn: int) -> Operation[None]:
-    """Tell the end of a turn that nobody tells any more, from what is stored: the rest of its answer, how it ended.
+    """Append the final events of a turn whose process died: the rest of its text, and how it ended.
 
-    A turn that has no events here stays so: it is rebuilt whenever it is read.
+    A turn without logged events is left alone: its events are rebuilt when they are read.
     """
     yield _LOCK_TURN, (key, turn)
     record = yield from turns.read_turn(key, turn)
@@ -201,7 +200,7 @@ def append_final_events(key: int, turn: int) -> Operation[None]:
 
 
 def _unlogged_text(key: int, turn: int, logged_text: str) -> Operation[str]:
-    """Return what the turn said and nobody was told; nothing where the two do not fit together."""
+    """Return the stored text of a turn after its logged text; empty if the one does not continue the other."""
     messages = yield from turns.read_turn_texts(key, turn)
     stored_text = "".join(event.message.content for event in messages if event.message)
     return stored_text.removeprefix(logged_text) if stored_text.startswith(logged_text) else ""

@@ -32,7 +32,7 @@ _HEARTBEAT_QUEUED = """
 UPDATE turns SET heartbeat = heartbeat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'queued'
 """
 _RUNNING_BY_OWNER = "SELECT COALESCE(owner, ''), COUNT(*) FROM turns WHERE status = 'running' GROUP BY owner"
-# one that waits does so behind one that runs: looked for there, and not among all turns that ever were
+# a queued turn is behind a running one: this join uses the index of running turns
 _COUNT_QUEUED = """
 SELECT COUNT(*) FROM turns r JOIN turns w ON w.session_key = r.session_key AND w.turn > r.turn AND w.status = 'queued'
 WHERE r.status = 'running'
@@ -40,16 +40,14 @@ WHERE r.status = 'running'
 
 
 class LeaseCounts(Struct, frozen=True):
-    """The turns of the whole store that are not over."""
+    """The number of open turns in the whole store."""
 
     running_by_owner: Mapping[str, int]
-    """How many run, by their owners."""
     queued: int
-    """How many wait for one that runs."""
 
 
 def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[QueuedTurn]]:
-    """Run a queued turn, if nothing is ahead of it any more; else return what is. Return any other turn as it is."""
+    """Start a queued turn; if open turns are ahead of it, return these. Return a turn that is not queued as it is."""
     if (yield from lock_session(key)) is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
     [[status, epoch, message]] = yield TURN, (key, turn)
@@ -67,11 +65,10 @@ def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Tu
 
 
 def interrupt_turn(key: int, name: SessionId, abandoned: QueuedTurn, now: float) -> Operation[bool]:
-    """End the first open turn of a session, whose process is gone: it was interrupted, unless its last event is stored.
+    """End the first open turn of a session, whose process died: as interrupted, or as done if its last event is stored.
 
-    Its calls are closed, and a new epoch refuses what its process writes, should it only have stood still. The message
-    of a queued turn becomes part of the conversation now that its place has come. False: it is not the first, and
-    keeps its place; or its process gave a sign of life.
+    Its calls are closed, and a new epoch fences writes of its process, should it only have paused. The message of a
+    queued turn is appended to the conversation. False: the turn is not the first, or its heartbeat has changed.
     """
     if (yield from lock_session(key)) is None or (yield ANY_AHEAD, (key, abandoned.turn)):
         return False
@@ -91,9 +88,9 @@ def interrupt_turn(key: int, name: SessionId, abandoned: QueuedTurn, now: float)
 
 
 def abandon_turn(key: int, name: SessionId, owner: str, invocation_id: str, now: float) -> Operation[None]:
-    """End a turn that its owner could not begin to run, whether it waits or runs by now; its message stays.
+    """End a queued or running turn that its owner could not run; its message stays.
 
-    Raise `TurnRunning` while another turn is ahead of it: nothing is written beside one that runs.
+    Raise `TurnRunning` while another turn is ahead of it.
     """
     yield from lock_session(key)
     for turn, status, last_heartbeat in (yield _OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
@@ -103,7 +100,7 @@ def abandon_turn(key: int, name: SessionId, owner: str, invocation_id: str, now:
 
 
 def renew_lease(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
-    """Say that the turn's process lives; hear whether the turn was cancelled, or lost to another process."""
+    """Renew the lease of a running turn; return whether it was cancelled, or lost to another process."""
     rows = yield _HEARTBEAT, (turn.session_key, turn.epoch)
     if not rows:
         return "lost"
@@ -111,7 +108,7 @@ def renew_lease(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
 
 
 def count_leases() -> Operation[LeaseCounts]:
-    """Count the turns that run, by whose they are, and those that wait for them."""
+    """Count the running turns by owner, and the queued ones."""
     held = yield _RUNNING_BY_OWNER, ()
     [[queued]] = yield _COUNT_QUEUED, ()
     return LeaseCounts({str(row[0]): int(row[1]) for row in held}, queued)

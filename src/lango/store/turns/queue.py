@@ -20,7 +20,7 @@ _NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn
 _NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn < $2 ORDER BY turn DESC LIMIT $3"
 _TURNS_PER_QUERY = 50
 
-# from the first open one on: the rows of a long session are not all looked at
+# from the first open turn on: the other turns of a long session are not scanned
 _OPEN_TURNS = """
 SELECT turn, status, owner, heartbeat FROM turns
 WHERE session_key = $1 AND turn < $2 AND status IN ('queued', 'running')
@@ -35,14 +35,14 @@ WHERE session_key = $2 AND turn = $3 AND status = 'queued' RETURNING turn
 """
 
 NEWEST_TURNS_READ = 200
-"""Only so many of the newest turns are looked at: whatever is open is among them, however long the session is."""
+"""How many of the newest turns are scanned for open ones, however long the session is."""
 
 _QUEUED_MESSAGES = """
 SELECT turn, queued_input FROM turns
 WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2 AND status = 'queued'
 ORDER BY turn
 """
-# one that was taken back before it began has nothing to tell
+# a turn that was withdrawn has no events
 _STARTED = """
 SELECT turn, first_seq FROM turns
 WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2
@@ -52,15 +52,15 @@ ORDER BY turn DESC
 
 
 def is_same_input(entry: NewEvent, digest: str | None) -> bool:
-    """Whether a message is the one of an earlier turn, of which a digest is kept.
+    """Whether an input is that of an earlier turn, by its digest.
 
-    A message that only tries again says nothing of its own.
+    An input without content only repeats the request.
     """
     return entry.message is None or entry.message.role == "event" or digest is None or digest == input_digest(entry)
 
 
 def input_digest(entry: NewEvent) -> str:
-    """Return what two requests with the same message have in common, and no others; it outlives the message.
+    """Return a hash of a turn's input, which is stored for longer than the input.
 
     Results beside a message are no part of it: those of calls that do not wait any more are left out of a retry.
     """
@@ -70,7 +70,7 @@ def input_digest(entry: NewEvent) -> str:
 
 
 def encode_input(entry: NewEvent) -> str:
-    """Spell the message of a turn that is queued."""
+    """Encode the input of a queued turn."""
     return dumps(_event_to_json(entry))
 
 
@@ -93,7 +93,7 @@ def _event_to_json(entry: NewEvent) -> dict[str, Any]:
 
 
 def decode_input(text: str) -> NewEvent:
-    """Read the message of a turn that waits."""
+    """Decode the input of a queued turn."""
     return _event_from_json(loads(text))
 
 
@@ -112,12 +112,12 @@ def _event_from_json(members: Mapping[str, Any]) -> NewEvent:
 
 
 def find_newest_turn(session: SessionRecord) -> Operation[int | None]:
-    """Return the newest turn of a session that no rewind took back."""
+    """Return the newest turn of a session that no rewind removed."""
     return (yield from _first_live_turn(session, _NEWEST_TURNS, LARGEST))
 
 
 def find_next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
-    """Return the turn after one, of those that no rewind took back."""
+    """Return the next turn of a session that no rewind removed."""
     return (yield from _first_live_turn(session, _NEXT_TURNS, turn))
 
 
@@ -125,7 +125,7 @@ def _first_live_turn(session: SessionRecord, turns_from: str, start: int) -> Ope
     live = list(live_ranges(session.last_seq, session.rewinds))
     while rows := (yield turns_from, (session.key, start, _TURNS_PER_QUERY if session.rewinds else 1)):
         for turn, first_seq in rows:
-            # one without a message waits, or never ran; one beyond the record began after it was read
+            # without a message it is queued or never ran; beyond the record it started after the session was read
             if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):
                 return turn
         start = rows[-1][0]
@@ -133,7 +133,7 @@ def _first_live_turn(session: SessionRecord, turns_from: str, start: int) -> Ope
 
 
 def read_open_turns(key: int, before: int = LARGEST) -> Operation[list[QueuedTurn]]:
-    """Read the turns before one that run or are queued, in order."""
+    """Read the open turns before a turn, in order."""
     rows = yield _OPEN_TURNS, (key, before)
     return [QueuedTurn(turn, status, owner or "", heartbeat) for turn, status, owner, heartbeat in rows]
 
@@ -145,12 +145,12 @@ def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionReco
 
 
 def is_next(key: int, turn: int) -> Operation[bool]:
-    """Whether nothing is ahead of a turn."""
+    """Whether no open turn is ahead of a turn."""
     return not (yield ANY_AHEAD, (key, turn))
 
 
 def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
-    """Take back a turn that is still queued; False: it is not, or not any more."""
+    """Withdraw a queued turn; False: it is not queued any more."""
     key = turn.session_key
     yield from lock_session(key)
     rows = yield TURN, (key, turn.turn)
@@ -162,14 +162,14 @@ def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
 
 
 class QueuedMessage(Struct, frozen=True):
-    """A message that waits: its turn, and the message as it will be stored (without a place yet: `seq` is 0)."""
+    """The message of a queued turn, as it will be stored; its `seq` is 0 until then."""
 
     turn: int
     message: StoredEvent
 
 
 def read_queued_messages(key: int) -> Operation[list[QueuedMessage]]:
-    """Read the messages of a session that wait for their turn, in order."""
+    """Read the messages of a session's queued turns, in order."""
     rows = yield _QUEUED_MESSAGES, (key, NEWEST_TURNS_READ)
     found: list[QueuedMessage] = []
     for turn, message in rows:
@@ -182,7 +182,7 @@ def read_queued_messages(key: int) -> Operation[list[QueuedMessage]]:
 
 
 def find_current_turn(session: SessionRecord) -> Operation[int | None]:
-    """Return the turn that runs; else the first that waits; else the newest that nobody took back."""
+    """Return the running turn, else the first queued one, else the newest that was neither withdrawn nor rewound."""
     running = yield from find_running_turn(session.key)
     if running is not None:
         return running

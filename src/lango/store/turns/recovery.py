@@ -1,7 +1,7 @@
-"""Closing calls that will get no result any more, so that the record is honest and the history valid.
+"""Close the tool calls that a turn left without a result, by what the tool journal knows.
 
-Done when a turn ends and before the next one begins, in the same transaction. What the journal of effects knows decides
-what the model is told: the real result, that the tool never ran, or that nobody knows.
+This happens in the transaction that ends a turn or starts the next one. The result that the model sees is the real one,
+or that the tool never ran, or that its outcome is unknown.
 """
 
 from collections.abc import Mapping
@@ -46,17 +46,17 @@ def close_open_calls(
     forked: bool = False,
     close_approvals: bool = False,
 ) -> Operation[int]:
-    """Give every call that still waits a result that says what became of it; return the new revision.
+    """Append a result for every open call; return the new revision.
 
-    `epoch` is of the turn that made them: the journal may know an older call of the same id. Long-running calls are
-    left alone: their results may yet come. `forked`: the calls were made elsewhere, where they may still be under way.
-    With `questions_too`, questions for approval are over: that is a no.
+    `epoch` is that of the turn that made them: the journal may have an older call of the same id. Long-running calls
+    stay open: their results may still come. `forked`: the calls were made in the source session, where they may still
+    run. With `close_approvals`, open approval requests are declined.
     """
     rows = yield _OPEN, (key,)
     ranges = (yield from read_live_ranges(key)) if rows else []
     for seq in [seq for seq, long_running, _ in rows if not long_running]:
         if not is_live(seq, ranges):
-            continue  # taken back: nobody reads the call, and nobody would know what the result belongs to
+            continue  # removed by a rewind: the result would have no call
         open_ids = {call_id for [call_id] in (yield _OPEN_IDS, (key, seq))}
         stored = yield from message_at(key, seq)
         if stored is not None:
@@ -75,7 +75,7 @@ def _results(
     for call in stored.message.tool_calls if stored.message else ():
         if call_key(call.id) in open_ids:
             record = yield from read_journal_entry(key, call.id, epoch)
-            if record is None:  # approved, and not begun: only the turn that asked has noted it
+            if record is None:  # approved and not started: only the turn that requested approval has journaled it
                 earlier = yield from read_journal_entry(key, call.id)
                 record = earlier if earlier and earlier.status == "intended" and earlier.approved is not None else None
             results.append(ToolCall(call.id, call.name, output=_outcome(record, forked)))

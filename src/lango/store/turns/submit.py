@@ -43,12 +43,12 @@ def submit(
     answer: approvals.ApprovalAnswer | None = None,
     at_revision: int | None = None,
 ) -> Operation[Turn]:
-    """Store a turn with the user's message, and run it at once where nothing is ahead of it.
+    """Store a turn with its input, and start it if no open turn is ahead of it.
 
-    Where something is, it waits, or, without `wait`, raises `TurnRunning` and nothing is stored. An `answer` to a
-    question for approval must have come in time. An idempotency key that came before is that turn, or, with another
-    message, `IdempotencyKeyReused`. With `at_revision`, raise `StaleSession` unless the session is at just that
-    revision and no turn of it runs or waits.
+    Otherwise it is queued; without `queue`, raise `TurnRunning` and store nothing. An `answer` to an approval request
+    must be in time. A repeated idempotency key returns the earlier turn; with another input, raise
+    `IdempotencyKeyReused`. With `at_revision`, raise `StaleSession` unless the session has this revision and no open
+    turn.
     """
     locked = yield from lock_session(key)
     if locked is None:
@@ -80,14 +80,14 @@ def submit(
 
 
 def _turn_of_lost_reply(key: int, name: SessionId, entry: NewEvent) -> Operation[Turn]:
-    """Return the turn of this very message: the answer to an earlier try of the write was lost; else `StaleSession`."""
+    """Return the turn of this input if an earlier attempt stored it, but its reply was lost; else `StaleSession`."""
     for turn, status, epoch in (yield _BY_EVENT, (key, shorten(entry.event_id))):
         return Turn(key, turn, epoch, status)
     raise StaleSession(f"session {name.id!r} went on since it was read: another turn began, or a message came")
 
 
 def accepts_results(key: int, entry: NewEvent) -> Operation[bool]:
-    """Whether the calls that a message brings the results of still wait for them."""
+    """Whether the calls whose results an input brings are still open."""
     if entry.message is None or entry.message.role != "tool" or not entry.client_results:
         return True
     made = {call.id for event in entry.preceding if event.message for call in event.message.tool_calls}
@@ -103,7 +103,7 @@ def start_turn(key: int, name: SessionId, turn: int, entry: NewEvent, now: float
 
 
 class AppendedInput(Struct, frozen=True):
-    """What is known of a session after the input of a turn was appended."""
+    """The session after the input of a turn was appended."""
 
     epoch: int
     revision: int
@@ -111,7 +111,7 @@ class AppendedInput(Struct, frozen=True):
 
 
 def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Operation[AppendedInput]:
-    """Append the message of a turn whose place has come, under a new epoch, behind what the turn before left open."""
+    """Append the input of a turn under a new epoch, after closing the calls that the turn before left open."""
     user_texts = [
         event.message.content for event in (*entry.preceding, entry) if event.message and event.message.role == "user"
     ]
@@ -119,8 +119,8 @@ def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Oper
         [[epoch, revision]] = yield _NEW_INPUT, (input_hash(user_texts[-1]), key)
     else:
         [[epoch, revision]] = yield NEW_EPOCH, (key,)
-    # what is open was left open by the turn before: each closes its own, or the next one does
-    is_new_message = entry.message is not None and entry.message.role == "user"  # and is no answer to a question
+    # not so if it answers an approval request
+    is_new_message = entry.message is not None and entry.message.role == "user"
     revision = yield from close_open_calls(key, name, revision, now, epoch - 1, close_approvals=is_new_message)
     if is_new_message:
         revision = yield from client_calls.close_unanswered(key, name, revision, now, entry.client_results)
