@@ -187,7 +187,7 @@ async def test_ordinary_events_need_no_more_than_the_statement(kind: str, reques
         session = await store.write(create_session, NAME, None, time.time())
         for number, entry in enumerate(ordinary):
             short = append_statement(session.key, number, number, entry, None)
-            appended = await store._database.write(_never, shortcut=lambda short=short: short)  # pyright: ignore[reportPrivateUsage]
+            appended = await store._database.write(_never, single_statement=lambda short=short: short)  # pyright: ignore[reportPrivateUsage]
             assert appended == AppendResult(number + 1, number + 1)
         assert [row[:3] for row in (await store.read(rows_of, session.key))["open_calls"]] == [("c", 5, 1)]
 

@@ -126,7 +126,7 @@ class Store:
         """Append an event to its session; `last_seq`, its newest message, makes it faster; see `sessions.append`."""
         return self._database.write(
             lambda: append(key, name, revision, entry, epoch, ends_turn=ends_turn),
-            shortcut=lambda: append_statement(key, revision, last_seq, entry, epoch, ends_turn=ends_turn),
+            single_statement=lambda: append_statement(key, revision, last_seq, entry, epoch, ends_turn=ends_turn),
         )
 
     async def submit_turn(

@@ -48,9 +48,13 @@ class Session:
         delta = None if self.at_once else {"newest": number}
         entry = NewEvent(f"e{number}", 0.0, Message("user", f"{number}" + "x" * size), state_delta=delta)
         operation = functools.partial(append, record.key, NAME, record.revision, entry)
-        return (await self.database.write(operation, long=self.in_thread, shortcut=self._shortcut(record, entry))).seq
+        return (
+            await self.database.write(
+                operation, long=self.in_thread, single_statement=self._single_statement(record, entry)
+            )
+        ).seq
 
-    def _shortcut(
+    def _single_statement(
         self, record: SessionRecord, entry: NewEvent
     ) -> Callable[[], SingleStatementWrite[AppendResult] | None] | None:
         if not self.at_once:
