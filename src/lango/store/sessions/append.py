@@ -9,19 +9,22 @@ from lango.store.sessions.lineage import read_rewinds
 from lango.store.sessions.open_calls import track_calls
 from lango.store.sessions.state import apply_delta, first_seq_of_invocation
 
+ADVANCE = """
+UPDATE sessions SET revision = revision + 1, last_seq = last_seq + {messages}, total_tokens = total_tokens + {tokens},
+    updated_at = {created_at}, user_seq = CASE WHEN {is_user} = 1 THEN last_seq + 1 ELSE user_seq END
+WHERE session_key = {session_key} AND revision = {revision}
+    AND NOT EXISTS (SELECT 1 FROM {other_events} WHERE session_key = {session_key} AND event_id = {event_id})
+"""
+
 
 def _advance(other_events: str) -> ReturningWrite:
     """Return the statement that advances and locks a session, unless another writer has changed its revision.
 
     An event id is unique in the whole session: nothing is advanced for an id that is in the other table of events.
     """
+    names = ("messages", "tokens", "created_at", "is_user", "session_key", "revision", "event_id")
     return ReturningWrite(
-        f"""
-UPDATE sessions SET revision = revision + 1, last_seq = last_seq + $1, total_tokens = total_tokens + $2,
-    updated_at = $3, user_seq = CASE WHEN $4 = 1 THEN last_seq + 1 ELSE user_seq END
-WHERE session_key = $5 AND revision = $6
-    AND NOT EXISTS (SELECT 1 FROM {other_events} WHERE session_key = $5 AND event_id = $7)
-""",  # noqa: S608 - constants
+        ADVANCE.format(other_events=other_events, **{name: f"${n}" for n, name in enumerate(names, 1)}),
         returning="last_seq, total_tokens, epoch, forked_from",
         read="FROM sessions WHERE session_key = $1",
         where=slice(4, 5),
