@@ -118,7 +118,7 @@ async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in await store.read(operation)]
 
 
-async def add_api_key(store: Store, user: str, **limits: int) -> tuple[ApiKey, str]:
+async def add_api_key(store: Store, user: str, **limits: int | None) -> tuple[ApiKey, str]:
     """Create an API key of a user; the second value is its secret."""
     secret = new_secret()
     return await store.write(add_key, user, secret, time.time(), **limits), secret

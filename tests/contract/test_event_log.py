@@ -238,7 +238,7 @@ async def test_a_turn_beyond_the_log_is_rebuilt_or_refused_and_never_waited_for(
     await store.write(append_final_events, session.key, 1)
     async with Store(store_url) as elsewhere:
         for at, one in enumerate(whole.events):
-            rest = await elsewhere.told(session.key, 1, one.id)
+            rest = await elsewhere.read(read_event_log, session.key, 1, one.id)
             assert (rest.events, rest.closed) == (whole.events[at + 1 :], True), "the same ids, whoever reads"
     assert await store.read(find_next_turn, session, 0) == 1
 

@@ -61,7 +61,7 @@ async def rewind(store: Store, turn: int) -> SessionRecord:
 
 
 async def claimed(store: Store, owner: str = "me") -> ObserverLease:
-    claim = await store.write(acquire_observer_lease, await now(store).key, owner)
+    claim = await store.write(acquire_observer_lease, (await now(store)).key, owner)
     assert claim
     assert claim.held
     return claim

@@ -152,7 +152,7 @@ async def test_o1_closing_the_runtime_breaks_an_observer_off_and_leaves_no_claim
             await began.wait()
     roles = Roles()
     async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
-        claim = await runtime.store.write(acquire_observer_lease, await session_of(runtime).key, "somebody else")
+        claim = await runtime.store.write(acquire_observer_lease, (await session_of(runtime)).key, "somebody else")
         assert claim
         assert claim.held, "it was given back"
         assert (await runtime.memory.show("s")).batches == ()

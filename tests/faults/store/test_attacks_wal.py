@@ -204,9 +204,9 @@ async def test_21_frames_of_an_earlier_round_of_the_log_are_no_damage(tmp_path: 
 
 async def test_21_two_stores_in_one_process_keep_their_locks(database: Path) -> None:
     async with Store(f"sqlite:///{database}") as first, Store(f"sqlite:///{database}") as second:
-        await first.create_session(SessionId("lango", "user", "first"))
-        await second.create_session(SessionId("lango", "user", "second"))
-        assert len(await first.sessions()) == SESSIONS + 2
+        await first.write(create_session, SessionId("lango", "user", "first"), None, time.time())
+        await second.write(create_session, SessionId("lango", "user", "second"), None, time.time())
+        assert len(await first.read(list_sessions)) == SESSIONS + 2
 
 
 @pytest.mark.parametrize("harm", [_delete, _cut, _empty])

@@ -121,7 +121,7 @@ def _damage(path: Path, other: Path) -> None:
 @pytest.mark.parametrize("harm", [_delete, _replace, _replace_by_a_copy])
 async def test_a_file_that_is_not_the_one_that_was_opened_is_not_written(tmp_path: Path, harm: Harm) -> None:
     async with Store(f"sqlite:///{tmp_path}/other.db") as other:
-        await other.create_session(NAME)
+        await other.write(create_session, NAME, None, time.time())
     path = tmp_path / "lango.db"
     async with Store(f"sqlite:///{path}") as store:
         await store.write(create_session, NAME, None, time.time())
@@ -143,7 +143,7 @@ async def test_a_file_that_is_not_the_one_that_was_opened_is_not_written(tmp_pat
 @pytest.mark.parametrize("harm", [_overwrite, _empty, _damage])
 async def test_a_file_that_was_overwritten_in_place_is_noticed_by_readiness(tmp_path: Path, harm: Harm) -> None:
     async with Store(f"sqlite:///{tmp_path}/other.db") as other:
-        await other.create_session(NAME)
+        await other.write(create_session, NAME, None, time.time())
     path = tmp_path / "lango.db"
     async with Store(f"sqlite:///{path}") as store:
         await store.write(create_session, NAME, None, time.time())

@@ -289,7 +289,7 @@ def _clip_ranges(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
 
 
 def read_window_with_memory(
-    name: SessionId, budget_tokens: int, *, with_facts: bool
+    name: SessionId, budget_tokens: int, *, with_facts: bool = False
 ) -> Operation[WindowWithMemory | None]:
     """Read a session, its observations, and the messages that fit the budget beside them."""
     session = yield from sessions.find_session(name)
