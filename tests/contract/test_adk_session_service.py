@@ -118,7 +118,9 @@ async def test_s2_a_task_that_is_cancelled_while_it_waits_lets_the_next_one_appe
     assert texts(session) == texts(await load(service, session)) == ["first", *"013467", "9", "last"]
 
 
-async def test_s2_a_task_that_is_cancelled_when_its_turn_comes_passes_it_on(waiting_service: SqlSessionService) -> None:
+async def test_s2_a_task_that_is_cancelled_when_it_acquires_the_lock_releases_it(
+    waiting_service: SqlSessionService,
+) -> None:
     service = waiting_service
     session = await service.create_session(**APP)
 
@@ -134,7 +136,7 @@ async def test_s2_a_task_that_is_cancelled_when_its_turn_comes_passes_it_on(wait
     assert texts(session) == texts(await load(service, session)) == ["first", "3"]
 
 
-async def test_s2_what_many_appends_of_one_object_count_is_what_the_store_holds(
+async def test_s2_the_totals_of_many_concurrent_appends_equal_those_of_the_store(
     service: SqlSessionService,
 ) -> None:
     session = await service.create_session(**APP)
@@ -235,7 +237,7 @@ async def _query(service: SqlSessionService, sql: str) -> list[Any]:
     return [list(row) for row in await service.store.read(operation)]
 
 
-async def test_s8_content_less_events_are_kept(service: SqlSessionService) -> None:
+async def test_s8_events_without_content_are_stored(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
     compaction = {"start_timestamp": 1.0, "end_timestamp": 2.0, "compacted_content": types.Content(parts=[])}
     events = [
@@ -280,9 +282,7 @@ async def test_a_message_of_ten_megabytes(service: SqlSessionService) -> None:
 
 
 @pytest.mark.parametrize("value", [print, object(), [print]])
-async def test_what_cannot_be_kept_is_refused_before_anything_is_written(
-    service: SqlSessionService, value: Any
-) -> None:
+async def test_unstorable_values_are_refused_before_anything_is_written(service: SqlSessionService, value: Any) -> None:
     session = await service.create_session(**APP, state={"k": 0})
     with pytest.raises(LangoError, match="cannot be stored"):
         await service.append_event(session, said("x", actions=EventActions(state_delta={"k": value})))
@@ -292,7 +292,7 @@ async def test_what_cannot_be_kept_is_refused_before_anything_is_written(
     assert texts(await load(service, session)) == ["goes on"]
 
 
-async def test_s10_the_second_writer_is_stale_and_nothing_of_its_write_is_kept(service: SqlSessionService) -> None:
+async def test_s10_the_second_writer_is_stale_and_its_write_is_rolled_back(service: SqlSessionService) -> None:
     first = await service.create_session(**APP)
     second = await load(service, first)
     await service.append_event(first, said("first"))
@@ -393,7 +393,7 @@ async def test_s11_state_has_adks_meaning(service: SqlSessionService) -> None:
     assert await service.get_user_state(app_name="app", user_id="nobody") == {}
 
 
-async def test_s11_delete_and_append_to_what_is_deleted(service: SqlSessionService) -> None:
+async def test_s11_append_to_a_deleted_session_is_refused(service: SqlSessionService) -> None:
     session = await service.create_session(**APP, session_id="gone", state={"user:stays": 1})
     await service.append_event(session, said("x"))
     await service.delete_session(**APP, session_id="gone")

@@ -53,9 +53,7 @@ async def found(store: Store, text: str, user: str = "alice", prefix: str = "") 
 
 
 @pytest.mark.parametrize("count", [1, 50, 123])
-async def test_a_history_is_stored_before_the_message_that_brings_it(
-    store: Store, session: SessionRecord, count: int
-) -> None:
+async def test_a_resent_history_is_stored_before_its_message(store: Store, session: SessionRecord, count: int) -> None:
     turn = await store.submit_turn(session, carrying("now", count), "me")
     expected = [one.message.content for one in map(said, range(count)) if one.message]
     assert await contents(store) == [*expected, "now"]
@@ -67,7 +65,7 @@ async def test_a_history_is_stored_before_the_message_that_brings_it(
     await store.end_turn(NAME, turn, "done")
 
 
-async def test_a_history_waits_with_its_message(store: Store, session: SessionRecord) -> None:
+async def test_a_resent_history_is_queued_with_its_message(store: Store, session: SessionRecord) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "me")
     assert await contents(store) == ["ahead"]
@@ -76,7 +74,7 @@ async def test_a_history_waits_with_its_message(store: Store, session: SessionRe
     assert await contents(store) == ["ahead", "m0", "m1", "now"]
 
 
-async def test_a_history_that_waited_for_a_process_that_is_gone_is_kept(store: Store, session: SessionRecord) -> None:
+async def test_a_queued_history_of_a_dead_process_is_stored(store: Store, session: SessionRecord) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "gone")
     gone = QueuedTurn(waiting.turn, "queued", "gone", 0)
@@ -86,7 +84,7 @@ async def test_a_history_that_waited_for_a_process_that_is_gone_is_kept(store: S
     assert await contents(store) == ["ahead", "m0", "m1", "now"]
 
 
-async def test_of_many_turns_from_the_same_point_one_begins(store: Store, session: SessionRecord) -> None:
+async def test_of_many_turns_at_the_same_revision_one_starts(store: Store, session: SessionRecord) -> None:
     first = await store.submit_turn(session, asks("first"), "me")
     await store.end_turn(NAME, first, "done")
     record = await store.read(find_session, NAME)
@@ -105,7 +103,7 @@ async def test_of_many_turns_from_the_same_point_one_begins(store: Store, sessio
     assert len(await contents(store)) == 2 + begun[0]
 
 
-async def test_a_turn_begins_nowhere_but_at_its_point(store: Store, session: SessionRecord) -> None:
+async def test_a_turn_at_another_revision_is_stale(store: Store, session: SessionRecord) -> None:
     running = await store.submit_turn(session, asks("1"), "me", at_revision=0)
     record = await store.read(find_session, NAME)
     assert record
@@ -120,7 +118,7 @@ async def test_a_turn_begins_nowhere_but_at_its_point(store: Store, session: Ses
         await store.submit_turn(record, asks("3"), "me", at_revision=record.revision)
 
 
-async def test_the_same_write_tried_again_is_the_same_turn(store: Store, session: SessionRecord) -> None:
+async def test_a_retried_write_returns_the_same_turn(store: Store, session: SessionRecord) -> None:
     """The answer to a COMMIT may be lost."""
     entry = carrying("now", 3)
     turn = await store.submit_turn(session, entry, "me", at_revision=0)
@@ -146,7 +144,7 @@ async def test_sessions_are_found_by_the_newest_message_of_their_user(store: Sto
     assert await found(store, "and now?") == ["two"]
 
 
-def test_any_text_has_a_hash_that_both_databases_keep() -> None:
+def test_any_text_has_a_hash_that_both_databases_can_store() -> None:
     hashes = {input_hash(text) for text in ("", "a", "\0", "\ud800", "漢", "x" * 1_000_000)}
     assert all(-(2**63) <= one < 2**63 for one in hashes)
     assert len(hashes) == 5, "what no column can show is shown alike"

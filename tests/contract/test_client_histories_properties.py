@@ -126,5 +126,5 @@ async def _run(steps: list[Step]) -> None:
 
 @settings(max_examples=30)
 @given(st.lists(STEPS, min_size=4, max_size=14))
-def test_a_model_reads_what_its_request_carried(steps: list[Step]) -> None:
+def test_a_model_reads_the_history_of_its_request(steps: list[Step]) -> None:
     asyncio.run(_run(steps))

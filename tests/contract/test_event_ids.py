@@ -69,7 +69,7 @@ async def session(store: Store) -> SessionRecord:
 
 
 @pytest.mark.parametrize("forked", [False, True])
-async def test_an_id_is_that_of_one_event_whatever_the_event_is(store: Store, *, forked: bool) -> None:
+async def test_an_event_id_is_unique_for_all_kinds_of_events(store: Store, *, forked: bool) -> None:
     """Each kind of event, then every other one with its id: nothing is written, nothing dropped in silence."""
     for number, first in enumerate(EVENTS):
         made = await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, time.time())
@@ -104,7 +104,7 @@ async def test_a_retry_in_another_process_is_recognised_and_another_event_refuse
                 await elsewhere.append(session.key, NAME, number, entry(other, first))
 
 
-async def test_adk_is_told_of_an_id_that_comes_again_for_another_event(store: Store) -> None:
+async def test_adk_gets_an_error_for_an_id_of_another_event(store: Store) -> None:
     service = SqlSessionService("", store=store)
     adk = await service.create_session(app_name="app", user_id="alice", session_id="s")
     await service.append_event(adk, Event(id="same", author="a", actions=EventActions(state_delta={"n": 1})))
@@ -115,7 +115,7 @@ async def test_adk_is_told_of_an_id_that_comes_again_for_another_event(store: St
     assert [event.id for event in again.events] == ["same"]
 
 
-async def test_an_export_in_which_an_id_comes_twice_is_refused(store: Store, session: SessionRecord) -> None:
+async def test_an_export_with_a_repeated_id_is_refused(store: Store, session: SessionRecord) -> None:
     await store.append(session.key, NAME, 0, NewEvent("one", time.time(), Message("user", "hi", author="user")))
     await store.append(session.key, NAME, 1, entry("state", "two"))
     sessions = Sessions(store, "app")

@@ -64,7 +64,7 @@ async def test_events_are_read_after_any_id_in_order(store: Store) -> None:
     assert turn_of_event(everything.events[-1].id) == turn.turn
 
 
-async def test_a_repeated_write_changes_nothing_and_a_closed_turn_takes_no_more(store: Store) -> None:
+async def test_a_repeated_write_changes_nothing_and_a_closed_log_refuses_events(store: Store) -> None:
     session, _ = await running(store)
     assert await store.write(append_log_events, session.key, 1, [told(1), told(2)])
     assert await store.write(
@@ -75,7 +75,7 @@ async def test_a_repeated_write_changes_nothing_and_a_closed_turn_takes_no_more(
     assert [json.loads(one.data)["text"] for one in events] == ["x", "x", "x"]
 
 
-async def test_events_of_many_turns_are_stored_together_as_they_are_one_by_one(store: Store) -> None:
+async def test_events_of_many_turns_in_one_write_are_stored_as_in_many(store: Store) -> None:
     names = ("goes on", "begins", "is closed", "is repeated", "ends", "is gone")
     keys = {name: (await running(store, SessionId("app", "alice", name)))[0].key for name in names}
     for name in set(names) - {"begins"}:
@@ -116,7 +116,7 @@ async def test_events_of_many_turns_are_stored_together_as_they_are_one_by_one(s
     assert (await store.read(read_event_log, keys["ends"], 1)).closed
 
 
-async def test_turns_under_way_are_all_stored_by_one_statement(store: Store) -> None:
+async def test_events_of_running_turns_are_stored_by_one_statement(store: Store) -> None:
     batches: list[EventBatch] = []
     for number in range(20):
         session, _ = await running(store, SessionId("app", "alice", f"s{number}"))
@@ -142,7 +142,7 @@ def is_sqlite(store: Store) -> bool:
     return store.dialect == "sqlite"
 
 
-async def test_a_long_turn_is_read_in_parts(store: Store) -> None:
+async def test_a_long_turn_is_read_in_pages(store: Store) -> None:
     session, _ = await running(store)
     await store.write(append_log_events, session.key, 1, [told(number) for number in range(1, PAGE + 11)])
     first = (await store.read(read_event_log, session.key, 1)).events
@@ -151,7 +151,7 @@ async def test_a_long_turn_is_read_in_parts(store: Store) -> None:
 
 
 @pytest.mark.parametrize("already", ["", "Hello ", "Hello world", "something else"])
-async def test_the_end_that_nobody_told_is_told_from_what_is_stored(store: Store, already: str) -> None:
+async def test_missing_final_events_are_appended_from_stored_messages(store: Store, already: str) -> None:
     """The process died after the answer was stored and before its clients were told."""
     session, turn = await running(store)
     if already:
@@ -181,7 +181,7 @@ async def test_an_interrupted_turn_ends_with_an_error(store: Store) -> None:
     assert not await store.write(append_log_events, session.key, 1, [told(9, "the zombie speaks")])
 
 
-async def test_a_turn_whose_answer_is_stored_is_done_though_nobody_ended_it(store: Store) -> None:
+async def test_a_turn_of_a_dead_process_is_done_if_its_answer_is_stored(store: Store) -> None:
     session, turn = await running(store)
     await answer(store, session, turn, "a step")
     await answer(store, session, turn, "the end", id_="end", ends_turn=True)
@@ -195,7 +195,7 @@ async def test_a_turn_whose_answer_is_stored_is_done_though_nobody_ended_it(stor
     assert record.status == "done"
 
 
-async def test_an_answer_marks_only_the_turn_that_gave_it_and_only_while_it_runs(store: Store) -> None:
+async def test_an_answer_marks_only_its_own_turn_and_only_while_it_runs(store: Store) -> None:
     session, late = await running(store)
     assert await store.interrupt_turn(session, QueuedTurn(late.turn, "running", "owner", 0))
     with pytest.raises(FencedWrite):
@@ -216,7 +216,7 @@ async def over(store: Store, session: SessionRecord, turn: Turn, text: str) -> N
     assert await store.write(append_log_events, session.key, turn.turn, events)
 
 
-async def test_a_turn_beyond_the_log_is_rebuilt_or_refused_and_never_waited_for(store: Store, store_url: str) -> None:
+async def test_events_that_the_log_dropped_are_rebuilt_or_refused(store: Store, store_url: str) -> None:
     session, first = await running(store)
     await over(store, session, first, "answer 1")
     for number in range(2, KEPT_TURNS + 3):
@@ -243,7 +243,7 @@ async def test_a_turn_beyond_the_log_is_rebuilt_or_refused_and_never_waited_for(
     assert await store.read(find_next_turn, session, 0) == 1
 
 
-async def test_a_turn_that_no_server_ran_is_rebuilt_without_waiting(store: Store) -> None:
+async def test_events_of_a_turn_that_no_server_ran_are_rebuilt(store: Store) -> None:
     session, turn = await running(store)
     assert not (await store.read(read_event_log, session.key, 1)).closed, "it still runs"
     await answer(store, session, turn, "Hello world")
@@ -259,7 +259,7 @@ async def test_a_turn_that_no_server_ran_is_rebuilt_without_waiting(store: Store
     assert (late.events, late.closed) == (whole.events[2:], True), "a reader of the rebuilt events goes on with them"
 
 
-async def test_events_of_a_running_turn_stay_however_many_wait_behind_it(store: Store) -> None:
+async def test_events_of_a_running_turn_are_kept_however_many_turns_are_queued(store: Store) -> None:
     session, turn = await running(store)
     assert await store.write(append_log_events, session.key, 1, [told(1), told(2)])
     for number in range(2, KEPT_TURNS + 10):
@@ -275,7 +275,7 @@ async def test_events_of_a_running_turn_stay_however_many_wait_behind_it(store: 
     assert turn.turn == 1
 
 
-async def test_events_go_with_their_session(store: Store) -> None:
+async def test_events_are_deleted_with_their_session(store: Store) -> None:
     session, _ = await running(store)
     await store.write(append_log_events, session.key, 1, [told(1)])
     assert await store.read(find_newest_turn, session) == 1
@@ -286,7 +286,7 @@ async def test_events_go_with_their_session(store: Store) -> None:
     assert not await store.write(append_log_events, session.key, 1, [told(2)]), "nothing for a session that is gone"
 
 
-async def test_sessions_come_page_by_page(store: Store) -> None:
+async def test_sessions_are_listed_in_pages(store: Store) -> None:
     for number in range(7):
         await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, 100.0 + number // 2)
     await store.write(create_session, SessionId("app", "bob", "theirs"), None, time.time())
@@ -300,7 +300,7 @@ async def test_sessions_come_page_by_page(store: Store) -> None:
     assert seen[-1] in ("s0", "s1")
 
 
-async def test_messages_come_page_by_page_without_what_was_taken_back(store: Store) -> None:
+async def test_messages_are_read_in_pages_without_rewound_ones(store: Store) -> None:
     session = await store.write(create_session, NAME, None, time.time())
     for number in range(1, 8):
         entry = NewEvent(f"e{number}", time.time(), Message("user", str(number)), invocation_id=f"i{number}")

@@ -78,7 +78,7 @@ async def fork(sessions: Sessions, source: str = "s", **how: Any) -> SessionReco
     return await sessions.fork(source, user_id="alice", **how)
 
 
-async def test_a_fork_has_the_past_and_a_future_of_its_own(writer: Writer, sessions: Sessions) -> None:
+async def test_a_fork_shares_messages_and_continues_independently(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     await writer.talk(6)
     made = await fork(sessions, at=4, new_id="f")
@@ -94,9 +94,7 @@ async def test_a_fork_has_the_past_and_a_future_of_its_own(writer: Writer, sessi
     assert await rows(store, "SELECT COUNT(*) FROM messages") == [(8,)], "nothing was copied"
 
 
-async def test_a_fork_without_a_point_keeps_everything_and_with_zero_nothing(
-    writer: Writer, sessions: Sessions
-) -> None:
+async def test_a_fork_without_a_point_shares_everything_and_at_zero_nothing(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(3)
     await writer.add(None, state_delta={"n": 7})
     whole = await fork(sessions)
@@ -108,7 +106,7 @@ async def test_a_fork_without_a_point_keeps_everything_and_with_zero_nothing(
     assert await window(writer.store, "empty") == [1, 2]
 
 
-async def test_a_fork_has_the_state_of_its_point(writer: Writer, sessions: Sessions) -> None:
+async def test_a_fork_has_the_state_of_its_fork_point(writer: Writer, sessions: Sessions) -> None:
     await writer.add(Message("user", "1"), state_delta={"n": 1, "user:u": 2, "only": b"\0"})
     await writer.add(None, state_delta={"n": 1.5})
     await writer.add(Message("user", "2"), state_delta={"n": 2, "only": None})
@@ -117,7 +115,7 @@ async def test_a_fork_has_the_state_of_its_point(writer: Writer, sessions: Sessi
     assert {state["user:u"] for state in states} == {2}, "the state of a user is not a session's to take back"
 
 
-async def test_what_happens_to_the_source_later_is_not_shared(writer: Writer, sessions: Sessions) -> None:
+async def test_later_changes_of_the_source_are_not_shared(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(2)
     made = await fork(sessions, new_id="f")
     await writer.add(None, state_delta={"n": "later"})  # stands at the same message as the fork point
@@ -154,7 +152,7 @@ async def test_a_fork_of_a_fork_of_a_fork(writer: Writer, sessions: Sessions) ->
     assert [one.seq for one in page] == [4, 5, 6]
 
 
-async def test_h3_the_window_of_a_fork_begins_as_well_as_any(writer: Writer, sessions: Sessions) -> None:
+async def test_h3_the_window_of_a_fork_has_a_valid_start(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(1)
     await writer.call("a", "b")  # 2
     await writer.answer("a", "b")  # 3
@@ -180,7 +178,7 @@ async def closing(store: Store, id_: str) -> dict[str, Any]:
     return {call.id: call.output for call in last.message.tool_calls}
 
 
-async def test_f5_a_call_whose_result_lies_after_the_point_is_closed(writer: Writer, sessions: Sessions) -> None:
+async def test_f5_a_call_whose_result_is_after_the_fork_point_is_closed(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(1)
     await writer.call("a", "b")  # 2
     await writer.answer("a")  # 3
@@ -197,7 +195,7 @@ async def test_f5_a_call_whose_result_lies_after_the_point_is_closed(writer: Wri
     assert await rows(writer.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
 
 
-async def test_a_long_running_call_waits_again_in_the_fork(writer: Writer, sessions: Sessions) -> None:
+async def test_a_long_running_call_is_open_again_in_the_fork(writer: Writer, sessions: Sessions) -> None:
     extra = {"long_running_tool_ids": ["slow"]}
     await writer.call("slow", "quick", long_running=frozenset({"slow"}), extra=extra)  # 1
     await writer.answer("quick")  # 2
@@ -214,9 +212,7 @@ async def test_a_long_running_call_waits_again_in_the_fork(writer: Writer, sessi
     assert early.last_seq == 2
 
 
-async def test_the_journal_says_what_became_of_a_call_that_the_fork_cuts_off(
-    writer: Writer, sessions: Sessions
-) -> None:
+async def test_a_call_cut_off_by_a_fork_is_closed_by_its_journal_entry(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     turn = await store.submit_turn(writer.session, asks("1"), Owner().name)
     writer.revision = 1
@@ -252,7 +248,7 @@ async def test_the_journal_says_what_became_of_a_call_that_the_fork_cuts_off(
     assert (next_turn.turn, next_turn.status) == (1, "running")
 
 
-async def test_whole_texts_of_clipped_results_are_found_from_the_fork(writer: Writer, sessions: Sessions) -> None:
+async def test_full_texts_of_clipped_results_are_read_from_the_fork(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     turn = await store.submit_turn(writer.session, asks("1"), "me")
     writer.revision = 1
@@ -280,7 +276,7 @@ async def left(store: Store) -> dict[str, int]:
     return {table: count for table, count in counts.items() if count}
 
 
-async def test_a_deleted_source_is_gone_and_its_fork_has_everything(writer: Writer, sessions: Sessions) -> None:
+async def test_a_fork_keeps_all_messages_after_its_source_is_deleted(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     await writer.talk(6)
     await fork(sessions, at=4, new_id="f")
@@ -302,7 +298,7 @@ async def test_a_deleted_source_is_gone_and_its_fork_has_everything(writer: Writ
     assert await left(store) == {}, "the last fork took everything along"
 
 
-async def test_a_fork_that_is_deleted_first_leaves_the_source_as_it_was(writer: Writer, sessions: Sessions) -> None:
+async def test_deleting_a_fork_leaves_its_source_unchanged(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(3)
     before = await left(writer.store)
     made = await fork(sessions, at=2)
@@ -313,7 +309,7 @@ async def test_a_fork_that_is_deleted_first_leaves_the_source_as_it_was(writer: 
     assert await left(writer.store) == {}
 
 
-async def test_forks_and_deletes_at_once_leave_nothing_behind_and_lose_nothing(store: Store) -> None:
+async def test_concurrent_forks_and_deletions_leave_no_rows_and_lose_none(store: Store) -> None:
     sessions = Sessions(store, "app")
     for number in range(12):
         source = Writer(
@@ -340,7 +336,7 @@ async def test_forks_and_deletes_at_once_leave_nothing_behind_and_lose_nothing(s
     assert await left(store) == {}
 
 
-async def test_f2_an_event_of_the_past_counts_once_in_the_fork(writer: Writer, sessions: Sessions) -> None:
+async def test_f2_a_shared_event_is_not_appended_again_to_the_fork(writer: Writer, sessions: Sessions) -> None:
     entry = NewEvent("same", time.time(), Message("user", "hi"), tokens=1)
     await writer.store.append(writer.session.key, NAME, 0, entry)
     made = await fork(sessions)
@@ -352,7 +348,7 @@ async def test_f2_an_event_of_the_past_counts_once_in_the_fork(writer: Writer, s
     assert len(await events(writer.store, made.name.id)) == 1
 
 
-async def test_wrong_forks_are_refused_and_leave_nothing(writer: Writer, sessions: Sessions) -> None:
+async def test_invalid_forks_are_refused_and_write_nothing(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(2)
     before = await left(writer.store)
     for at in (-1, 3, 2**62):
@@ -377,7 +373,7 @@ async def test_wrong_forks_are_refused_and_leave_nothing(writer: Writer, session
 # -- titles --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_called_as_it_was_named_or_by_its_first_words(writer: Writer, sessions: Sessions) -> None:
+async def test_a_title_is_the_one_set_or_the_first_words(writer: Writer, sessions: Sessions) -> None:
     async def titles() -> list[str]:
         read = await sessions.read("s", user_id="alice")
         [listed] = await sessions.list(user_id="alice")
@@ -414,7 +410,7 @@ async def test_forks_of_forks_are_numbered(writer: Writer, sessions: Sessions) -
     assert (await fork(sessions, at=0)).display_title == ""
 
 
-async def test_words_that_were_taken_back_are_no_title(writer: Writer, sessions: Sessions) -> None:
+async def test_rewound_words_are_no_title(writer: Writer, sessions: Sessions) -> None:
     await writer.add(Message("user", "secret"), invocation_id="i1")
     rewound = await sessions.rewind("s", before=1, user_id="alice")
     assert rewound.display_title == ""
@@ -428,7 +424,7 @@ async def test_words_that_were_taken_back_are_no_title(writer: Writer, sessions:
 # -- rewinds -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_rewind_takes_back_the_turn_and_all_after_it(writer: Writer, sessions: Sessions) -> None:
+async def test_a_rewind_removes_the_turn_and_all_after_it(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     for number, invocation in enumerate("abc"):
         await writer.talk(2, invocation_id=invocation, state_delta={"n": number, invocation: True})
@@ -456,7 +452,7 @@ async def test_a_rewind_takes_back_the_turn_and_all_after_it(writer: Writer, ses
     assert await window(store, "s") == [1, 2], "the fork's rewind is its own"
 
 
-async def test_a_rewind_waits_for_no_turn(writer: Writer, sessions: Sessions) -> None:
+async def test_a_rewind_is_refused_while_a_turn_is_open(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     turn = await store.submit_turn(writer.session, asks("1"), Owner().name)
     waiting = await store.submit_turn(writer.session, asks("2"), Owner().name)
@@ -472,7 +468,7 @@ async def test_a_rewind_waits_for_no_turn(writer: Writer, sessions: Sessions) ->
     assert await window(store, "s") == [1]
 
 
-async def test_a_turn_whose_process_is_gone_does_not_hold_a_rewind_up(writer: Writer, sessions: Sessions) -> None:
+async def test_a_turn_of_a_dead_process_does_not_block_a_rewind(writer: Writer, sessions: Sessions) -> None:
     gone = Owner()
     gone.release()
     turn = await writer.store.submit_turn(writer.session, asks("1"), gone.name)
@@ -483,7 +479,7 @@ async def test_a_turn_whose_process_is_gone_does_not_hold_a_rewind_up(writer: Wr
     assert record.status == "interrupted"
 
 
-async def test_a_call_that_was_taken_back_is_not_closed_by_the_next_turn(writer: Writer, sessions: Sessions) -> None:
+async def test_a_rewound_call_is_not_closed_by_the_next_turn(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     await writer.add(Message("user", "1"), invocation_id="i1")
     await writer.call("c", invocation_id="i1")  # nobody answered it
@@ -493,13 +489,13 @@ async def test_a_call_that_was_taken_back_is_not_closed_by_the_next_turn(writer:
     assert await window(store, "s") == [4]
 
 
-async def test_a_message_of_no_turn_cannot_be_taken_back(writer: Writer, sessions: Sessions) -> None:
+async def test_a_message_of_no_turn_cannot_be_rewound(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(1)
     with pytest.raises(MessageNotFound, match="fork before it"):
         await sessions.rewind("s", before=1, user_id="alice")
 
 
-async def test_s11_our_rewind_is_adks(store_url: str) -> None:
+async def test_s11_a_rewind_equals_that_of_adk(store_url: str) -> None:
     """The same conversation, taken back once by ADK's own Runner and once by the store."""
     async with SqlSessionService(store_url) as service:
         sessions = Sessions(service.store, "app")
@@ -542,9 +538,7 @@ steps = st.lists(
 
 @given(steps)
 @settings(max_examples=40)
-async def test_forks_and_rewinds_in_any_order_read_as_copies_would(
-    sqlite_url: str, steps: list[tuple[str, int]]
-) -> None:
+async def test_forks_and_rewinds_in_any_order_read_like_copies(sqlite_url: str, steps: list[tuple[str, int]]) -> None:
     """Against a model that copies everything: what is shared reads the same."""
     async with Store(sqlite_url) as store:
         await Model(store).run(steps)
@@ -617,7 +611,7 @@ def _running(tokens: list[int]) -> list[int]:
     return totals
 
 
-async def test_call_ids_of_any_kind_are_found_again(writer: Writer, sessions: Sessions) -> None:
+async def test_calls_with_any_ids_are_matched_with_their_results(writer: Writer, sessions: Sessions) -> None:
     long = "x" * 5_000
     calls = tuple(ToolCall(id_, "f", {}) for id_ in (long, "\0", "plain"))
     await writer.add(Message("assistant", tool_calls=calls))

@@ -75,7 +75,7 @@ MESSAGES: list[tuple[Callable[[], NewEvent], Callable[[], NewEvent]]] = [
 
 
 @pytest.mark.parametrize(("same", "other"), MESSAGES)
-async def test_a_key_with_another_message_is_refused_while_it_waits_runs_and_is_done(
+async def test_a_key_with_another_message_is_refused_while_queued_running_and_done(
     store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
@@ -103,7 +103,7 @@ async def test_another_message_is_refused_after_a_restart_a_rewind_and_beside_a_
     assert not (await store.submit_turn(fork, asks("2"), "me", idempotency_key="k")).repeated, "a session of its own"
 
 
-async def test_another_message_is_refused_after_the_process_of_the_first_went_away(
+async def test_another_message_is_refused_after_the_process_of_the_first_died(
     store: Store, session: SessionRecord
 ) -> None:
     await store.submit_turn(session, asks("ahead"), "gone")
@@ -124,7 +124,7 @@ async def test_results_of_the_clients_tools_are_compared_too(store: Store, sessi
     await is_that_of(store, session, turn.turn, trying_again)
 
 
-async def test_results_beside_a_message_are_no_part_of_it(store: Store, session: SessionRecord) -> None:
+async def test_results_beside_a_message_are_not_part_of_its_digest(store: Store, session: SessionRecord) -> None:
     """When it is sent again, the calls do not wait any more, and their results are left out."""
     turn = await store.submit_turn(
         session, asks("1", client_results={"c": ClientResult({"color": "red"})}), "me", idempotency_key="k"
@@ -132,9 +132,7 @@ async def test_results_beside_a_message_are_no_part_of_it(store: Store, session:
     await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
 
 
-async def test_a_second_answer_to_a_question_is_told_by_whoever_asked_for_it(
-    store: Store, session: SessionRecord
-) -> None:
+async def test_answers_to_approval_requests_are_not_compared_by_digest(store: Store, session: SessionRecord) -> None:
     turn = await store.submit_turn(session, asks("yes"), "me", idempotency_key="k")
     no = ApprovalAnswer("question", "c", approved=False, answered_by="alice")
     again = await store.submit_turn(session, asks("no"), "me", idempotency_key="k", answer=no)
@@ -142,7 +140,7 @@ async def test_a_second_answer_to_a_question_is_told_by_whoever_asked_for_it(
 
 
 @pytest.mark.parametrize(("same", "other"), MESSAGES)
-async def test_another_message_is_refused_after_the_first_was_taken_back(
+async def test_another_message_is_refused_after_the_first_was_withdrawn(
     store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")

@@ -68,7 +68,7 @@ async def broken(store_url: str) -> AsyncIterator[Writer]:
         ),
     ],
 )
-async def test_what_is_wrong_is_found_and_named(broken: Writer, damage: str, says: str) -> None:
+async def test_inconsistencies_are_found_and_named(broken: Writer, damage: str, says: str) -> None:
     assert await broken.store.read(check_session, NAME) == []
 
     def do() -> Operation[None]:
@@ -81,7 +81,7 @@ async def test_what_is_wrong_is_found_and_named(broken: Writer, damage: str, say
     assert await broken.store.read(integrity.list_session_names) == [NAME]
 
 
-async def test_what_belongs_to_no_session_is_found(broken: Writer) -> None:
+async def test_orphaned_rows_are_found(broken: Writer) -> None:
     def do() -> Operation[None]:
         yield "DELETE FROM sessions", ()
 
@@ -94,7 +94,7 @@ async def test_what_belongs_to_no_session_is_found(broken: Writer) -> None:
         await broken.store.read(check_session, NAME)
 
 
-async def test_an_index_that_others_have_changed_is_not_taken_for_a_broken_one(
+async def test_an_index_that_another_connection_merged_is_not_reported(
     store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -109,7 +109,7 @@ async def test_an_index_that_others_have_changed_is_not_taken_for_a_broken_one(
             await store.search(NAME.app_name, NAME.user_id, "apples")
 
 
-async def test_a_fork_whose_source_is_gone_is_whole(broken: Writer) -> None:
+async def test_a_fork_of_a_deleted_session_is_consistent(broken: Writer) -> None:
     sessions = Sessions(broken.store, NAME.app_name)
     fork = await sessions.fork(NAME.id, user_id=NAME.user_id, at=5, new_id="f")
     assert await sessions.delete(NAME.id, user_id=NAME.user_id)

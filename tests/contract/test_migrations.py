@@ -126,7 +126,7 @@ def migrate_halfway(pipe: Connection, path: str, statements: int) -> None:
     pipe.recv()
 
 
-async def test_a_database_of_a_newer_version_is_refused_with_a_sentence(store_url: str) -> None:
+async def test_a_database_of_a_newer_version_is_refused(store_url: str) -> None:
     async with Store(store_url):
         pass
     await set_version(store_url, NEWEST + 7)

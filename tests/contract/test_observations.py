@@ -87,7 +87,7 @@ async def texts(store: Store) -> list[str]:
     return [note.text for batch in recalled.batches for note in batch.observations]
 
 
-async def test_o2_an_observation_keeps_all_that_it_came_with(store: Store) -> None:
+async def test_o2_an_observation_is_read_as_it_was_stored(store: Store) -> None:
     await talk(store, 3)
     held = await claimed(store)
     notes = (Observation("one", 1, 2, "low", "2026-01-02"), Observation("two ☃ \0", 3, 4, "high", "2026-01-03"))
@@ -100,7 +100,7 @@ async def test_o2_an_observation_keeps_all_that_it_came_with(store: Store) -> No
     assert stored.created_at > 0
 
 
-async def test_o3_the_window_starts_where_the_newest_batch_says(store: Store) -> None:
+async def test_o3_the_window_starts_at_the_floor_of_the_newest_batch(store: Store) -> None:
     await talk(store, 6)
     await observe(store, 1, 8)
     found = await store.read(read_window_with_memory, NAME, 1_000)
@@ -112,7 +112,7 @@ async def test_o3_the_window_starts_where_the_newest_batch_says(store: Store) ->
     assert [one.seq for one in small[1]] == [12], "the budget holds, and the notes take their part of it"
 
 
-async def test_o2_a_rewind_takes_observations_along_and_their_live_messages_are_unobserved_again(store: Store) -> None:
+async def test_o2_a_rewind_invalidates_observations_and_their_live_messages_are_unobserved_again(store: Store) -> None:
     await talk(store, 6)
     await observe(store, 1, 4)
     await observe(store, 5, 8)
@@ -129,7 +129,7 @@ async def test_o2_a_rewind_takes_observations_along_and_their_live_messages_are_
     assert standings == ["current", "taken_back", "current"]
 
 
-async def test_o2_a_rewind_into_a_reflection_brings_back_what_it_was_made_of(store: Store) -> None:
+async def test_o2_a_rewind_into_a_reflection_makes_its_sources_current_again(store: Store) -> None:
     await talk(store, 6)
     numbers = [await observe(store, 1, 4), await observe(store, 5, 8)]
     await observe(store, 1, 8, generation=1, sources=tuple(numbers))
@@ -138,7 +138,7 @@ async def test_o2_a_rewind_into_a_reflection_brings_back_what_it_was_made_of(sto
     assert await texts(store) == ["noted 1-4"]
 
 
-async def test_o2_what_a_running_turn_says_is_not_observed_yet(store: Store) -> None:
+async def test_o2_messages_of_a_running_turn_are_not_observed_yet(store: Store) -> None:
     session = await talk(store, 2)
     entry = NewEvent("asked", 9.0, Message("user", "a question"), 10, "i9")
     turn = await store.submit_turn(session, entry, "me")
@@ -151,7 +151,7 @@ async def test_o2_what_a_running_turn_says_is_not_observed_yet(store: Store) -> 
     assert [one.seq for one in found[1].messages] == [1, 2, 3, 4, 5]
 
 
-async def test_o1_one_observer_at_a_time_and_a_lost_claim_writes_nothing(store: Store) -> None:
+async def test_o1_one_observer_at_a_time_and_a_lost_lease_writes_nothing(store: Store) -> None:
     session = await talk(store, 2)
     first = await claimed(store, "first")
     second = await store.write(acquire_observer_lease, session.key, "second")
@@ -171,7 +171,7 @@ async def test_o1_one_observer_at_a_time_and_a_lost_claim_writes_nothing(store: 
     assert [batch.last_seq for batch in await store.read(read_all_batches, await now(store))] == [4]
 
 
-async def test_o1_a_claim_that_could_not_be_given_back_is_taken_again_by_its_owner(store: Store) -> None:
+async def test_o1_an_unreleased_lease_is_acquired_again_by_its_owner(store: Store) -> None:
     """As after an outage of the database. An owner observes a session once at a time."""
     session = await store.write(create_session, NAME, None, time.time())
     lost = await store.write(acquire_observer_lease, session.key, "owner")
@@ -183,7 +183,7 @@ async def test_o1_a_claim_that_could_not_be_given_back_is_taken_again_by_its_own
     assert await store.write(renew_observer_lease, again)
 
 
-async def test_o1_many_claim_at_once_and_one_gets_it(store: Store) -> None:
+async def test_o1_of_many_owners_at_once_one_acquires_the_lease(store: Store) -> None:
     session = await talk(store, 1)
     claims = await asyncio.gather(
         *(store.write(acquire_observer_lease, session.key, f"owner {number}") for number in range(10))
@@ -207,7 +207,7 @@ async def test_o2_deleting_a_session_deletes_its_memory_and_its_facts(store: Sto
     assert await texts(store) == []
 
 
-async def test_facts_of_one_name_replace_each_other_and_can_be_forgotten(store: Store) -> None:
+async def test_facts_of_one_name_replace_each_other_and_can_be_deleted(store: Store) -> None:
     await talk(store, 4)
     held = await claimed(store)
     await store.write(
@@ -231,7 +231,7 @@ async def test_facts_of_one_name_replace_each_other_and_can_be_forgotten(store: 
     assert [fact.text for fact in left] == ["Ann"], "the older ones of that name are gone, too"
 
 
-async def test_o2_a_rewind_takes_facts_along_and_what_they_replaced_holds_again(store: Store) -> None:
+async def test_o2_a_rewind_deletes_facts_and_their_predecessors_are_valid_again(store: Store) -> None:
     await talk(store, 4)
     held = await claimed(store)
     await store.write(store_batch, held, NAME, Batch(1, 4), [Fact("home", "Bern", 1, 2)], time.time())
@@ -267,7 +267,7 @@ def test_o2_after_any_rewinds_the_chain_covers_live_messages_from_the_first_on(
         assert not left or (held and held[-1].last_seq == left[-1]), "what was just observed holds"
 
 
-async def test_o2_a_fork_shares_the_observations_up_to_its_point(store: Store) -> None:
+async def test_o2_a_fork_has_the_observations_up_to_its_fork_point(store: Store) -> None:
     await talk(store, 6)
     numbers = [await observe(store, 1, 4), await observe(store, 5, 8)]
     await observe(store, 1, 8, generation=1, sources=tuple(numbers))
@@ -289,7 +289,7 @@ async def test_o2_a_fork_shares_the_observations_up_to_its_point(store: Store) -
     assert await store.read(read_facts, "app", "ann") == []
 
 
-async def test_o2_a_fork_of_a_rewound_session_knows_which_observations_hold_in_it(store: Store) -> None:
+async def test_o2_a_fork_of_a_rewound_session_has_its_current_observations(store: Store) -> None:
     await talk(store, 4)
     await observe(store, 1, 8)
     await rewind(store, 2)  # takes back 5 to 8; the rewind is 9

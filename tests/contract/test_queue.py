@@ -83,7 +83,7 @@ async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store
     ]
 
 
-async def test_what_a_dead_turn_left_open_is_closed_before_the_next_message(
+async def test_open_calls_of_a_dead_turn_are_closed_before_the_next_message(
     store: Store, session: SessionRecord
 ) -> None:
     dead = await store.submit_turn(session, asks("first"), "gone")
@@ -101,7 +101,7 @@ async def test_what_a_dead_turn_left_open_is_closed_before_the_next_message(
     assert closed.tool_calls[0].output == {"error": UNKNOWN_RESULT, "outcome": "unknown"}
 
 
-async def test_an_open_question_is_closed_before_a_queued_message_of_a_dead_process(
+async def test_an_approval_request_is_declined_before_a_queued_message_of_a_dead_process(
     store: Store, session: SessionRecord
 ) -> None:
     """As when it had run: the conversation goes on without an answer, and that is a no."""
@@ -145,7 +145,7 @@ async def snapshot(store: Store) -> list[list[tuple[object, ...]]]:
     return [await rows(store, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
 
 
-async def test_a_claim_says_what_became_of_a_turn(store: Store, session: SessionRecord) -> None:
+async def test_leasing_an_ended_turn_returns_its_status(store: Store, session: SessionRecord) -> None:
     running = await store.submit_turn(session, asks("first"), "me")
     assert await store.write(lease_turn, running.session_key, NAME, running.turn, time.time()) == running, (
         "claimed twice, it is the same turn"
@@ -161,7 +161,7 @@ async def test_a_claim_says_what_became_of_a_turn(store: Store, session: Session
         assert (claimed.status, claimed.epoch) == (status, None)
 
 
-async def test_taking_a_message_back_leaves_the_answers_of_others(store: Store, session: SessionRecord) -> None:
+async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, session: SessionRecord) -> None:
     """An answer to a question that waits for its turn has come in time, whatever else is taken back."""
     turn = await store.submit_turn(session, asks("first"), "me")
     await write(store, turn, calls(ToolCall("c1", "f", {})))
@@ -182,7 +182,7 @@ async def test_taking_a_message_back_leaves_the_answers_of_others(store: Store, 
 
 @pytest.mark.parametrize("how", ["end", "withdraw", "interrupt"])
 @pytest.mark.parametrize("where", ["the same store", "another store"])
-async def test_whoever_is_next_is_woken(
+async def test_the_next_queued_turn_is_notified(
     store: Store, session: SessionRecord, store_url: str, how: str, where: str
 ) -> None:
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
@@ -207,7 +207,7 @@ async def test_whoever_is_next_is_woken(
         assert isinstance(await other.write(lease_turn, turn.session_key, NAME, turn.turn, time.time()), Turn)
 
 
-async def test_a_wait_ends_when_its_time_is_over(store: Store, session: SessionRecord) -> None:
+async def test_a_wait_for_the_queue_ends_at_its_timeout(store: Store, session: SessionRecord) -> None:
     await store.submit_turn(session, asks("first"), "me")
     turn = await store.submit_turn(session, asks("second"), "me")
     async with store.watch_queue(turn) as comes_up, asyncio.timeout(PATIENCE_S):

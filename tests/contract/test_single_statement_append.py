@@ -141,7 +141,7 @@ ASKED = [
 @given(script=steps, forked=st.booleans())
 @example(script=[Step(entry) for entry in LATE], forked=False)
 @example(script=[Step(entry) for entry in ASKED], forked=False)
-def test_whatever_is_appended_the_short_way_leaves_what_the_long_way_leaves(
+def test_the_single_statement_writes_the_same_rows_as_the_operation(
     store_url: str, script: list[Step], forked: bool
 ) -> None:
     asyncio.run(_the_same(store_url, script, forked=forked))
@@ -175,7 +175,7 @@ async def _session(store: Store, *, forked: bool) -> SessionRecord:
 
 
 @pytest.mark.parametrize("kind", ["sqlite_at_once", "postgres"])
-async def test_ordinary_events_need_no_more_than_the_statement(kind: str, request: pytest.FixtureRequest) -> None:
+async def test_ordinary_events_are_appended_by_the_single_statement(kind: str, request: pytest.FixtureRequest) -> None:
     ordinary = [
         said(1),
         said(2, "assistant", "", (ToolCall("c", "f", {"n": 1}),)),
@@ -197,7 +197,7 @@ def _never() -> Operation[AppendResult]:
     yield
 
 
-async def test_a_statement_that_did_not_apply_leaves_the_next_one_as_quick(store: Store) -> None:
+async def test_a_statement_that_did_not_apply_does_not_disable_the_next(store: Store) -> None:
     session = await store.write(create_session, NAME, None, time.time())
     for number in range(3):
         stale = await tell(store, session, 7, said(9), last_seq=7)
@@ -209,7 +209,7 @@ async def test_a_statement_that_did_not_apply_leaves_the_next_one_as_quick(store
         )
 
 
-async def test_the_log_comes_home_though_no_write_passes_the_writers_thread(
+async def test_the_log_is_checkpointed_without_writes_in_the_writers_thread(
     sqlite_at_once_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("lango.store.engine.sqlite._CHECKPOINT_PAGES", 40)

@@ -94,7 +94,7 @@ async def test_h4_one_message_over_the_budget_stays(writer: Writer) -> None:
     assert await writer.window(100) == [6], "the user's words are not clipped"
 
 
-async def test_h3_a_window_that_was_cut_begins_neither_with_a_result_nor_with_half_a_call(writer: Writer) -> None:
+async def test_h3_a_cut_window_begins_neither_with_a_result_nor_with_an_unanswered_call(writer: Writer) -> None:
     await writer.talk(1)
     await writer.call("a", "b")  # 2
     await writer.answer("a", "b")  # 3
@@ -104,7 +104,7 @@ async def test_h3_a_window_that_was_cut_begins_neither_with_a_result_nor_with_ha
     assert await writer.window(40) == [1, 2, 3, 4]
 
 
-async def test_h3_a_call_that_nobody_answered_does_not_begin_a_window(writer: Writer) -> None:
+async def test_h3_a_call_without_result_does_not_begin_a_window(writer: Writer) -> None:
     await writer.talk(1)
     await writer.call("lost")  # 2: the process died in the tool
     await writer.talk(2)  # 3, 4
@@ -140,7 +140,7 @@ async def test_h3_no_window_parts_a_result_of_an_older_writer_from_its_call(
         assert all(unit_of.get(seq, seq) in seqs for seq in seqs), budget
 
 
-async def test_h4_large_results_do_not_push_out_what_came_before_them(writer: Writer) -> None:
+async def test_h4_large_results_do_not_displace_earlier_messages(writer: Writer) -> None:
     out = {"out": "word " * 2_000}
     for number in range(6):  # 3 messages each
         await writer.talk(1)
@@ -157,7 +157,7 @@ async def test_h4_large_results_do_not_push_out_what_came_before_them(writer: Wr
     assert all(one.clipped_tokens == 0 for one in found[1]), "where all fits, nothing is clipped"
 
 
-async def test_calls_that_wait_are_always_in_the_window(writer: Writer) -> None:
+async def test_open_calls_are_always_in_the_window(writer: Writer) -> None:
     await writer.call("slow", "quick", long_running=frozenset({"slow"}))  # 1
     await writer.answer("quick")  # 2
     await writer.talk(10)  # 3..12
@@ -168,7 +168,7 @@ async def test_calls_that_wait_are_always_in_the_window(writer: Writer) -> None:
     assert 1 not in await writer.window(30)
 
 
-async def test_a_call_of_the_current_turn_waits_too(writer: Writer) -> None:
+async def test_an_open_call_of_the_current_turn_is_in_the_window(writer: Writer) -> None:
     await writer.talk(1)
     await writer.call("now", tokens=500)
     assert await writer.window(100) == [1, 2]
@@ -186,7 +186,7 @@ async def test_h4_parallel_results_stay_with_their_call(writer: Writer) -> None:
     assert await writer.window(35) == [1, 3, 4, 5], "and the user's message that the turn answers"
 
 
-async def test_zero_token_events_come_with_their_neighbours(writer: Writer) -> None:
+async def test_zero_token_events_are_in_the_window_with_their_neighbours(writer: Writer) -> None:
     await writer.talk(4)
     await writer.add(Message("event"), tokens=0)
     await writer.talk(2)
@@ -226,7 +226,7 @@ async def test_s8_the_state_of_any_point_can_be_restored(store: Store) -> None:
     assert await store.read(read_state_before, key, "second") == {"n": 1.5}
 
 
-async def test_f4_an_event_and_its_state_stand_or_fall_together(writer: Writer) -> None:
+async def test_f4_an_event_and_its_state_are_committed_together(writer: Writer) -> None:
     await writer.add(Message("user", "1"), state_delta={"n": 1, "user:u": 1, "app:a": 1})
     entry = NewEvent("late", time.time(), Message("user", "2"), state_delta={"n": 2, "user:u": 2, "app:a": 2})
     with pytest.raises(StaleSession):
@@ -277,7 +277,7 @@ async def test_a7_the_users_message_and_its_turn_are_stored_together(writer: Wri
     assert stored.invocation_id == "i-hello"
 
 
-async def test_a7_the_next_message_waits_in_order_and_is_not_lost(writer: Writer) -> None:
+async def test_a7_the_next_message_is_queued_in_order_and_is_not_lost(writer: Writer) -> None:
     store, session = writer.store, writer.session
     first = await store.submit_turn(session, asks("1"), "me")
     second = await store.submit_turn(session, asks("2"), "me")
@@ -309,7 +309,7 @@ async def test_the_same_request_twice_is_one_turn(writer: Writer) -> None:
     assert len(await everything(writer.store)) == 1
 
 
-async def test_a_turn_that_was_taken_over_can_write_no_more(writer: Writer) -> None:
+async def test_a_turn_that_was_taken_over_is_fenced(writer: Writer) -> None:
     store, session = writer.store, writer.session
     zombie = await store.submit_turn(session, asks("1"), "gone")
     await store.submit_turn(session, asks("2"), "gone too")
@@ -348,7 +348,7 @@ async def test_a_turn_can_be_cancelled_from_anywhere(writer: Writer) -> None:
         await store.submit_turn(session, asks("3"), "me")
 
 
-async def test_a_call_whose_id_comes_again_keeps_what_is_known_of_it(writer: Writer) -> None:
+async def test_a_repeated_call_id_keeps_its_journal_entries_apart(writer: Writer) -> None:
     store, session = writer.store, writer.session
     for number, by in enumerate(("alice", "bob", "carol")):
         turn = await store.submit_turn(session, asks(str(number)), "me")
@@ -390,7 +390,7 @@ async def test_a_call_whose_id_comes_again_keeps_what_is_known_of_it(writer: Wri
         assert {record.status for record in told} == {"finished"}
 
 
-async def test_a8_the_journal_says_what_became_of_a_call(writer: Writer) -> None:
+async def test_a8_the_journal_records_intent_start_and_result(writer: Writer) -> None:
     store, session = writer.store, writer.session
     turn = await store.submit_turn(session, asks("1"), "me")
     assert await store.read(read_journal_entry, session.key, "c") is None
@@ -406,7 +406,7 @@ async def test_a8_the_journal_says_what_became_of_a_call(writer: Writer) -> None
     assert finished.finished_at is not None
 
 
-async def test_a8_calls_that_a_dead_turn_left_open_are_closed_honestly(writer: Writer) -> None:
+async def test_a8_open_calls_of_a_dead_turn_are_closed_by_the_journal(writer: Writer) -> None:
     store, session = writer.store, writer.session
     turn = await store.submit_turn(session, asks("1"), "me")
     writer.revision = 1
@@ -461,7 +461,7 @@ async def test_a_store_can_be_closed_and_used_again(store: Store) -> None:
     await store.close()
 
 
-async def test_a_store_that_is_closed_while_others_write_and_read_goes_on(store: Store) -> None:
+async def test_a_store_closed_during_reads_and_writes_can_be_used_again(store: Store) -> None:
     """The end of one opening must not be taken for the end of the next: then `close` would wait for ever."""
     writers = [
         Writer(store, await store.write(create_session, SessionId("app", "alice", str(number)), None, time.time()))

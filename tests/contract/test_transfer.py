@@ -142,7 +142,7 @@ async def test_a_fork_is_exported_whole(store: Store, sessions: Sessions) -> Non
     assert await left(store) == {}
 
 
-async def test_an_import_may_be_of_another_user_app_and_id(store: Store, sessions: Sessions) -> None:
+async def test_an_import_may_change_user_app_and_id(store: Store, sessions: Sessions) -> None:
     await everything(store, sessions)
     lines = await exported(sessions)
     with pytest.raises(SessionExists):
@@ -157,7 +157,7 @@ async def test_an_import_may_be_of_another_user_app_and_id(store: Store, session
     assert {hit.session_id for hit in found} <= {"s"}
 
 
-async def test_a_turn_that_runs_is_not_exported_and_its_calls_are_closed_after_the_import(
+async def test_a_running_turn_is_not_exported_and_its_calls_are_closed_after_the_import(
     store: Store, sessions: Sessions
 ) -> None:
     record = await store.write(create_session, NAME, None, time.time())
@@ -202,7 +202,7 @@ async def test_an_export_of_many_pages(store: Store, sessions: Sessions) -> None
         )
 
 
-async def test_what_is_written_meanwhile_is_not_in_an_export(store: Store, sessions: Sessions) -> None:
+async def test_an_export_is_a_snapshot(store: Store, sessions: Sessions) -> None:
     writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     await writer.talk(2 * PAGE)
     lines: list[str] = []
@@ -216,9 +216,7 @@ async def test_what_is_written_meanwhile_is_not_in_an_export(store: Store, sessi
     assert check_lines(lines).last_seq == 2 * PAGE
 
 
-async def test_an_export_of_a_session_that_is_deleted_meanwhile_does_not_look_whole(
-    store: Store, sessions: Sessions
-) -> None:
+async def test_an_export_of_a_session_that_is_deleted_meanwhile_fails(store: Store, sessions: Sessions) -> None:
     writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     await writer.talk(3 * PAGE)
     lines: list[str] = []
@@ -310,7 +308,7 @@ WRONG: dict[str, Callable[[list[str]], list[Any]]] = {
 }
 
 
-async def test_a_wrong_file_is_refused_and_nothing_is_written(store: Store, sessions: Sessions) -> None:
+async def test_an_invalid_export_is_refused_and_nothing_is_written(store: Store, sessions: Sessions) -> None:
     lines = await small(store, sessions)
     assert kinds(lines) == ["header", "session", "state", "message", "message", "message", "state", "end"]
     before = await left(store)
@@ -351,7 +349,7 @@ async def half_way(store: Store, importing: "asyncio.Task[Any]", before: int) ->
     return False
 
 
-async def test_16_others_write_while_a_session_is_imported_and_nobody_sees_half_of_it(
+async def test_16_an_import_does_not_block_writers_and_is_visible_only_when_complete(
     store: Store, sessions: Sessions
 ) -> None:
     lines = await many(store, sessions)
@@ -379,7 +377,7 @@ async def test_16_an_import_that_is_stopped_leaves_nothing(store: Store, session
     assert await left(store) == rows_before
 
 
-async def test_16_what_a_killed_import_left_is_deleted_by_a_later_one(store: Store, sessions: Sessions) -> None:
+async def test_16_the_rows_of_a_killed_import_are_deleted_by_a_later_one(store: Store, sessions: Sessions) -> None:
     lines = await small(store, sessions)
     before = await left(store)
     staged = await store.write(stage_session, 0.0)
@@ -405,7 +403,7 @@ async def test_lines_may_come_as_bytes_and_one_by_one(store: Store, sessions: Se
     assert (await exported(sessions, "a"))[2:] == (await exported(sessions, "b"))[2:] == lines[2:]
 
 
-async def test_json_that_somebody_else_spelt_is_kept_as_it_is(store: Store, sessions: Sessions) -> None:
+async def test_json_of_another_encoder_is_exported_unchanged(store: Store, sessions: Sessions) -> None:
     writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     await writer.talk(2)
     odd = """'{ "b" : 1,  "a" : [ 1.50 ] }'"""
@@ -453,7 +451,7 @@ async def test_every_column_is_exported_or_left_out_on_purpose(sqlite_url: str) 
 
 @given(st.lists(strategies.events, max_size=4))
 @settings(max_examples=25)
-async def test_any_events_come_out_as_they_went_in(sqlite_url: str, events_: list[Event]) -> None:
+async def test_any_events_survive_export_and_import(sqlite_url: str, events_: list[Event]) -> None:
     async with SqlSessionService(sqlite_url) as service:
         sessions = Sessions(service.store, "app")
         for id_ in ("s", "copy"):
@@ -492,7 +490,7 @@ ABSURD: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "absurd"), ABSURD)
-async def test_an_import_with_absurd_numbers_writes_nothing(
+async def test_an_import_with_out_of_range_numbers_writes_nothing(
     store: Store, sessions: Sessions, kind: str, absurd: dict[str, Any]
 ) -> None:
     await everything(store, sessions)
@@ -505,7 +503,7 @@ async def test_an_import_with_absurd_numbers_writes_nothing(
     assert [record.name.id for record in await sessions.list(user_id="alice")] == ["s"]
 
 
-async def test_a_session_that_cannot_be_read_does_not_break_the_list(store: Store, sessions: Sessions) -> None:
+async def test_an_unreadable_session_does_not_break_the_list(store: Store, sessions: Sessions) -> None:
     for id_ in ("sound", "broken"):
         await store.write(create_session, SessionId("app", "alice", id_), None, time.time())
 

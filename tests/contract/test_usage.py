@@ -59,7 +59,7 @@ async def talking(store_url: str, script: Iterable[Entry], **history: Any) -> As
         yield Talk(runtime, provider)
 
 
-async def test_a_turn_says_what_its_model_calls_and_its_tools_took(store_url: str) -> None:
+async def test_a_turn_shows_the_usage_of_its_model_calls_and_tools(store_url: str) -> None:
     calls = [ToolCall("c1", "look", {"at": "5"}), ToolCall("c2", "look", {"at": "nothing"}), UsageDelta(100, 20, 30)]
     async with talking(store_url, [calls, ["It is dark.", UsageDelta(150, 7)], ["Yes.", UsageDelta(180, 2)]]) as talk:
         await talk.say("what is there?", "really?")
@@ -91,7 +91,7 @@ async def test_a_turn_says_what_its_model_calls_and_its_tools_took(store_url: st
         assert usage.total.model_calls == 3
 
 
-async def test_a_tool_that_was_approved_says_by_whom(store_url: str) -> None:
+async def test_an_approved_tool_call_shows_who_approved_it(store_url: str) -> None:
     async with talking(store_url, [ToolCall("c1", "wipe", {"at": "5"}), "wiped"]) as talk:
         await talk.say("wipe it")
         async for _ in talk.runtime.approve("s", "c1", approved=True):
@@ -115,7 +115,7 @@ async def test_a_failed_turn_shows_the_call_that_failed(store_url: str) -> None:
         assert done.first_seq == failed.last_seq + 1
 
 
-async def test_a_turn_that_runs_is_shown_as_far_as_it_is(store_url: str) -> None:
+async def test_a_running_turn_shows_its_usage_so_far(store_url: str) -> None:
     held, go = asyncio.Event(), asyncio.Event()
 
     async def hold(_: object) -> str:
@@ -132,7 +132,7 @@ async def test_a_turn_that_runs_is_shown_as_far_as_it_is(store_url: str) -> None
         await running
 
 
-async def test_the_sum_grows_with_every_turn_and_reads_those_that_are_over_once(
+async def test_totals_include_every_turn_and_read_ended_turns_once(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = asyncio.Event()
@@ -178,7 +178,7 @@ async def test_the_sum_grows_with_every_turn_and_reads_those_that_are_over_once(
         ], "what is over is not read again"
 
 
-async def test_turns_come_in_pages_that_fit_together(store_url: str) -> None:
+async def test_turns_are_read_in_adjacent_pages(store_url: str) -> None:
     async with talking(store_url, [["ok", UsageDelta(10, 1)]] * 7) as talk:
         await talk.say(*(f"message {number}" * number for number in range(7)))
         whole = await talk.usage()
@@ -225,7 +225,7 @@ def _said(message: Message) -> tuple[str, str, list[str]]:
     return message.role, message.content if message.role != "tool" else "", [call.id for call in message.tool_calls]
 
 
-async def test_with_memory_the_window_begins_after_what_was_observed(store_url: str) -> None:
+async def test_with_memory_the_window_begins_after_the_observed_messages(store_url: str) -> None:
     roles = Roles(agent=lambda _: "yes, and a few words more, so that it is soon enough to be observed")
     async with open_runtime(remembering(store_url), provider=roles.provider) as runtime:
         for number in range(8):
@@ -255,7 +255,7 @@ async def test_a_giant_result_counts_as_it_is_sent(store_url: str) -> None:
         assert window.left_out_messages == 0, "it is clipped, and nothing is cut"
 
 
-async def test_a_session_that_is_not_there_has_no_picture(store_url: str) -> None:
+async def test_a_missing_session_has_no_usage(store_url: str) -> None:
     async with talking(store_url, []) as talk:
         name = SessionId(talk.runtime.app_name, "user", "s")
         with pytest.raises(SessionNotFound):
@@ -266,7 +266,7 @@ async def test_a_session_that_is_not_there_has_no_picture(store_url: str) -> Non
         assert empty.total.cost_usd is None
 
 
-async def test_what_is_taken_back_is_left_out_and_stays_spent(store_url: str) -> None:
+async def test_rewound_messages_leave_the_window_and_their_cost_still_counts(store_url: str) -> None:
     async with talking(store_url, [["ok", UsageDelta(10, 1)]] * 4) as talk:
         await talk.say("one", "two", "three")
         await talk.runtime.sessions.rewind("s", before=3)
@@ -278,7 +278,7 @@ async def test_what_is_taken_back_is_left_out_and_stays_spent(store_url: str) ->
         assert usage.window.tokens == usage.turns[0].tokens + usage.turns[3].tokens
 
 
-async def test_a_fork_keeps_the_past_in_its_window_and_pays_for_its_own_turns(store_url: str) -> None:
+async def test_a_fork_has_shared_messages_in_its_window_and_only_its_own_cost(store_url: str) -> None:
     async with talking(store_url, [["ok", UsageDelta(10, 1)]] * 4) as talk:
         await talk.say("one", "two", "three")
         await talk.runtime.sessions.fork("s", at=4, new_id="t")

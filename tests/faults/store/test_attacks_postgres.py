@@ -81,7 +81,7 @@ async def test_20_users_with_hostile_ids_see_their_own_alone(postgres_url: str) 
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "\ud800", "x" * 513, "x" * 1_000_000])
-async def test_20_an_id_that_cannot_be_stored_is_nobodys(postgres_url: str, bad: str) -> None:
+async def test_20_an_unstorable_id_belongs_to_no_session(postgres_url: str, bad: str) -> None:
     async with Store(postgres_url) as store:
         for name in (SessionId("app", "u", bad), SessionId("app", bad, "s"), SessionId(bad, "u", "s")):
             assert await store.read(find_session, name) is None
@@ -122,7 +122,7 @@ async def test_20_a_search_has_no_syntax(postgres_url: str, asked: str) -> None:
         assert all("theirs" not in hit.text for hit in await store.search("app", "alice", asked))
 
 
-async def test_20_schemas_whose_names_look_alike_are_apart(postgres_url: str, admin: Any) -> None:
+async def test_20_schemas_with_similar_names_are_separate(postgres_url: str, admin: Any) -> None:
     plain = postgres_url
     for url in (plain, plain.replace("test_", "TEST_"), plain.replace("test_", "Test_")):
         async with Store(url) as store:
@@ -136,7 +136,7 @@ async def test_20_schemas_whose_names_look_alike_are_apart(postgres_url: str, ad
 @pytest.mark.parametrize(
     "schema", ["x" * 64, "pg_temp", "pg_catalog", "information_schema", 'a"b', "a,public", "a b", "é"]
 )
-def test_20_a_schema_that_would_be_another_is_refused(postgres_server: str, schema: str) -> None:
+def test_20_a_schema_name_that_would_be_truncated_or_reserved_is_refused(postgres_server: str, schema: str) -> None:
     with pytest.raises(StoreUrlError):
         open_database(f"{postgres_server}&schema={schema}")
 
@@ -184,7 +184,7 @@ async def test_20_a_role_that_may_only_read_and_write_rows_is_enough(small_url: 
     assert SECRET not in str(refused.value)
 
 
-async def test_20_a_lock_that_another_role_holds_keeps_no_process_from_starting(postgres_url: str, admin: Any) -> None:
+async def test_20_a_lock_of_another_role_does_not_block_startup(postgres_url: str, admin: Any) -> None:
     async with Store(postgres_url) as store:
         await store.write(create_session, SessionId("app", "u", "s"), None, time.time())
     await admin.execute("SELECT pg_advisory_lock($1)", zlib.crc32(schema_of(postgres_url).encode()))
@@ -192,7 +192,7 @@ async def test_20_a_lock_that_another_role_holds_keeps_no_process_from_starting(
         assert await store.read(find_session, SessionId("app", "u", "s"))
 
 
-async def test_20_a_statement_timeout_is_an_outage_and_not_a_bug(postgres_url: str, admin: Any) -> None:
+async def test_20_a_statement_timeout_counts_as_an_outage(postgres_url: str, admin: Any) -> None:
     """Another transaction holds the row, and the server gives a statement 100 ms."""
     name = SessionId("app", "u", "s")
     async with Store(postgres_url) as store:
@@ -210,7 +210,7 @@ async def test_20_a_statement_timeout_is_an_outage_and_not_a_bug(postgres_url: s
 
 
 @pytest.mark.parametrize("payload", ["abc {}", "{} '; DROP", "9" * 5000 + " {}", "-1 {}", "\u0663 {}", "1e9 {}"])
-async def test_20_a_forged_notification_wakes_or_does_nothing(
+async def test_20_a_forged_notification_is_harmless(
     postgres_url: str, admin: Any, payload: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Store(postgres_url) as store:

@@ -80,7 +80,7 @@ async def stored(database: Path) -> int:
         return len(await store.read(list_sessions))
 
 
-async def test_21_a_log_that_a_killed_process_left_is_read_whole(database: Path) -> None:
+async def test_21_the_log_of_a_killed_process_is_read_completely(database: Path) -> None:
     assert await stored(database) == SESSIONS
 
 
@@ -137,7 +137,7 @@ HARMS = [
 
 
 @pytest.mark.parametrize("harm", HARMS)
-async def test_21_a_damaged_log_is_refused_as_often_as_it_is_opened(
+async def test_21_a_damaged_log_is_refused_each_time_it_is_opened(
     database: Path, originals: list[Path], harm: Harm
 ) -> None:
     harm(database, originals[1])
@@ -147,13 +147,13 @@ async def test_21_a_damaged_log_is_refused_as_often_as_it_is_opened(
         assert str(database.parent) not in str(refused.value)
 
 
-async def test_21_an_index_that_is_damaged_or_gone_costs_nothing(database: Path) -> None:
+async def test_21_a_damaged_or_missing_index_loses_nothing(database: Path) -> None:
     """SQLite makes it anew from the log."""
     flip(index_of(database), 0, 32_768)
     assert await stored(database) == SESSIONS
 
 
-async def test_21_an_index_of_another_database_is_not_believed(database: Path, originals: list[Path]) -> None:
+async def test_21_an_index_of_another_database_is_not_trusted(database: Path, originals: list[Path]) -> None:
     shutil.copy(index_of(originals[1]), index_of(database))
     with pytest.raises(StoreDamaged, match="do not belong together"):
         await stored(database)
@@ -176,14 +176,14 @@ async def test_21_a_log_that_names_another_store_is_refused_without_an_index(
     assert problem_of(str(database)) == "belongs to another database"
 
 
-async def test_21_a_transaction_that_a_power_failure_broke_is_no_damage(database: Path) -> None:
+async def test_21_a_transaction_cut_by_a_power_failure_is_not_damage(database: Path) -> None:
     """Only the last one can be: it was not synced yet, and its client was told nothing. The index did not survive."""
     index_of(database).unlink()
     flip(log_of(database), log_of(database).stat().st_size - 100)
     assert await stored(database) == SESSIONS - 1
 
 
-async def test_21_frames_of_an_earlier_round_of_the_log_are_no_damage(tmp_path: Path) -> None:
+async def test_21_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
     """A log is written from its beginning again once all of it is in the database: what is behind is old."""
     database = tmp_path / "lango.db"
     async with Store(f"sqlite:///{database}") as store:
@@ -210,7 +210,7 @@ async def test_21_two_stores_in_one_process_keep_their_locks(database: Path) -> 
 
 
 @pytest.mark.parametrize("harm", [_delete, _cut, _empty])
-async def test_21_a_log_that_goes_while_it_is_in_use_is_noticed(database: Path, harm: Harm) -> None:
+async def test_21_a_log_that_is_deleted_in_use_is_detected(database: Path, harm: Harm) -> None:
     async with Store(f"sqlite:///{database}") as store:
         for number in range(10):
             await store.write(create_session, SessionId("lango", "user", f"more{number}"), None, time.time())
@@ -223,7 +223,7 @@ async def test_21_a_log_that_goes_while_it_is_in_use_is_noticed(database: Path, 
                 await store.write(create_session, SessionId("lango", "user", "late"), None, time.time())
 
 
-def test_21_doctor_and_the_way_out(database: Path) -> None:
+def test_21_doctor_explains_how_to_recover(database: Path) -> None:
     _middle(database, database)
     folder = database.parent
     (folder / "lango.toml").write_text('[store]\nurl = "sqlite:///lango.db"\n')

@@ -84,7 +84,7 @@ async def test_f1_to_f4_after_kill_9_in_an_append_at_many_random_points(
     check_integrity(store_url)
 
 
-async def test_kill_9_at_the_very_first_start_again_and_again(tmp_path: Path) -> None:
+async def test_kill_9_at_the_first_start(tmp_path: Path) -> None:
     dice = random.Random(1)
     cut_off = 0
     for round_ in range(ROUNDS):
@@ -121,7 +121,7 @@ async def opens_and_works(url: str) -> None:
 
 
 @pytest.mark.parametrize("statement", [1, 2, 5, 9, 12])
-async def test_kill_inside_a_migration_leaves_what_was_before(statement: int, tmp_path: Path) -> None:
+async def test_kill_during_schema_creation_leaves_the_database_unchanged(statement: int, tmp_path: Path) -> None:
     """Stop after so many statements of the migration, as a kill would: the transaction was never committed."""
     path = tmp_path / "lango.db"
     worker = Worker(functools.partial(_migrate_halfway), str(path), statement)

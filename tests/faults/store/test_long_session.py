@@ -107,7 +107,9 @@ async def test_h6_the_window_is_the_same_whatever_lies_before_it(database: Datab
 
 
 @pytest.mark.parametrize("at", [None, 50_001])
-async def test_a_fork_of_100_000_messages_asks_as_little_as_one_of_1_000(database: Database, at: int | None) -> None:
+async def test_a_fork_of_100_000_messages_takes_as_many_statements_as_one_of_1_000(
+    database: Database, at: int | None
+) -> None:
     asked: dict[str, list[Statement]] = {name: [] for name in SIZES}
     for name, statements in asked.items():
         source, new = SessionId("app", "user", name), SessionId("app", "user", f"fork of {name}")

@@ -242,7 +242,7 @@ async def staged(proxy: Proxy, name: str) -> AsyncGenerator[Stage]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_the_lost_answer_of_each_commit_is_asked_for_again(proxy: Proxy, name: str) -> None:
+async def test_the_outcome_of_each_commit_with_a_lost_answer_is_looked_up(proxy: Proxy, name: str) -> None:
     async with staged(proxy, name) as stage:
         expected = await SCENARIOS[name](stage, "expected")
         number, lost = 0, 1

@@ -91,7 +91,7 @@ async def test_a_turn_waits_for_postgres_as_long_as_store_wait_s_says(
 
 
 @pytest.mark.postgres
-async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_leaves_its_session_free(
+async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_frees_its_session(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, leaps = Gate(), Leaps(monkeypatch)
@@ -114,7 +114,7 @@ async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_leaves_its
 
 
 @pytest.mark.postgres
-async def test_a_message_that_could_not_be_waited_for_does_not_block_those_after_it(
+async def test_a_message_that_timed_out_does_not_block_later_ones(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, leaps = Gate(), Leaps(monkeypatch)
@@ -137,7 +137,7 @@ async def test_a_message_that_could_not_be_waited_for_does_not_block_those_after
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("key", [None, "a key"])
-async def test_a_message_of_which_nobody_knows_whether_it_was_stored_does_not_block_its_session(
+async def test_a_message_with_unknown_outcome_does_not_block_its_session(
     proxy: Proxy, key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaps = Leaps(monkeypatch)
@@ -158,7 +158,7 @@ async def test_a_message_of_which_nobody_knows_whether_it_was_stored_does_not_bl
 
 
 @pytest.mark.postgres
-async def test_an_ordinary_event_of_which_nobody_knows_whether_it_was_stored_is_recognised_later(
+async def test_an_ordinary_event_with_unknown_outcome_is_recognised_later(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaps = Leaps(monkeypatch)
@@ -181,7 +181,7 @@ async def test_an_ordinary_event_of_which_nobody_knows_whether_it_was_stored_is_
 
 
 @pytest.mark.postgres
-async def test_the_rows_that_tell_commits_apart_are_few_and_do_not_stay_for_ever(postgres_url: str) -> None:
+async def test_rows_of_commits_are_few_and_are_deleted(postgres_url: str) -> None:
     async with Store(postgres_url) as store:
         await asyncio.gather(
             *(store.write(create_session, SessionId("app", "user", f"s{n}"), None, time.time()) for n in range(50))
@@ -197,7 +197,7 @@ def _long_ago() -> Operation[None]:
 
 
 @pytest.mark.postgres
-async def test_a_process_that_is_frozen_in_a_transaction_does_not_hold_others_up_for_ever(postgres_url: str) -> None:
+async def test_a_process_frozen_in_a_transaction_does_not_block_others_forever(postgres_url: str) -> None:
     def limit() -> Operation[str]:
         [[limit]] = yield "SHOW idle_in_transaction_session_timeout", ()
         return limit
@@ -207,7 +207,7 @@ async def test_a_process_that_is_frozen_in_a_transaction_does_not_hold_others_up
 
 
 @pytest.mark.postgres
-async def test_a_server_that_cannot_be_written_for_a_moment_is_tried_again(postgres_url: str) -> None:
+async def test_a_server_that_is_briefly_read_only_is_retried(postgres_url: str) -> None:
     """As it is while a replica takes the place of its primary."""
     attempts = 0
 

@@ -79,7 +79,7 @@ async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mo
 
 
 @pytest.mark.postgres
-async def test_f7_a_postgres_that_stays_away_is_a_typed_error_in_time(own_server: Any) -> None:
+async def test_f7_an_unreachable_postgres_is_a_typed_error_in_time(own_server: Any) -> None:
     async with Store(own_server.get_uri()) as store:
         session = await store.write(create_session, NAME, None, time.time())
         await asyncio.to_thread(pg_ctl, own_server, "stop", "-m", "immediate")
@@ -92,7 +92,7 @@ async def test_f7_a_postgres_that_stays_away_is_a_typed_error_in_time(own_server
 
 
 @pytest.mark.postgres
-async def test_a_turn_goes_on_when_the_server_was_stopped_and_started(
+async def test_a_turn_continues_after_a_restart_of_the_server(
     own_server: Any,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

@@ -95,7 +95,7 @@ async def together(
     return await first, await second
 
 
-async def test_a_message_that_is_taken_back_while_its_turn_is_claimed_is_not_answered(
+async def test_a_message_withdrawn_while_its_turn_is_leased_is_not_answered(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
     running = await store.submit_turn(session, asks("first"), "me")
@@ -114,7 +114,7 @@ async def test_a_message_that_is_taken_back_while_its_turn_is_claimed_is_not_ans
     ]
 
 
-async def test_a_tool_does_not_begin_while_its_turn_is_taken_over(
+async def test_a_tool_does_not_start_while_its_turn_is_taken_over(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
     zombie = await store.submit_turn(session, asks("first"), "gone")
@@ -137,7 +137,9 @@ async def test_a_tool_does_not_begin_while_its_turn_is_taken_over(
     assert not (began and told_not_run), "the model was told that it did not run"
 
 
-async def test_the_events_of_a_turn_have_one_end(store: Store, session: SessionRecord, postgres_url: str) -> None:
+async def test_the_events_of_a_turn_have_one_final_event(
+    store: Store, session: SessionRecord, postgres_url: str
+) -> None:
     """Its own process writes more of them while another one closes them."""
     turn = await store.submit_turn(session, asks("first"), "me")
     await store.end_turn(NAME, turn, "done")
@@ -204,7 +206,7 @@ def claim_when_told(pipe: Connection, url: str) -> None:
     asyncio.run(run())
 
 
-async def test_a_message_that_is_taken_back_is_never_answered_by_another_process(store_url: str) -> None:
+async def test_a_withdrawn_message_is_never_answered_by_another_process(store_url: str) -> None:
     worker = Worker(claim_when_told, store_url)
     outcomes: set[tuple[bool, bool]] = set()
     async with Store(store_url) as store, asyncio.timeout(PATIENCE_S):

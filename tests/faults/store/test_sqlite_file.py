@@ -48,7 +48,7 @@ async def talk(url: str, *sessions: str) -> None:
             assert await runtime.sessions.search(CANARY)
 
 
-async def test_a_deleted_session_leaves_none_of_its_text_in_any_file(tmp_path: Path) -> None:
+async def test_no_file_holds_the_text_of_a_deleted_session(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/lango.db"
     await talk(url, "secret", "other-secret")
     async with open_runtime(Settings(store=StoreSettings(url=url)), provider=ScriptedProvider([])) as runtime:
@@ -63,7 +63,7 @@ async def test_a_deleted_session_leaves_none_of_its_text_in_any_file(tmp_path: P
         assert [hit.session_id for hit in await runtime.sessions.search("nothing")] == ["kept"]
 
 
-async def test_what_a_reader_still_holds_is_purged_when_it_has_gone(tmp_path: Path) -> None:
+async def test_text_that_a_reader_holds_is_purged_after_it_closes(tmp_path: Path) -> None:
     await talk(f"sqlite:///{tmp_path}/lango.db", "secret")
     reader: Any = apsw.Connection(str(tmp_path / "lango.db"), flags=apsw.SQLITE_OPEN_READONLY)
     async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
@@ -77,7 +77,7 @@ async def test_what_a_reader_still_holds_is_purged_when_it_has_gone(tmp_path: Pa
         assert sum(copies(tmp_path).values()) == 0
 
 
-async def test_the_files_of_a_store_are_this_users_alone(tmp_path: Path) -> None:
+async def test_the_files_of_a_store_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
@@ -119,7 +119,7 @@ def _damage(path: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [_delete, _replace, _replace_by_a_copy])
-async def test_a_file_that_is_not_the_one_that_was_opened_is_not_written(tmp_path: Path, harm: Harm) -> None:
+async def test_a_replaced_file_is_not_written(tmp_path: Path, harm: Harm) -> None:
     async with Store(f"sqlite:///{tmp_path}/other.db") as other:
         await other.write(create_session, NAME, None, time.time())
     path = tmp_path / "lango.db"
@@ -141,7 +141,7 @@ async def test_a_file_that_is_not_the_one_that_was_opened_is_not_written(tmp_pat
 
 
 @pytest.mark.parametrize("harm", [_overwrite, _empty, _damage])
-async def test_a_file_that_was_overwritten_in_place_is_noticed_by_readiness(tmp_path: Path, harm: Harm) -> None:
+async def test_readiness_detects_an_overwritten_file(tmp_path: Path, harm: Harm) -> None:
     async with Store(f"sqlite:///{tmp_path}/other.db") as other:
         await other.write(create_session, NAME, None, time.time())
     path = tmp_path / "lango.db"
@@ -156,7 +156,7 @@ async def test_a_file_that_was_overwritten_in_place_is_noticed_by_readiness(tmp_
         await store.probe()
 
 
-async def test_a_server_whose_store_was_deleted_says_so(tmp_path: Path) -> None:
+async def test_a_server_reports_a_deleted_store(tmp_path: Path) -> None:
     configure(tmp_path, f"sqlite:///{tmp_path}/lango.db")
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db") as server:
         async with server.client() as client:

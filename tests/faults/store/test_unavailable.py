@@ -134,7 +134,7 @@ async def test_f7_a_locked_database_is_waited_for_and_then_a_typed_error(session
     other.kill()
 
 
-async def test_a_short_lock_is_only_waited_for(tmp_path: Path) -> None:
+async def test_a_short_lock_only_delays_a_write(tmp_path: Path) -> None:
     path = tmp_path / "lango.db"
     session = Session(path)
     session.database = SqliteDatabase(str(path), busy_timeout_s=PATIENCE_S)
@@ -182,7 +182,7 @@ async def test_f7_a_full_database_is_a_typed_error_and_reads_go_on(session: Sess
     await session.database.close()
 
 
-async def test_f7_a_full_database_takes_nothing_of_those_who_write_at_once(tmp_path: Path) -> None:
+async def test_f7_a_full_database_loses_nothing_of_concurrent_writes(tmp_path: Path) -> None:
     """What one `fsync` would have served fails together, and each writer is told so."""
     database = SqliteDatabase(str(tmp_path / "lango.db"), busy_timeout_s=BUSY_TIMEOUT_S)
     names = [replace(NAME, id=f"s{n}") for n in range(6)]
@@ -230,7 +230,7 @@ def fill_up_behind_a_limit(pipe: Connection, path: str) -> None:
     asyncio.run(run())
 
 
-def test_f7_a_write_that_the_system_refuses_is_a_typed_error(tmp_path: Path) -> None:
+def test_f7_a_write_error_of_the_system_is_a_typed_error(tmp_path: Path) -> None:
     worker = Worker(fill_up_behind_a_limit, str(tmp_path / "lango.db"))
     name, sentence, count = worker.recv()
     assert name == "StoreUnavailable"
@@ -305,7 +305,7 @@ def use_a_read_only_file(pipe: Connection, path: str) -> None:
     asyncio.run(run())
 
 
-async def test_f7_a_read_only_file_can_be_read_and_is_written_again_when_it_can_be(tmp_path: Path) -> None:
+async def test_f7_a_read_only_file_is_read_and_is_written_once_it_is_writable(tmp_path: Path) -> None:
     path = tmp_path / "store" / "lango.db"
     path.parent.mkdir()
     for folder in path.parents:

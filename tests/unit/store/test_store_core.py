@@ -23,7 +23,7 @@ from tests.support.strategies import text
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=14))
-def test_live_ranges_are_what_adk_calls_live(script: list[tuple[bool, int]]) -> None:
+def test_live_ranges_equal_those_of_adk(script: list[tuple[bool, int]]) -> None:
     """A script of events (each its own invocation) and of rewinds to one of them, in any order and number."""
     events: list[Event] = []
     rewinds: list[tuple[int, int]] = []
@@ -42,7 +42,7 @@ def test_live_ranges_are_what_adk_calls_live(script: list[tuple[bool, int]]) -> 
 
 
 @given(text | st.uuids().map(str) | st.uuids().map(lambda u: f"e-{u}") | text.map(lambda t: f"~{t}"))
-def test_an_id_is_what_it_was_after_it_was_shortened(id_: str) -> None:
+def test_expand_inverts_shorten(id_: str) -> None:
     assert expand(shorten(id_)) == id_
     assert expand(shorten(shorten(id_))) == shorten(id_), "an id that is itself a short spelling"
 
@@ -101,7 +101,7 @@ def test_every_primary_key_begins_with_the_sessions_key() -> None:
         ("sqlite://u:secret@lango.db", "sqlite:///lango.db"),
     ],
 )
-def test_a_wrong_url_is_told_in_one_sentence(url: str, says: str) -> None:
+def test_a_wrong_url_is_explained_in_one_sentence(url: str, says: str) -> None:
     with pytest.raises(StoreUrlError, match=re.escape(says)) as caught:
         Store(url)
     assert "secret" not in "".join(traceback.format_exception(caught.value, limit=0))
@@ -121,6 +121,6 @@ def test_what_the_store_exports() -> None:
     assert sorted(store.__all__) == store.__all__
 
 
-def test_a_missing_folder_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_folder_is_not_created(tmp_path: Path) -> None:
     assert Store(f"sqlite:///{tmp_path}/none/x.db")
     assert not (tmp_path / "none").exists()
