@@ -75,7 +75,7 @@ async def test_s2_order_is_that_of_insertion_whatever_the_clock_says(service: Sq
 
 
 async def test_s1_a_session_object_knows_where_the_store_is(service: SqlSessionService) -> None:
-    """Else no append of it is the quick one: the store finds its own way, and nobody sees why it takes longer."""
+    """Otherwise appends could not use the single statement, and would silently be slower."""
     session = await service.create_session(**APP)
     name = SessionId(session.app_name, session.user_id, session.id)
     only_state = Event(author="a", actions=EventActions(state_delta={"k": 1}))
@@ -96,7 +96,7 @@ async def test_s2_tasks_that_share_a_session_append_one_after_the_other(service:
 
 @pytest.fixture(params=["sqlite_in_thread", "postgres"])
 async def waiting_service(request: pytest.FixtureRequest) -> AsyncIterator[SqlSessionService]:
-    """One whose writes are waited for, so that others get to run meanwhile."""
+    """A service whose writes take a moment, so that other tasks run meanwhile."""
     async with SqlSessionService(request.getfixturevalue(f"{request.param}_url")) as service:
         yield service
 
@@ -109,7 +109,7 @@ async def test_s2_a_task_that_is_cancelled_while_it_waits_lets_the_next_one_appe
     async with asyncio.timeout(60):
         first = asyncio.create_task(service.append_event(session, said("first")))
         rest = [asyncio.create_task(service.append_event(session, said(str(n)))) for n in range(10)]
-        await asyncio.sleep(0)  # the first is on its way to the database, and the others wait for it
+        await asyncio.sleep(0)  # the first append is under way, and the others wait for it
         for task in rest[2:9:3]:
             task.cancel()
         await asyncio.gather(first, *rest, return_exceptions=True)
@@ -126,7 +126,7 @@ async def test_s2_a_task_that_is_cancelled_when_it_acquires_the_lock_releases_it
 
     async def append_and_cancel() -> None:
         await service.append_event(session, said("first"))
-        second.cancel()  # its turn has come by now, and it does not know it yet
+        second.cancel()  # it has been granted the lock, but has not run yet
 
     async with asyncio.timeout(60):
         first = asyncio.create_task(append_and_cancel())
@@ -305,7 +305,7 @@ async def test_s10_the_second_writer_is_stale_and_its_write_is_rolled_back(servi
     assert again.state == {}
     await service.append_event(again, said("second"))
     with pytest.raises(StaleSessionError):
-        await service.append_event(first, changed(k=1))  # a state-only event is a write like any other
+        await service.append_event(first, changed(k=1))  # a state-only event advances the revision, too
 
 
 async def test_s10_a_session_object_made_by_hand(service: SqlSessionService) -> None:
@@ -324,7 +324,7 @@ async def test_s10_the_same_event_twice_counts_once(service: SqlSessionService) 
     before = await load(service, session)
     await service.append_event(session, event)
     await service.append_event(session, event)
-    await service.append_event(before, event)  # as after a lost answer: the writer saw less, but this event is its own
+    await service.append_event(before, event)  # as after a lost answer: the revision is old, but the event is the same
     await service.append_event(before, said("next"))
     assert texts(session) == ["once"]
     assert texts(await load(service, session)) == ["once", "next"]
@@ -379,7 +379,7 @@ async def test_s11_list_sessions_oldest_update_first(service: SqlSessionService)
 
 
 async def test_s11_state_has_adks_meaning(service: SqlSessionService) -> None:
-    """None is kept, dicts are replaced, scopes are shared: compared with ADK's own service, step by step."""
+    """None is stored, dicts are replaced, scopes are shared: compared with ADK's own service, step by step."""
     ours: list[dict[str, Any]] = []
     for one in (service, InMemorySessionService()):
         first = await one.create_session(**APP, session_id="1", state={"d": {"a": 1}, "temp:x": 1, "user:u": 1})
@@ -406,7 +406,7 @@ async def test_s11_append_to_a_deleted_session_is_refused(service: SqlSessionSer
     anew = await service.create_session(**APP, session_id="gone")
     assert anew.state == {"user:stays": 1}
     with pytest.raises(SessionNotFoundError):
-        await service.append_event(session, said("y"))  # of the old one, although a new one has its name
+        await service.append_event(session, said("y"))  # to the deleted session, although a new one has its name
     for table in ("messages", "state_events", "open_calls", "session_states", "turns"):
         assert await _query(service, f"SELECT COUNT(*) FROM {table}") == [[0]]
 
@@ -440,6 +440,6 @@ async def test_h6_the_window_holds_the_newest_messages_that_fit(store_url: str) 
         [[each]] = await _query(all_of_it, "SELECT MAX(tokens) FROM messages")
         assert texts(window) == [f"message {n}" for n in range(100)][-(200 // each) :]
         assert window.events == session.events[-len(window.events) :]
-        # the windowed session writes on where the store stands, not where the window begins
+        # the windowed session appends after the newest message, not after its window
         await windowed.append_event(window, said("next"))
         assert texts(await load(all_of_it, session))[-2:] == ["message 99", "next"]

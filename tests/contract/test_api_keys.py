@@ -1,4 +1,4 @@
-"""API keys, on every database: found by their hash only, gone when revoked, counted by the day."""
+"""API keys: found by their hash, invalid when revoked, with token counts by day."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Conversations that a client carries: stored whole or not at all, and only where the session still stands."""
+"""Histories that a client resends: stored completely or not at all, and only at the expected revision."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ NAME = SessionId("app", "alice", "s")
 
 
 def said(number: int) -> NewEvent:
-    """A message of a carried history; every fifth calls a tool, and the one after it brings the result."""
+    """A message of a resent history; every fifth calls a tool, and the next has its result."""
     match number % 5:
         case 3:
             message = Message("assistant", f"m{number}", (ToolCall(f"c{number}", "f", {}),))

@@ -1,4 +1,4 @@
-"""Any chats, interleaved in any way: each call of the model reads what its own request carried, and nothing else."""
+"""Any chats, interleaved in any way: each model call reads the history of its own request, and nothing else."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -26,12 +26,12 @@ Step = tuple[Literal["say", "hold", "fail", "again", "edit", "trim", "alter", "r
 STEPS = st.tuples(
     st.sampled_from(["say", "say", "say", "hold", "hold", "fail", "again", "edit", "trim", "alter", "repeat", "both"]),
     st.integers(0, 2),
-    st.sampled_from(["Hi", "yes"]),  # few words: chats are often alike
+    st.sampled_from(["Hi", "yes"]),  # few texts, so that chats are often equal
 )
 
 
 class Model:
-    """Says "ok", or fails, once it may."""
+    """A model that answers "ok", or fails, when the test lets it."""
 
     name = "model"
 
@@ -49,7 +49,7 @@ class Model:
 
 
 class Chat:
-    """A client's chat; while an answer is under way, `may` lets it come."""
+    """A client's chat; `may` releases the answer under way."""
 
     def __init__(self, here: ServerContext, model: Model) -> None:
         self.here = here
@@ -59,7 +59,7 @@ class Chat:
         self.may: asyncio.Future[bool] | None = None
 
     async def send(self) -> None:
-        """Send all that was said, and check what the model reads of it."""
+        """Send the whole history, and check that the model reads it."""
         self.task = asyncio.create_task(self._follow())
         read, self.may = await self.model.calls.get()
         assert read == self.messages

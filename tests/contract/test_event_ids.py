@@ -1,4 +1,4 @@
-"""An event id is that of one event: the same event again is a retry, any other one is refused."""
+"""Event ids are unique: the same event again is a retry, another event with its id is refused."""
 
 import itertools
 import time
@@ -70,7 +70,7 @@ async def session(store: Store) -> SessionRecord:
 
 @pytest.mark.parametrize("forked", [False, True])
 async def test_an_event_id_is_unique_for_all_kinds_of_events(store: Store, *, forked: bool) -> None:
-    """Each kind of event, then every other one with its id: nothing is written, nothing dropped in silence."""
+    """Append each kind of event, then every other kind with its id: nothing is written, and each is refused."""
     for number, first in enumerate(EVENTS):
         made = await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, time.time())
         await store.append(made.key, made.name, 0, entry("text", "before"))

@@ -1,4 +1,4 @@
-"""What clients were told of a turn, on every database: in order, once, and with one end."""
+"""The event log of turns: in order, once, and with one final event."""
 
 import json
 import time
@@ -152,7 +152,7 @@ async def test_a_long_turn_is_read_in_pages(store: Store) -> None:
 
 @pytest.mark.parametrize("already", ["", "Hello ", "Hello world", "something else"])
 async def test_missing_final_events_are_appended_from_stored_messages(store: Store, already: str) -> None:
-    """The process died after the answer was stored and before its clients were told."""
+    """The process died after it stored the answer and before it logged the events."""
     session, turn = await running(store)
     if already:
         await store.write(append_log_events, session.key, 1, [told(1, already)])
@@ -209,7 +209,7 @@ async def test_an_answer_marks_only_its_own_turn_and_only_while_it_runs(store: S
 
 
 async def over(store: Store, session: SessionRecord, turn: Turn, text: str) -> None:
-    """Answer a turn, end it, and keep its events, as a server does."""
+    """Answer a turn, end it, and log its events, as a server does."""
     await answer(store, session, turn, text, id_=f"answer {turn.turn}")
     await store.end_turn(session.name, turn, "done", {"invocations": ["inv"], "usage": {"input": 3, "output": 2}})
     events = [told(1, turn=turn.turn), told(2, text, turn=turn.turn), told(3, turn=turn.turn, final=True)]

@@ -1,4 +1,4 @@
-"""Forks share the past, rewinds take back, and both restore the state of their point: on both databases."""
+"""Forks share messages, rewinds remove them, and both restore the state of their point."""
 
 import asyncio
 import time
@@ -70,7 +70,7 @@ async def window(store: Store, id_: str, budget: int = 10**6, most: int | None =
 
 def following(store: Store, record: SessionRecord) -> Writer:
     after = Writer(store, record)
-    after.count = 1_000 * (record.key % 1_000_003)  # ids of its own
+    after.count = 1_000 * (record.key % 1_000_003)  # ids that no other session has
     return after
 
 
@@ -118,7 +118,7 @@ async def test_a_fork_has_the_state_of_its_fork_point(writer: Writer, sessions: 
 async def test_later_changes_of_the_source_are_not_shared(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(2)
     made = await fork(sessions, new_id="f")
-    await writer.add(None, state_delta={"n": "later"})  # stands at the same message as the fork point
+    await writer.add(None, state_delta={"n": "later"})  # at the same message as the fork point
     other = following(writer.store, made)
     await other.add(None, state_delta={"n": "mine"})
     again = await fork(sessions, "f", new_id="g")
@@ -171,7 +171,7 @@ async def test_h3_the_window_of_a_fork_has_a_valid_start(writer: Writer, session
 
 
 async def closing(store: Store, id_: str) -> dict[str, Any]:
-    """What the fork says of the calls that had no result."""
+    """The results with which the fork closed its open calls."""
     [*_, last] = await events(store, id_)
     assert last.message
     assert last.message.role == "tool"
@@ -496,7 +496,7 @@ async def test_a_message_of_no_turn_cannot_be_rewound(writer: Writer, sessions: 
 
 
 async def test_s11_a_rewind_equals_that_of_adk(store_url: str) -> None:
-    """The same conversation, taken back once by ADK's own Runner and once by the store."""
+    """The same conversation, rewound once by ADK's Runner and once by the store."""
     async with SqlSessionService(store_url) as service:
         sessions = Sessions(service.store, "app")
         ours, theirs = [await conversation(service, id_) for id_ in ("ours", "theirs")]
@@ -539,13 +539,13 @@ steps = st.lists(
 @given(steps)
 @settings(max_examples=40)
 async def test_forks_and_rewinds_in_any_order_read_like_copies(sqlite_url: str, steps: list[tuple[str, int]]) -> None:
-    """Against a model that copies everything: what is shared reads the same."""
+    """Compared with a model that copies everything."""
     async with Store(sqlite_url) as store:
         await Model(store).run(steps)
 
 
 class Model:
-    """Sessions as plain lists, beside the real ones."""
+    """Sessions as plain lists, to compare the stored ones with."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""An idempotency key is that of one message: the same one again is the same turn, another one is refused."""
+"""Idempotency keys: the same message again is the same turn, another message is refused."""
 
 import time
 from collections.abc import Callable
@@ -27,14 +27,14 @@ _count = iter(range(1_000_000))
 
 
 def asks(text: str = "1", **fields: Any) -> NewEvent:
-    """Make a message as a client's next try does: with ids of its own."""
+    """Build a message as a client's retry does: with new ids."""
     number = next(_count)
     message = Message("user", text, author="user")
     return NewEvent(f"event {number}", time.time(), message, tokens=1, invocation_id=f"i-{number}", **fields)
 
 
 def brings(output: dict[str, Any]) -> NewEvent:
-    """Make a message that brings the result of a client's tool."""
+    """Build a message with the result of a client's tool."""
     message = Message("tool", "{}", (ToolCall("c", "f", output=output),), "user")
     return replace(asks(), message=message, client_results={"c": ClientResult(output)})
 
@@ -55,7 +55,7 @@ async def waits(store: Store, session: SessionRecord) -> list[int]:
 
 
 async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: NewEvent, *others: NewEvent) -> None:
-    """The key `k` is that of a turn: with its message it is that turn, with any other nothing is stored."""
+    """Check that the key `k` returns its turn for the same message, and stores nothing for another."""
     before = await everything(store), await waits(store, session)
     again = await store.submit_turn(session, entry, "me", idempotency_key="k")
     assert (again.turn, again.repeated) == (turn, True)
@@ -125,7 +125,7 @@ async def test_results_of_the_clients_tools_are_compared_too(store: Store, sessi
 
 
 async def test_results_beside_a_message_are_not_part_of_its_digest(store: Store, session: SessionRecord) -> None:
-    """When it is sent again, the calls do not wait any more, and their results are left out."""
+    """When it is sent again, the calls are closed, and their results are ignored."""
     turn = await store.submit_turn(
         session, asks("1", client_results={"c": ClientResult({"color": "red"})}), "me", idempotency_key="k"
     )

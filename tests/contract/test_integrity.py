@@ -1,4 +1,4 @@
-"""What is wrong with a session is found, on both databases; after every test of the contract, nothing is."""
+"""Integrity checks find damaged sessions; all tests of the contract leave consistent ones."""
 
 import time
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Observations in both databases: which hold, after any rewind; who may write them; what goes with a session."""
+"""Observations: which are current after rewinds, who may store them, and what is deleted with a session."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ NAME = SessionId("app", "ann", "s")
 
 
 async def talk(store: Store, turns: int, *, start: int = 0, tokens: int = 10) -> SessionRecord:
-    """Append turns of two messages, each turn an invocation of its own."""
+    """Append turns of two messages, each with its own invocation."""
     session = await store.read(find_session, NAME) or await store.write(create_session, NAME, None, time.time())
     revision = session.revision
     for number in range(start, start + turns):
@@ -172,7 +172,7 @@ async def test_o1_one_observer_at_a_time_and_a_lost_lease_writes_nothing(store: 
 
 
 async def test_o1_an_unreleased_lease_is_acquired_again_by_its_owner(store: Store) -> None:
-    """As after an outage of the database. An owner observes a session once at a time."""
+    """As after an outage, in which the lease could not be released."""
     session = await store.write(create_session, NAME, None, time.time())
     lost = await store.write(acquire_observer_lease, session.key, "owner")
     again = await store.write(acquire_observer_lease, session.key, "owner")
@@ -244,7 +244,7 @@ async def test_o2_a_rewind_deletes_facts_and_their_predecessors_are_valid_again(
 def test_o2_after_any_rewinds_the_chain_covers_live_messages_from_the_first_on(
     cuts: list[int], made: list[tuple[int, int]]
 ) -> None:
-    """Rewinds and batches in any order: what holds is a chain without a hole, and never covers what was taken back."""
+    """Rewinds and batches in any order: the current batches are a chain without gaps, and cover no rewound message."""
     last_seq, rewinds, batches = 6, list[tuple[int, int]](), list[Batch]()
     steps = [("rewind", cut, 0) for cut in cuts] + [("batch", size, after) for size, after in made]
     for kind, size, _ in sorted(steps, key=lambda step: (step[2], step[0])):

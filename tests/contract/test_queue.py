@@ -1,4 +1,4 @@
-"""The queue of a session, on every database: places are kept, the dead are closed in order, a zombie writes nothing."""
+"""The queue of a session: order is kept, turns of dead processes are closed in order, fenced turns write nothing."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ from tests.agents.parts import PATIENCE_S, rows
 NAME = SessionId("app", "alice", "s")
 ABOUT: dict[str, Any] = {"originalFunctionCall": {"id": "c1", "name": "f", "args": {}}}
 NEVER_S = 2 * PATIENCE_S
-"""A wait that only a wake-up ends."""
+"""A timeout that only a notification beats."""
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_open_calls_of_a_dead_turn_are_closed_before_the_next_message(
 async def test_an_approval_request_is_declined_before_a_queued_message_of_a_dead_process(
     store: Store, session: SessionRecord
 ) -> None:
-    """As when it had run: the conversation goes on without an answer, and that is a no."""
+    """As if it had run: the next message declines the approval request."""
     asking = await store.submit_turn(session, asks("first"), "me")
     queued = await store.submit_turn(session, asks("second"), "gone")
     await write(store, asking, calls(ToolCall("c1", "f", {})))
@@ -116,7 +116,7 @@ async def test_an_approval_request_is_declined_before_a_queued_message_of_a_dead
 
 
 async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, session: SessionRecord) -> None:
-    """Also while no newer turn runs: what only stood still wakes up some time."""
+    """Also while no newer turn runs: a paused process may continue at any time."""
     zombie = await store.submit_turn(session, asks("first"), "gone")
     await write(store, zombie, calls(ToolCall("c1", "f", {})))
     await store.write(record_intent, zombie.session_key, zombie.epoch, "c1", "f", "once", "hash", time.time())
@@ -162,7 +162,7 @@ async def test_leasing_an_ended_turn_returns_its_status(store: Store, session: S
 
 
 async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, session: SessionRecord) -> None:
-    """An answer to a question that waits for its turn has come in time, whatever else is taken back."""
+    """A queued answer to an approval request counts as in time, whatever else is withdrawn."""
     turn = await store.submit_turn(session, asks("first"), "me")
     await write(store, turn, calls(ToolCall("c1", "f", {})))
     await write(store, turn, calls(ToolCall("q1", CONFIRMATION_CALL, ABOUT)))

@@ -1,4 +1,4 @@
-"""Search over one's own sessions, on both databases."""
+"""Full-text search over the sessions of a user."""
 
 import asyncio
 import time

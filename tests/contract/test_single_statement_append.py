@@ -1,4 +1,4 @@
-"""An ordinary event is stored by one statement, and nobody can tell: the rows are those that the long way writes."""
+"""An ordinary event is appended by a single statement, which writes the same rows as the operation."""
 
 import asyncio
 import time
@@ -42,7 +42,7 @@ def rows_of(key: int) -> Operation[dict[str, list[Any]]]:
 
 
 class Told(Struct):
-    """What came of an append."""
+    """The outcome of an append."""
 
     appended: AppendResult | None = None
     error: type[LangoError] | None = None
@@ -80,8 +80,8 @@ results = st.builds(result, call_ids)
 
 @st.composite
 def entries(draw: st.DrawFn) -> NewEvent:
-    """An event: mostly an ordinary one, now and then anything else."""
-    number = draw(st.integers(0, 31))  # so that some ids come twice
+    """An event, mostly an ordinary one."""
+    number = draw(st.integers(0, 31))  # so that some ids repeat
     match draw(st.integers(0, 12)):
         case 0 | 1 | 2:
             role: Role = draw(st.sampled_from(["user", "assistant"]))
@@ -101,13 +101,13 @@ def entries(draw: st.DrawFn) -> NewEvent:
 
 
 class Step(Struct):
-    """An append, and what its writer thinks that it has seen."""
+    """An append, and how its revision and newest message are wrong."""
 
     entry: NewEvent
     behind: int = 0
-    """So many revisions are not seen."""
+    """How many revisions its writer is behind."""
     off: int = 0
-    """So far it is mistaken about the newest message."""
+    """The error of its newest message."""
     epoch: int | None = None
     ends_turn: bool = False
 
@@ -217,7 +217,7 @@ async def test_the_log_is_checkpointed_without_writes_in_the_writers_thread(
     async with Store(sqlite_at_once_url) as store, asyncio.timeout(PATIENCE_S):
         session = await store.write(create_session, NAME, None, time.time())
         file, number = tmp_path / "lango.db", 0
-        before = file.stat().st_size  # all that is written is in the log beside it, until that comes home
+        before = file.stat().st_size  # writes are in the log until it is checkpointed
         while file.stat().st_size == before:
             await tell(store, session, number, said(number), last_seq=number)
             number += 1

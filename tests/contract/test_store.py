@@ -30,7 +30,7 @@ NAME = SessionId("app", "alice", "s")
 
 
 class Writer:
-    """Appends to one session, message after message, as one who has seen everything."""
+    """Appends messages to a session at its newest revision."""
 
     def __init__(self, store: Store, session: SessionRecord) -> None:
         self.store = store
@@ -125,7 +125,7 @@ async def test_h3_results_of_an_older_writer_count_as_answers(writer: Writer) ->
 async def test_h3_no_window_parts_a_result_of_an_older_writer_from_its_call(
     writer: Writer, role: Any, named: bool
 ) -> None:
-    """Every budget, so every place where a window may be cut."""
+    """For every budget, and so every point where a window may be cut."""
     unit_of: dict[int, int] = {}
     for _ in range(4):
         await writer.talk(1)
@@ -356,7 +356,7 @@ async def test_a_repeated_call_id_keeps_its_journal_entries_apart(writer: Writer
         assert record
         writer.revision = record.revision
         await writer.call("c")
-        if by == "bob":  # the turn that asks ends, and the one that brings the answer runs the tool
+        if by == "bob":  # the turn that requests approval ends, and the turn with the answer runs the tool
             await store.write(record_intent, turn.session_key, turn.epoch, "c", "f", "once", "hash", time.time())
             await store.write(tool_journal.record_approval, session.key, "c", "bob", time.time(), approved=True)
             await store.end_turn(NAME, turn, "done")
@@ -462,7 +462,7 @@ async def test_a_store_can_be_closed_and_used_again(store: Store) -> None:
 
 
 async def test_a_store_closed_during_reads_and_writes_can_be_used_again(store: Store) -> None:
-    """The end of one opening must not be taken for the end of the next: then `close` would wait for ever."""
+    """The end of one writer thread must not be taken for that of the next: `close` would wait forever."""
     writers = [
         Writer(store, await store.write(create_session, SessionId("app", "alice", str(number)), None, time.time()))
         for number in range(4)

@@ -1,4 +1,4 @@
-"""Export and import: nothing is lost, the same bytes come out again, and a wrong file writes nothing."""
+"""Export and import: nothing is lost, a second export has the same bytes, and an invalid file writes nothing."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ def kinds(lines: list[str]) -> list[str]:
 
 
 async def everything(store: Store, sessions: Sessions) -> None:
-    """A session with one of each: messages, states, turns, effects, a rewind, a title, odd values."""
+    """A session with messages, state, turns, journal entries, a rewind, a title, and odd values."""
     service = SqlSessionService("", store=store)
     odd = {"nul": "a\0b", "half": "\ud800", "nan": float("nan"), "bytes": b"\xff\0", "tag": {"$lango:bytes": 1}}
     session = await service.create_session(app_name="app", user_id="alice", session_id="s", state=odd)
@@ -233,7 +233,7 @@ async def test_an_export_of_a_session_that_is_deleted_meanwhile_fails(store: Sto
         check_lines(lines)
 
 
-# -- wrong files ---------------------------------------------------------------------------------------------------
+# -- invalid files -------------------------------------------------------------------------------------------------
 
 
 def changed(lines: list[str], place: int, /, **values: Any) -> list[str]:
@@ -341,11 +341,11 @@ def counted() -> Operation[int]:
 
 
 async def half_way(store: Store, importing: "asyncio.Task[Any]", before: int) -> bool:
-    """Write beside an import until some of its rows are there, and not all; False: it was over before."""
+    """Write beside an import until some of its rows are stored; False: it ended before."""
     while not importing.done():
         if before < await store.write(counted) < before + _MANY:
             return True
-        await asyncio.sleep(0)  # a write may be done without waiting
+        await asyncio.sleep(0)  # a write may complete without waiting
     return False
 
 
@@ -372,7 +372,7 @@ async def test_16_an_import_that_is_stopped_leaves_nothing(store: Store, session
     with pytest.raises(asyncio.CancelledError):
         await importing
     assert await left(store) == rows_before
-    with pytest.raises(SessionExists):  # found at the end, after everything was written
+    with pytest.raises(SessionExists):  # detected at the end, after all rows were written
         await sessions.import_lines(lines, user_id="alice", session_id="s")
     assert await left(store) == rows_before
 
@@ -419,7 +419,7 @@ async def test_json_of_another_encoder_is_exported_unchanged(store: Store, sessi
 
 
 COLUMNS = {
-    # of every table that holds what belongs to a session: what an export carries, and why it leaves the rest out
+    # of every table of a session: the columns that an export omits, and why
     "sessions": "last_seq user_seq total_tokens: counted again; session_key: ours; input_hash: made by the next turn",
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",

@@ -1,4 +1,4 @@
-"""The picture of a session: what turns took, which messages are theirs, and what the next request would keep."""
+"""The usage of a session: of its turns, and the window of the next request."""
 
 import asyncio
 import time
@@ -236,7 +236,7 @@ async def test_with_memory_the_window_begins_after_the_observed_messages(store_u
         assert usage.window.observed_seq > 0
         assert usage.window.left_out_messages > 0
         sent = roles.agent[-1].messages
-        assert usage.window.messages == len(sent) - 2  # what is quoted, and the new message
+        assert usage.window.messages == len(sent) - 2  # without the quoted memory and the new message
         assert usage.window.memory_tokens == count_tokens(sent[0])
         assert usage.window.tokens + usage.window.left_out_tokens == sum(turn.tokens for turn in usage.turns)
 

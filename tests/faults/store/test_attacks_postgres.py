@@ -48,7 +48,7 @@ HOSTILE = [
 
 @pytest.fixture
 async def admin(postgres_server: str) -> AsyncIterator[Any]:
-    """A connection past Lango, as another application of the same database has."""
+    """A direct connection, like that of another application of the database."""
     connect: Any = cast("Any", asyncpg).connect
     connection = await connect(postgres_server)
     try:
@@ -160,7 +160,7 @@ async def test_20_a_hostile_schema_in_the_path_of_a_role_is_not_used(postgres_ur
 
 @pytest.fixture
 async def small_url(postgres_url: str, admin: Any) -> AsyncIterator[str]:
-    """The store by a role that may read and write its rows, and nothing else."""
+    """A store whose role may only read and write rows."""
     async with Store(postgres_url) as store:
         await store.write(create_session, SessionId("app", "u", "before"), None, time.time())
     schema, role = schema_of(postgres_url), f"small_{schema_of(postgres_url)}"
@@ -220,7 +220,7 @@ async def test_20_a_forged_notification_is_harmless(
             await admin.execute(
                 "SELECT pg_notify($1, $2)", channel_name(schema_of(postgres_url)), payload.format(session.key)
             )
-            assert await changes.wait(PATIENCE_S), "what is a session's number is heard, whatever stands before it"
+            assert await changes.wait(PATIENCE_S), "a session key is accepted after a forged payload, too"
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -266,7 +266,7 @@ def test_20_doctor_shows_no_password(tmp_path: Path) -> None:
 async def test_20_clients_that_do_not_read_hold_no_connection_of_the_store(
     postgres_url: str, tmp_path: Path, admin: Any
 ) -> None:
-    """Thirty streams are open, three times as many as the store has connections, and others are served at once."""
+    """Thirty streams are open, three times the size of the pool, and other requests are served at once."""
     with serving(tmp_path, postgres_url) as server:
         async with server.client() as client, AsyncExitStack() as held:
             for number in range(30):

@@ -1,4 +1,4 @@
-"""Attack 21: SQLite's log and pages are damaged, cut off or exchanged, and no stored row is lost without a word."""
+"""Attack 21: SQLite's log and pages are damaged, truncated or replaced, and no stored row is lost silently."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ def index_of(database: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two stores whose processes were killed after they had stored their rows: all of them are in the log."""
+    """Two stores whose processes were killed after their writes: all rows are in the log."""
     folder = tmp_path_factory.mktemp("killed")
     files = [folder / "lango.db", folder / "other.db"]
     for file in files:
@@ -148,7 +148,7 @@ async def test_21_a_damaged_log_is_refused_each_time_it_is_opened(
 
 
 async def test_21_a_damaged_or_missing_index_loses_nothing(database: Path) -> None:
-    """SQLite makes it anew from the log."""
+    """SQLite rebuilds it from the log."""
     flip(index_of(database), 0, 32_768)
     assert await stored(database) == SESSIONS
 
@@ -164,7 +164,7 @@ async def test_21_an_index_of_another_database_is_not_trusted(database: Path, or
 async def test_21_a_log_that_names_another_store_is_refused_without_an_index(
     database: Path, originals: list[Path], tmp_path: Path
 ) -> None:
-    """Whenever a database grows, its first page is in the log, with the number of its store."""
+    """The first page, with the store's number, is in the log whenever the database grows."""
     other = tmp_path / "grown.db"
     async with Store(f"sqlite:///{other}") as store:
         for number in range(200):
@@ -177,14 +177,14 @@ async def test_21_a_log_that_names_another_store_is_refused_without_an_index(
 
 
 async def test_21_a_transaction_cut_by_a_power_failure_is_not_damage(database: Path) -> None:
-    """Only the last one can be: it was not synced yet, and its client was told nothing. The index did not survive."""
+    """Only the last transaction can be: it was not synced, nor confirmed to its client. The index is lost, too."""
     index_of(database).unlink()
     flip(log_of(database), log_of(database).stat().st_size - 100)
     assert await stored(database) == SESSIONS - 1
 
 
 async def test_21_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
-    """A log is written from its beginning again once all of it is in the database: what is behind is old."""
+    """A log is overwritten from its beginning once it is checkpointed: later frames are old."""
     database = tmp_path / "lango.db"
     async with Store(f"sqlite:///{database}") as store:
         for number in range(40):

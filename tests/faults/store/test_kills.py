@@ -31,7 +31,7 @@ def check_integrity(url: str) -> None:
 
 
 async def check_session(store: Store, acknowledged: int) -> int:
-    """F1 to F4 after a kill; return how many events are stored."""
+    """Check F1 to F4 after a kill; return the number of stored events."""
     found = await store.read(read_session_events, NAME)
     assert found
     record, stored = found
@@ -41,7 +41,7 @@ async def check_session(store: Store, acknowledged: int) -> int:
     assert [one.event_id for one in stored] == [f"w-{n}" for n in range(1, count + 1)], "in order, each once"
     assert record.last_seq == record.revision == count
     assert record.total_tokens == 3 * count == (stored[-1].total_tokens if stored else 0)
-    # an event and its state delta stand or fall together, in every scope
+    # an event and its state delta are committed together, in every scope
     expected: dict[str, int] = {f"w{n}": n for n in range(1, count + 1)}
     if count:
         expected |= {"newest": count, "user:w": count, "app:n": count}
@@ -51,7 +51,7 @@ async def check_session(store: Store, acknowledged: int) -> int:
 
 
 async def check_ordinary(store: Store, acknowledged: int) -> int:
-    """F1 to F3 after a kill in a statement that is all of an append; return how many events are stored."""
+    """Check F1 to F3 after a kill in a single-statement append; return the number of stored events."""
     found = await store.read(read_session_events, NAME)
     assert found
     stored = [one.event_id for one in found[1]]
@@ -122,7 +122,7 @@ async def opens_and_works(url: str) -> None:
 
 @pytest.mark.parametrize("statement", [1, 2, 5, 9, 12])
 async def test_kill_during_schema_creation_leaves_the_database_unchanged(statement: int, tmp_path: Path) -> None:
-    """Stop after so many statements of the migration, as a kill would: the transaction was never committed."""
+    """Kill the process after so many statements of the migration, without a commit."""
     path = tmp_path / "lango.db"
     worker = Worker(functools.partial(_migrate_halfway), str(path), statement)
     assert worker.recv() == "halfway"

@@ -27,7 +27,7 @@ SELECT {key}, i, CASE WHEN i % 2 = 1 THEN 'user' ELSE 'assistant' END, 'message 
 
 
 def fill(name: SessionId, count: int, kind: str) -> Operation[None]:
-    """Make a long session in one statement, with the running totals that appending would have given it."""
+    """Insert a long session with one statement, with correct running totals."""
     record = yield from sessions.create_session(name, {}, 0.0)
     numbers = _NUMBERS[kind].format(count=count)
     yield _FILL.format(numbers=numbers, key=record.key, tokens=TOKENS), ()
@@ -53,7 +53,7 @@ def load(name: str) -> Operation[list[StoredEvent]]:
 
 
 def statements_of_window(record: SessionRecord) -> Operation[list[Statement]]:
-    """Read the window, and return what was asked of the database for it."""
+    """Read the window, and return the statements that it took."""
     asked: list[Statement] = []
     reading = window.read_window(record, BUDGET)
     try:
@@ -66,7 +66,7 @@ def statements_of_window(record: SessionRecord) -> Operation[list[Statement]]:
 
 
 def counted(operation: Operation[Any], asked: list[Statement]) -> Operation[Any]:
-    """Run an operation, and note what was asked of the database."""
+    """Run an operation, and collect its statements."""
     try:
         statement = next(operation)
         while True:

@@ -1,4 +1,4 @@
-"""The connection is lost in a COMMIT, in each one in turn: every write takes effect once, and no client notices."""
+"""The connection is lost in each COMMIT in turn: every write takes effect once, and no client notices."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ PICK = client_tool("pick", "Let the user pick.", BY)
 
 
 def agent(request: Request) -> Answer:
-    """Call the tool that a message begins with the name of, then say so; for other messages just answer."""
+    """Call the tool whose name a message begins with; answer other messages with text."""
     last = request.messages[-1]
     if last.role != "user":
         return "it is done"
@@ -52,7 +52,7 @@ def agent(request: Request) -> Answer:
 
 
 class Tools:
-    """What the tools did, by the session that they were called in."""
+    """The effects of the tools, by session."""
 
     def __init__(self) -> None:
         self.runs: Counter[tuple[str, str]] = Counter()
@@ -99,7 +99,7 @@ class Stage:
         return [kinds(events), text_of(events), getattr(events[-1], "status", None), getattr(events[-1], "error", None)]
 
     async def whole(self, session: str) -> list[Any]:
-        """Check that a session is whole; return what is stored of it, as far as it is the same in any session."""
+        """Check the integrity of a session; return its rows without what differs between sessions."""
         assert await self.runtime.sessions.check(session) == []
         record = await self.runtime.sessions.read(session)
         turns = [await self.runtime.store.read(read_event_log, record.key, turn) for turn in range(1, 10)]
@@ -120,7 +120,7 @@ async def turns_with_a_tool(stage: Stage, session: str) -> list[Any]:
     return [
         await stage.say(session, f"pay {session}", idempotency_key="a key"),
         await stage.say(session, "hello"),
-        await stage.say(session, f"pay {session}", idempotency_key="a key"),  # told again
+        await stage.say(session, f"pay {session}", idempotency_key="a key"),  # repeated
         await stage.whole(session),
     ]
 
@@ -260,7 +260,7 @@ async def test_the_outcome_of_each_commit_with_a_lost_answer_is_looked_up(proxy:
 async def test_commits_that_are_lost_again_and_again_take_effect_once(
     proxy: Proxy, name: str, how: Loss, every: int
 ) -> None:
-    """Also those that never arrive, and those that arrive when another connection asks for them already."""
+    """Also COMMITs that never arrive, and those that arrive while another connection looks for them."""
     async with staged(proxy, name) as stage:
         expected = await SCENARIOS[name](stage, "expected")
         for first in range(1, every + 1):

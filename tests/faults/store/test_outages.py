@@ -53,7 +53,7 @@ async def whole(runtime: Runtime, session: str = "s") -> None:
 
 
 async def pass_by(leaps: Leaps, proxy: Proxy, seconds: float) -> None:
-    """Let time be over while the database is away, with attempts to reach it in between."""
+    """Advance the clock past the time to wait while the database is away, with attempts in between."""
     while seconds > 0:
         await proxy.has_refused()
         leaps.leap(min(seconds, STEP_S))
@@ -104,7 +104,7 @@ async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_frees_its_
         await pass_by(leaps, proxy, LONGER_THAN_A_TURN_S)
         events = await collect(turn.follow())
         assert last_error(events).error == "StoreUnavailable"
-        with pytest.raises(StoreUnavailable):  # at once: others have waited long enough
+        with pytest.raises(StoreUnavailable):  # at once: the outage has lasted long enough
             await runtime.submit("s", "too early")
         proxy.come_back()
         assert await asyncio.wait_for(runtime.run("s", "and now?"), PATIENCE_S) == "never said"
@@ -177,7 +177,7 @@ async def test_an_ordinary_event_with_unknown_outcome_is_recognised_later(
         assert await store.read(check_session, NAME) == []
 
 
-# -- what transactions leave behind -------------------------------------------------------------------------------
+# -- rows of transactions -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.postgres
@@ -208,7 +208,7 @@ async def test_a_process_frozen_in_a_transaction_does_not_block_others_forever(p
 
 @pytest.mark.postgres
 async def test_a_server_that_is_briefly_read_only_is_retried(postgres_url: str) -> None:
-    """As it is while a replica takes the place of its primary."""
+    """As during a failover."""
     attempts = 0
 
     def write() -> Operation[int]:

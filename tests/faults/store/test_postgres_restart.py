@@ -1,4 +1,4 @@
-"""PostgreSQL goes away in the middle of appends and comes back: tried again under the same key, no duplicate."""
+"""PostgreSQL restarts during appends: they are retried without duplicates."""
 
 import asyncio
 import contextlib
@@ -25,14 +25,14 @@ from tests.support.store_workers import NAME, PATIENCE_S, entry
 
 @pytest.fixture
 def own_server(patient_postgres: None) -> Iterator[Any]:
-    """A server that this test may stop."""
+    """A server that this test can stop."""
     with tempfile.TemporaryDirectory(prefix="lango-pg-", ignore_cleanup_errors=True) as folder:
         server = get_server(folder, cleanup_mode="stop")
         try:
             yield server
         finally:
             pg_ctl(server, "stop", "-m", "immediate", check=False)
-            with contextlib.suppress(psutil.NoSuchProcess):  # it was stopped just now
+            with contextlib.suppress(psutil.NoSuchProcess):  # it is stopped
                 server.cleanup()
 
 
@@ -64,7 +64,7 @@ async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mo
             before = number
             await asyncio.to_thread(pg_ctl, own_server, "restart", "-m", mode)
             async with asyncio.timeout(PATIENCE_S):
-                while number < before + 20:  # it goes on after the restart
+                while number < before + 20:  # continues after the restart
                     await asyncio.sleep(0.01)
                     assert not writing.done(), writing.exception()
         done.set()

@@ -54,7 +54,7 @@ def asks(text: str) -> NewEvent:
 
 
 def held_before(statement: str, operation: Callable[[], Operation[T]]) -> Callable[[], Operation[T]]:
-    """Hold an operation before the first statement that contains a text, for as long as the gate is shut."""
+    """Pause an operation before the first statement that contains a text, until the gate opens."""
 
     def held() -> Generator[Any, Any, T]:
         inner = operation()
@@ -140,7 +140,7 @@ async def test_a_tool_does_not_start_while_its_turn_is_taken_over(
 async def test_the_events_of_a_turn_have_one_final_event(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
-    """Its own process writes more of them while another one closes them."""
+    """Its own process appends events while another process closes the log."""
     turn = await store.submit_turn(session, asks("first"), "me")
     await store.end_turn(NAME, turn, "done")
     told = [
@@ -194,7 +194,7 @@ async def test_sessions_that_change_at_the_same_time_share_one_notification(stor
 
 
 def claim_when_told(pipe: Connection, url: str) -> None:
-    """Claim each turn that is sent; say whether it runs now."""
+    """Lease each turn that is sent; reply whether it runs now."""
 
     async def run() -> None:
         async with Store(url) as store:
@@ -217,7 +217,7 @@ async def test_a_withdrawn_message_is_never_answered_by_another_process(store_ur
             queued = await store.submit_turn(session, asks(f"second {number}"), "me")
             await store.end_turn(NAME, running, "done")
             worker.send(queued)
-            await asyncio.sleep(number % 10 / 1000)  # so that the two meet at every point of each other
+            await asyncio.sleep(number % 10 / 1000)  # so that the two overlap at every point
             withdrawn = await store.withdraw_turn(queued)
             claimed = await asyncio.to_thread(worker.recv)
             outcomes.add((withdrawn, bool(claimed)))

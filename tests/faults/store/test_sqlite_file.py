@@ -1,4 +1,4 @@
-"""The SQLite file itself: private, free of what was deleted, and watched: deleted, replaced, overwritten, damaged."""
+"""The SQLite file: private, without deleted text, and checked for deletion, replacement, overwriting and damage."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ Harm = Callable[[Path, Path], None]
 
 
 def copies(folder: Path) -> dict[str, int]:
-    """Count how often the canary stands in each file of a folder, whatever part of the file is in use."""
+    """Count the canary in each file of a folder, also in unused parts."""
     return {file.name: file.read_bytes().count(CANARY.encode()) for file in folder.iterdir() if file.is_file()}
 
 
@@ -152,7 +152,7 @@ async def test_readiness_detects_an_overwritten_file(tmp_path: Path, harm: Harm)
         harm(path, tmp_path / "other.db")
         with pytest.raises(StoreError):
             await store.probe()
-        path.write_bytes(whole)  # put back: it is whole again, and no restart is needed
+        path.write_bytes(whole)  # restored: no restart is needed
         await store.probe()
 
 

@@ -1,4 +1,4 @@
-"""The one rule for text and values."""
+"""JSON text of any value."""
 
 import math
 from collections import OrderedDict
@@ -78,7 +78,7 @@ class Point(NamedTuple):
     ],
 )
 def test_equal_values_have_equal_texts(value: Any, said: str) -> None:
-    """However plain it is: what is quick to encode must not be encoded as something else."""
+    """The fast encoder must write the same text as the exact one."""
     assert dumps(value) == said
 
 
@@ -110,7 +110,7 @@ def test_too_deeply_nested_values_are_refused(wrap: Callable[[Any], Any]) -> Non
         value = wrap(value)
     assert dumps([1] * 300 + [[]] * 300), "many are not deep"
     dumps(value)
-    for further in (1, 300, 400):  # all this can be written here; the last could not be read a few calls deeper
+    for further in (1, 300, 400):  # all could be encoded here; the last could not be decoded a few calls deeper
         for _ in range(further):
             value = wrap(value)
         with pytest.raises(Unstorable, match="254 levels deep"):

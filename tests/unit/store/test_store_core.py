@@ -1,4 +1,4 @@
-"""What can be shown of the store without a database."""
+"""The parts of the store that need no database."""
 
 import importlib
 import pkgutil
@@ -24,7 +24,7 @@ from tests.support.strategies import text
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=14))
 def test_live_ranges_equal_those_of_adk(script: list[tuple[bool, int]]) -> None:
-    """A script of events (each its own invocation) and of rewinds to one of them, in any order and number."""
+    """A script of events (each its own invocation) and rewinds to one of them, in any order."""
     events: list[Event] = []
     rewinds: list[tuple[int, int]] = []
     for seq, (is_rewind, target) in enumerate(script, 1):
@@ -35,7 +35,7 @@ def test_live_ranges_equal_those_of_adk(script: list[tuple[bool, int]]) -> None:
                 rewinds.append((seq, target))
         events.append(event)
     live = {int(event.id) for event in _apply_rewinds(events)}
-    # a rewind to nowhere is an event without content: it may stay, it shows nothing
+    # a rewind to nowhere is an event without content, and may stay
     nowhere = {seq for seq, (is_rewind, _) in enumerate(script, 1) if is_rewind} - {at for at, _ in rewinds}
     ours = {seq for first, last in lineage.live_ranges(len(events), rewinds) for seq in range(first, last + 1)}
     assert ours - nowhere == live
@@ -54,7 +54,7 @@ def test_adks_ids_are_shortened() -> None:
 
 
 def all_statements() -> list[str]:
-    """Every statement that SQLite runs, wherever in the store it is; one with `::` is PostgreSQL's alone."""
+    """Return all statements of the store that SQLite runs; those with `::` are only for PostgreSQL."""
     found = pkgutil.walk_packages(store.__path__, "lango.store.")
     modules = [importlib.import_module(one.name) for one in found if not one.name.startswith("lango.store.engine")]
     named = [(name, value) for module in modules for name, value in vars(module).items() if isinstance(value, str)]
@@ -63,7 +63,7 @@ def all_statements() -> list[str]:
 
 @pytest.mark.parametrize("statement", all_statements())
 def test_parameters_first_appear_in_order(statement: str) -> None:
-    """To SQLite `$2` is a name: what it stands for is where it first appears."""
+    """SQLite numbers `$2` by its first appearance."""
     firsts = list(dict.fromkeys(re.findall(r"\$(\d+)", statement)))
     assert firsts == [str(number) for number in range(1, len(firsts) + 1)]
 
