@@ -1,6 +1,7 @@
 """The store below ADK: fenced writes, turns, windows, rewinds, state at any point, on both databases."""
 
 import asyncio
+import re
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
+from lango.store.codec.records import CONFIRMATION_CALL
 from lango.store.lifecycle import fork as forks
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.state import read_state_at, read_state_before
@@ -155,6 +157,74 @@ async def test_h4_large_results_do_not_displace_earlier_messages(writer: Writer)
     found = await writer.store.read(read_session_window, NAME, 100_000)
     assert found
     assert all(one.clipped_tokens == 0 for one in found[1]), "where all fits, nothing is clipped"
+
+
+LARGE: dict[str, Any] = {"a": [{"b": 1}] * 5_000}
+
+
+def arguments(stored: StoredEvent) -> Any:
+    assert stored.message
+    return stored.message.tool_calls[0].input
+
+
+async def test_h4_arguments_of_calls_that_are_over_are_clipped_and_stored_whole(writer: Writer) -> None:
+    """An import may say that a row of any size costs 5 tokens, so the window looks for itself."""
+    await writer.add(Message("user", "look"))
+    await writer.add(Message("assistant", "", (ToolCall("c", "look", LARGE),)), tokens=5)
+    await writer.answer("c")
+    budget = 1_000
+    found = await writer.store.read(read_session_window, NAME, budget)
+    assert found
+    assert arguments(found[1][1]) == LARGE, "the turn goes on from this call"
+    await writer.add(Message("user", "and now?"))
+    found = await writer.store.read(read_session_window, NAME, budget)
+    assert found
+    [call] = [one for one in found[1] if one.message and one.message.role == "assistant"]
+    assert list(arguments(call)) == ["clipped"]
+    assert re.search(r"\[\.\.\. \d+ of \d+ tokens left out \.\.\.\]", arguments(call)["clipped"])
+    assert call.tokens <= budget // 4 + 20
+    assert arguments((await everything(writer.store))[1]) == LARGE
+    found = await writer.store.read(read_session_window, NAME, 100_000)
+    assert found
+    assert [arguments(one) for one in found[1] if one.seq == 2] == [LARGE], "where all fits, nothing is clipped"
+
+
+async def test_many_calls_that_cost_more_than_they_say_share_the_budget(writer: Writer) -> None:
+    for number in range(10):
+        call = ToolCall(f"c{number}", "look", {"a": LARGE["a"][:400]})
+        await writer.add(Message("assistant", "", (call,)), tokens=5)
+        await writer.answer(f"c{number}")
+    await writer.add(Message("user", "and now?"))
+    found = await writer.store.read(read_session_window, NAME, 8_000)
+    assert found
+    assert len(found[1]) == 21
+    assert sum(one.tokens for one in found[1]) <= 8_200
+
+
+@pytest.mark.parametrize("long_running", [True, False])
+async def test_calls_that_have_still_to_run_are_never_clipped(writer: Writer, long_running: bool) -> None:
+    call, quick = ToolCall("c", "look", LARGE), ToolCall("quick", "look", {})
+    waits = frozenset({"c"}) if long_running else frozenset[str]()
+    await writer.add(Message("assistant", "", (call, quick)), tokens=5, long_running=waits)
+    await writer.answer("quick")
+    await writer.add(Message("user", "are you there?"))
+    found = await writer.store.read(read_session_window, NAME, 1_000)
+    assert found
+    assert arguments(found[1][0]) == LARGE
+
+
+async def test_an_approval_request_and_the_call_that_it_shows_are_never_clipped_before_it_ran(writer: Writer) -> None:
+    shown = {"id": "c", "name": "look", "args": LARGE}
+    question = ToolCall("q", CONFIRMATION_CALL, {"originalFunctionCall": shown, "toolConfirmation": {}})
+    await writer.add(Message("assistant", "", (ToolCall("c", "look", LARGE),)), tokens=5)
+    await writer.add(Message("assistant", "", (question,)), tokens=5, long_running=frozenset({"q"}))
+    await writer.answer("c")  # ADK answers it: it waits for approval
+    for add in (lambda: writer.add(Message("user", "what is it?")), lambda: writer.answer("q")):
+        await add()
+        found = await writer.store.read(read_session_window, NAME, 1_000)
+        assert found
+        assert arguments(found[1][0]) == LARGE
+        assert arguments(found[1][1]) == question.input
 
 
 async def test_open_calls_are_always_in_the_window(writer: Writer) -> None:

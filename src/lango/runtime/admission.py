@@ -13,15 +13,17 @@ from contextvars import ContextVar
 
 from msgspec import Struct
 
-_MAX_LAG_S = 0.1
-"""While timers fire later than this, no further turn is admitted."""
+_LATE_S = 0.1
+"""The loop is late when a timer fires so long after it was due."""
+_CALM_S = 0.5
+"""How long the loop must have been on time before another turn is admitted: a turn costs most after it has begun."""
+_PACE_S = 0.015
+"""Turns are admitted this far apart, so that the lag that one causes is seen before many more have begun."""
 _ALWAYS = 16
 """So many turns run in any case: the loop may be late for another reason than turns."""
-_PACE_S = 0.01
-"""Turns are admitted this far apart, so that the lag that one causes is seen before the next."""
 _SAMPLE_S = 0.1
 _ANNOUNCE_S = 2.0
-"""How often queued turns learn that their place changed."""
+"""How often queued turns learn that their place changed; less often where more than a hundred queue."""
 
 _in_turn: ContextVar[bool] = ContextVar("in_turn", default=False)
 
@@ -45,8 +47,11 @@ class Admission:
         self._running = 0
         self._queue: deque[_SlotRequest] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._lag_s = 0.0
-        self._admitted_at = self._announced_at = float("-inf")
+        self._admitted_at = self._announced_at = self._late_at = float("-inf")
+        self._next_announced = 0
+        self.has_streamed = False
+        """Whether a turn has emitted an event yet. Until then a process imports, which costs the loop nothing, and no
+        more than the turns that run in any case are admitted: all of them would begin to stream at the same moment."""
 
     @property
     def queued(self) -> int:
@@ -70,6 +75,7 @@ class Admission:
         finally:
             _in_turn.reset(token)
             self._running -= 1
+            self.has_streamed = True
 
     async def _enter(self, on_place: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -93,8 +99,8 @@ class Admission:
     def _has_room(self, now: float) -> bool:
         if self._running >= self._limit:
             return False
-        is_on_time = self._lag_s < _MAX_LAG_S and now - self._admitted_at >= _PACE_S
-        return self._running < _ALWAYS or is_on_time
+        is_on_time = now - self._late_at >= _CALM_S and now - self._admitted_at >= _PACE_S
+        return self._running < _ALWAYS or (is_on_time and self.has_streamed)
 
     def _admit(self, now: float) -> None:
         self._running += 1
@@ -115,7 +121,8 @@ class Admission:
     def _tick(self) -> None:
         assert self._timer is not None
         now = asyncio.get_running_loop().time()
-        self._lag_s = now - self._timer.when()
+        if now - self._timer.when() >= _LATE_S:
+            self._late_at = now
         self._timer = None
         while self._queue and self._has_room(now):
             queued = self._queue.popleft()
@@ -127,13 +134,14 @@ class Admission:
             self._schedule(_PACE_S)
         elif self._running:
             self._schedule(_SAMPLE_S)
-        else:
-            self._lag_s = 0.0
 
     def _announce(self, now: float) -> None:
-        if now - self._announced_at < _ANNOUNCE_S:
-            return
-        self._announced_at = now
-        for place, queued in enumerate(self._queue, 1):
-            if not queued.admitted.done():
-                queued.announce(place)
+        """Report its place to one queued turn: to all of them at once would make the loop late."""
+        if self._next_announced >= len(self._queue):
+            if now - self._announced_at < _ANNOUNCE_S:
+                return
+            self._announced_at, self._next_announced = now, 0
+        queued = self._queue[self._next_announced]
+        self._next_announced += 1
+        if not queued.admitted.done():
+            queued.announce(self._next_announced)

@@ -21,12 +21,12 @@ from lango.turns.liveness import OwnerIsGone
 from lango.turns.running_turn import RunningTurn
 
 _LATE_EVENTS_S = 2.0
-"""How long after a turn's end its own process has to store the events of the end."""
+"""How long after the end of a turn its own process may still store its last events."""
 _log = logging.getLogger("lango.runtime")
 
 
 async def retry_until_stored(write: Callable[[], Coroutine[Any, Any, object]], turn: str) -> None:
-    """Repeat a write until the store takes it: without it, the turn's session would be busy for ever."""
+    """Repeat a write until the store accepts it: otherwise the turn's session would stay busy."""
     while True:
         await asyncio.sleep(lease_holder.POLL_S)
         try:
@@ -38,7 +38,7 @@ async def retry_until_stored(write: Callable[[], Coroutine[Any, Any, object]], t
 
 
 async def end_unknown_turn(store: Store, session: SessionRecord, owner: str, invocation_id: str) -> None:
-    """End a turn of which its owner does not know whether it was stored, or begun, as soon as the store is there."""
+    """End a turn of which its owner does not know whether it was stored or leased, once the store is available."""
     abandoned = (session.key, session.name, owner, invocation_id, time.time())
     await retry_until_stored(
         lambda: store.write(lease.abandon_turn, *abandoned), f"a turn of session {session.name.id}"
@@ -46,7 +46,7 @@ async def end_unknown_turn(store: Store, session: SessionRecord, owner: str, inv
 
 
 async def end_unrun_turn(store: Store, session: SessionRecord, turn: Turn) -> None:
-    """End a turn that nobody runs: it was stored while whoever sent it went away."""
+    """End a turn that will not run, because its caller left while it was being stored."""
     if turn.epoch is None:
         await store.withdraw_turn(turn)
     else:
@@ -54,7 +54,7 @@ async def end_unrun_turn(store: Store, session: SessionRecord, turn: Turn) -> No
 
 
 async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) -> None:
-    """The same request came before, to another process or long ago: tell what became of it."""
+    """Emit the events of a turn that ran before, or runs in another process, to a repeated request."""
     session, turn = running.session, running.turn
     while (record := await store.read(read_turn, turn.session_key, turn.turn)) and record.status in (
         "queued",
@@ -75,7 +75,7 @@ async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) 
 
 
 async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float) -> AsyncGenerator[TurnEvent, None]:
-    """Read the events of a turn that is over, from the log; its last ones may come a little later than its end."""
+    """Read the events of a finished turn from the event log; the last ones may be stored shortly after its end."""
     deadline = asyncio.get_running_loop().time() + late_s
     while True:
         page = await store.read(read_event_log, turn.session_key, turn.turn, after_id)
@@ -95,6 +95,6 @@ async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float
 
 
 def error_by_name(name: str, message: str) -> LangoError:
-    """Return the error that a turn ended with, from what its last event says of it."""
+    """Return the error that a turn ended with, from the type and message of its last event."""
     kind = getattr(errors, name, None)
     return kind(message) if isinstance(kind, type) and issubclass(kind, LangoError) else TurnFailed(message)

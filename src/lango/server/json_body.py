@@ -6,10 +6,9 @@ JSON and UTF-8 cannot hold some values that Python can. Half a character is writ
 
 import asyncio
 import base64
-import contextlib
 import json
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, cast
 
 import orjson
@@ -20,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from lango.json_input import TooManyValues, read_counted
+from lango.json_pieces import PIECE
 
 _LEVELS = 6
 _SENT_AT_ONCE = 1_000_000
@@ -31,47 +31,91 @@ class JsonResponse(JSONResponse):
     @override
     def render(self, content: Any) -> bytes:
         """Return the body."""
-        try:
-            return _encode(content, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            return _encode(content, ensure_ascii=True).encode()
-        except ValueError:
-            return _encode(without_nan(content), ensure_ascii=True).encode()
+        return _rendered(content)
 
 
-class _LargeResponse(JsonResponse):
-    """Writes the first levels of a value piece by piece: other threads run in between."""
+class LargeResponse(Response):
+    """Writes and sends the first levels of a value piece by piece, so that other threads and requests run in between.
 
-    @override
-    def render(self, content: Any) -> bytes:
-        return _in_pieces(content, _LEVELS, super().render)
+    The pieces are never one: to join or to copy tens of megabytes is one long call.
+    """
+
+    media_type = "application/json"
+
+    def __init__(self, content: Any, status: int) -> None:
+        self.pieces = _gathered(_in_pieces(content, _LEVELS))
+        super().__init__(status_code=status, headers={"Content-Length": str(sum(map(len, self.pieces)))})
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the body in pieces: to hand over tens of megabytes at once takes long, too."""
+        """Send the pieces."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        body = bytes(self.body)
-        for start in range(0, len(body), _SENT_AT_ONCE):
-            await send({"type": "http.response.body", "body": body[start : start + _SENT_AT_ONCE], "more_body": True})
+        for piece in self.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
             await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": b""})
 
 
-async def large_response(make: Callable[[], Any], status: int = 200) -> JsonResponse:
+async def large_response(make: Callable[[], Any], status: int = 200) -> LargeResponse:
     """Make and write a value of any size in a thread, so that it does not hold the event loop."""
-    return await asyncio.to_thread(lambda: _LargeResponse(make(), status))
+    return await asyncio.to_thread(lambda: LargeResponse(make(), status))
 
 
-def _in_pieces(value: Any, levels: int, render: Callable[[Any], bytes]) -> bytes:
-    if levels and isinstance(value, dict):
-        members = cast("dict[str, Any]", value).items()
-        return b"{%b}" % b",".join(render(name) + b":" + _in_pieces(one, levels - 1, render) for name, one in members)
-    if levels and isinstance(value, list):
-        return b"[%b]" % b",".join(_in_pieces(one, levels - 1, render) for one in cast("list[Any]", value))
-    if isinstance(value, str):
-        with contextlib.suppress(orjson.JSONEncodeError):  # half a character
-            return orjson.dumps(value)  # a long text at a fifth of the time
-    return render(value)
+def _gathered(pieces: Iterable[bytes]) -> list[bytes]:
+    """Join small pieces, a megabyte at a time."""
+    gathered: list[bytes] = []
+    some = bytearray()
+    for piece in pieces:
+        some += piece
+        if len(some) >= _SENT_AT_ONCE:
+            gathered.append(bytes(some))
+            some.clear()
+    return [*gathered, bytes(some)]
+
+
+def _in_pieces(value: Any, levels: int) -> Iterator[bytes]:
+    if levels and value and isinstance(value, dict):
+        for number, (name, one) in enumerate(cast("dict[str, Any]", value).items()):
+            yield b"," if number else b"{"
+            yield from _text(name)
+            yield b":"
+            yield from _in_pieces(one, levels - 1)
+        yield b"}"
+    elif levels and value and isinstance(value, list):
+        for number, one in enumerate(cast("list[Any]", value)):
+            yield b"," if number else b"["
+            yield from _in_pieces(one, levels - 1)
+        yield b"]"
+    elif isinstance(value, str):
+        yield from _text(value)
+    else:
+        yield _rendered(value)
+
+
+def _text(text: str) -> Iterator[bytes]:
+    if len(text) <= PIECE:
+        yield _quoted(text)
+        return
+    yield b'"'
+    for start in range(0, len(text), PIECE):
+        yield _quoted(text[start : start + PIECE])[1:-1]
+    yield b'"'
+
+
+def _quoted(text: str) -> bytes:
+    try:
+        return orjson.dumps(text)  # a long text at a fifth of the time
+    except orjson.JSONEncodeError:  # half a character
+        return _rendered(text)
+
+
+def _rendered(content: Any) -> bytes:
+    try:
+        return _encode(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return _encode(content, ensure_ascii=True).encode()
+    except ValueError:
+        return _encode(without_nan(content), ensure_ascii=True).encode()
 
 
 def _encode(content: Any, *, ensure_ascii: bool) -> str:

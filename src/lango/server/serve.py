@@ -19,7 +19,13 @@ from lango.server.security.connections import ConnectionLimits, LimitedProtocol
 from lango.server.security.middleware import max_message_bytes
 
 _CLEANUP_S = 15.0
-_GC_THRESHOLDS = (50_000, 20, 20)  # a long conversation is ten thousands of objects: not a collection for every 700
+_GC_THRESHOLDS = (5_000, 10, 100)
+"""New objects until a collection, small collections until a larger one, and those until one of all objects.
+
+A collection stops every thread, 0.25 ms for a thousand objects: the first two kinds stay below 15 ms, and the third,
+which grows with all that is in memory, is rare. The usual 700 objects would collect too often: a long conversation has
+tens of thousands.
+"""
 _SWITCH_INTERVAL_S = 0.001  # a thread that imports or reads must not keep every stream waiting for 5 ms at a time
 
 

@@ -198,7 +198,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("order", ORDERS)
-async def test_attack_15_orders_in_what_was_observed_give_nothing_new(sqlite_url: str, order: str) -> None:
+async def test_attack_20_orders_in_what_was_observed_give_nothing_new(sqlite_url: str, order: str) -> None:
     ran: list[str] = []
 
     @tool(level="dangerous")

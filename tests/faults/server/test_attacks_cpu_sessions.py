@@ -231,9 +231,9 @@ def _import(*rest: dict[str, Any], statuses: tuple[int, ...] = (201,), say: bool
 MANY: Any = [{"b": 1}] * 20_000
 ATTACKS["an_import_of_many_messages"] = _import(*[message(at, f"message {at} " * 20) for at in range(1, 15_001)])
 ATTACKS["an_import_of_long_messages"] = _import(*[message(at, "word " * 1_000_000) for at in range(1, 9)])
-ATTACKS["an_import_of_one_long_word"] = _import(message(1, "a" * 8_000_000))
+ATTACKS["an_import_of_one_long_word"] = _import(message(1, "a" * 19_000_000))
 ATTACKS["an_import_of_a_word_that_is_too_long"] = _import(message(1, "a" * 40_000_000), statuses=(413,))
-ATTACKS["an_import_of_large_calls"] = _import(*[called(at, {"a": MANY[:10_000]}) for at in range(1, 7)])
+ATTACKS["an_import_of_large_calls"] = _import(*[called(at, {"a": MANY}) for at in range(1, 7)])
 ATTACKS["an_import_of_one_huge_line"] = _import(called(1, {"a": [[]] * 8_000_000}), statuses=(400, 413))
 ATTACKS["an_import_of_a_deep_line"] = _import(
     called(1, json.loads('{"a":' * 900 + "1" + "}" * 900)), statuses=(400, 413)

@@ -2,11 +2,12 @@
 
 import os
 import shutil
-import struct
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -183,6 +184,22 @@ async def test_21_a_transaction_cut_by_a_power_failure_is_not_damage(database: P
     assert await stored(database) == SESSIONS - 1
 
 
+async def test_21_a_file_that_is_being_written_from_its_log_is_not_damaged(tmp_path: Path) -> None:
+    """SQLite writes the first page first: the header says how many pages there will be, and the file is still short."""
+    database = tmp_path / "lango.db"
+    async with Store(f"sqlite:///{tmp_path}/open.db") as store:
+        await store.write(create_session, SessionId("lango", "user", "s"), {"grows": "x" * 500_000}, time.time())
+        for beside in ("", "-wal", "-shm"):
+            shutil.copy2(f"{tmp_path}/open.db{beside}", f"{database}{beside}")
+    log = log_of(database).read_bytes()
+    frames = [log[at : at + FRAME] for at in range(HEADER, len(log) - FRAME + 1, FRAME)]
+    first = next(frame for frame in reversed(frames) if frame[:4] == b"\0\0\0\1")
+    with database.open("r+b") as file:
+        file.write(first[24:])
+    assert problem_of(str(database)) is None
+    assert await stored(database) == 1
+
+
 async def test_21_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
     """A log is overwritten from its beginning once it is checkpointed: later frames are old."""
     database = tmp_path / "lango.db"
@@ -239,17 +256,19 @@ def test_21_doctor_explains_how_to_recover(database: Path) -> None:
 
 
 def test_21_doctor_finds_a_damaged_page(database: Path) -> None:
+    """The page belongs to an index that listing sessions does not read: only looking at every page finds it."""
     folder = database.parent
     (folder / "lango.toml").write_text('[store]\nurl = "sqlite:///lango.db"\n')
     assert lango("db", "upgrade", cwd=folder).returncode == 0  # everything is in the file now
-    with database.open("rb") as file:
-        pages = [file.read(4096) for _ in range(database.stat().st_size // 4096)]
-    used = [at for at, page in enumerate(pages) if at and page[0] in (10, 13) and struct.unpack(">H", page[3:5])[0] > 3]
-    for at in used:
-        flip(database, at * 4096 + 8, 6)  # where its cells are
+    assert "ok   store" in lango("doctor", "--offline", cwd=folder).stdout
+    with closing(sqlite3.connect(database)) as connection:
+        [[root]] = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE type = 'index' AND tbl_name = 'messages' ORDER BY name LIMIT 1"
+        )
+    flip(database, (root - 1) * 4096)  # the byte that says what kind of page it is
     said = lango("doctor", "--offline", cwd=folder)
     assert said.returncode == 1
-    assert "FAIL store" in said.stdout
-    assert "damaged" in said.stdout
+    assert "FAIL store: schema" in said.stdout
+    assert "sessions, but it is damaged: SQLite finds" in said.stdout
     assert "backup" in said.stdout
     assert "Traceback" not in said.stdout + said.stderr

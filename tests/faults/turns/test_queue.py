@@ -78,7 +78,7 @@ async def here(url: str, folder: Path) -> AsyncGenerator[tuple[Runtime, Looks]]:
     """Open a runtime in this process that says when it looks at the turns of others."""
     looks = Looks()
     async with teller(url, folder, ScriptedProvider(itertools.repeat(answer))) as runtime:
-        vars(runtime)["_watch"] = looks
+        vars(runtime)["_liveness"] = looks
         yield runtime, looks
 
 

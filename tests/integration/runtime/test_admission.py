@@ -1,6 +1,8 @@
 """A process runs a bounded number of turns; further ones queue in order, see their place, and lose no time limit."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -9,6 +11,7 @@ from lango.errors import TurnCancelled
 from lango.events import Queued, TurnDone
 from lango.messages import ToolCall
 from lango.providers import Request
+from lango.runtime import Runtime
 from lango.runtime.admission import Admission
 from lango.testing import ScriptedProvider
 from lango.tools import tool
@@ -30,21 +33,28 @@ async def until_queued(turn: RunningTurn) -> None:
             await turn.changed.wait()
 
 
-async def test_turns_beyond_the_limit_queue_in_order_and_see_their_place(store_url: str) -> None:
+@asynccontextmanager
+async def one_runs_two_queue(store_url: str) -> AsyncGenerator[tuple[Runtime, Gate, list[RunningTurn]]]:
+    """Open a runtime that runs one turn at once: the first waits at the gate, two more are queued."""
     gate = Gate()
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "first", answer, answer])
     settings = settings_for(store_url, max_running_turns=1)
     async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
-        first = await runtime.submit("a", "first")
+        turns = [await runtime.submit("a", "first")]
         await gate.wait()
-        second = await runtime.submit("b", "second")
-        await until_queued(second)
-        third = await runtime.submit("c", "third")
-        await until_queued(third)
+        for session, text in (("b", "second"), ("c", "third")):
+            turns.append(await runtime.submit(session, text))
+            await until_queued(turns[-1])
+        yield runtime, gate, turns
+
+
+async def test_turns_beyond_the_limit_queue_in_order_and_see_their_place(store_url: str) -> None:
+    async with one_runs_two_queue(store_url) as (runtime, gate, turns):
+        first, second, third = turns
         assert runtime.queued_turns == 2
         assert (places(second), places(third)) == ([1], [2])
         gate.may_end.set()
-        ends = [(await collect(turn.follow()))[-1] for turn in (first, second, third)]
+        ends = [(await collect(turn.follow()))[-1] for turn in turns]
         assert all(isinstance(end, TurnDone) for end in ends), ends
         assert places(first) == []
         assert (places(second)[0], places(second)[-1]) == (1, 0)
@@ -54,16 +64,8 @@ async def test_turns_beyond_the_limit_queue_in_order_and_see_their_place(store_u
 
 
 async def test_a_queued_turn_can_be_cancelled_and_gives_up_its_place(store_url: str) -> None:
-    gate = Gate()
-    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "first", answer])
-    settings = settings_for(store_url, max_running_turns=1)
-    async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
-        first = await runtime.submit("a", "first")
-        await gate.wait()
-        second = await runtime.submit("b", "second")
-        await until_queued(second)
-        third = await runtime.submit("c", "third")
-        await until_queued(third)
+    async with one_runs_two_queue(store_url) as (runtime, gate, turns):
+        first, second, third = turns
         assert await runtime.cancel("b")
         await second.wait()
         assert isinstance(second.error, TurnCancelled)
@@ -153,25 +155,103 @@ async def test_a_slot_is_not_lost_when_its_turn_is_cancelled_on_entering(admitte
     assert admission.queued == 0
 
 
-async def test_no_turn_begins_while_the_event_loop_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    admission, clock, may_leave = Admission(1_000), Leaps(monkeypatch), asyncio.Event()
-    entered: list[int] = []
+class Clock:
+    """The clock of the running loop, which stands still unless a test moves it on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        self._now = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: self._now)
+
+    async def advance(self, seconds: float) -> None:
+        """Move the clock on, and let everything that is due by then happen."""
+        self._now += seconds
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+class Crowd:
+    """Twenty turns that want to run at the same moment, on a clock that the test moves on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.admission, self.clock = Admission(1_000), Clock(monkeypatch)
+        self.entered: list[int] = []
+        self._may_leave = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._hold(number)) for number in range(20)]
+
+    async def _hold(self, number: int) -> None:
+        async with self.admission.admitted(lambda place: None):
+            self.entered.append(number)
+            await self._may_leave.wait()
+
+    async def leave(self) -> None:
+        """Let all of them end."""
+        self._may_leave.set()
+        await asyncio.wait(self._tasks)
+
+
+async def test_no_turn_begins_until_the_event_loop_was_on_time_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch)
+    crowd.admission.has_streamed = True
+    for _ in range(50):
+        await crowd.clock.advance(0.2)  # every timer fires late
+    assert crowd.entered == list(range(16)), "some run in any case, and no more while it is late"
+    assert crowd.admission.queued == 4
+    for _ in range(20):
+        await crowd.clock.advance(0.02)  # every timer fires on time
+    assert crowd.entered == list(range(16)), "0.4 s on time is not long enough"
+    for _ in range(100):
+        before = len(crowd.entered)
+        await crowd.clock.advance(0.02)
+        assert len(crowd.entered) <= before + 1, "one after the other"
+    assert crowd.entered == list(range(20)), "first come, first served"
+    await crowd.leave()
+
+
+async def test_few_turns_run_until_the_first_one_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch)
+    for _ in range(100):
+        await crowd.clock.advance(0.02)
+    assert crowd.entered == list(range(16)), "the first ones import: what they will cost is not known yet"
+    crowd.admission.has_streamed = True
+    for _ in range(100):
+        await crowd.clock.advance(0.02)
+    assert crowd.entered == list(range(20))
+    await crowd.leave()
+
+
+async def test_the_first_event_of_a_turn_admits_others(store_url: str) -> None:
+    gate = Gate()
+    held = [ToolCall(f"c{number}", gate.tool.name, {}) for number in range(17)]
+    provider = ScriptedProvider([*held, *[answer] * 17])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+        turns = [await runtime.submit(f"s{number}", "go") for number in range(17)]
+        async with asyncio.timeout(PATIENCE_S):
+            while gate.runs < 17:  # all are held in a tool: none of them has ended
+                await asyncio.sleep(0.01)
+        gate.may_end.set()
+        for turn in turns:
+            await turn.wait()
+            assert turn.error is None
+
+
+async def test_queued_turns_learn_their_new_places_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    admission, clock, may_leave = Admission(1), Clock(monkeypatch), asyncio.Event()
+    places: list[list[int]] = [[] for _ in range(6)]
 
     async def hold(number: int) -> None:
-        async with admission.admitted(lambda place: None):
-            entered.append(number)
+        async with admission.admitted(places[number].append):
             await may_leave.wait()
 
-    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
-        for number in range(20):
-            group.create_task(hold(number))
-        for _ in range(50):
-            clock.leap(0.2)  # every timer fires 0.2 s late
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        assert entered == list(range(16)), "some run in any case, and no more while it is late"
-        assert admission.queued == 4
-        while len(entered) < 20:  # on time again
-            await asyncio.sleep(0.001)
-        may_leave.set()
-    assert entered == list(range(20)), "first come, first served"
+    tasks = [asyncio.create_task(hold(number)) for number in range(6)]
+    await clock.advance(0.02)
+    tasks[1].cancel()
+    for _ in range(300):
+        before = sum(map(len, places))
+        await clock.advance(0.02)
+        assert sum(map(len, places)) <= before + 1, "all at once would make the loop late"
+    assert places == [[], [1], [2, 1], [3, 2], [4, 3], [5, 4]]
+    may_leave.set()
+    while admission.queued:
+        await clock.advance(0.02)
+    await asyncio.wait(tasks)

@@ -153,12 +153,12 @@ async def test_replicas_close_a_question_once(store_url: str) -> None:
         open_runtime(settings, provider=provider, tools=[sent.tool]) as one,
         open_runtime(settings, provider=provider, tools=[sent.tool]) as other,
     ):
-        vars(other)["_expiry"].look()
+        vars(other)["_expiry"].check_soon()
         await collect(one.stream("s", "send it"))
-        vars(other)["_expiry"].look()
+        vars(other)["_expiry"].check_soon()
         await closed(one)
         inside: list[Any] = [vars(runtime)["_expiry"] for runtime in (one, other)]
-        await asyncio.gather(*(expiry._close_due() for expiry in inside * 3))
+        await asyncio.gather(*(expiry._expire_due() for expiry in inside * 3))
         told = [
             call for message in await messages(other) for call in message.tool_calls if call.id == "c1" and call.output
         ]
@@ -195,7 +195,7 @@ async def test_an_answer_in_time_holds_though_its_turn_comes_late(store_url: str
         await gate.wait()
         second = await runtime.submit_approval("s", "c2", approved=True)
         await time_is_over(runtime)
-        vars(runtime)["_expiry"].look()
+        vars(runtime)["_expiry"].check_soon()
         gate.may_end.set()
         await collect(first.follow())
         events = await collect(second.follow())

@@ -41,16 +41,20 @@ class ClientPerLoop(Generic[T]):
         self._make = make
         self._close = close
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+        self._making: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     async def get(self) -> T:
-        """Return this loop's client. The first one is made in a thread: an SDK takes a second to import."""
+        """Return this loop's client. It is made in a thread: an SDK takes a second to import.
+
+        Only the first of many first requests makes it: each client reads all certificates, which takes some 50 ms.
+        """
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            new_client = await asyncio.to_thread(self._make)
-            client = self._clients.setdefault(loop, new_client)
-            if client is not new_client:  # two first requests at once
-                await self._close(new_client)
+            async with self._making.setdefault(loop, asyncio.Lock()):
+                client = self._clients.get(loop)
+                if client is None:
+                    client = self._clients[loop] = await asyncio.to_thread(self._make)
         return client
 
     async def aclose(self) -> None:

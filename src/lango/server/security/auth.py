@@ -134,7 +134,7 @@ def read_authorization(connection: HTTPConnection) -> str | None:
 
 async def authenticate_request(request: Request) -> None:
     """Find out who sent a request, from its head alone. Raise `ApiError`: then its body is not read."""
-    principal: Principal = request.app.state.served.door
+    principal: Principal = request.app.state.served.principal
     try:
         request.state.caller = await principal.authenticate(read_authorization(request))
     except ApiError as refused:

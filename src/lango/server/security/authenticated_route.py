@@ -34,7 +34,7 @@ class AuthenticatedRoute(JsonRoute):
             response = await handle(request)
             if isinstance(response, StreamResponse):
                 stream = cast("StreamResponse[Any]", response)
-                stream.allowed_by(request.app.state.served.door, read_authorization(request))
+                stream.allowed_by(request.app.state.served.principal, read_authorization(request))
             return cast("Response", response)
 
         return handle_authenticated

@@ -23,6 +23,7 @@ from pydantic_core import to_jsonable_python
 
 from lango.errors import Unstorable
 from lango.json_input import is_nested_deeper_than
+from lango.json_pieces import PIECE, decode, decode_strings
 
 _TAG = "$lango:"
 _BYTES = _TAG + "bytes"
@@ -40,8 +41,15 @@ def _encoder(*, ascii_only: bool) -> Callable[[Any], str]:
     if make is None:  # not CPython
         return encoder.encode
     quote: Any = getattr(json.encoder, "encode_basestring_ascii" if ascii_only else "encode_basestring")
+
+    def quoted(text: str) -> str:
+        """Quote a long text in pieces, so that other threads run in between."""
+        if len(text) <= PIECE:
+            return quote(text)
+        return f'"{"".join([quote(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE)])}"'
+
     pieces: Callable[[Any, int], Iterable[str]] = make(
-        None, encoder.default, quote, None, ":", ",", encoder.sort_keys, encoder.skipkeys, encoder.allow_nan
+        None, encoder.default, quoted, None, ":", ",", encoder.sort_keys, encoder.skipkeys, encoder.allow_nan
     )
     return lambda value: "".join(pieces(value, 0))
 
@@ -94,9 +102,12 @@ def _too_deep() -> Unstorable:
 
 def loads(text: str) -> Any:
     """Decode the text of `dumps`."""
-    if _TAG in text:
-        return json.loads(text, object_hook=_remove_tags)
-    return json.loads(text)
+    return decode_strings(text, object_hook=_remove_tags if _holds_tag(text) else None)
+
+
+def _holds_tag(text: str) -> bool:
+    """Search a long text in pieces, so that other threads run in between."""
+    return any(_TAG in text[at : at + PIECE + len(_TAG)] for at in range(0, len(text), PIECE))
 
 
 def dumps_untagged(value: Any) -> str:
@@ -112,7 +123,7 @@ def dumps_untagged(value: Any) -> str:
 
 def loads_untagged(text: str) -> Any:
     """Decode JSON text, with tags as ordinary objects. Raise `ValueError` if it is not JSON."""
-    return json.loads(text, parse_constant=_refuse_constant)
+    return decode(text, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> Any:

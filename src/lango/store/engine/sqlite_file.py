@@ -4,7 +4,6 @@ SQLite goes on writing to an open file that was deleted or replaced, and loses t
 write first checks that the path still leads to the file that was opened.
 """
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ import apsw
 from lango.errors import StoreDamaged, StoreUnavailable, StoreUrlError
 
 _PRIVATE_MODE = 0o600
+_MAGIC = b"SQLite format 3\0"
+_NUMBER_AT = 68  # of the file, where a database carries its application's number
 _LOG_HEADER, _LOG_FRAME = 32, 24  # bytes before a log, and before each page in it
 FileId = tuple[int, int]
 """The device and inode of a file: another file at the same path has others."""
@@ -64,13 +65,20 @@ _ADVICE = "nothing is written any more; put it back, or restart to use what is t
 def read_store_id(path: str) -> int:
     """Read the store's number from the header of the file itself, without the log or a cache.
 
-    Not by opening the file: closing it again would drop the locks that SQLite holds on it in this process.
+    Through SQLite's own file: closing one that Python opened would drop the locks that SQLite holds in this process.
+    And not as a database: where another connection writes its log into the file just now, the header is ahead of the
+    rest, and SQLite would take that for damage.
     """
-    uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
-    opened: Any = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    with contextlib.closing(opened) as connection:
-        [[number]] = connection.execute("PRAGMA application_id").fetchall()
-        return number
+    opened: Any = apsw.VFSFile(
+        "", str(Path(path).absolute()), [apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB, 0]
+    )
+    try:
+        header: bytes = opened.xRead(_NUMBER_AT + 4, 0)
+    finally:
+        opened.xClose()
+    if header and not header.startswith(_MAGIC):
+        raise apsw.NotADBError("file is not a database")
+    return int.from_bytes(header[_NUMBER_AT:].ljust(4, b"\0"), "big", signed=True)
 
 
 def check_not_overwritten(path: str, wanted: int) -> None:

@@ -5,14 +5,14 @@ session into live ranges, each of which takes a query; so does the lineage of a 
 result counts with its share of the budget at most, and takes another query.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import chain
 
 from msgspec.structs import replace
 
 from lango.history import count_tokens
 from lango.history.budget_window import RESULT_SHARE, first_valid_start
-from lango.history.token_clipping import clip_results, clip_to_tokens
+from lango.history.token_clipping import clip_results, clip_to_tokens, equal_share, estimate_tokens
 from lango.store.codec.records import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
@@ -64,6 +64,10 @@ _OPEN_CALLS = """
 SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
 """
 
+_OPEN = "SELECT seq, approves_call_seq FROM open_calls WHERE session_key = $1"
+
+_MOST_CHARACTERS_PER_TOKEN = 8  # JSON has two to four
+_ASKS_USER = "adk_request_"
 _SEQ, _ROLE, _CALLS, _TOKENS, _TOTAL, _CALL_SEQ = 0, 1, 4, 5, 6, 12
 
 _MESSAGES_PAGE = f"""
@@ -132,7 +136,7 @@ def read_window(
     """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand.
 
     What stands before `first_seq` was observed, and need not be read. Where not everything fits, no result takes more
-    than its share of the budget, and larger ones are clipped.
+    than its share of the budget, and larger ones are clipped; so are the arguments of calls that are over.
     """
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     share = budget_tokens // RESULT_SHARE
@@ -150,15 +154,42 @@ def read_window(
             break
     rows = yield from _with_required_rows(session, ranges, rows)
     stored = [row_to_event(row) for row in rows]
-    if sum(row[_TOKENS] for row in rows) > budget_tokens:
-        stored = [
-            _clip(event, share) if _is_large(row, share) else event for row, event in zip(rows, stored, strict=True)
-        ]
+    tokens = [_believed_tokens(row) for row in rows]
+    if sum(tokens) <= budget_tokens:
+        return stored
+    large = [at for at, row in enumerate(rows) if row[_CALLS] and tokens[at] > share]
+    if any(tokens[at] > row[_TOKENS] for at, row in enumerate(rows)):  # they were to fit, and do not
+        large = [at for at, row in enumerate(rows) if row[_CALLS]]
+        share = min(share, equal_share([tokens[at] for at in large], budget_tokens))
+    if any(rows[at][_ROLE] not in RESULT_ROLES for at in large):
+        needed = {seq for row in (yield _OPEN, (session.key,)) for seq in row}
+        large = [at for at in large if _may_be_clipped(stored[at], session.user_seq, needed)]
+    for at in large:
+        if tokens[at] > share:
+            stored[at] = _clip(stored[at], share)
     return stored
 
 
+def _believed_tokens(row: Row) -> int:
+    """Return what a row says that it costs, unless its calls alone are far more: an import may say anything."""
+    calls = row[_CALLS] or ""
+    return estimate_tokens(calls) if row[_TOKENS] < len(calls) // _MOST_CHARACTERS_PER_TOKEN else row[_TOKENS]
+
+
+def _may_be_clipped(stored: StoredEvent, user_seq: int, needed: Container[int]) -> bool:
+    """Whether no call of a message has still to run: from these arguments it would run, and a person approves them.
+
+    Approval requests stay as they are, too: ADK runs what they show.
+    """
+    assert stored.message
+    if stored.message.role in RESULT_ROLES:
+        return True
+    asks = any(call.name.startswith(_ASKS_USER) for call in stored.message.tool_calls)
+    return stored.seq < user_seq and stored.seq not in needed and not asks
+
+
 def _clip(stored: StoredEvent, max_tokens: int) -> StoredEvent:
-    """Clip the large results of a message, as in every request to a model."""
+    """Clip the large results and arguments of a message, as in every request to a model."""
     assert stored.message
     [message] = clip_to_tokens([stored.message], max_tokens) or [clip_results(stored.message, max_tokens)]
     tokens = count_tokens(message)

@@ -1,0 +1,30 @@
+"""A large JSON response is written in pieces, and says what a small one says."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lango.server import json_body
+from lango.server.json_body import JsonResponse, large_response
+
+TEXTS = st.text(st.characters(codec=None) | st.sampled_from('"\\\n\0ä😀\ud83d\ude00'), max_size=12)
+VALUES: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.binary(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+@example({"a": ["half a character \ud83d", "\ud83d\ude00 \ud83d", {"\ude00 in a name": 1}]})
+@example([float("nan"), {}, [], [{}], ""])
+async def test_a_large_response_says_what_a_small_one_says(value: Any) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(json_body, "PIECE", 3)
+        patched.setattr(json_body, "_SENT_AT_ONCE", 5)
+        large = await large_response(lambda: value)
+    assert large.headers["content-length"] == str(sum(map(len, large.pieces)))
+    assert json.loads(b"".join(large.pieces)) == json.loads(bytes(JsonResponse(value).body))
