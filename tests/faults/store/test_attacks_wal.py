@@ -24,11 +24,12 @@ SESSIONS = 30
 _WRITER = f"""
 import asyncio, sys
 from lango.store import SessionId, Store
+from lango.store.sessions.sessions import create_session
 
 async def write():
     store = Store("sqlite:///" + sys.argv[1])
     for number in range({SESSIONS}):
-        await store.create_session(SessionId("lango", "user", f"s{{number}}"))
+        await store.write(create_session, SessionId("lango", "user", f"s{{number}}"), None, 0.0)
     print("written", flush=True)
     await asyncio.Event().wait()
 

@@ -133,10 +133,10 @@ def _recent_rows(session: SessionRecord, since: float, limit: int) -> Operation[
 def read_window(
     session: SessionRecord, budget_tokens: int, max_messages: int | None = None, first_seq: int = 1
 ) -> Operation[list[StoredEvent]]:
-    """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand.
+    """Read the newest messages that fit the budget, and older ones that a request needs.
 
-    What stands before `first_seq` was observed, and need not be read. Where not everything fits, no result takes more
-    than its share of the budget, and larger ones are clipped; so are the arguments of calls that are over.
+    Messages before `first_seq` are observed, and are not read. Where not everything fits, results and arguments of
+    finished calls are clipped to their share of the budget.
     """
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     share = budget_tokens // RESULT_SHARE
@@ -154,11 +154,11 @@ def read_window(
             break
     rows = yield from _with_required_rows(session, ranges, rows)
     stored = [row_to_event(row) for row in rows]
-    tokens = [_believed_tokens(row) for row in rows]
+    tokens = [_plausible_tokens(row) for row in rows]
     if sum(tokens) <= budget_tokens:
         return stored
     large = [at for at, row in enumerate(rows) if row[_CALLS] and tokens[at] > share]
-    if any(tokens[at] > row[_TOKENS] for at, row in enumerate(rows)):  # they were to fit, and do not
+    if any(tokens[at] > row[_TOKENS] for at, row in enumerate(rows)):  # the stored counts are too low
         large = [at for at, row in enumerate(rows) if row[_CALLS]]
         share = min(share, equal_share([tokens[at] for at in large], budget_tokens))
     if any(rows[at][_ROLE] not in RESULT_ROLES for at in large):
@@ -170,16 +170,16 @@ def read_window(
     return stored
 
 
-def _believed_tokens(row: Row) -> int:
-    """Return what a row says that it costs, unless its calls alone are far more: an import may say anything."""
+def _plausible_tokens(row: Row) -> int:
+    """Return the tokens of a row; estimate them if its count is far too low for its calls, as it may be in an import."""
     calls = row[_CALLS] or ""
     return estimate_tokens(calls) if row[_TOKENS] < len(calls) // _MOST_CHARACTERS_PER_TOKEN else row[_TOKENS]
 
 
 def _may_be_clipped(stored: StoredEvent, user_seq: int, needed: Container[int]) -> bool:
-    """Whether no call of a message has still to run: from these arguments it would run, and a person approves them.
+    """Whether a message has no call that is still to run, since a call runs with these arguments.
 
-    Approval requests stay as they are, too: ADK runs what they show.
+    Approval requests are not clipped either: ADK runs the call that they contain.
     """
     assert stored.message
     if stored.message.role in RESULT_ROLES:
