@@ -171,7 +171,7 @@ def read_window(
 
 
 def _plausible_tokens(row: Row) -> int:
-    """Return the tokens of a row; estimate them if its count is far too low for its calls, as it may be in an import."""
+    """Return the tokens of a row; estimate them if its count is far too low for its calls, as in some imports."""
     calls = row[_CALLS] or ""
     return estimate_tokens(calls) if row[_TOKENS] < len(calls) // _MOST_CHARACTERS_PER_TOKEN else row[_TOKENS]
 
