@@ -26,7 +26,7 @@ async def test_the_dev_ui_answers_and_requests_no_other_host(site: Site, page: P
     await box.fill("hello")
     await box.press("Enter")
     await expect(page.get_by_text("hello from the agent").first).to_be_visible()
-    await expect(page.locator("svg g.node").first).to_be_visible()  # the agent graph
+    await expect(page.locator("svg g.node").first).to_be_visible()  # the agents, drawn
     (session,) = await site.runtime.store.sessions(site.runtime.app_name, "user")
     stored = await site.runtime.store.messages_page(session)
     assert [one.message.content for one in stored if one.message] == ["hello", "hello from the agent"]
