@@ -95,7 +95,7 @@ async def serving_script(
             yield Site(f"http://127.0.0.1:{listener.getsockname()[1]}", entries, provider, runtime, store.url)
         finally:
             serving.should_exit = True
-            await app.state.served.turns.drain(chosen.server.shutdown_s)
+            await app.state.context.turns.drain(chosen.server.shutdown_s)
             await running
             listener.close()
 
