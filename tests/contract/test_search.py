@@ -250,7 +250,7 @@ SYNTAX = [
 
 
 @pytest.mark.parametrize("asked", SYNTAX)
-async def test_15_syntax_is_only_text(store: Store, sessions: Sessions, asked: str) -> None:
+async def test_20_syntax_is_only_text(store: Store, sessions: Sessions, asked: str) -> None:
     await told(store, "s", f"x {asked} y".replace("\0", " ").replace("\ud800", " "))
     hits = await sessions.search(f"x {asked} y")
     assert [(hit.session_id, hit.seq) for hit in hits] == [("s", 1)]
@@ -262,7 +262,7 @@ asked = st.lists(st.sampled_from([*SYNTAX, "apple", "é", "漢字", "漢", " ", 
 
 @given(asked, st.text(max_size=30))
 @settings(max_examples=60)
-async def test_15_any_question_has_an_answer(store: Store, sessions: Sessions, asked: list[str], text: str) -> None:
+async def test_20_any_query_has_a_result(store: Store, sessions: Sessions, asked: list[str], text: str) -> None:
     name = SessionId("app", "user", "any")
     await store.delete_session(name)
     kept = "".join(" " if char == "\0" or "\ud800" <= char <= "\udfff" else char for char in text)

@@ -60,7 +60,7 @@ def test_a_store_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     assert "/not/there" in refused(tmp_path)
 
 
-def test_without_keys_only_this_machine_is_served(tmp_path: Path, sqlite_url: str) -> None:
+def test_attack_5_without_keys_only_loopback_is_served(tmp_path: Path, sqlite_url: str) -> None:
     """Attack 5."""
     configure(tmp_path, sqlite_url)
     for host in ("0.0.0.0", "::", "192.0.2.1"):

@@ -172,7 +172,7 @@ def picture(data: bytes) -> dict[str, Any]:
         ([{"type": "binary", "mimeType": "image/png", "data": 7}], 400, "this is not AG-UI's RunAgentInput"),
         ([7], 400, "this is not AG-UI's RunAgentInput"),
         ([media("data", ENCODED), media("data", "not base64!")], 400, "file 2 is not base64"),
-        ([media("data", ENCODED, "picture")], 413, "its type 'picture' is none"),
+        ([media("data", ENCODED, "picture")], 413, "its type 'picture' is not valid"),
         ([media("data", "")], 413, "is empty"),
         ([media("data", ENCODED)] * 5, 413, "server.max_attachments"),
         ([picture(bytes(300_001))], 413, "server.max_attachment_bytes"),

@@ -56,29 +56,29 @@ async def read_part(name: str, etag: str | None = Header(None, alias="If-None-Ma
 
 
 def _file_response(name: str, etag: str | None) -> Response:
-    found = _files().get(name)
-    if found is None:
-        raise HTTPException(404, "the page has no such part")
-    content, tag = found
+    file = _files().get(name)
+    if file is None:
+        raise HTTPException(404, "the page has no such file")
+    content, tag = file
     headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache", "ETag": tag}
     if etag == tag:
         return Response(status_code=304, headers=headers)
-    kind = _TYPES["." + name.rpartition(".")[2]]
-    return Response(content, media_type=f"{kind}; charset=utf-8", headers=headers)
+    media_type = _TYPES["." + name.rpartition(".")[2]]
+    return Response(content, media_type=f"{media_type}; charset=utf-8", headers=headers)
 
 
 @cache
 def _files() -> dict[str, tuple[bytes, str]]:
     """Read all files once: no name that a client sends becomes a path."""
-    return dict(_read_folder(resources.files("lango.server") / "static", ""))
+    return dict(_read_folder(resources.files("lango.server.web") / "static", ""))
 
 
 def _read_folder(folder: Traversable, prefix: str) -> list[tuple[str, tuple[bytes, str]]]:
-    found: list[tuple[str, tuple[bytes, str]]] = []
+    files: list[tuple[str, tuple[bytes, str]]] = []
     for entry in folder.iterdir():
         if entry.is_dir():
-            found += _read_folder(entry, f"{prefix}{entry.name}/")
+            files += _read_folder(entry, f"{prefix}{entry.name}/")
         elif f".{entry.name.rpartition('.')[2]}" in _TYPES:
             content = entry.read_bytes()
-            found.append((prefix + entry.name, (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')))
-    return found
+            files.append((prefix + entry.name, (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')))
+    return files

@@ -39,7 +39,7 @@ def upgrade(database_name: str, dialect: str) -> Operation[int]:
     if version > newest:
         raise SchemaError(
             f"{database_name} was made by a newer Lango (schema {version}, this one knows {newest}): "
-            "upgrade with `pip install --upgrade lango-adk`, or use another store"
+            "install a newer version, or use another store"
         )
     for number, statements in numbered:
         if number > version:

@@ -108,8 +108,8 @@ def _line(text: str, number: int) -> Line:
     version = members.get("version")
     if members.get("format") == FORMAT and type(version) is int and version > VERSION:
         raise InvalidExport(
-            f"line {number}: a newer Lango wrote this (format {version}, this one knows {VERSION}): upgrade with "
-            "`pip install --upgrade lango-adk`"
+            f"line {number}: a newer Lango wrote this (format {version}, this one knows {VERSION}): install a "
+            "newer version"
         )
     model = KINDS.get(str(members.get("kind")))
     if model is None:
