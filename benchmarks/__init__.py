@@ -1,1 +1,1 @@
-"""Benchmarks: each prints tables with us, the peers and the raw limit, all from the same run."""
+"""Benchmarks: each prints tables of Lango, its peers and the raw limit, measured in the same run."""

@@ -1,7 +1,7 @@
 """The model adapter: time to the first token and CPU per chunk, beside the vendor's SDK alone and ADK's own class.
 
-A server on the loopback speaks OpenAI's wire format, from a process of its own; everyone reads the same answer of the
-same request, taking turns.
+A server process on loopback speaks OpenAI's wire format. All contestants alternate and read the same response to the
+same request.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ asyncio.run(main())
 
 @dataclass
 class Reading:
-    """What one contestant took."""
+    """The measurements of one contestant."""
 
     first_s: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
@@ -111,14 +111,14 @@ async def compare(url: str, rounds: int) -> dict[str, Reading]:
         async for chunk in await client.chat.completions.create(**body):
             yield chunk
 
-    def asked() -> LlmRequest:
+    def make_request() -> LlmRequest:
         return LlmRequest(model=MODEL, contents=list(contents))
 
     contestants: dict[str, Callable[[], AsyncIterator[Any]]] = {
         SDK: sdk,
         PROVIDER: lambda: provider.stream(request),
-        OURS: lambda: ours.generate_content_async(asked(), stream=True),
-        ADK: lambda: adk.generate_content_async(asked(), stream=True),
+        OURS: lambda: ours.generate_content_async(make_request(), stream=True),
+        ADK: lambda: adk.generate_content_async(make_request(), stream=True),
     }
     readings = {name: Reading() for name in contestants}
     for name, start in contestants.items():  # connections, imports, caches

@@ -1,8 +1,8 @@
 """kill -9 at every boundary of a turn, hundreds of times: the runtime beside ADK's Runner on its own SQL service.
 
 `python -m benchmarks.crash --rounds 300`. A round starts a process that runs one turn (a message, a tool that pays, an
-answer), kills it at a boundary or at a random moment, sends the same message again as a client does that heard no
-answer, and then the next message. Both are given the same boundaries, the same model and the same tools.
+answer), kills it at a boundary or at a random moment, sends the same message again, as a client without an answer does,
+and then the next message. Both runtimes get the same boundaries, the same model and the same tools.
 """
 
 import asyncio
@@ -33,11 +33,12 @@ from google.adk.tools import FunctionTool, ToolContext
 from google.genai import types
 
 from benchmarks.sessions import postgres_server
-from benchmarks.table import bar, quick, say, table
+from benchmarks.table import bar, print_line, quick, table
 from lango.adk.model.content import contents_to_messages
 from lango.adk.services.events_to_rows import event_to_entry
 from lango.messages import Message
 from lango.store import SessionId, Store
+from lango.store.sessions.window import read_session_events
 from lango.testing import ScriptedProvider
 from tests.agents.parts import broken_for
 from tests.support.provider_rules import broken_rules
@@ -65,7 +66,7 @@ Point = Callable[[str], None]
 
 @dataclass
 class Tally:
-    """What was found wrong, over all rounds."""
+    """The faults of all rounds, by kind."""
 
     kills: int = 0
     lost: int = 0
@@ -77,22 +78,22 @@ class Tally:
     where: Counter[str] = field(default_factory=Counter[str])
 
     def count(self, name: str, how_many: int, where: str) -> None:
-        """Note what was found after a kill."""
+        """Add the faults found after a kill."""
         setattr(self, name, getattr(self, name) + how_many)
         if how_many:
             self.where[f"{name} after {where}"] += how_many
 
     @property
-    def wrong(self) -> int:
-        """Everything that must not be."""
+    def faults(self) -> int:
+        """The number of all faults."""
         return self.lost + self.stored_twice + self.paid_twice + self.unanswered + self.invalid + self.failed
 
 
-def look_at(tally: Tally, kill: Kill, messages: Sequence[Message], folder: Path, before: int) -> None:
-    """Count what is wrong with the part of a conversation that a round added."""
-    asked = Counter(one.content for one in messages if one.role == "user")
-    tally.count("lost", int("accepted" in kill.heard and asked[kill.text] == 0), kill.where)
-    tally.count("stored_twice", max(0, asked[kill.text] - 1), kill.where)
+def count_faults(tally: Tally, kill: Kill, messages: Sequence[Message], folder: Path, before: int) -> None:
+    """Count the faults in the part of a conversation that a round added."""
+    stored = Counter(one.content for one in messages if one.role == "user")
+    tally.count("lost", int("accepted" in kill.heard and stored[kill.text] == 0), kill.where)
+    tally.count("stored_twice", max(0, stored[kill.text] - 1), kill.where)
     file = folder / "effects"
     paid = Counter(file.read_text().split() if file.exists() else [])
     text, payments = "", Counter[str]()
@@ -127,13 +128,13 @@ async def ours(url: str, folder: Path, rounds: int, dice: random.Random) -> Tall
                     async with asyncio.timeout(30):
                         await runtime.run(session, text, idempotency_key=key)
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
-                    # the same request again may be told that its turn was cut off; the next one must work
+                    # the repeated request may fail because its turn was interrupted; the next one must work
                     tally.count("failed", int(key is None or isinstance(error, TimeoutError)), where)
         tally.count("invalid", sum(bool(broken_for(request)) for request in provider.requests), where)
         async with Store(url) as store:
-            found = await store.events(SessionId("crash", "user", session))
+            found = await store.read(read_session_events, SessionId("crash", "user", session))
         messages = [one.message for one in found[1] if one.message] if found else []
-        look_at(tally, kill, messages, folder, before)
+        count_faults(tally, kill, messages, folder, before)
         before = len(messages)
     return tally
 
@@ -142,7 +143,7 @@ async def ours(url: str, folder: Path, rounds: int, dice: random.Random) -> Tall
 
 
 class Recording(BaseLlm):
-    """The same model for ADK alone: it says where it is, and keeps what it was sent."""
+    """The same model for ADK: reports each boundary, and keeps its requests."""
 
     model: str = "recording"
     point: Any = None
@@ -168,7 +169,7 @@ class Recording(BaseLlm):
 
 
 class AnnouncingService(DatabaseSessionService):
-    """ADK's service, which says what it has stored."""
+    """ADK's session service, which reports each stored event."""
 
     point: Point = staticmethod(lambda _: None)
 
@@ -207,7 +208,7 @@ def adk_runner(service: DatabaseSessionService, folder: Path, point: Point, sent
 
 
 async def adk_turn(runner: Runner, session_id: str, text: str, heard: Callable[[str], None]) -> None:
-    """Run a turn; the client hears of its message with the first event, since ADK says nothing before."""
+    """Run a turn. The first event acknowledges the message, because ADK sends none before."""
     service = runner.session_service
     if await service.get_session(app_name="crash", user_id="user", session_id=session_id) is None:
         await service.create_session(app_name="crash", user_id="user", session_id=session_id)
@@ -217,12 +218,12 @@ async def adk_turn(runner: Runner, session_id: str, text: str, heard: Callable[[
 
 
 def run_adk_turn(pipe: Connection, url: str, folder: str, session: str, text: str, stop_at: str) -> None:
-    """Run one turn in a process of its own, waiting for the kill at a boundary."""
+    """Run one turn in this process, and wait at a boundary to be killed."""
 
     def point(name: str) -> None:
         if name == stop_at:
             pipe.send("here")
-            pipe.recv()  # never: killed here
+            pipe.recv()  # the process is killed here
 
     async def run() -> None:
         service = AnnouncingService(url)
@@ -244,10 +245,10 @@ def kill_adk(url: str, folder: Path, kill: Kill, dice: random.Random) -> Kill:
     if at_random:
         time.sleep(dice.uniform(0, 0.15))  # its turn takes about so long
     else:
-        while (said := worker.recv()) != "here":
-            kill.heard.append(said)
+        while (report := worker.recv()) != "here":
+            kill.heard.append(report)
     worker.kill()
-    kill.heard += [said for said in worker.drain() if said != "here"]
+    kill.heard += [report for report in worker.drain() if report != "here"]
     return kill
 
 
@@ -275,24 +276,24 @@ async def adks(url: str, folder: Path, rounds: int, dice: random.Random) -> Tall
         found = await service.get_session(app_name="crash", user_id="user", session_id=session)
         entries = [event_to_entry(event) for event in found.events] if found else []
         messages = [entry.message for entry in entries if entry.message]
-        look_at(tally, kill, messages, folder, before)
+        count_faults(tally, kill, messages, folder, before)
         before = len(messages)
         await service.close()
     return tally
 
 
-# -- all of it -------------------------------------------------------------------------------------------------------
+# -- main ------------------------------------------------------------------------------------------------------------
 
 
 def rounds_wanted() -> int:
-    """Return how many rounds are asked for: `--rounds 300`."""
+    """Return the number of rounds: `--rounds 300`."""
     if "--rounds" in sys.argv:
         return int(sys.argv[sys.argv.index("--rounds") + 1])
     return PER_SESSION if quick() else 4 * PER_SESSION
 
 
 async def run(postgres: str) -> None:
-    """Kill everybody, on both databases."""
+    """Run both contestants on both databases."""
     rounds = rounds_wanted()
     tallies: dict[str, Tally] = {}
     with tempfile.TemporaryDirectory(prefix="lango-crash-") as name:
@@ -309,24 +310,28 @@ async def run(postgres: str) -> None:
         ):
             start = time.perf_counter()
             tallies[label] = await kill_all(url, folder, rounds, random.Random(1))
-            say(f"{label}: {rounds} kills in {time.perf_counter() - start:.0f} s")
+            print_line(f"{label}: {rounds} kills in {time.perf_counter() - start:.0f} s")
     show(tallies)
 
 
 def show(tallies: dict[str, Tally]) -> None:
-    """Print what was found."""
+    """Print the faults of all contestants."""
     names = [one.name for one in fields(Tally) if one.name != "where"]
     table(
-        f"kill -9 in a turn, at {len(set(WHERE)) - 1} boundaries and at random; it is sent again, then another",
+        f"kill -9 in a turn, at {len(set(WHERE)) - 1} boundaries and at random; then the same message, and another",
         ["", *(name.replace("_", " ") for name in names)],
         [[label, *(getattr(tally, name) for name in names)] for label, tally in tallies.items()],
         "lost: acknowledged and not stored; paid twice: one message, two payments; unanswered: calls without a result;",
         "invalid: requests that break a provider's rules; failed: the next message was not answered",
-        *(bar(f"wrong, {label}", tally.wrong, at_most=0) for label, tally in tallies.items() if label.startswith(OURS)),
+        *(
+            bar(f"faults, {label}", tally.faults, at_most=0)
+            for label, tally in tallies.items()
+            if label.startswith(OURS)
+        ),
     )
     for label, tally in tallies.items():
         for what, count in tally.where.most_common(6):
-            say(f"  {label}: {count} x {what}")
+            print_line(f"  {label}: {count} x {what}")
 
 
 def main() -> None:

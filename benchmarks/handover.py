@@ -1,4 +1,4 @@
-"""Turns of two writers on one session, in one process and in two, beside those of a single writer: the hand-over."""
+"""Turns of two writers on one session, in one process and in two, relative to a single writer."""
 
 import asyncio
 import itertools
@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.sessions import postgres_server
-from benchmarks.table import bar, quick, say, table
+from benchmarks.table import bar, print_line, quick, table
 from lango import Settings, open_runtime
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
@@ -25,7 +25,7 @@ _context = multiprocessing.get_context("spawn")
 
 
 def write_when_told(pipe: Connection, url: str, session: str, writers: int, turns: int) -> None:
-    """Open the runtime, run a turn elsewhere to be warm, and write when told: so many turns for each writer."""
+    """Open the runtime, run a turn on another session to warm up, then run each writer's turns on a signal."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
 
@@ -46,7 +46,7 @@ def write_when_told(pipe: Connection, url: str, session: str, writers: int, turn
 
 
 def rate(url: str, processes: int, writers: int, turns: int) -> float:
-    """Return the turns per second of some processes with some writers each, all on one new session."""
+    """Return the turns per second of several processes with several writers each, all on one new session."""
     session = uuid.uuid4().hex
     pipes: list[Connection] = []
     workers = []
@@ -70,7 +70,7 @@ def rate(url: str, processes: int, writers: int, turns: int) -> float:
 
 
 def measure(url: str, turns: int, rounds: int) -> dict[str, float]:
-    """Let everyone write in turns; of each, the best round counts."""
+    """Alternate between the contestants; the best round of each counts."""
     contestants = {SINGLE: (1, 1), ONE: (1, 2), TWO: (2, 1)}
     best = dict.fromkeys(contestants, 0.0)
     for _ in range(rounds):
@@ -81,7 +81,7 @@ def measure(url: str, turns: int, rounds: int) -> dict[str, float]:
 
 def main() -> None:
     """Print the table."""
-    say(f"{os.cpu_count()} cores{', quick' if quick() else ''}")
+    print_line(f"{os.cpu_count()} cores{', quick' if quick() else ''}")
     turns, rounds = (20, 1) if quick() else (TURNS, 3)
     with tempfile.TemporaryDirectory(prefix="lango-bench-") as folder, postgres_server() as postgres:
         urls = {"SQLite": f"sqlite:///{Path(folder)}/lango.db", "PostgreSQL": f"{postgres}&schema=handover"}

@@ -1,8 +1,8 @@
 """How much of adversarial histories one turn sends to a model, and whether every provider accepts it, beside ADK alone.
 
 The same seeded histories are stored through `SqlSessionService` and through ADK's store in memory, and ADK's Runner
-runs one turn on each. A text or a result counts as sent where the request holds its word; of a clipped result, that is
-in its beginning.
+runs one turn on each. A text or a result counts as sent if the request contains its marker word; a clipped result has
+it at the beginning.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from benchmarks.table import bar, quick, say, table
+from benchmarks.table import bar, print_line, quick, table
 from lango.adk import SqlSessionService
 from tests.support.histories import histories
 from tests.support.sent_requests import Share, broken, sent_by_adk, sent_by_lango, words_of
@@ -21,7 +21,7 @@ ALL, WINDOW, ADK = "lango, all events loaded", "lango, loaded by budget", "ADK a
 
 
 async def measure(folder: Path, count: int) -> tuple[dict[str, Share], int]:
-    """Send every history in each way; return what was sent, and how many requests a provider would refuse."""
+    """Send every history each way; return the parts sent, and how many requests a provider would refuse."""
     shares = {name: Share() for name in (ALL, WINDOW, ADK)}
     refused = 0
     async with SqlSessionService(f"sqlite:///{folder}/history.db") as service:
@@ -40,11 +40,11 @@ def main() -> None:
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")
     count = 60 if quick() else 300
-    say(f"{count} histories, budget {BUDGET_TOKENS:,} tokens{', quick' if quick() else ''}")
+    print_line(f"{count} histories, budget {BUDGET_TOKENS:,} tokens{', quick' if quick() else ''}")
     with tempfile.TemporaryDirectory(prefix="lango-bench-") as folder:
         shares, refused = asyncio.run(measure(Path(folder), count))
     table(
-        "what one turn sends of a stored history",
+        "the part of a stored history that one turn sends",
         ["", "texts", "sent %", "results", "sent %"],
         [[name, one.texts, one.of_texts, one.results, one.of_results] for name, one in shares.items()],
         bar("texts sent by lango, %", min(shares[name].of_texts for name in (ALL, WINDOW)), at_least=99.5),

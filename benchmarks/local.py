@@ -1,8 +1,8 @@
 """The local models: speed, memory, and how often they call the right tool. `python -m benchmarks.local [model ...]`.
 
-Each model runs in a process of its own, so that the memory is its own. "engine alone" is the same request without our
-path around it. Both sets of requests were used to choose between wordings of the prompts: expect somewhat less on tools
-of your own. `--quick` leaves out the large model.
+Each model runs in a process of its own, to measure its memory. "engine alone" is the same request without Lango's code
+around it. Both sets of requests were used to choose the wording of the prompts: expect somewhat less on tools of your
+own. `--quick` leaves out the large model.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import quick, say
+from benchmarks.table import print_line, quick
 from lango.messages import Message
 from lango.providers.local import QWEN, SMOLLM2, LocalProvider, pull
 from lango.providers.local.known_models import local_model, model_file
@@ -130,7 +130,7 @@ async def engine_alone(request: Request) -> float:
 
 
 async def score(provider: LocalProvider, model: str, tools: tuple[ToolSpec, ...], cases: Any) -> tuple[int, int]:
-    """Return how many of the cases were right, and how many calls nobody needed."""
+    """Return the number of correct cases, and of unnecessary calls."""
     right = needless = 0
     for text, wanted in cases:
         request = Request(model, (Message("user", text),), tools=tools, max_tokens=48)
@@ -163,14 +163,14 @@ async def measure(model: str) -> Figures:
 
 
 def show(figures: list[dict[str, Any]]) -> None:
-    say(f"{threads()} thread(s), answers of {ANSWER_TOKENS} tokens")
+    print_line(f"{threads()} thread(s), answers of {ANSWER_TOKENS} tokens")
     for key in figures[0]:
         values = (f"{one[key]:.2f}" if isinstance(one[key], float) else str(one[key]) for one in figures)
-        say(f"{key.replace('_', ' '):28}" + "".join(f"{value:>22}" for value in values))
+        print_line(f"{key.replace('_', ' '):28}" + "".join(f"{value:>22}" for value in values))
 
 
 def main() -> None:
-    """Measure the models that are named on the command line, or both."""
+    """Measure the models of the command line, or both."""
     figures: list[dict[str, Any]] = []
     for name in _wanted():
         if (model := local_model(name)).weights:

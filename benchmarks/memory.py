@@ -1,9 +1,9 @@
 """Memory over long conversations: the plain window, ADK's own compaction, and observational memory, side by side.
 
-Facts are planted in a synthetic conversation, some are changed later. The model is a stand-in, the same for all three:
-it reads the prompt that it is given and keeps every planted sentence in it, of two about the same thing the later one,
-and a line about the rest. So what differs is not how well a model sums up, but what each way shows it, when, and what
-is still in the request afterwards.
+Facts are planted in a synthetic conversation, and some are changed later. All three use the same stand-in for a model:
+it keeps every planted sentence of its prompt, the later of two about the same thing, and a line about the rest. So the
+benchmark compares the mechanisms - what each one shows the model, when, and what later requests still hold - and not
+how well a model summarises.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 from google.adk.runners import Runner
 from google.genai import types
 
-from benchmarks.table import quick, say, table
+from benchmarks.table import print_line, quick, table
 from lango import Settings, open_runtime
 from lango.adk import ProviderLlm, SqlSessionService
 from lango.history import count_tokens
@@ -55,7 +55,7 @@ _WORDS = _TALK.split()
 
 @dataclass
 class Conversation:
-    """What is said, turn by turn, and what is true at each."""
+    """The user's messages turn by turn, and the facts that are true at each."""
 
     dice: random.Random = field(default_factory=lambda: random.Random(7))
     truth: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Conversation:
     _values: Iterable[int] = field(default_factory=itertools.count)
 
     def next_message(self, number: int) -> str:
-        """Every fourth turn plants a fact, every eighth changes one; the rest is talk."""
+        """Return the next message: every eighth plants a fact, every eighth changes one, the rest is noise."""
         words = " ".join(self.dice.choices(_WORDS, k=60))
         if number % 8 == 4 and self.truth:
             return f"{self._plant(self.dice.choice(sorted(self.truth)))} {words}."
@@ -80,7 +80,7 @@ class Conversation:
 
 
 def _letters(number: int) -> str:
-    """Write a number in letters, each of them another word to a tokenizer and to a search."""
+    """Return a number in letters, which are distinct words to a tokenizer and a search."""
     return "".join(chr(ord("a") + int(digit)) for digit in str(number)) + "q"
 
 
@@ -88,7 +88,7 @@ def _letters(number: int) -> str:
 
 
 class StandIn:
-    """Agent, observer, reflector and summarizer in one; counts what it is sent."""
+    """A stand-in for the models of agent, observer, reflector and summariser, which counts its requests."""
 
     name = "standin"
 
@@ -120,7 +120,7 @@ class StandIn:
 
 
 def _kept(text: str, condense: bool, form: str) -> str:
-    """Keep what was planted, each name once with its latest value; and, where it is new, a line about the rest."""
+    """Return the planted sentences, each name once with its latest value, and a line about new other text."""
     found: dict[str, tuple[str, str]] = {}
     for planted in _PLANTED.finditer(text):
         found.pop(planted[1], None)
@@ -144,7 +144,7 @@ def _words(text: str) -> list[str]:
 # -- the contestants --------------------------------------------------------------------------------------------------
 
 
-async def _run_lango(standin: StandIn, said: list[str], folder: str, *, memory: bool) -> None:
+async def _run_lango(standin: StandIn, messages: list[str], folder: str, *, memory: bool) -> None:
     settings = Settings.model_validate(
         {
             "store": {"url": f"sqlite:///{folder}/lango-{memory}.db"},
@@ -154,12 +154,12 @@ async def _run_lango(standin: StandIn, said: list[str], folder: str, *, memory: 
         }
     )
     async with open_runtime(settings, provider=standin) as runtime:
-        for text in said:
+        for text in messages:
             await runtime.run("s", text)
             await runtime.memory.settle()
 
 
-async def _run_adk(standin: StandIn, said: list[str], folder: str) -> None:
+async def _run_adk(standin: StandIn, messages: list[str], folder: str) -> None:
     llm = ProviderLlm(standin, "standin", budget_tokens=10**9, max_messages=None)
     compaction = EventsCompactionConfig(
         summarizer=LlmEventSummarizer(llm=llm),
@@ -171,18 +171,18 @@ async def _run_adk(standin: StandIn, said: list[str], folder: str) -> None:
     async with SqlSessionService(f"sqlite:///{folder}/adk.db") as service:
         await service.create_session(app_name="bench", user_id="u", session_id="s")
         runner = Runner(app=app, session_service=service)
-        for text in said:
+        for text in messages:
             message = types.Content(role="user", parts=[types.Part(text=text)])
             async for _ in runner.run_async(user_id="u", session_id="s", new_message=message):
                 pass
 
 
-# -- what is measured -------------------------------------------------------------------------------------------------
+# -- measurement ------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Checked:
-    """What is in a request of what was planted before it."""
+    """Which of the facts planted before a request are in it."""
 
     planted: int
     latest: int
@@ -211,7 +211,7 @@ def _one(message: Message) -> str:
 
 
 def _unchanged(requests: list[Request]) -> float:
-    """Return the share of the tokens of all requests that the request before begins with, too."""
+    """Return the share of all tokens that are in a common prefix with the request before."""
     same = total = 0
     before = ""
     for request in requests:
@@ -223,7 +223,7 @@ def _unchanged(requests: list[Request]) -> float:
 
 
 def _common(one: str, other: str) -> str:
-    """Return what two texts begin with."""
+    """Return the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         half = (low + high + 1) // 2
@@ -233,24 +233,24 @@ def _common(one: str, other: str) -> str:
 
 async def _measure() -> None:
     talk = Conversation()
-    said: list[str] = []
+    messages: list[str] = []
     states: dict[int, tuple[dict[str, str], dict[str, set[str]]]] = {}
     for number in range(1, CHECKPOINTS[-1] + 1):
-        if number in CHECKPOINTS:  # what was planted before this turn
+        if number in CHECKPOINTS:  # the facts planted before this turn
             states[number] = (dict(talk.truth), {name: set(old) for name, old in talk.stale.items()})
-        said.append(talk.next_message(number))
+        messages.append(talk.next_message(number))
     standins = {PLAIN: StandIn(), ADK: StandIn(), OURS: StandIn()}
     with tempfile.TemporaryDirectory() as folder:
-        await _run_lango(standins[PLAIN], said, folder, memory=False)
-        await _run_adk(standins[ADK], said, folder)
-        await _run_lango(standins[OURS], said, folder, memory=True)
+        await _run_lango(standins[PLAIN], messages, folder, memory=False)
+        await _run_adk(standins[ADK], messages, folder)
+        await _run_lango(standins[OURS], messages, folder, memory=True)
     _print(standins, states)
 
 
 def _print(standins: dict[str, StandIn], states: dict[int, tuple[dict[str, str], dict[str, set[str]]]]) -> None:
-    say(f"{CHECKPOINTS[-1]} turns, a budget of {BUDGET_TOKENS:,} tokens, {KEEP_TURNS} turns kept as they are.")
-    say("One deterministic stand-in answers for all three: it keeps every planted sentence of the prompt it is given,")
-    say("of two about one thing the later one. It sums up for ADK and for us alike: what is compared is the mechanism.")
+    print_line(f"{CHECKPOINTS[-1]} turns, a budget of {BUDGET_TOKENS:,} tokens, {KEEP_TURNS} turns kept unchanged.")
+    print_line("The same deterministic stand-in answers for all three: it keeps every planted sentence of its prompt,")
+    print_line("the later of two about the same thing. It also writes the summaries, so only the mechanisms differ.")
     rows: list[list[Any]] = []
     for turn, (truth, stale) in states.items():
         for name, standin in standins.items():
@@ -279,11 +279,11 @@ def _print(standins: dict[str, StandIn], states: dict[int, tuple[dict[str, str],
         for name, standin in standins.items()
     ]
     columns = ["", "calls for answers", "calls for memory", "tokens of those", "unchanged prefix of requests"]
-    table("What it takes", columns, rows)
+    table("Calls and tokens", columns, rows)
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark."""
     logging.getLogger("lango").setLevel(logging.ERROR)
     logging.getLogger("google_adk").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*EXPERIMENTAL.*")

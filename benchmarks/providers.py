@@ -1,7 +1,7 @@
 """The providers: time to the first token and CPU per chunk, beside each vendor's SDK alone and ADK's own model class.
 
-A server on the loopback, in a process of its own, speaks every wire format; everyone reads the same answer to the same
-request, taking turns. `resilient` is the provider with timeouts and retries around it, as the runtime uses it.
+A server process on loopback speaks every wire format. All contestants alternate and read the same response to the same
+request. `resilient` is the provider with timeouts and retries around it, as the runtime uses it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from lango.providers import openai as our_openai
 from lango.providers import openai_responses as our_responses
 
 CHUNKS = 400
-SDK, OURS, PATIENT, ADK = "SDK alone", "provider", "resilient", "ADK's class"
+SDK, OURS, RESILIENT, ADK = "SDK alone", "provider", "resilient", "ADK's class"
 
 SERVER = f"""
 import asyncio, json, sys
@@ -104,7 +104,7 @@ asyncio.run(main())
 
 @dataclass
 class Reading:
-    """What one contestant took."""
+    """The measurements of one contestant."""
 
     first_s: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Reading:
 
 @dataclass
 class Wire:
-    """One wire format: who reads it, and how each one's first text is known."""
+    """One wire format: its contestants, and how to recognise the first text of each."""
 
     name: str
     contestants: dict[str, Callable[[], AsyncIterator[Any]]]
@@ -152,7 +152,7 @@ def adk_request() -> Any:
 
 
 def wire(name: str, provider: Any, request: Request, sdk: Any, sdk_text: Any, adk: Any, close: Any) -> Wire:
-    patient = ResilientProvider(provider)
+    resilient = ResilientProvider(provider)
 
     def ours_text(delta: Any) -> bool:
         return isinstance(delta, TextDelta)
@@ -166,10 +166,10 @@ def wire(name: str, provider: Any, request: Request, sdk: Any, sdk_text: Any, ad
         {
             SDK: sdk,
             OURS: lambda: provider.stream(request),
-            PATIENT: lambda: patient.stream(request),
+            RESILIENT: lambda: resilient.stream(request),
             ADK: lambda: adk.generate_content_async(adk_request(), stream=True),
         },
-        {SDK: sdk_text, OURS: ours_text, PATIENT: ours_text, ADK: lambda reply: bool(reply.content)},
+        {SDK: sdk_text, OURS: ours_text, RESILIENT: ours_text, ADK: lambda reply: bool(reply.content)},
         closes,
     )
 
@@ -284,17 +284,23 @@ async def compare(one: Wire, rounds: int) -> dict[str, Reading]:
 
 
 def show(name: str, readings: dict[str, Reading]) -> None:
-    first = {who: statistics.median(one.first_s) * 1e3 for who, one in readings.items()}
-    chunk = {who: statistics.median(one.cpu_s) / CHUNKS * 1e6 for who, one in readings.items()}
+    first = {reader: statistics.median(one.first_s) * 1e3 for reader, one in readings.items()}
+    chunk = {reader: statistics.median(one.cpu_s) / CHUNKS * 1e6 for reader, one in readings.items()}
     table(
         f"{name}: one answer of {CHUNKS} chunks to a history of 81 messages, medians",
         ("", "first token ms", "more than SDK", "CPU us/chunk", "of the SDK alone"),
         [
-            (who, first[who], f"{first[who] - first[SDK]:+.2f} ms", chunk[who], f"{chunk[who] / chunk[SDK]:.2f}x")
-            for who in readings
+            (
+                reader,
+                first[reader],
+                f"{first[reader] - first[SDK]:+.2f} ms",
+                chunk[reader],
+                f"{chunk[reader] / chunk[SDK]:.2f}x",
+            )
+            for reader in readings
         ],
-        bar("ms to the first token that we add to the SDK", first[PATIENT] - first[SDK], at_most=10),
-        bar("CPU per chunk, times the SDK alone", chunk[PATIENT] / chunk[SDK], at_most=2),
+        bar("ms to the first token that we add to the SDK", first[RESILIENT] - first[SDK], at_most=10),
+        bar("CPU per chunk, times the SDK alone", chunk[RESILIENT] / chunk[SDK], at_most=2),
     )
 
 
@@ -306,7 +312,7 @@ async def measure(url: str) -> None:
 def main() -> None:
     import os
 
-    os.environ.setdefault("GOOGLE_API_KEY", "k")  # for ADK's Gemini, which asks the environment
+    os.environ.setdefault("GOOGLE_API_KEY", "k")  # for ADK's Gemini, which reads the environment
     server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None

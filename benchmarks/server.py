@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.table import bar, quick, say, table
+from benchmarks.table import bar, print_line, quick, table
 
 STREAMS = 200
 CROWD = 500
@@ -101,18 +101,18 @@ async def main():
 
 asyncio.run(main())
 """
-"""A model behind OpenAI's wire format, in a process of its own, as light as can be."""
+"""A model server with OpenAI's wire format, which does as little work as possible."""
 
 
 @dataclass
 class Gaps:
-    """What one client saw."""
+    """The times that one client measured."""
 
     gaps_s: list[float] = field(default_factory=list)
     first_s: float = 0.0
     """From the request to the first text."""
     admitted_first_s: float = 0.0
-    """From the event that says that the turn was admitted, or from the request of one that did not queue, to the text.
+    """From the event that reports the admission, or from the request if the turn did not queue, to the first text.
 
     The event is stored and sent before anything of the turn, some 0.1 s after the admission when the server is full.
     """
@@ -121,7 +121,7 @@ class Gaps:
 
 @contextlib.contextmanager
 def started(command: list[str], folder: Path, path: str) -> Iterator[tuple[str, int, float]]:
-    """Start a server; yield its address, its process and how long it took until it answered a request."""
+    """Start a server; yield its address, its process and the time until it answered a request."""
     port = free_port()
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -144,7 +144,7 @@ def started(command: list[str], folder: Path, path: str) -> Iterator[tuple[str, 
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return ours, with compiled modules kept: an installed program is compiled once, not at every start."""
+    """Return the environment, with a cache of compiled modules, as an installed program has."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return kept | {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
@@ -162,7 +162,7 @@ def answers(url: str) -> bool:
 
 
 def rss_mb(pid: int) -> float:
-    """Return the memory of a process and of those that it started."""
+    """Return the memory of a process and of its children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     fields = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
     return int(fields[0].split()[1]) / 1024 + sum(rss_mb(int(child)) for child in children)
@@ -172,7 +172,7 @@ def rss_mb(pid: int) -> float:
 
 
 async def one_stream(port: int, number: int, wait_s: float, seen: Gaps) -> None:
-    """Read a stream with as little work as there can be: the client must not be what is measured."""
+    """Read a stream with as little work as possible, so that the client does not affect the measurement."""
     await asyncio.sleep(wait_s)
     body = json.dumps({"text": f"{CHUNKS} {CHUNK_S}"}).encode()
     head = f"POST /v1/sessions/stream-{number}/messages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -200,7 +200,7 @@ async def one_stream(port: int, number: int, wait_s: float, seen: Gaps) -> None:
 
 
 async def many_streams(url: str, count: int, ramp_s: float = RAMP_S) -> list[Gaps]:
-    """Begin streams one after the other until so many run at once."""
+    """Start streams one after the other until `count` run at once."""
     seen = [Gaps() for _ in range(count)]
     port = int(url.rpartition(":")[2])
     places = enumerate(seen)
@@ -209,7 +209,7 @@ async def many_streams(url: str, count: int, ramp_s: float = RAMP_S) -> list[Gap
 
 
 def streams(url: str, pid: int) -> None:
-    """Measure the time between two chunks at many clients at once."""
+    """Measure the time between two chunks with many clients at once."""
     rows: list[list[object]] = []
     worst = errors = 0.0
     for count in COUNTS:
@@ -224,7 +224,7 @@ def streams(url: str, pid: int) -> None:
             [count, len(failed), statistics.median(gaps), worst, max(gaps), first, spent * 1e3 / count / CHUNKS]
         )
         for error in failed[:3]:
-            say(f"  {error}")
+            print_line(f"  {error}")
     table(
         f"streams at once, begun over {RAMP_S:g} s; the provider sends {CHUNKS} chunks, one every {CHUNK_S * 1e3:g} ms",
         ["streams", "errors", "gap p50 ms", "gap p99 ms", "gap max ms", "first text ms", "CPU ms/chunk"],
@@ -255,7 +255,7 @@ def crowd(folder: Path) -> None:
     model.wait()
     failed = [one.error for one in seen if one.error]
     for error in failed[:3]:
-        say(f"  {error}")
+        print_line(f"  {error}")
     gaps = [gap * 1e3 for one in seen for gap in one.gaps_s]
     admitted = statistics.quantiles((one.admitted_first_s for one in seen), n=100)
     first_s = statistics.median(one.first_s for one in seen)
@@ -322,12 +322,12 @@ def memory(url: str, pid: int) -> None:
 
 
 def ask_ours(url: str) -> str:
-    """Ask the agent once, the session included."""
+    """Create a session, send one message and return the answer."""
     return httpx.post(f"{url}/v1/sessions/s/messages", json={"text": "hi"}, timeout=60).text
 
 
 def ask_adk(url: str) -> str:
-    """Ask the agent once, the session included."""
+    """Create a session, send one message and return the answer."""
     httpx.post(f"{url}/apps/plain/users/user/sessions/s", json={}, timeout=60)
     message = {"role": "user", "parts": [{"text": "hi"}]}
     body = {"app_name": "plain", "user_id": "user", "session_id": "s", "new_message": message}
@@ -335,7 +335,7 @@ def ask_adk(url: str) -> str:
 
 
 def starts(folder: Path) -> None:
-    """Measure the time until a server answers and until its agent does, ours and ADK's server in turns."""
+    """Measure the time until a server answers and until its agent does, alternating between Lango and ADK."""
     ours, adk = "lango serve", "adk api_server"
     commands = {
         ours: ([str(BIN / "lango"), "serve", "--config", str(folder / "lango.toml")], "/readyz", ask_ours),
@@ -346,17 +346,17 @@ def starts(folder: Path) -> None:
         for name, (command, path, ask) in commands.items():
             (folder / "lango.db").unlink(missing_ok=True)
             with started(command, folder, path) as (url, pid, ready_s):
-                time.sleep(SETTLE_S)  # what a server still loads after it said that it is ready counts, too
+                time.sleep(SETTLE_S)  # modules that a server loads after it is ready count, too
                 size, began = rss_mb(pid), time.perf_counter()
-                if "hello there" not in (said := ask(url)):
-                    raise RuntimeError(f"{name} did not answer: {said}")
+                if "hello there" not in (answer := ask(url)):
+                    raise RuntimeError(f"{name} did not answer: {answer}")
                 answered_s = ready_s + time.perf_counter() - began
                 if number:  # the first start compiles
                     seen[name].append([ready_s, size, answered_s, rss_mb(pid)])
     middle = {name: [statistics.median(values) for values in zip(*rows, strict=True)] for name, rows in seen.items()}
     ratios = [mine / theirs for mine, theirs in zip(middle[ours], middle[adk], strict=True)]
     table(
-        "from the command to the first answer of the server, and of its agent (ADK loads agents when they are asked)",
+        "from the command to the first answer of the server, and of its agent (ADK loads agents on first use)",
         ["server", "ready s", "MB", "agent answered s", "MB then"],
         [[name, *middle[name]] for name in commands],
         bar("time to readiness / ADK's", ratios[0], at_most=0.8),
@@ -367,7 +367,7 @@ def starts(folder: Path) -> None:
 
 
 def main() -> None:
-    """Run all."""
+    """Run all measurements."""
     with tempfile.TemporaryDirectory(prefix="lango-bench-") as name:
         folder = Path(name)
         for agent, code in (("ticking", AGENT), ("agents/plain", PLAIN)):

@@ -27,12 +27,13 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 from msgspec.structs import replace
 
-from benchmarks.table import Times, bar, interleaved, quick, say, table
+from benchmarks.table import Times, bar, interleaved, print_line, quick, table
 from lango.adk import SqlSessionService
 from lango.adk.services.events_to_rows import event_to_entry
 from lango.store import NewEvent, SessionId
 from lango.store.codec.rows import event_to_row
 from lango.store.sessions.append import append
+from lango.store.sessions.sessions import create_session, find_session
 
 OURS, RAW, RAW_IN_THREAD = "SqlSessionService", "raw insert + commit", "raw, awaited from a thread"
 RAW_SQLITE3 = "raw, by Python's sqlite3"
@@ -43,7 +44,7 @@ BUDGET_TOKENS = 32_000
 BUSY_DISK = 5
 
 
-# -- what is stored: user text, a call, its result, an answer; 340 bytes of payload on average -----------------------
+# -- stored events: user text, a call, its result, an answer; 340 bytes of payload on average -----------------------
 
 
 def text(dice: random.Random, share: float = 1.0) -> str:
@@ -53,7 +54,7 @@ def text(dice: random.Random, share: float = 1.0) -> str:
 
 
 def turns(seed: int = 1) -> Iterator[Event]:
-    """Make events without end, four to a turn."""
+    """Yield events without end, four per turn."""
     dice = random.Random(seed)
     for number in itertools.count(1):
         invocation = f"e-{uuid.UUID(int=dice.getrandbits(128))}"
@@ -77,7 +78,7 @@ def turns(seed: int = 1) -> Iterator[Event]:
 
 
 def payload_bytes(event: Event) -> int:
-    """Count what the event says: its text, arguments and results."""
+    """Count the payload of an event: its text, arguments and results."""
     assert event.content
     return sum(
         len(part.text or "")
@@ -92,7 +93,7 @@ def payload_bytes(event: Event) -> int:
 
 @contextlib.asynccontextmanager
 async def services(folder: Path, postgres: str = "") -> AsyncIterator[dict[str, BaseSessionService]]:
-    """Open ours and ADK's, each on a fresh database."""
+    """Open Lango's service and ADK's, each on a fresh database."""
     if postgres:
         schema = f"bench_{uuid.uuid4().hex[:8]}"
         database = DatabaseSessionService(postgres.replace("postgresql://", "postgresql+asyncpg://"))
@@ -131,7 +132,7 @@ Insert = Callable[[tuple[object, ...]], Awaitable[object]]
 
 @contextlib.asynccontextmanager
 async def raw_sqlite(folder: Path, name: str) -> AsyncIterator[Callable[[tuple[object, ...]], None]]:
-    """Open what inserts the same row into the same table, with the same indexes and durability."""
+    """Open a connection that inserts the same row into the same table, with the same indexes and durability."""
     async with SqlSessionService(f"sqlite:///{folder}/{name}.db"):
         pass  # makes the tables
     connection: Any = apsw.Connection(str(folder / f"{name}.db"))  # the file has our page size and is in WAL mode
@@ -142,7 +143,7 @@ async def raw_sqlite(folder: Path, name: str) -> AsyncIterator[Callable[[tuple[o
 
 @contextlib.asynccontextmanager
 async def raw_inserts(folder: Path, postgres: str) -> AsyncIterator[dict[str, Insert]]:
-    """Open the raw limits. From a thread, the event loop never waits for the disk: the least for such a service."""
+    """Open the raw limits. A service whose event loop never waits for the disk needs at least the one in a thread."""
     if postgres:
         schema = f"raw_{uuid.uuid4().hex[:8]}"
         async with SqlSessionService(f"{postgres}&schema={schema}"):
@@ -180,7 +181,7 @@ async def raw_inserts(folder: Path, postgres: str) -> AsyncIterator[dict[str, In
 
 
 async def append_alone(folder: Path, postgres: str = "") -> None:
-    """One session, one event after the other, each made just before it is appended."""
+    """Append to one session, one event after the other, each created just before."""
     async with services(folder, postgres) as found, raw_inserts(folder, postgres) as raws:
         contestants: dict[str, Callable[..., Awaitable[object]]] = dict(raws)
         inputs: dict[str, Iterator[Any]] = {name: rows() for name in raws}
@@ -188,7 +189,7 @@ async def append_alone(folder: Path, postgres: str = "") -> None:
             session = await service.create_session(app_name=APP, user_id=USER)
             contestants[name], inputs[name] = functools.partial(service.append_event, session), turns()
         calls = {RAW: 50, RAW_SQLITE3: 50, RAW_IN_THREAD: 50, OURS: 50, ADK_SQLITE: 10, ADK_DATABASE: 5}
-        # tokenizer, statements, pages: warm for everyone
+        # warm up tokenizer, statements and pages for all
         await interleaved(contestants, rounds=1, calls=5, inputs=inputs)
         times = await interleaved(contestants, rounds=4 if quick() else 30, calls=calls, inputs=inputs)
     ours, raw = times[OURS], times[RAW]
@@ -204,7 +205,7 @@ async def append_alone(folder: Path, postgres: str = "") -> None:
         ]
         if raw.p50_us > BUSY_DISK * raw.cpu_us:
             bars.append(
-                "the disk was busy: raw waited for it most of the time, so the ratios say little about the code"
+                "the disk was busy: raw waited for it most of the time, so the ratios tell little about the code"
             )
     table(
         f"append alone, {'PostgreSQL' if postgres else 'SQLite (WAL, synchronous=FULL)'}: one event after the other",
@@ -222,7 +223,7 @@ def _range(ratio: tuple[float, float, float]) -> str:
 
 
 async def sessions_at_once(folder: Path, postgres: str = "", sessions: int = 50) -> None:
-    """Many sessions, each appending one event after the other, all at the same time."""
+    """Append to many sessions at once, each one event after the other."""
     measured: list[tuple[str, int, int, float]] = []
     async with services(folder, postgres) as found:
         for name, service in found.items():
@@ -258,7 +259,7 @@ async def _append_all(service: BaseSessionService, session: Session, events: lis
 async def fill(service: SqlSessionService, session: Session, count: int) -> None:
     """Append many events through the store's own operation, thousands to a transaction."""
     name = SessionId(session.app_name, session.user_id, session.id)
-    record = await service.store.session(name)
+    record = await service.store.read(find_session, name)
     assert record
     key, revision = record.key, record.revision
     samples = [event_to_entry(event) for event in itertools.islice(turns(), 400)]
@@ -274,11 +275,11 @@ async def fill(service: SqlSessionService, session: Session, count: int) -> None
             replace(samples[n % len(samples)], event_id=f"{n:036d}", created_at=n)
             for n in range(at, min(at + 5_000, count))
         ]
-        revision = await service.store._database.write(lambda: some(revision, entries))  # noqa: B023 - awaited here
+        revision = await service.store.write(some, revision, entries)
 
 
 async def loads(folder: Path) -> None:
-    """The window of a session of any length, and the whole of a long one."""
+    """Load the window of sessions of different lengths, and a whole long session."""
     sizes = [1_000, 3_000] if quick() else [1_000, 10_000, 100_000]
     long = sizes[1]
     contestants: dict[str, Callable[[], Awaitable[object]]] = {}
@@ -322,7 +323,7 @@ def _print_windows(times: dict[str, Times], events: int) -> None:
 
 
 async def _fill_adk(folder: Path, service: BaseSessionService, count: int) -> None:
-    """Put events into ADK's tables in its own form, without its minutes of appending."""
+    """Insert events into ADK's tables directly, because appending them would take minutes."""
     session = await service.create_session(app_name=APP, user_id=USER, session_id="full")
     samples = list(itertools.islice(turns(), 400))
     events = [
@@ -346,7 +347,7 @@ async def _fill_adk(folder: Path, service: BaseSessionService, count: int) -> No
 
 
 async def disk(folder: Path) -> None:
-    """What an event costs in the file, with every index."""
+    """Measure the disk space of an event, with every index."""
     count = 2_000 if quick() else 10_000
     sizes: list[list[object]] = []
     events = list(itertools.islice(turns(), count))
@@ -377,14 +378,16 @@ async def disk(folder: Path) -> None:
 
 
 async def listing(folder: Path) -> None:
-    """List many sessions, beside ADK's own services on as many."""
+    """List many sessions, beside ADK's own services."""
     count = 2_000 if quick() else 50_000
     names = [SessionId(APP, f"u{n % 500}", f"s{n}") for n in range(count)]
     async with services(folder) as found:
         ours = found[OURS]
         assert isinstance(ours, SqlSessionService)
         for at in range(0, count, 1_000):
-            await asyncio.gather(*(ours.store.create_session(n, {"topic": n.id}) for n in names[at : at + 1_000]))
+            await asyncio.gather(
+                *(ours.store.write(create_session, n, {"topic": n.id}, time.time()) for n in names[at : at + 1_000])
+            )
         for service in (found[ADK_SQLITE], found[ADK_DATABASE]):
             await _fill_adk_sessions(folder, service, names)
         every = {name: functools.partial(service.list_sessions, app_name=APP) for name, service in found.items()}
@@ -408,7 +411,7 @@ def _over_better(times: dict[str, Times]) -> float:
 
 
 async def _fill_adk_sessions(folder: Path, service: BaseSessionService, names: list[SessionId]) -> None:
-    """Put sessions into ADK's tables in its own form, without its minutes of making them."""
+    """Insert sessions into ADK's tables directly, because creating them would take minutes."""
     await service.create_session(app_name=APP, user_id=USER, session_id="first")  # makes the tables
     if isinstance(service, DatabaseSessionService):
         stored = service._get_schema_classes().StorageSession
@@ -426,16 +429,16 @@ async def _fill_adk_sessions(folder: Path, service: BaseSessionService, names: l
 # -- two processes -------------------------------------------------------------------------------------------------
 
 
-_start: list[Any] = []  # the barrier where both processes wait for each other: else one is done before the other began
+_start: list[Any] = []  # both processes start together at this barrier: else one ends before the other starts
 
 
 def share(barrier: Any) -> None:
-    """Keep the barrier where this process finds it."""
+    """Store the barrier in this process."""
     _start.append(barrier)
 
 
 def write_from_one_process(url: str, worker: int, count: int) -> int:
-    """Append events to the one session, loading it again whenever the other process was first; count those times."""
+    """Append events to the shared session, reload it after each conflict, and return the number of conflicts."""
 
     async def run() -> int:
         stale = 0
@@ -462,7 +465,7 @@ def write_from_one_process(url: str, worker: int, count: int) -> int:
 
 
 async def two_processes(folder: Path, postgres: str = "") -> None:
-    """Two processes, one session: what is stored must be what both were told is stored."""
+    """Append to one session from two processes: the store must hold exactly the acknowledged events."""
     count = 25 if quick() else 300
     url = f"{postgres}&schema=two_{uuid.uuid4().hex[:8]}" if postgres else f"sqlite:///{folder}/two.db"
     async with SqlSessionService(url) as service:
@@ -471,26 +474,26 @@ async def two_processes(folder: Path, postgres: str = "") -> None:
         start = time.perf_counter()
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(2, spawn, initializer=share, initargs=(spawn.Barrier(2),)) as pool:
-            told = [loop.run_in_executor(pool, write_from_one_process, url, worker, count) for worker in range(2)]
-            stale = await asyncio.gather(*told)
+            writers = [loop.run_in_executor(pool, write_from_one_process, url, worker, count) for worker in range(2)]
+            stale = await asyncio.gather(*writers)
         took = time.perf_counter() - start
         session = await service.get_session(app_name=APP, user_id=USER, session_id="shared")
     assert session
-    said = [part.text or "" for event in session.events if event.content for part in event.content.parts or ()]
-    in_order = all([s for s in said if s.startswith(f"{w}:")] == [f"{w}:{n}" for n in range(count)] for w in range(2))
-    lost = 2 * count - len(set(said))
+    texts = [part.text or "" for event in session.events if event.content for part in event.content.parts or ()]
+    in_order = all([s for s in texts if s.startswith(f"{w}:")] == [f"{w}:{n}" for n in range(count)] for w in range(2))
+    lost = 2 * count - len(set(texts))
     kept = sum(f"k{w}:{n}" in session.state for w in range(2) for n in range(count))
     table(
         f"two processes, one session, {count} writes each, {'PostgreSQL' if postgres else 'SQLite'}",
         ["events", "lost", "twice", "in order", "state keys", "stale, loaded again", "seconds"],
-        [[len(said), lost, len(said) - len(set(said)), str(in_order), kept, sum(stale), took]],
-        bar("events lost or doubled", abs(lost) + len(said) - len(set(said)), at_most=0),
+        [[len(texts), lost, len(texts) - len(set(texts)), str(in_order), kept, sum(stale), took]],
+        bar("events lost or duplicated", abs(lost) + len(texts) - len(set(texts)), at_most=0),
         bar("state keys kept", kept, at_least=2 * count),
         bar("conflicts, without which this shows nothing", sum(stale), at_least=1),
     )
 
 
-# -- all of it -----------------------------------------------------------------------------------------------------
+# -- main ----------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -507,7 +510,7 @@ def postgres_server() -> Iterator[str]:
 
 
 async def run(postgres: str) -> None:
-    """Measure everything, each on a fresh database."""
+    """Run all measurements, each on a fresh database."""
     for measure in (append_alone, sessions_at_once, loads, disk, listing, two_processes):
         with tempfile.TemporaryDirectory(prefix="lango-bench-") as folder:
             await measure(Path(folder))
@@ -519,7 +522,7 @@ async def run(postgres: str) -> None:
 def main() -> None:
     """Print every table."""
     logging.getLogger("google_adk").setLevel(logging.ERROR)
-    say(f"{os.cpu_count()} cores, SQLite {apsw.sqlite_lib_version()}{', quick' if quick() else ''}")
+    print_line(f"{os.cpu_count()} cores, SQLite {apsw.sqlite_lib_version()}{', quick' if quick() else ''}")
     with postgres_server() as postgres:
         asyncio.run(run(postgres))
 

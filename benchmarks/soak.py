@@ -12,20 +12,20 @@ from pathlib import Path
 import httpx
 
 from benchmarks.server import AGENT, BIN, many_turns, rss_mb, started
-from benchmarks.table import bar, quick, say, table
+from benchmarks.table import bar, print_line, quick, table
 
 TURNS, STEPS = 10_000, 10
 
 
 def turns_wanted() -> int:
-    """Return how many turns are asked for: `--turns N`, or fewer with `--quick`."""
+    """Return the number of turns: `--turns N`, or fewer with `--quick`."""
     if "--turns" in sys.argv:
         return int(sys.argv[sys.argv.index("--turns") + 1])
     return 2_000 if quick() else TURNS
 
 
 def soak(url: str, pid: int, turns: int) -> None:
-    """Run turns in steps, and read the memory after each."""
+    """Run turns in steps, and read the server's memory after each."""
     step = turns // STEPS
     rows: list[list[object]] = []
     sizes: list[float] = []
@@ -35,7 +35,7 @@ def soak(url: str, pid: int, turns: int) -> None:
         took = time.perf_counter() - began
         sizes.append(rss_mb(pid))
         rows.append([number * step, step / took, sizes[-1]])
-        say(f"  {number * step} turns: {sizes[-1]:.1f} MB")
+        print_line(f"  {number * step} turns: {sizes[-1]:.1f} MB")
     # what a process needs to get going is there after the first third; from then on it should stand still
     first, last = statistics.median(sizes[2:5]), statistics.median(sizes[-3:])
     grown = (last - first) * 2**20 / (step * 5.5)
@@ -50,7 +50,7 @@ def soak(url: str, pid: int, turns: int) -> None:
 
 
 def main() -> None:
-    """Start a server and run it for long."""
+    """Start a server and run all turns."""
     with tempfile.TemporaryDirectory(prefix="lango-bench-") as name:
         folder = Path(name)
         (folder / "ticking").mkdir()

@@ -1,4 +1,4 @@
-"""Tables and measurements that every benchmark shares."""
+"""Tables and measurements for all benchmarks."""
 
 import os
 import statistics
@@ -9,34 +9,34 @@ from dataclasses import dataclass, field
 
 
 def quick() -> bool:
-    """Whether a short run is asked for: `--quick`, or LANGO_BENCH_QUICK=1."""
+    """Return whether a short run is requested: `--quick`, or LANGO_BENCH_QUICK=1."""
     return "--quick" in sys.argv or os.environ.get("LANGO_BENCH_QUICK", "") not in ("", "0")
 
 
-def say(text: str = "") -> None:
-    """Print at once, so that a long run shows where it is."""
+def print_line(text: str = "") -> None:
+    """Print a line and flush it, so that a long run shows its progress."""
     print(text, flush=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *bars: str) -> None:
-    """Print a table with its title, and below it what was to be reached."""
+    """Print a table with its title, and the bars below it."""
     cells = [list(columns), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(columns))]
-    say(f"\n{title}")
+    print_line(f"\n{title}")
     for number, row in enumerate(cells):
         padded = [
             cell.ljust(width) if at == 0 else cell.rjust(width)
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        say("  " + "  ".join(padded).rstrip())
+        print_line("  " + "  ".join(padded).rstrip())
         if number == 0:
-            say("  " + "  ".join("-" * width for width in widths))
+            print_line("  " + "  ".join("-" * width for width in widths))
     for line in bars:
-        say(f"  {line}")
+        print_line(f"  {line}")
 
 
 def bar(what: str, value: float, *, at_most: float | None = None, at_least: float | None = None) -> str:
-    """Say whether a bar was met in this run."""
+    """Return a line about whether this run met a bar."""
     met = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
     limit = f"at most {at_most:g}" if at_most is not None else f"at least {at_least:g}"
     return f"{'met   ' if met else 'MISSED'}  {what}: {_cell(value)} (bar: {limit})"
@@ -51,7 +51,7 @@ def _cell(value: object) -> str:
 
 @dataclass
 class Times:
-    """What one contestant took: wall times of single calls, and CPU time of all of them."""
+    """The wall times of a contestant's single calls, and the CPU time of all of them."""
 
     wall_s: list[float] = field(default_factory=list)
     cpu_s: float = 0.0
@@ -63,9 +63,9 @@ class Times:
         return statistics.median(self.wall_s) * 1e6
 
     def over(self, other: "Times") -> tuple[float, float, float]:
-        """How often this is as slow as the other: the median of the ratio in each round, and its quartiles.
+        """Return how many times slower this is than the other: the median ratio of all rounds, and its quartiles.
 
-        Round by round, since a disk that is busy for a while hits both there, and one of them elsewhere.
+        The ratio is taken in each round, because a disk that is busy for a while slows both in that round.
         """
         ratios = [mine / its for mine, its in zip(self.round_p50_s, other.round_p50_s, strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
@@ -73,12 +73,12 @@ class Times:
 
     @property
     def p99_us(self) -> float:
-        """The slow end, in microseconds."""
+        """The 99th percentile, in microseconds."""
         return statistics.quantiles(self.wall_s, n=100)[98] * 1e6
 
     @property
     def cpu_us(self) -> float:
-        """CPU time of a call, all threads together, in microseconds."""
+        """The CPU time of a call, over all threads, in microseconds."""
         return self.cpu_s / len(self.wall_s) * 1e6
 
 
@@ -89,9 +89,9 @@ async def interleaved(
     calls: int | Mapping[str, int],
     inputs: Mapping[str, Iterator[object]] | None = None,
 ) -> dict[str, Times]:
-    """Let everyone take turns, a few calls at a time, so that a noisy machine hits all alike.
+    """Alternate between the contestants, a few calls at a time, so that a busy machine slows all alike.
 
-    With `inputs`, each call is given the next one, which is made just before and not measured.
+    With `inputs`, each call gets the next input, which is created before the measurement.
     """
     times = {name: Times() for name in contestants}
     for _ in range(rounds):

@@ -1,7 +1,7 @@
-"""What counting tokens costs, and how far off cheaper ways are.
+"""The cost of counting tokens, and the error of cheaper estimates.
 
-Load time and memory, time of one call on short texts that were never seen before, MB/s on 1 MB, and the error of
-characters / 4 against the o200k count. The raw limit is the tokenizer itself, called without our wrapper.
+Load time and memory, time of one call on short new texts, MB/s on 1 MB, and the error of
+characters / 4 relative to the o200k count. The raw limit is the tokenizer itself, without Lango's wrapper.
 """
 
 import base64
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.table import bar, quick, say, table
+from benchmarks.table import bar, print_line, quick, table
 
 PROSE = (
     "the agent reads every message of a session in order and answers with tools that the user has approved while "
@@ -79,7 +79,7 @@ def median_us(count: Callable[[str], object], texts: list[str]) -> float:
 
 
 def load() -> str:
-    """Measure the load in a process of its own."""
+    """Measure the load time and memory in a separate process."""
     script = """
 import resource, time
 import lango.history as history
@@ -103,7 +103,7 @@ def main() -> None:
     from lango.messages import Message, ToolCall
 
     random.seed(7)
-    say(load())
+    print_line(load())
     raw = Tokenizer.from_pretrained("o200k_base")
     raw.encode_ordinary("Warm-up: zqxjkvbw.")
     warm_up()
@@ -122,7 +122,7 @@ def main() -> None:
     ]
     table(
         "One text of 340 bytes that was never seen before, us (the last two columns: the tokenizer without us)",
-        ("", "count_tokens", "of a message", "encode_flat", "encode_ordinary", "characters / 4 says"),
+        ("", "count_tokens", "of a message", "encode_flat", "encode_ordinary", "characters / 4"),
         rows,
         f"a tool result of 300 bytes: {statistics.median(time_of(count_tokens, one) for one in results):.1f} us",
         bar("us for an English message of 340 bytes", rows[0][2], at_most=20),

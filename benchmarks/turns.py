@@ -22,7 +22,7 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
 from benchmarks.sessions import ADK_DATABASE, ADK_SQLITE, APP, USER, _fill_adk, fill
-from benchmarks.table import Times, bar, interleaved, quick, say, table
+from benchmarks.table import Times, bar, interleaved, print_line, quick, table
 from lango import Settings, open_runtime
 from lango.adk import SqlSessionService
 from lango.runtime.runtime import Runtime
@@ -51,7 +51,7 @@ class Instant(BaseLlm):
 
 
 def adk_turn(runner: Runner, session_id: str) -> Call:
-    """Make a call that runs one turn of ADK's own."""
+    """Return a function that runs one turn with ADK's own service."""
     content = types.Content(role="user", parts=[types.Part(text="and now?")])
 
     async def turn() -> None:
@@ -66,7 +66,7 @@ def adk_turn(runner: Runner, session_id: str) -> Call:
 @contextlib.asynccontextmanager
 async def ours(folder: Path) -> AsyncIterator[Runtime]:
     """Open the runtime with a model that answers at once."""
-    # the agent is called as the author of the stored events is: another agent's words would be quoted, for everyone
+    # the agent has the name of the stored events' author: ADK would quote another agent's text
     settings = Settings.model_validate(
         {"store": {"url": f"sqlite:///{folder}/ours.db"}, "agent": {"name": "assistant"}}
     )
@@ -75,7 +75,7 @@ async def ours(folder: Path) -> AsyncIterator[Runtime]:
 
 
 async def measure(folder: Path, sizes: list[int]) -> tuple[dict[int, dict[str, Times]], dict[str, Times]]:
-    """Fill sessions of each size and let everyone take turns; then ours of every full window, in turns too."""
+    """Fill sessions of each size and measure the contestants in turns, then Lango's sizes with a full window."""
     measured: dict[int, dict[str, Times]] = {}
     async with ours(folder) as runtime:
         service = SqlSessionService("", store=runtime.store)
@@ -93,7 +93,7 @@ async def measure(folder: Path, sizes: list[int]) -> tuple[dict[int, dict[str, T
                         await _fill_adk(place, peer, size)
                         agent = LlmAgent(name="assistant", model=Instant())
                         contestants[name] = adk_turn(Runner(app_name=APP, agent=agent, session_service=peer), "full")
-                        # the session grows with each turn: where it begins empty, everyone's must grow alike
+                        # the session grows with each turn: an empty one must grow alike for all contestants
                         calls[name] = calls[OURS] if size == 0 else 1
                 await interleaved(contestants, rounds=1, calls=1)
                 measured[size] = await interleaved(contestants, rounds=3 if quick() else 7, calls=calls)
@@ -113,7 +113,7 @@ def _peers(folder: Path) -> dict[str, BaseSessionService]:
 
 
 def show(measured: dict[int, dict[str, Times]], full: dict[str, Times]) -> None:
-    """Print what a turn took."""
+    """Print the time of a turn."""
     names = [OURS, ADK_SQLITE, ADK_DATABASE]
     rows: list[list[Any]] = []
     for name in names:
@@ -142,7 +142,7 @@ def main() -> None:
     """Print the table."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    say(f"{os.cpu_count()} cores{', quick' if quick() else ''}")
+    print_line(f"{os.cpu_count()} cores{', quick' if quick() else ''}")
     with tempfile.TemporaryDirectory(prefix="lango-bench-") as folder:
         show(*asyncio.run(measure(Path(folder), QUICK_SIZES if quick() else SIZES)))
 

@@ -1,7 +1,7 @@
-"""Check `uv.lock` without a network: where packages come from, their hashes, and that no dependency came unnoticed.
+"""Check `uv.lock` without a network: the origin and hashes of all packages, and that every dependency was reviewed.
 
-`python -m tests.locked` prints what is wrong, and is a part of `make check`. Known vulnerabilities are not in the lock
-file: `make audit` asks for them, over the network.
+`python -m tests.locked` prints the problems, as a part of `make check`. The lock file does not hold known
+vulnerabilities: `make audit` queries them, over the network.
 """
 
 import sys
@@ -24,7 +24,7 @@ Packages = Mapping[str, list[dict[str, Any]]]
 
 
 def read_lock(text: str) -> Packages:
-    """Return the packages of a lock file by name; one may be there in several versions."""
+    """Return the packages of a lock file by name; a package may have several versions."""
     found: dict[str, list[dict[str, Any]]] = {}
     for package in tomllib.loads(text)["package"]:
         found.setdefault(package["name"], []).append(package)
@@ -32,13 +32,13 @@ def read_lock(text: str) -> Packages:
 
 
 def read_reviewed() -> set[str]:
-    """Return the names of the packages that users install and that were looked at."""
+    """Return the names of the reviewed packages that users install."""
     lines = (line.partition("#")[0].strip() for line in REVIEWED.read_text().splitlines())
     return {line for line in lines if line}
 
 
 def installed_with(packages: Packages, root: str = OURS) -> dict[str, str]:
-    """Return what is installed with a package and all its extras, each with the package that needs it."""
+    """Return the dependencies of a package and all its extras, each with the package that needs it."""
     needed_by = {root: ""}
     todo = [root]
     while todo:
@@ -61,7 +61,7 @@ def _needs(package: Mapping[str, Any]) -> Iterator[str]:
 
 
 def problems(packages: Packages, reviewed: set[str]) -> list[str]:
-    """Return what is wrong with a lock file, a sentence each."""
+    """Return the problems of a lock file, one sentence each."""
     found = [
         problem
         for name, versions in packages.items()
@@ -71,8 +71,8 @@ def problems(packages: Packages, reviewed: set[str]) -> list[str]:
     ]
     installed = installed_with(packages)
     for name in sorted(installed.keys() - reviewed):
-        found.append(f"{name} (needed by {installed[name]}) is new: look at it, then add it to {REVIEWED.name}")
-    found += [f"{name} is not needed any more: remove it from {REVIEWED.name}" for name in reviewed - installed.keys()]
+        found.append(f"{name} (needed by {installed[name]}) is new: review it, then add it to {REVIEWED.name}")
+    found += [f"{name} is no longer needed: remove it from {REVIEWED.name}" for name in reviewed - installed.keys()]
     return found
 
 

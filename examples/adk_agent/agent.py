@@ -1,4 +1,4 @@
-"""A plain ADK agent, as ADK's own tutorials write them. Nothing in this file knows of Lango."""
+"""A plain ADK agent, as in ADK's tutorials. This file does not import Lango."""
 
 from google.adk.agents import LlmAgent
 

@@ -1,9 +1,9 @@
-"""The ADK agent beside this file in ADK's own Runner, with conversations that stay: two lines are Lango's.
+"""Run the ADK agent beside this file in ADK's Runner, with durable sessions: two lines are Lango's.
 
     GOOGLE_API_KEY=... python main.py "Where is parcel A17?"
-    GOOGLE_API_KEY=... python main.py "And is it far?"        # another process; it goes on with the same conversation
+    GOOGLE_API_KEY=... python main.py "And is it far?"        # another process continues the same session
 
-To have turns, recovery, approvals and a page besides, change nothing and serve it: `lango serve` (see lango.toml).
+For turns, recovery, approvals and a web page, serve it unchanged: `lango serve` (see lango.toml).
 """
 
 import asyncio
@@ -13,9 +13,8 @@ from agent import root_agent
 from google.adk.runners import Runner
 from google.genai import types
 
-from lango.adk import (
-    SqlSessionService,
-)  # the first line; it was: from google.adk.sessions import InMemorySessionService
+# the first line; it was: from google.adk.sessions import InMemorySessionService
+from lango.adk import SqlSessionService
 
 APP, USER, SESSION = "parcels", "alice", "first"
 

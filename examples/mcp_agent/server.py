@@ -24,7 +24,7 @@ def _loans() -> dict[str, str]:
 
 @server.tool()
 def find_books(words: str) -> list[dict[str, str]]:
-    """Find books whose title or author holds all of the words, and who has them."""
+    """Find books whose title or author contains all words, and who borrowed them."""
     wanted = words.lower().split()
     loans = _loans()
     return [

@@ -1,8 +1,8 @@
-"""A notes assistant: tools of your own, state of the user, and a question before something is deleted.
+"""A notes assistant: custom tools, user state, and an approval before a note is deleted.
 
     LANGO_AGENT__MODEL=openai/gpt-5-mini OPENAI_API_KEY=... python notes.py
 
-Talk to it line by line; an empty line ends. Start it again: it goes on where it was.
+Each line is a message; an empty line ends. Started again, it continues the session.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ def _write(notes: dict[str, dict[str, str]]) -> None:
     NOTES.write_text(json.dumps(notes, indent=2), "utf-8")
 
 
-@tool(effect="idempotent")  # a second run changes nothing: after a crash it may simply run again
+@tool(effect="idempotent")  # a second run changes nothing: after a crash the runtime may repeat it
 def save_note(title: str, text: str, context: ToolContext) -> str:
-    """Save a note; one of the same title is replaced.
+    """Save a note; it replaces a note with the same title.
 
     Args:
-        title: A few words by which the note is found again.
+        title: A few words by which the note can be found.
         text: What to remember.
     """
     notes = _read()
@@ -45,7 +45,7 @@ def save_note(title: str, text: str, context: ToolContext) -> str:
 
 @tool(effect="none")
 def find_notes(words: str, context: ToolContext) -> dict[str, str]:
-    """Find the notes that hold any of some words; no words: all notes."""
+    """Find the notes that contain any of the words; without words, all notes."""
     mine = _read().get(context.user_id, {})
     wanted = words.lower().split()
     return {
@@ -55,27 +55,27 @@ def find_notes(words: str, context: ToolContext) -> dict[str, str]:
     }
 
 
-@tool(level="write")  # changes something that was there: the user is asked first
+@tool(level="write")  # the user must approve it
 def delete_note(title: str, context: ToolContext) -> str:
     """Delete a note by its title."""
     notes = _read()
     if title not in notes.get(context.user_id, {}):
-        raise LookupError(f"there is no note {title!r}")  # the model is told, and the turn goes on
+        raise LookupError(f"there is no note {title!r}")  # the model reads it, and the turn continues
     del notes[context.user_id][title]
     _write(notes)
     return f"deleted {title!r}"
 
 
 async def ask(question: str) -> str:
-    """Read a line while turns go on."""
+    """Read a line without blocking the event loop."""
     return (await asyncio.to_thread(input, question)).strip()
 
 
 async def talk(runtime: Runtime, session: str, user: str, line: str) -> None:
-    """Send a message, show what happens, and ask where a tool asks."""
+    """Send a message, print its events, and answer approval requests."""
     events = runtime.stream(session, line, user_id=user)
     while True:
-        asked: ApprovalNeeded | None = None
+        request: ApprovalNeeded | None = None
         async for event in events:
             match event:
                 case TextDelta():
@@ -83,18 +83,18 @@ async def talk(runtime: Runtime, session: str, user: str, line: str) -> None:
                 case ToolStart():
                     print(f"[{event.name}] ", end="", flush=True)
                 case ApprovalNeeded():
-                    asked = event
+                    request = event
                 case _:
                     pass
         print()
-        if asked is None:
+        if request is None:
             return
-        yes = await ask(f"{asked.name} {dict(asked.arguments)}: may it? [y/n] ") == "y"
-        events = runtime.approve(session, asked.call_id, approved=yes, user_id=user)
+        yes = await ask(f"{request.name} {dict(request.arguments)}: approve? [y/n] ") == "y"
+        events = runtime.approve(session, request.call_id, approved=yes, user_id=user)
 
 
 async def main() -> None:
-    """Talk until an empty line."""
+    """Chat until an empty line."""
     settings = Settings.load()
     settings = settings.model_copy(
         update={"agent": settings.agent.model_copy(update={"name": "notes", "instruction": INSTRUCTION})}

@@ -1,10 +1,10 @@
-"""A chat with a served agent through OpenAI's SDK: the history is kept by the server.
+"""A chat with a served agent through OpenAI's SDK: the server keeps the history.
 
     lango serve                              # in the folder of any agent, such as examples/adk_agent
     python chat.py                           # here; an empty line ends
-    python chat.py --session <id>            # goes on with a conversation, from another day or another machine
+    python chat.py --session <id>            # continues a session, also from another machine
 
-`--url` says where the server is; LANGO_KEY holds a key where it wants one (`lango keys add`).
+`--url` is the server's address; LANGO_KEY is an API key, if the server requires one (`lango keys add`).
 """
 
 import argparse
@@ -14,7 +14,7 @@ import openai
 
 
 def main() -> None:
-    """Talk until an empty line."""
+    """Chat until an empty line."""
     options = argparse.ArgumentParser(description="Chat with an agent that Lango serves.")
     options.add_argument("--url", default="http://127.0.0.1:8787/v1")
     options.add_argument("--session", default="")
@@ -35,7 +35,7 @@ def main() -> None:
             for chunk in response.parse():
                 print(chunk.choices[0].delta.content or "", end="", flush=True)
         print()
-    print(f"to go on: python chat.py --session {session}")
+    print(f"to continue: python chat.py --session {session}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/reference that are made of the code: `make reference`. A test holds them current."""
+"""Generates the pages of docs/reference from the code: `make reference`. A test checks that they are current."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

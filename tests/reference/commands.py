@@ -6,23 +6,23 @@ from typing import Any
 from typer.main import get_command
 
 from lango.cli.main import app
-from tests.reference.source import heading, written
+from tests.reference.source import heading, to_page
 
-_WIDTH = 100  # the page is the same whatever the terminal
+_WIDTH = 100  # independent of the terminal
 
 
 def page() -> str:
     lines = heading(
         "Commands",
-        "`lango --help`, and the same of every command. Exit codes are with the [errors](errors.md).",
+        "The `--help` of every command. [Errors](errors.md) lists the exit codes.",
     )
     for name, text in _helps(get_command(app), "lango"):
         lines += [f"## `{name}`", "", "```text", *text.rstrip().splitlines(), "```", ""]
-    return written(lines)
+    return to_page(lines)
 
 
 def _helps(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str, str]]:
-    # typer carries its own copy of click: contexts are made by the commands themselves
+    # typer has its own copy of click: only the commands can create contexts
     context = command.make_context(
         name.split()[-1], [], parent=parent, resilient_parsing=True, terminal_width=_WIDTH, max_content_width=_WIDTH
     )

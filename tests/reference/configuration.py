@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md: every setting, of the tables of `lango.config`."""
+"""docs/reference/configuration.md: every setting, from the tables of `lango.config`."""
 
 import json
 import types
@@ -11,16 +11,16 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from lango.config import Settings
-from tests.reference.source import cell, fields_of, heading, words_of, written
+from tests.reference.source import cell, docstring_of, fields_of, heading, to_page
 
 _EXAMPLE = """\
 [agent]
 name = "lango"                      # letters, digits and _ only: ADK's rule
-model = "openai/gpt-5-mini"         # provider/name; without one: local/default
+model = "openai/gpt-5-mini"         # provider/name; default: local/default
 instruction = "You are a helpful assistant."
 
 [providers.openai]
-api_key_env = "OPENAI_API_KEY"      # the variable that holds the key, never the key
+api_key_env = "OPENAI_API_KEY"      # the name of the variable, not the key
 
 [store]
 url = "sqlite:///lango.db"
@@ -30,15 +30,15 @@ max_message_token_budget = 32000    # 0: the default, 32,000
 max_messages = 100                  # while memory is off
 """
 _MORE = {
-    "agent": "[Your own agent](../howto/own-agent.md) is about `module`.",
-    "agent.sub_agents.<name>": "See [sub-agents](../howto/sub-agents.md).",
-    "providers.<name>": "See [a provider](../howto/provider.md).",
+    "agent": "For `module`, see [Your own ADK agent](../howto/own-agent.md).",
+    "agent.sub_agents.<name>": "See [Sub-agents](../howto/sub-agents.md).",
+    "providers.<name>": "See [Providers and models](../howto/provider.md).",
     "store": "See [PostgreSQL](../howto/postgresql.md).",
-    "memory": "See [memory](../howto/memory.md).",
-    "tools": "See [tools](../howto/tool.md) and [approval](../howto/approval.md).",
-    "mcp.<name>": "See [MCP](../howto/mcp.md).",
-    "server": "See [serve](../howto/serve.md), also for [keys and tokens](../howto/serve.md#for-others).",
-    "server.oidc": "See [for others](../howto/serve.md#for-others).",
+    "memory": "See [Memory](../howto/memory.md).",
+    "tools": "See [Tools](../howto/tool.md) and [Approvals](../howto/approval.md).",
+    "mcp.<name>": "See [MCP servers](../howto/mcp.md).",
+    "server": "See [Server](../howto/serve.md).",
+    "server.oidc": "See [Authentication](../howto/serve.md#authentication).",
 }
 _KINDS: dict[Any, str] = {
     str: "text",
@@ -52,25 +52,26 @@ _KINDS: dict[Any, str] = {
 def page() -> str:
     lines = heading(
         "Configuration",
-        """`lango.toml` in the current folder, or the file that `--config` or `LANGO_CONFIG` names. `lango init` writes
-        one to begin with. Each key is also an environment variable `LANGO_SECTION__KEY`, which wins over the file.""",
+        """Lango reads `lango.toml` in the current folder, or the file of `--config` or `LANGO_CONFIG`. `lango init`
+        writes a first one. Each key is also an environment variable `LANGO_SECTION__KEY`, which has priority over
+        the file.""",
     )
     lines += ["```toml", *_EXAMPLE.splitlines(), "```", ""]
     lines += [
         "An unknown key is an error that names the file, the line and the key.",
         "",
-        "Below is every setting. Lists and tables are written in the environment as JSON:",
-        """`LANGO_TOOLS__ENABLED='["shell"]'`; the rest as it is: `LANGO_SERVER__PORT=8080`.""",
+        "Environment variables hold lists and tables as JSON:",
+        """`LANGO_TOOLS__ENABLED='["shell"]'`, and other values as text: `LANGO_SERVER__PORT=8080`.""",
         "",
     ]
     for path, table in tables("", Settings):
         if path:
             lines += _section(path, table)
-    return written(lines)
+    return to_page(lines)
 
 
 def tables(path: str, annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Find the tables below a field, each with its name."""
+    """Yield the tables below a field, each with its path."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield path, annotation
         for name, field in annotation.model_fields.items():
@@ -88,14 +89,16 @@ def variable(path: str, name: str) -> str:
 
 
 def _section(path: str, table: type[BaseModel]) -> list[str]:
-    says = words_of(table).partition(": ")[2]
-    lines = [f"## `[{path}]`", "", f"{says[:1].upper()}{says[1:]} {_MORE.get(path, '')}".rstrip(), ""]
-    lines += ["| setting | type | default | environment | what it says |", "| --- | --- | --- | --- | --- |"]
-    told = {field.name: field.says for field in fields_of(table)}
+    description = docstring_of(table).partition(": ")[2]
+    lines = [f"## `[{path}]`", "", f"{description[:1].upper()}{description[1:]} {_MORE.get(path, '')}".rstrip(), ""]
+    lines += ["| setting | type | default | environment | meaning |", "| --- | --- | --- | --- | --- |"]
+    descriptions = {field.name: field.description for field in fields_of(table)}
     for name, field in table.model_fields.items():
-        assert told[name], f"{path}.{name} has no words below it in lango.config.sections"
+        assert descriptions[name], f"{path}.{name} has no docstring below it in lango.config.sections"
         kind = _type(field.annotation, field.metadata)
-        lines.append(f"| `{name}` | {kind} | {_default(field)} | `{variable(path, name)}` | {cell(told[name])} |")
+        lines.append(
+            f"| `{name}` | {kind} | {_default(field)} | `{variable(path, name)}` | {cell(descriptions[name])} |"
+        )
     return [*lines, ""]
 
 
@@ -105,13 +108,13 @@ def _is_union(annotation: Any) -> bool:
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
-        return "needed"
+        return "required"
     default = field.get_default(call_default_factory=True)
     return "none" if default is None else f"`{json.dumps(default)}`"
 
 
 def _type(annotation: Any, limits: list[Any]) -> str:
-    """Say a type as somebody writes it who edits the file."""
+    """Return a type in the words of the configuration file."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         kind = _type(inner[0], [one for field in inner[1:] for one in field.metadata])
@@ -139,4 +142,4 @@ def _limit(limit: Any) -> str:
         case MinLen():
             return ", not empty"
         case _:
-            return ""  # a pattern: the words say it
+            return ""  # a pattern: the description explains it

@@ -1,20 +1,20 @@
-"""docs/reference/events.md: the events of a turn, made of their classes."""
+"""docs/reference/events.md: the events of a turn, from their classes."""
 
 import inspect
 from typing import get_args
 
 from lango import events
 from lango.server.schemas import STREAM_EXAMPLE
-from tests.reference.source import cell, fields_of, first_paragraph, heading, words_of, written
+from tests.reference.source import cell, docstring_of, fields_of, first_paragraph, heading, to_page
 
 
 def page() -> str:
     lines = heading(
         "Events of a turn",
-        *words_of(events).split("\n\n"),
-        """The same events come from `Runtime.stream` as objects of `lango.events`, over HTTP as server-sent events,
-        over the WebSocket, and line by line from `lango run --output-format stream-json`; `lango.events.to_json` makes
-        the JSON.""",
+        *docstring_of(events).split("\n\n"),
+        """`Runtime.stream` yields these events as objects of `lango.events`. The server sends them as server-sent
+        events and over the WebSocket, and `lango run --output-format stream-json` prints one per line;
+        `lango.events.to_json` returns their JSON.""",
     )
     lines += [
         "| event | `type` | when |",
@@ -22,23 +22,23 @@ def page() -> str:
     ]
     kinds = get_args(events.TurnEvent)
     for kind in kinds:
-        lines.append(f"| [`{kind.__name__}`](#{kind.__name__.lower()}) | `{kind.type}` | {cell(_says(kind))} |")
+        lines.append(f"| [`{kind.__name__}`](#{kind.__name__.lower()}) | `{kind.type}` | {cell(_description(kind))} |")
     for kind in (*kinds, events.Usage):
         lines += [
             "",
             f"## {kind.__name__}",
             "",
-            _says(kind),
+            _description(kind),
             "",
             "| field | type | default | |",
             "| --- | --- | --- | --- |",
         ]
         for field in fields_of(kind):
             default = f"`{cell(field.default)}`" if field.default else ""
-            lines.append(f"| `{field.name}` | `{cell(field.type)}` | {default} | {cell(field.says)} |")
+            lines.append(f"| `{field.name}` | `{cell(field.type)}` | {default} | {cell(field.description)} |")
     lines += ["", "## On the wire", "", "```text", *STREAM_EXAMPLE.rstrip().splitlines(), "```"]
-    return written(lines)
+    return to_page(lines)
 
 
-def _says(kind: type) -> str:
+def _description(kind: type) -> str:
     return first_paragraph(inspect.getdoc(kind) or "")

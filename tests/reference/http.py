@@ -1,4 +1,4 @@
-"""docs/reference/http.md: the routes, of the app's own OpenAPI."""
+"""docs/reference/http.md: the routes, from the app's OpenAPI."""
 
 import importlib
 import json
@@ -16,13 +16,13 @@ from lango.server.api.parameters import COMMON_ERRORS
 from lango.server.app import create_app
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.openai import openai_routes
-from tests.reference.source import cell, fields_of, first_paragraph, heading, words_of, written
+from tests.reference.source import cell, docstring_of, fields_of, first_paragraph, heading, to_page
 
 _SECTIONS = {
     "operating": "Operating",
     "sessions": "Sessions and messages",
     "memory": "Memory",
-    "openai": "OpenAI's shape",
+    "openai": "OpenAI's chat completions",
     "agui": "AG-UI",
 }
 _KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "true or false", "object": "object"}
@@ -36,13 +36,13 @@ def page() -> str:
     lines = heading(
         "HTTP",
         first_paragraph(str(described["info"]["description"])),
-        """`GET /openapi.json` of a running server says the same to programs. Where keys or tokens are needed, each
-        request carries `Authorization: Bearer <key>`. Bodies are JSON, sent with `Content-Type: application/json`.
-        Every error is `{"error": {"type": ..., "message": ...}}`; the names are in [errors](errors.md).""",
+        """`GET /openapi.json` of a running server returns the same for programs. If the server needs keys or tokens,
+        send `Authorization: Bearer <key>` with each request. Bodies are JSON, with `Content-Type: application/json`.
+        Every error is `{"error": {"type": ..., "message": ...}}`; [errors](errors.md) lists the types.""",
     )
     common = {str(status): str(answer["description"]) for status, answer in COMMON_ERRORS.items()}
-    lines += ["Besides what is said at a route, those of sessions may answer:", "", "| status | |", "| --- | --- |"]
-    lines += [*(f"| {status} | {cell(says)} |" for status, says in sorted(common.items())), ""]
+    lines += ["All routes of sessions may also respond with:", "", "| status | |", "| --- | --- |"]
+    lines += [*(f"| {status} | {cell(description)} |" for status, description in sorted(common.items())), ""]
     groups: dict[str, list[tuple[str, str, Json]]] = {}
     for path, methods in described["paths"].items():
         for method, one in methods.items():
@@ -51,15 +51,15 @@ def page() -> str:
     for tag in sorted(groups, key=lambda tag: (order.index(tag) if tag in order else len(order), tag)):
         lines += [f"## {_SECTIONS.get(tag, tag)}", ""]
         if tag == "openai":
-            lines += [*words_of(openai_routes).splitlines(), ""]
+            lines += [*docstring_of(openai_routes).splitlines(), ""]
         for path, method, one in sorted(groups[tag], key=lambda route: (route[0], route[1])):
             lines += _route(path, method, one, described, common)
-    lines += ["## WebSocket", "", *words_of(websocket).splitlines(), ""]
-    lines += ["## ADK's own REST", "", *words_of(adk_routes).splitlines(), "", *_adk()]
-    lines += ["## What goes over the wire", ""]
+    lines += ["## WebSocket", "", *docstring_of(websocket).splitlines(), ""]
+    lines += ["## ADK's own REST", "", *docstring_of(adk_routes).splitlines(), "", *_adk()]
+    lines += ["## Schemas", ""]
     for name, schema in sorted(described["components"]["schemas"].items(), key=lambda one: _short(one[0]).lower()):
         lines += _schema(name, schema)
-    return written(lines)
+    return to_page(lines)
 
 
 def _route(path: str, method: str, one: Json, described: Json, common: Mapping[str, str]) -> list[str]:
@@ -67,11 +67,11 @@ def _route(path: str, method: str, one: Json, described: Json, common: Mapping[s
     if one.get("parameters"):
         lines += ["| parameter | in | type | default |", "| --- | --- | --- | --- |"]
         for each in one["parameters"]:
-            default = "needed" if each.get("required") else f"`{json.dumps(each['schema'].get('default'))}`"
+            default = "required" if each.get("required") else f"`{json.dumps(each['schema'].get('default'))}`"
             lines.append(f"| `{each['name']}` | {each['in']} | {_type(each['schema'])} | {default} |")
         lines.append("")
     lines += _body(one, described)
-    lines += ["| status | answer |", "| --- | --- |"]
+    lines += ["| status | response |", "| --- | --- |"]
     lines += [
         f"| {status} | {_answer(answer)} |"
         for status, answer in sorted(one["responses"].items())
@@ -98,8 +98,8 @@ def _answer(answer: Json) -> str:
         for kind, body in answer.get("content", {}).items()
         if body.get("schema") and "Error" not in str(body["schema"])
     ]
-    says = "" if answer["description"] == "Successful Response" else cell(answer["description"])
-    return ": ".join(part for part in (", ".join(shown), says) if part)
+    description = "" if answer["description"] == "Successful Response" else cell(answer["description"])
+    return ": ".join(part for part in (", ".join(shown), description) if part)
 
 
 def _type(schema: Json) -> str:
@@ -119,7 +119,7 @@ def _type(schema: Json) -> str:
 
 
 def _schema(name: str, schema: Json) -> list[str]:
-    says = {field.name: field.says for field in fields_of_all(_model(name))}
+    descriptions = {field.name: field.description for field in fields_of_all(_model(name))}
     lines = [f"### {_short(name)}", "", first_paragraph(str(schema.get("description", ""))), ""]
     if not schema.get("properties"):
         return lines
@@ -127,7 +127,7 @@ def _schema(name: str, schema: Json) -> list[str]:
     for field, one in schema["properties"].items():
         needed = field in schema.get("required", ())
         default = "" if needed else f"`{cell(json.dumps(one.get('default')))}`"
-        lines.append(f"| `{field}` | {_type(one)} | {default} | {cell(says.get(field, ''))} |")
+        lines.append(f"| `{field}` | {_type(one)} | {default} | {cell(descriptions.get(field, ''))} |")
     return [*lines, ""]
 
 
@@ -146,23 +146,23 @@ def _model(name: str) -> type[BaseModel] | None:
 
 
 def fields_of_all(model: type[BaseModel] | None) -> Iterator[Any]:
-    """The fields of a model and of those that it extends."""
+    """Yield the fields of a model and of its base classes."""
     for one in reversed(model.__mro__ if model else ()):
         if issubclass(one, BaseModel) and one.__module__.startswith("lango."):
             yield from fields_of(one)
 
 
 def _short(name: str) -> str:
-    """A name; where two rooms have one of the same name, with the room."""
+    """Return the name of a schema, with the name of its module if another module has the same."""
     *module, short = name.split("__")
-    room = module[-1].removesuffix("_routes").capitalize() if len(module) > 2 and module[-1] != "schemas" else ""
-    return f"{room}{short}"
+    prefix = module[-1].removesuffix("_routes").capitalize() if len(module) > 2 and module[-1] != "schemas" else ""
+    return f"{prefix}{short}"
 
 
 def _adk() -> list[str]:
     lines = ["| route | |", "| --- | --- |"]
     for route in adk_routes.router.routes:
         if isinstance(route, APIRoute):
-            says = cell(first_paragraph(words_of(route.endpoint)))
-            lines += [f"| `{method} {route.path}` | {says} |" for method in sorted(route.methods or ())]
+            description = cell(first_paragraph(docstring_of(route.endpoint)))
+            lines += [f"| `{method} {route.path}` | {description} |" for method in sorted(route.methods or ())]
     return [*lines, ""]

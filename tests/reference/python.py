@@ -1,4 +1,4 @@
-"""docs/reference/python.md: the public names, with how they are called."""
+"""docs/reference/python.md: the public names and their signatures."""
 
 import ast
 import inspect
@@ -13,6 +13,7 @@ import lango.messages
 import lango.testing
 from tests.reference.source import (
     cell,
+    docstring_of,
     fields_of,
     first_paragraph,
     heading,
@@ -20,24 +21,23 @@ from tests.reference.source import (
     methods_of,
     node_of,
     signature_of,
-    words_of,
-    written,
+    to_page,
 )
 
 _MODULES = (lango, lango.conversations, lango.adk, lango.messages, lango.history, lango.testing)
-_ELSEWHERE = {"Settings": "Every setting is in [configuration](configuration.md)."}
+_ELSEWHERE = {"Settings": "[Configuration](configuration.md) lists every setting."}
 
 
 def page() -> str:
     lines = heading(
         "Python",
-        "The names that are promised. Events are in [events](events.md), errors in [errors](errors.md).",
+        "The public names. [Events](events.md) and [errors](errors.md) have their own pages.",
     )
     for module in _MODULES:
-        lines += [f"## `{module.__name__}`", "", first_paragraph(words_of(module)), ""]
+        lines += [f"## `{module.__name__}`", "", first_paragraph(docstring_of(module)), ""]
         for name in _public(module):
             lines += _described(name, getattr(module, name))
-    return written(lines)
+    return to_page(lines)
 
 
 def _public(module: ModuleType) -> list[str]:
@@ -56,24 +56,24 @@ def _described(name: str, thing: Any) -> list[str]:
     if inspect.isfunction(thing):
         node = node_of(thing)
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        return [*lines, "```text", signature_of(node), "```", "", first_paragraph(words_of(thing)), ""]
+        return [*lines, "```text", signature_of(node), "```", "", first_paragraph(docstring_of(thing)), ""]
     return [*lines, f"`{thing!r}`" if isinstance(thing, int | str) else "A type.", ""]
 
 
 def _class(name: str, thing: type) -> list[str]:
-    lines = [first_paragraph(words_of(thing)), ""]
+    lines = [first_paragraph(docstring_of(thing)), ""]
     if name in _ELSEWHERE:
         return [*lines, _ELSEWHERE[name], ""]
     made = init_of(thing)
-    if made and name != "Runtime":  # open_runtime makes it
+    if made and name != "Runtime":  # open_runtime creates it
         lines += ["```text", made, "```", ""]
     fields = [] if made else fields_of(thing)
     if fields:
         lines += ["| field | type | default | |", "| --- | --- | --- | --- |"]
         for field in fields:
             default = f"`{cell(field.default)}`" if field.default else ""
-            lines.append(f"| `{field.name}` | `{cell(field.type)}` | {default} | {cell(field.says)} |")
+            lines.append(f"| `{field.name}` | `{cell(field.type)}` | {default} | {cell(field.description)} |")
         lines.append("")
     for method in methods_of(thing):
-        lines += ["```text", method.signature, "```", "", method.says, ""]
+        lines += ["```text", method.signature, "```", "", method.description, ""]
     return lines

@@ -1,4 +1,4 @@
-"""What the source says of a thing: its signature, its fields, its words. Read as text: every Python says the same."""
+"""Read signatures, fields and docstrings from the source, so that the result is the same on every Python."""
 
 import ast
 import inspect
@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-NOTE = "<!-- Made of the code by `make reference`: edit there. -->"
+NOTE = "<!-- Generated from the code by `make reference`: edit the code. -->"
 
 
 @dataclass(frozen=True)
@@ -14,14 +14,14 @@ class Field:
     name: str
     type: str
     default: str
-    says: str
+    description: str
 
 
 @dataclass(frozen=True)
 class Function:
     name: str
     signature: str
-    says: str
+    description: str
 
 
 def heading(title: str, *paragraphs: str) -> list[str]:
@@ -32,31 +32,31 @@ def wrapped(text: str) -> str:
     return textwrap.fill(" ".join(text.split()), 118, break_long_words=False, break_on_hyphens=False)
 
 
-def written(lines: list[str]) -> str:
+def to_page(lines: list[str]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
 def cell(text: str) -> str:
-    """A text as it stands in a table."""
+    """Return a text for the cell of a table."""
     return " ".join(text.replace("|", "\\|").split())
 
 
 def node_of(thing: Any) -> ast.AST:
-    """The definition of a class or function."""
+    """Return the definition of a class or function."""
     return ast.parse(textwrap.dedent(inspect.getsource(thing))).body[0]
 
 
-def words_of(thing: Any) -> str:
-    """The docstring as one paragraph a line."""
+def docstring_of(thing: Any) -> str:
+    """Return the docstring, without its indentation."""
     return inspect.getdoc(thing) or ""
 
 
-def first_paragraph(words: str) -> str:
-    return " ".join(words.split("\n\n")[0].split())
+def first_paragraph(docstring: str) -> str:
+    return " ".join(docstring.split("\n\n")[0].split())
 
 
 def fields_of(thing: type) -> list[Field]:
-    """The annotated fields of a class that are part of what it is, with the words below each."""
+    """Return the public annotated fields of a class, with the docstring below each."""
     node = node_of(thing)
     assert isinstance(node, ast.ClassDef)
     found: list[Field] = []
@@ -67,8 +67,8 @@ def fields_of(thing: type) -> list[Field]:
         if one.target.id.startswith("_") or type_.startswith("ClassVar"):
             continue
         below = node.body[at + 1] if at + 1 < len(node.body) else None
-        says = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
-        found.append(Field(one.target.id, type_, _default(one.value), str(says)))
+        description = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
+        found.append(Field(one.target.id, type_, _default(one.value), str(description)))
     return found
 
 
@@ -83,19 +83,19 @@ def _default(value: ast.expr | None) -> str:
 
 
 def signature_of(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str = "", *, bound: bool = False) -> str:
-    """How a function is called, on lines that can be read."""
+    """Return the call of a function, on several lines if it is long."""
     pieces = _pieces(node.args)[1 if bound else 0 :]
     returns = f" -> {_annotation(node.returns)}" if node.returns else ""
-    begins = f"{_way(node)}{name or node.name}"
-    line = f"{begins}({', '.join(pieces)}){returns}"
+    start = f"{_call_prefix(node)}{name or node.name}"
+    line = f"{start}({', '.join(pieces)}){returns}"
     if len(line) <= 110:
         return line
     inside = "".join(f"    {one},\n" for one in pieces)
-    return f"{begins}(\n{inside}){returns}"
+    return f"{start}(\n{inside}){returns}"
 
 
-def _way(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """What stands before the call."""
+def _call_prefix(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the keywords before the call."""
     if "asynccontextmanager" in [ast.unparse(mark) for mark in node.decorator_list]:
         return "async with "
     if isinstance(node, ast.AsyncFunctionDef):
@@ -104,7 +104,7 @@ def _way(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def _annotation(node: ast.expr | None) -> str:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # one that only type checkers import
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # a quoted annotation
         return node.value
     return ast.unparse(node) if node else ""
 
@@ -130,7 +130,7 @@ def _piece(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 def methods_of(thing: type) -> list[Function]:
-    """The public methods and properties that a class itself defines."""
+    """Return the public methods and properties that a class itself defines."""
     node = node_of(thing)
     assert isinstance(node, ast.ClassDef)
     found: list[Function] = []
@@ -140,17 +140,17 @@ def methods_of(thing: type) -> list[Function]:
         marks = [ast.unparse(mark) for mark in one.decorator_list]
         if any(mark.endswith((".setter", "validator", "overload")) for mark in marks):
             continue
-        says = first_paragraph(ast.get_docstring(one) or "")
+        description = first_paragraph(ast.get_docstring(one) or "")
         if "property" in marks or "cached_property" in marks:
             kind = f": {ast.unparse(one.returns)}" if one.returns else ""
-            found.append(Function(one.name, f"{one.name}{kind}", says))
+            found.append(Function(one.name, f"{one.name}{kind}", description))
         else:
-            found.append(Function(one.name, signature_of(one, bound="staticmethod" not in marks), says))
+            found.append(Function(one.name, signature_of(one, bound="staticmethod" not in marks), description))
     return found
 
 
 def init_of(thing: type) -> str | None:
-    """How a class that writes its own `__init__` is made."""
+    """Return the constructor call of a class with its own `__init__`."""
     node = node_of(thing)
     assert isinstance(node, ast.ClassDef)
     for one in node.body:

@@ -436,7 +436,7 @@ async def test_fork_and_rewind(service: Service, sqlite_url: str) -> None:
     assert [message.content for message in provider.requests[-1].messages] == ["first", "one", "another second"]
 
 
-async def test_what_was_said_once(service: Service, sqlite_url: str, tmp_path: Path) -> None:
+async def test_search_and_memory(service: Service, sqlite_url: str, tmp_path: Path) -> None:
     runner = await adk(service, scripted(text("Bern is on the Aare.")))
     memory = SqliteMemoryService(f"{tmp_path}/memory.db")
     runner.memory_service = memory

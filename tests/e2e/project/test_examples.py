@@ -65,7 +65,7 @@ def test_notes_are_kept_and_deleted_only_after_a_yes(copied: Copy) -> None:
     with scripted_server(deletes, "It is gone.") as server:
         ran = run(folder, "python", "notes.py", env=server.environment, given="Ada\nForget it.\ny\n\n")
     assert ran.returncode == 0, ran.stderr
-    assert "delete_note {'title': 'key'}: may it?" in ran.stdout
+    assert "delete_note {'title': 'key'}: approve?" in ran.stdout
     assert "It is gone." in ran.stdout
     assert json.loads((folder / "notes.json").read_text()) == {"Ada": {}}
     assert "The key is under the mat." in json.dumps(server.asked[0]), "it went on where it was"
@@ -83,7 +83,7 @@ def test_the_coder_mends_the_program_and_asks_first(copied: Copy) -> None:
     tests = ToolCall("c3", "shell", {"command": "python3 -m unittest"})
     before = program.read_text()
     with scripted_server(reads, edits) as server:
-        ran = run(folder, "lango", "run", "The tests fail. Mend the program.", env=server.environment)
+        ran = run(folder, "lango", "run", "The tests fail. Fix the program.", env=server.environment)
     assert ran.returncode == 3, ran
     assert "edit_file waits for an approval" in ran.stderr
     assert program.read_text() == before

@@ -1,13 +1,14 @@
-"""What a turn and a stream cost, by what can be counted: commits, reads, threads, and what is in memory."""
+"""The cost of a turn and a stream, in commits, reads, threads and memory."""
 
 import asyncio
 import itertools
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lango import open_runtime
+from lango import events, open_runtime
 from lango.errors import StoreUnavailable
 from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
@@ -15,14 +16,15 @@ from lango.server.streaming.recorder import EventLogWriter
 from lango.store import NewEvent, SessionId, Store
 from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.engine.sqlite import SqliteDatabase
-from lango.store.turns.event_log import EventBatch, LoggedEvent
+from lango.store.sessions.sessions import create_session
+from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_events, read_event_log
 from lango.testing import ScriptedProvider
 from tests.agents.parts import settings_for
 from tests.support.servers.served import send, serving, text_of
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: list[str]) -> None:
-    """Note every call of a coroutine function, and let it through."""
+    """Record every call of a coroutine function, and pass it on."""
     real = getattr(owner, name)
 
     async def noted(*args: Any, **kwargs: Any) -> Any:
@@ -48,65 +50,64 @@ async def test_a_turn_takes_three_writes_two_reads_and_no_thread_of_its_own(
 
 
 async def turns_under_way(store: Store, count: int) -> list[EventBatch]:
-    """Begin turns, and return what each of them tells next."""
+    """Start turns, and return the next event of each."""
     batches: list[EventBatch] = []
     for number in range(count):
-        session = await store.create_session(SessionId("app", "alice", f"s{number}"))
+        session = await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, time.time())
         entry = NewEvent(f"e{number}", 1.0, Message("user", "hi"), invocation_id="inv")
         await store.submit_turn(session, entry, "owner")
-        await store.add_told(session.key, 1, [event(1)])
+        await store.write(append_log_events, session.key, 1, [event(1)])
         batches.append(EventBatch(session.key, 1, [event(2)]))
     return batches
 
 
 def event(number: int) -> LoggedEvent:
-    return LoggedEvent(IDS_PER_TURN + number, 1, "text_delta", f'{{"text":"{number}"}}')
+    return LoggedEvent.of(events.TextDelta(IDS_PER_TURN + number, str(number)))
 
 
-async def test_the_events_of_streams_that_go_on_at_the_same_moment_are_one_write(
+async def test_events_of_concurrent_streams_are_stored_in_one_write(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = await turns_under_way(store, 20)
     log, writes = EventLogWriter(store), list[str]()
     counted(monkeypatch, store, "write", writes)
-    counted(monkeypatch, vars(store)["_database"], "write", writes)
     assert all(await asyncio.gather(*(log.append(batch) for batch in batches)))
     assert len(writes) == 1
     for batch in batches:
-        assert (await store.told(batch.session_key, 1, IDS_PER_TURN + 1)).events == batch.events
+        assert (await store.read(read_event_log, batch.session_key, 1, IDS_PER_TURN + 1)).events == batch.events
 
 
-async def test_a_failed_write_is_everybodys_and_the_next_one_works(
+async def test_a_failed_write_fails_for_every_stream_and_the_next_write_works(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = await turns_under_way(store, 3)
     log = EventLogWriter(store)
 
-    async def away(_: object) -> list[bool]:
+    async def away(*_: object) -> list[bool]:
         raise StoreUnavailable("the store is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "add_told_of_many", away)
+        patched.setattr(store, "write", away)
         failed = await asyncio.gather(*(log.append(batch) for batch in batches), return_exceptions=True)
     assert [type(one) for one in failed] == [StoreUnavailable] * 3
     assert await asyncio.gather(*(log.append(batch) for batch in batches)) == [True] * 3
 
 
-async def test_a_reader_that_left_takes_no_other_event_along(store: Store) -> None:
+async def test_a_cancelled_append_does_not_cancel_others(store: Store) -> None:
     batches = await turns_under_way(store, 2)
     log = EventLogWriter(store)
     first, second = (asyncio.create_task(log.append(batch)) for batch in batches)
     await asyncio.sleep(0)
     first.cancel()
     assert await second
-    assert (await store.told(batches[1].session_key, 1, IDS_PER_TURN + 1)).events == batches[1].events
+    assert (await store.read(read_event_log, batches[1].session_key, 1, IDS_PER_TURN + 1)).events == batches[1].events
 
 
 async def test_a_server_has_no_tokenizer_in_memory_after_its_first_turns(tmp_path: Path, sqlite_url: str) -> None:
     with serving(tmp_path, sqlite_url) as server:
         maps = Path(f"/proc/{server.process.pid}/maps")
         if not maps.exists():
-            pytest.skip("this system does not tell what a process has in memory")
+            pytest.skip("this system does not show the memory of a process")
         async with server.client() as client:
             for words in ("hello there", "¿qué tal? 元気ですか。"):
                 assert text_of(await send(client, "s", words)) == words

@@ -1,4 +1,4 @@
-"""Rules of the shape that the import linter cannot say."""
+"""Rules of the architecture that the import linter cannot express."""
 
 import ast
 from pathlib import Path
@@ -11,7 +11,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 def imported(module: Path) -> set[str]:
-    """Every module that a file imports, anywhere in it."""
+    """Return every module that a file imports, anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(module.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -21,7 +21,7 @@ def imported(module: Path) -> set[str]:
     return names
 
 
-def test_only_one_room_imports_adk() -> None:
+def test_only_the_adk_package_imports_adk() -> None:
     outside = [module for module in MODULES if SOURCE / "adk" not in module.parents]
     assert outside
     for module in outside:
@@ -38,7 +38,7 @@ def test_modules_can_be_read_in_one_sitting() -> None:
     assert {module: count for module in MODULES if (count := len(module.read_text("utf-8").splitlines())) > 420} == {}
 
 
-def test_names_of_the_package_are_found_when_they_are_asked_for() -> None:
+def test_public_names_are_imported_on_first_use() -> None:
     for name in lango.__all__:
         assert getattr(lango, name), name
-    assert lango.LangoError is errors.LangoError, "what `run` raises is caught without looking for it"
+    assert lango.LangoError is errors.LangoError, "users catch `lango.LangoError`"

@@ -1,4 +1,4 @@
-"""The lock file: packages come from the index, with hashes, and a new dependency does not come unnoticed."""
+"""The lock file: packages come from the index, with hashes, and a new dependency is reported."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ FILE = {"url": f"{FILES}a.whl", "hash": "sha256:00"}
 
 
 def package(name: str, *needs: str, **changed: Any) -> dict[str, Any]:
-    told = {"name": name, "version": "1.0", "source": INDEX, "wheels": [FILE]} | changed
-    return told | {"dependencies": [{"name": one} for one in needs]}
+    entry = {"name": name, "version": "1.0", "source": INDEX, "wheels": [FILE]} | changed
+    return entry | {"dependencies": [{"name": one} for one in needs]}
 
 
 def locked(*packages: dict[str, Any]) -> Packages:
@@ -24,11 +24,11 @@ REVIEWED = {"direct", "deep", "extra"}
 FINE = (package("direct", "deep"), package("deep"), package("extra"), package("only-for-tests"))
 
 
-def test_the_lock_file_is_as_it_should_be() -> None:
+def test_the_lock_file_has_no_problems() -> None:
     assert problems(read_lock((ROOT / "uv.lock").read_text()), read_reviewed()) == []
 
 
-def test_what_users_install_is_followed_to_its_end() -> None:
+def test_dependencies_of_dependencies_are_found() -> None:
     assert installed_with(locked(*FINE)) == {"direct": OURS, "extra": OURS, "deep": "direct"}
     assert problems(locked(*FINE), REVIEWED) == []
 
@@ -46,15 +46,15 @@ def test_what_users_install_is_followed_to_its_end() -> None:
         ({"version": "2.0rc1"}, "is a pre-release"),
     ],
 )
-def test_what_is_wrong_with_a_package_is_named(changed: dict[str, Any], problem: str) -> None:
+def test_a_problem_of_a_package_is_reported(changed: dict[str, Any], problem: str) -> None:
     direct, *rest = FINE
     [found] = problems(locked(direct | changed, *rest), REVIEWED)
     assert problem in found
 
 
-def test_a_new_dependency_is_noticed_with_what_needs_it() -> None:
+def test_a_new_dependency_is_reported_with_the_package_that_needs_it() -> None:
     changed = package("direct", "deep", "surprise")
     [found] = problems(locked(changed, *FINE[1:], package("surprise")), REVIEWED)
     assert found.startswith("surprise (needed by direct) is new")
     [left] = problems(locked(*FINE), REVIEWED | {"gone"})
-    assert left.startswith("gone is not needed any more")
+    assert left.startswith("gone is no longer needed")
