@@ -34,7 +34,9 @@ async def choose_session(runtime: "Runtime", resume: str | None, continue_newest
     if resume:
         return await session_by_prefix(runtime, resume)
     if continue_newest:
-        newest = await runtime.store.sessions_page(runtime.app_name, LOCAL_USER, limit=1)
+        from lango.store.sessions.sessions import list_session_page
+
+        newest = await runtime.store.read(list_session_page, runtime.app_name, LOCAL_USER, limit=1)
         if not newest:
             raise UsageError("there is no session to continue yet")
         return SessionTarget(newest[0].name.id)
@@ -49,11 +51,12 @@ def new_session() -> SessionTarget:
 async def session_by_prefix(runtime: "Runtime", wanted: str) -> SessionTarget:
     """Find a session by its id, or by the first characters of a generated id; an unknown id makes a new session."""
     from lango.store import SessionId
+    from lango.store.sessions.sessions import find_session, list_sessions
 
-    if await runtime.store.session(SessionId(runtime.app_name, LOCAL_USER, wanted)):
+    if await runtime.store.read(find_session, SessionId(runtime.app_name, LOCAL_USER, wanted)):
         return SessionTarget(wanted)
     if _ID_PREFIX.fullmatch(wanted):
-        known = [record.name.id for record in await runtime.store.sessions(runtime.app_name, LOCAL_USER)]
+        known = [record.name.id for record in await runtime.store.read(list_sessions, runtime.app_name, LOCAL_USER)]
         found = [id_ for id_ in known if id_.startswith(wanted) and _GENERATED_ID.fullmatch(id_)]
         if len(found) == 1:
             return SessionTarget(found[0])

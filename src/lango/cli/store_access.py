@@ -45,14 +45,16 @@ async def session_owners(store: "Store", app: str | None, user: str | None) -> l
 
 async def sessions_matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":
     """Return the sessions of an app, a user, or all."""
-    return [record for record in await store.sessions(app) if user is None or record.name.user_id == user]
+    from lango.store.sessions.sessions import list_sessions
+
+    return [record for record in await store.read(list_sessions, app) if user is None or record.name.user_id == user]
 
 
 async def session_by_id(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
     """Return the only session with an id. Raises `SessionNotFound` or `UsageError`."""
     from lango.store.sessions import sessions
 
-    same_id = await store.read(lambda: sessions.list_by_id(session_id))
+    same_id = await store.read(sessions.list_sessions_by_id, session_id)
     found = [
         record for record in same_id if app in (None, record.name.app_name) and user in (None, record.name.user_id)
     ]

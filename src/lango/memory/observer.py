@@ -14,9 +14,16 @@ from lango.memory.quote import observation_tokens
 from lango.memory.reflector import condense_observations
 from lango.memory.thresholds import MemoryThresholds
 from lango.store import SessionId, SessionRecord, Store
-from lango.store.memory.observations import Batch, SessionMemory, UnobservedMessages
-from lango.store.memory.observer_lease import ObserverLease
-from lango.store.memory.user_facts import Fact
+from lango.store.memory.observations import Batch, SessionMemory, UnobservedMessages, find_floor, read_unobserved_of
+from lango.store.memory.observer_lease import (
+    ObserverLease,
+    acquire_observer_lease,
+    release_observer_lease,
+    renew_observer_lease,
+    store_batch,
+    take_over_observer_lease,
+)
+from lango.store.memory.user_facts import Fact, read_facts
 from lango.turns.liveness import OwnerIsGone
 
 _log = logging.getLogger("lango.memory")
@@ -57,7 +64,7 @@ class Observer:
         if self._pauses.get(name, (0.0, 0.0))[0] > time.monotonic():
             return
         try:
-            found = await self._store.memory.unobserved(name)
+            found = await self._store.read(read_unobserved_of, name)
             if found is None or not self._is_due(found[1]):
                 return
             async with self._lease(found[0]) as held:
@@ -84,10 +91,10 @@ class Observer:
     @asynccontextmanager
     async def _lease(self, session: SessionRecord) -> AsyncGenerator[ObserverLease | None]:
         """Hold the lease of a session during the body; yield None if another observer holds it."""
-        lease = await self._store.memory.claim(session, self._owner)
+        lease = await self._store.write(acquire_observer_lease, session.key, self._owner)
         if lease is not None and not lease.held:
             gone = self._is_gone(session.key, -lease.epoch, lease.owner, lease.heartbeat)
-            lease = await self._store.memory.take_over(lease, self._owner) if gone else None
+            lease = await self._store.write(take_over_observer_lease, lease, self._owner) if gone else None
         if lease is None:
             yield None
             return
@@ -96,25 +103,26 @@ class Observer:
             yield lease
         finally:
             heartbeat.cancel()
-            await asyncio.shield(self._store.memory.release(lease))
+            await asyncio.shield(self._store.write(release_observer_lease, lease))
 
     async def _heartbeat(self, lease: ObserverLease) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             try:
-                if not await self._store.memory.beat(lease):
+                if not await self._store.write(renew_observer_lease, lease):
                     return  # the lease is lost: the store will reject the batch
             except StoreError as error:
                 _log.warning("an observer could not renew its lease: %s", error)
 
     async def _observe_batches(self, name: SessionId, lease: ObserverLease) -> None:
         for _ in range(MAX_BATCHES):
-            found = await self._store.memory.unobserved(name)  # again: it may have been observed before the lease
+            # again: it may have been observed before the lease
+            found = await self._store.read(read_unobserved_of, name)
             if found is None or not found[1].messages or found[1].tokens < self._limits.observe_at_tokens:
                 break
             if not await self._observe_batch(lease, *found):
                 return
-        found = await self._store.memory.unobserved(name)
+        found = await self._store.read(read_unobserved_of, name)
         if found is not None and self._must_condense(found[1].memory):
             await self._store_batch(lease, name, await condense_observations(self._model, found[1]))
 
@@ -132,7 +140,7 @@ class Observer:
         if pieces and not notes:
             raise NothingNoted(f"{self._model.name} gave no notes on messages {span.first_seq}-{span.last_seq}")
         days = {stored.seq: transcript.day_of(stored) for stored in shown}
-        floor = await self._store.memory.floor(session, span.last_seq, limits.keep_turns, limits.floor_tokens)
+        floor = await self._store.read(find_floor, session, span.last_seq, limits.keep_turns, limits.floor_tokens)
         observations = note_format.notes_to_observations(notes, days)
         batch = Batch(
             span.first_seq,
@@ -155,7 +163,7 @@ class Observer:
         """Return the user's facts as text, so that the model names a changed fact as before."""
         if not self._settings.user_facts:
             return ""
-        facts = await self._store.memory.facts(name.app_name, name.user_id)
+        facts = await self._store.read(read_facts, name.app_name, name.user_id)
         known = "\n".join(f"{fact.name}: {' '.join(fact.text.split())}" for fact in facts[-_KNOWN_FACTS:])
         return f"Facts known so far:\n{known}\n\nTranscript:\n" if known else ""
 
@@ -171,7 +179,7 @@ class Observer:
     async def _store_batch(
         self, lease: ObserverLease, name: SessionId, batch: Batch, facts: Sequence[Fact] = ()
     ) -> bool:
-        stored = await self._store.memory.add(lease, name, batch, facts) is not None
+        stored = await self._store.write(store_batch, lease, name, batch, facts, time.time()) is not None
         if not stored:
             _log.warning("session %s is observed by another process now: these notes are not stored", name.id)
         return stored

@@ -5,8 +5,9 @@ import asyncio
 from lango.errors import SessionNotFound
 from lango.memory.observer import Observer
 from lango.store import SessionId, SessionRecord, Store
-from lango.store.memory.observations import Batch, SessionMemory
-from lango.store.memory.user_facts import Fact
+from lango.store.memory.observations import Batch, SessionMemory, read_all_batches, read_memory
+from lango.store.memory.user_facts import Fact, delete_fact, read_facts
+from lango.store.sessions.sessions import find_session
 
 
 class Memory:
@@ -23,19 +24,19 @@ class Memory:
 
     async def show(self, session_id: str, *, user_id: str = "user") -> SessionMemory:
         """Return the current observations of a session. Raises `SessionNotFound`."""
-        return await self._store.memory.recall(await self._session(session_id, user_id))
+        return await self._store.read(read_memory, await self._session(session_id, user_id))
 
     async def history(self, session_id: str, *, user_id: str = "user") -> list[Batch]:
         """Return every batch of observations, including condensed and rewound ones."""
-        return await self._store.memory.history(await self._session(session_id, user_id))
+        return await self._store.read(read_all_batches, await self._session(session_id, user_id))
 
     async def facts(self, *, user_id: str = "user", replaced: bool = False) -> list[Fact]:
         """Return the facts of a user across sessions, with `replaced` also those that newer facts replaced."""
-        return await self._store.memory.facts(self._app_name, user_id, replaced=replaced)
+        return await self._store.read(read_facts, self._app_name, user_id, replaced=replaced)
 
     async def forget(self, fact_id: int, *, user_id: str = "user") -> bool:
         """Delete a fact and those that it replaced; return False if there is no such fact."""
-        forgotten = await self._store.memory.forget(self._app_name, user_id, fact_id)
+        forgotten = await self._store.write(delete_fact, self._app_name, user_id, fact_id)
         if forgotten:
             await self._store.purge()
         return forgotten
@@ -73,7 +74,7 @@ class Memory:
         await self.settle()
 
     async def _session(self, session_id: str, user_id: str) -> SessionRecord:
-        session = await self._store.session(SessionId(self._app_name, user_id, session_id))
+        session = await self._store.read(find_session, SessionId(self._app_name, user_id, session_id))
         if session is None:
             raise SessionNotFound(f"there is no session {session_id!r} of user {user_id!r}")
         return session

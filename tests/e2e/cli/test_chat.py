@@ -1,6 +1,7 @@
 """`lango chat` in a real terminal: typed keys, read from the screen. Most tests share one process."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 
 from lango.store import SessionId, Store
 from lango.store.memory.observations import Batch, Observation
+from lango.store.memory.observer_lease import acquire_observer_lease, release_observer_lease, store_batch
 from lango.store.memory.user_facts import Fact
+from lango.store.sessions.sessions import find_session
 from tests.support.terminal import ALT_ENTER, CTRL_C, CTRL_O, ENTER, UP, Terminal, terminal
 
 
@@ -254,11 +257,11 @@ async def test_memory(chat: Terminal, folder: Path) -> None:
     chat.ask("I like pears")
     name = SessionId("obedient", "user", session_of(chat))
     async with Store(f"sqlite:///{folder}/lango.db") as store:
-        session = await store.session(name)
+        session = await store.read(find_session, name)
         assert session
-        held = await store.memory.claim(session, "a test")
+        held = await store.write(acquire_observer_lease, session.key, "a test")
         assert held
         noted = Observation("The user likes \x1b[31mpears.", 1, 2, "high", "2026-11-15")
-        await store.memory.add(held, name, Batch(1, 2, (noted,)), [Fact("fruit", "pears", 1, 2)])
-        await store.memory.release(held)
+        await store.write(store_batch, held, name, Batch(1, 2, (noted,)), [Fact("fruit", "pears", 1, 2)], time.time())
+        await store.write(release_observer_lease, held)
     chat.ask("/memory", "[high] 2026-11-15 The user likes ␛[31mpears.", "from messages 1 to 2", "1   fruit  pears")

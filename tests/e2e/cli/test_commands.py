@@ -19,6 +19,7 @@ from lango.messages import Message
 from lango.providers.protocol import UsageDelta
 from lango.store import NewEvent, SessionId, Store
 from lango.store.engine.schema import migrations
+from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider
 
 LANGO = Path(sys.executable).with_name("lango")
@@ -88,7 +89,7 @@ def test_a_command_without_its_subcommand_lists_them(tmp_path: Path) -> None:
 async def test_sessions_list_show_delete(tmp_path: Path) -> None:
     name = SessionId("app", "alice", "first")
     async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
-        session = await store.create_session(name)
+        session = await store.write(create_session, name, None, time.time())
         await store.append(session.key, name, 0, NewEvent("e", time.time(), Message("user", "hello"), tokens=3))
     [listed] = [json.loads(line) for line in lango("sessions", "list", "--json", cwd=tmp_path).stdout.splitlines()]
     assert listed["id"] == "first"

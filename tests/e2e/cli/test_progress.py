@@ -18,6 +18,7 @@ from lango.messages import Message
 from lango.providers.local.known_models import SMOLLM2
 from lango.providers.local.weights import pull
 from lango.store import NewEvent, SessionId, Store
+from lango.store.sessions.sessions import create_session
 from tests.support.servers.index_server import index_of
 from tests.support.terminal import CTRL_C, LANGO, PATIENCE_S, Terminal, terminal
 from tests.unit.providers.test_local_weights import find_uv
@@ -40,7 +41,7 @@ async def fill(folder: Path) -> None:
     async with Store(f"sqlite:///{folder}/lango.db") as store:
         for id_ in ("first", "second"):
             name = SessionId("app", "alice", id_)
-            session = await store.create_session(name)
+            session = await store.write(create_session, name, None, time.time())
             for number in range(MESSAGES // 2):
                 role = "assistant" if number % 2 else "user"
                 message = Message(role, f"about pear{number} " + "and so on " * 20, author=role)

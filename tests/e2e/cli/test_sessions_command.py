@@ -10,6 +10,7 @@ import pytest
 
 from lango.messages import Message
 from lango.store import NewEvent, SessionId, Store
+from lango.store.sessions.sessions import create_session
 from tests.e2e.cli.test_commands import lango, refused
 
 TEXTS = ["where is Bern", "in Switzerland", "and \x1b[31m Oslo", "in Norway"]
@@ -23,7 +24,7 @@ async def folder(tmp_path: Path) -> Path:
 
 
 async def fill(store: Store, name: SessionId, texts: list[str]) -> None:
-    record = await store.create_session(name, {"turns": 0})
+    record = await store.write(create_session, name, {"turns": 0}, time.time())
     for number, text in enumerate(texts):
         role = "assistant" if number % 2 else "user"
         message = Message(role, text, author=role)
@@ -61,8 +62,8 @@ def test_a_session_is_forked_named_and_listed(folder: Path) -> None:
 
 async def test_one_session_is_found_without_reading_the_others(folder: Path) -> None:
     async with Store(f"sqlite:///{folder}/lango.db") as store:
-        await store.create_session(SessionId("app", "bob", "second"), {"a": 1})
-        await store.create_session(SessionId("app", "bob", "first"), {"a": 1})
+        await store.write(create_session, SessionId("app", "bob", "second"), {"a": 1}, time.time())
+        await store.write(create_session, SessionId("app", "bob", "first"), {"a": 1}, time.time())
     with sqlite3.connect(folder / "lango.db") as file:  # makes this session unreadable
         of_second = "session_key IN (SELECT session_key FROM sessions WHERE id = 'second')"
         file.execute(f"UPDATE session_states SET state = 'broken' WHERE {of_second}")

@@ -20,6 +20,7 @@ from lango.messages import Message, ToolCall
 from lango.store import SessionId, StoredEvent
 from lango.store.memory import user_facts as operations
 from lango.store.memory.user_facts import MOST_FACTS, Fact
+from lango.store.sessions.sessions import create_session
 from tests.agents.memory_parts import Roles, quoted, remembering
 
 LONG = "a long story about a journey " * 14
@@ -98,9 +99,10 @@ async def test_23_a_flood_of_facts_evicts_none(store_url: str) -> None:
     roles = Roles(observer=lambda _: answers.pop(0) if answers else "- [low] (1-1) nothing")
     async with open_runtime(remembering(store_url, user_facts=True), provider=roles.provider) as runtime:
         mine = Fact("home city", "Zurich", 1, 1)
-        session = await runtime.store.create_session(SessionId(runtime.app_name, "user", "before"))
-        database = vars(runtime.store)["_database"]
-        await database.write(lambda: operations.add_facts(runtime.app_name, "user", session.key, [mine], 1.0))
+        session = await runtime.store.write(
+            create_session, SessionId(runtime.app_name, "user", "before"), None, time.time()
+        )
+        await runtime.store.write(operations.add_facts, runtime.app_name, "user", session.key, [mine], 1.0)
         while answers:
             await runtime.run("s", LONG)
             await runtime.memory.settle()

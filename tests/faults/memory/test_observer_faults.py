@@ -19,8 +19,9 @@ from lango.adk.model.quoted_memory import MemoryContent
 from lango.errors import BudgetTooSmall
 from lango.messages import ToolCall
 from lango.providers import Request
-from lango.store.memory.memory_store import MemoryStore
+from lango.store import Store
 from lango.store.memory.observations import Batch, Observation, SessionMemory
+from lango.store.memory.observer_lease import acquire_observer_lease, store_batch
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from lango.turns import liveness
@@ -47,18 +48,18 @@ def observe_and_stop(pipe: Connection, url: str, where: str) -> None:
             here()
         return noted(request)
 
-    add = MemoryStore.add
+    write: Any = Store.write
 
-    async def stopping(self: MemoryStore, *args: Any, **more: Any) -> int | None:
-        if where == "before the commit":
+    async def stopping(self: Store, operation: Any, *args: Any, **more: Any) -> Any:
+        if operation is store_batch and where == "before the commit":
             here()
-        number = await add(self, *args, **more)
-        if where == "after the commit":
+        result = await write(self, operation, *args, **more)
+        if operation is store_batch and where == "after the commit":
             here()
-        return number
+        return result
 
     async def run() -> None:
-        MemoryStore.add = stopping
+        setattr(Store, "write", stopping)  # noqa: B010 - its type is generic
         async with open_runtime(remembering(url), provider=Roles(observer=observer).provider) as runtime:
             await runtime.run("s", LONG)
             await runtime.memory.settle()
@@ -151,7 +152,7 @@ async def test_o1_closing_the_runtime_cancels_an_observer_and_releases_its_lease
             await began.wait()
     roles = Roles()
     async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
-        claim = await runtime.store.memory.claim(await session_of(runtime), "another process")
+        claim = await runtime.store.write(acquire_observer_lease, (await session_of(runtime)).key, "another process")
         assert claim
         assert claim.held, "it was given back"
         assert (await runtime.memory.show("s")).batches == ()

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -14,6 +15,7 @@ import pytest
 
 from lango.errors import ToolError
 from lango.store import SessionId, Store
+from lango.store.sessions.sessions import create_session
 from lango.tools import Tool, Workspace, run_tool
 from lango.tools.builtin.files import file_tools
 from lango.tools.builtin.safe_open import MAX_FOLDER_DEPTH, drop_setuid
@@ -164,7 +166,7 @@ async def test_22_reading_a_hard_link_to_the_store_keeps_its_locks(root: Path, t
     database = tmp_path / "lango.db"
     protected = (database, tmp_path / "lango.db-wal", tmp_path / "lango.db-shm")
     async with Store(f"sqlite:///{database}") as store:
-        await store.create_session(SessionId("lango", "user", "s"))
+        await store.write(create_session, SessionId("lango", "user", "s"), None, time.time())
         for number, file in enumerate(protected):
             os.link(file, root / f"innocent{number}.txt")
         assert locked(database, 0x40000002, 510), "SQLite holds a shared lock as long as it has a log"

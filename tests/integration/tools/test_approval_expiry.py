@@ -1,6 +1,7 @@
 """An approval request that is not answered in time is denied: once, by any process, and recorded as that."""
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,10 @@ from lango.events import ToolEnd, TurnDone
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId
+from lango.store.sessions.sessions import find_session
+from lango.store.sessions.window import read_message_page
+from lango.store.turns.approvals import expire_approvals, read_approval_requests
+from lango.store.turns.tool_journal import read_journal_entries
 from lango.testing import ScriptedProvider
 from tests.agents.parts import (
     PATIENCE_S,
@@ -36,8 +41,7 @@ async def write(runtime: Runtime, sql: str) -> None:
     def operation() -> Any:
         yield sql, ()
 
-    database: Any = vars(runtime.store)["_database"]
-    await database.write(operation)
+    await runtime.store.write(operation)
 
 
 async def time_is_over(runtime: Runtime) -> None:
@@ -62,7 +66,7 @@ async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
 
 async def journal(runtime: Runtime) -> list[tuple[Any, ...]]:
     return await rows(
-        runtime.store, "SELECT call_id, approved, approved_by, status FROM effects ORDER BY call_id, epoch"
+        runtime.store, "SELECT call_id, approved, approved_by, status FROM tool_journal ORDER BY call_id, epoch"
     )
 
 
@@ -75,9 +79,9 @@ async def test_an_approval_request_has_its_expiry(store_url: str) -> None:
         assert question.expires_at
         asked_at = question.expires_at - timedelta(seconds=600)  # by the clock of the database
         assert before - timedelta(seconds=5) <= asked_at <= datetime.now(UTC) + timedelta(seconds=5)
-        session = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        session = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert session
-        [waiting] = await runtime.store.open_questions(session)
+        [waiting] = await runtime.store.read(read_approval_requests, session)
         assert (waiting.call_id, waiting.name, waiting.arguments) == ("c1", "send", {"to": "bob"})
         assert waiting.expires_at == pytest.approx(question.expires_at.timestamp(), abs=0.001)
 
@@ -211,15 +215,15 @@ async def test_expiry_does_not_write_beside_a_running_turn(store_url: str) -> No
         first = await runtime.submit_approval("s", "c1", approved=True)
         await gate.wait()
         await time_is_over(runtime)
-        session = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        session = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert session
-        assert not await runtime.store.expire_questions(session.key)
+        assert not await runtime.store.write(expire_approvals, session.key, time.time())
         with pytest.raises(ApprovalExpired):
             await runtime.submit_approval("s", "c2", approved=True)
         gate.may_end.set()
         events = await collect(first.follow())
         assert isinstance(events[-1], TurnDone), events
-        assert await runtime.store.expire_questions(session.key)
+        assert await runtime.store.write(expire_approvals, session.key, time.time())
         assert (await closed(runtime, "c2"))["error"] == NOT_IN_TIME
         assert await runtime.run("s", "well?") == "one done"
     assert sent.to == []
@@ -245,10 +249,10 @@ async def test_the_journal_records_who_answered_and_how_long_it_took(store_url: 
             ("c2", 0, "alice", "intended"),
             ("c2", 0, "alice", "intended"),
         ]
-        session = await runtime.store.session(SessionId(runtime.app_name, "alice", "s"))
+        session = await runtime.store.read(find_session, SessionId(runtime.app_name, "alice", "s"))
         assert session
-        messages = await runtime.store.messages_page(session)
-        found = await runtime.store.effects_of(session.key, messages)
+        messages = await runtime.store.read(read_message_page, session)
+        found = await runtime.store.read(read_journal_entries, session.key, messages)
         assert {(call_id, one.duration_s is None) for (_, call_id), one in found.items()} == {
             ("c1", False),
             ("c2", True),
@@ -282,14 +286,14 @@ async def test_a_fork_at_an_approval_request_asks_again(store_url: str) -> None:
         [waits] = [one.seq for one in await stored(runtime) if one.message and "waits" in one.message.content]
         await runtime.sessions.fork("s", at=waits, new_id="after", user_id="user")
         for name in ("before", "after"):
-            record = await runtime.store.session(SessionId(runtime.app_name, "user", name))
+            record = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", name))
             assert record
-            [question] = await runtime.store.open_questions(record)
+            [question] = await runtime.store.read(read_approval_requests, record)
             assert (question.call_id, question.arguments) == ("c1", {"to": "bob"})
         events = await collect(runtime.approve("after", "c1", approved=True))
         assert text_of(events) == "sent once more"
         assert sent.to == ["bob", "bob"]
-        assert await runtime.store.expire_questions(record.key)
+        assert await runtime.store.write(expire_approvals, record.key, time.time())
     assert [broken_for(request) for request in provider.requests] == [[]] * 3
 
 
@@ -300,9 +304,9 @@ async def test_a_rewound_approval_request_is_closed(store_url: str) -> None:
         await runtime.run("s", "hello")
         await collect(runtime.stream("s", "send it"))
         await runtime.sessions.rewind("s", before=3, user_id="user")
-        record = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        record = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert record
-        assert await runtime.store.open_questions(record) == []
+        assert await runtime.store.read(read_approval_requests, record) == []
         with pytest.raises(ApprovalExpired):
             await runtime.submit_approval("s", "c1", approved=True)
         assert await runtime.run("s", "how are you?") == "good"

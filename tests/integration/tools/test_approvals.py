@@ -15,6 +15,7 @@ from lango.errors import ApprovalExpired
 from lango.events import ApprovalNeeded, ToolEnd, ToolStart, TurnDone
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
+from lango.store.turns.approvals import read_approval_requests
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, tool
 from tests.agents.parts import (
@@ -208,8 +209,7 @@ async def _write(runtime: Runtime, sql: str) -> None:
     def operation() -> Any:
         yield sql, ()
 
-    database: Any = vars(runtime.store)["_database"]
-    await database.write(operation)
+    await runtime.store.write(operation)
 
 
 @pytest.mark.parametrize("first", ["c1", "c2"])
@@ -403,12 +403,12 @@ async def test_t3_a_request_beside_a_call_that_is_done_is_listed_forked_and_answ
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, looked]) as runtime:
         [shown] = await ask(runtime)
         session = await runtime.sessions.read("s")
-        [listed] = await runtime.store.open_questions(session)
+        [listed] = await runtime.store.read(read_approval_requests, session)
         assert (listed.call_id, listed.name, listed.arguments) == (shown.call_id, shown.name, shown.arguments)
         last = session.last_seq
         assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
         fork = await runtime.sessions.fork("s", at=last)
-        [again] = await runtime.store.open_questions(fork)
+        [again] = await runtime.store.read(read_approval_requests, fork)
         assert (again.call_id, again.name, again.arguments) == (shown.call_id, shown.name, shown.arguments)
         assert text_of(await collect(runtime.approve(fork.name.id, "c1", approved=True))) == "sent again"
     assert sent.to == ["bob", "bob"]

@@ -21,7 +21,7 @@ from lango.errors import CallNotWaiting, ClientToolRefused
 from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store.turns.client_calls import NO_RESULT_TEXT
+from lango.store.turns.client_calls import NO_RESULT_TEXT, read_client_calls
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
 from tests.agents.parts import (
@@ -145,7 +145,7 @@ async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(stor
         assert status(events) == "waiting_for_client"
         assert len(provider.requests) == 2, "the model reads the error and corrects the call"
         assert "among" in results_in(provider.requests[1])["w1"]["error"]
-        [waiting] = await runtime.store.client_calls(await runtime.sessions.read("s"))
+        [waiting] = await runtime.store.read(read_client_calls, await runtime.sessions.read("s"))
         assert waiting.call.id == "c1"
         assert text_of(await give(runtime, c1={"color": "red"})) == "red it is"
         outputs = await results_stored(runtime)

@@ -82,9 +82,7 @@ class ModelRegistry:
             fallback = self._settings.agent.fallback_model
             others = [self._fallback(fallback)] if fallback and fallback != model else []
             provider = ResilientProvider(provider, timeouts=self._timeouts, fallbacks=others)
-        return ProviderLlm(
-            provider, name, context_tokens=context_tokens, **self._limits
-        )
+        return ProviderLlm(provider, name, context_tokens=context_tokens, **self._limits)
 
     @property
     def _limits(self) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from lango.events import ApprovalNeeded
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId
+from lango.store.sessions.sessions import find_session
+from lango.store.sessions.window import read_message_page
 from lango.turns.running_turn import RunningTurn
 
 T = TypeVar("T")
@@ -106,10 +108,10 @@ class ChatSession:
     async def resume(self, target: SessionTarget) -> None:
         """Switch to a session; show its last turns, its outcome and its open approval requests."""
         self.switch_to(target)
-        session = await self.runtime.store.session(self.session_id)
+        session = await self.runtime.store.read(find_session, self.session_id)
         if session is None:
             return
-        messages = await self.runtime.store.messages_page(session, limit=resumed_session.SHOWN_MESSAGES)
+        messages = await self.runtime.store.read(read_message_page, session, limit=resumed_session.SHOWN_MESSAGES)
         resumed_session.show_last_turns(self.screen, self.sections, session, messages)
         await self._load_status()
         notice = await resumed_session.last_turn_notice(self.runtime, session)

@@ -8,8 +8,10 @@ from lango.cli.chat.markdown_blocks import split_blocks
 from lango.cli.chat.turn_view import markdown_lines, show_section
 from lango.cli.terminal_text import printable
 from lango.events import ApprovalNeeded
-from lango.store import Turn
 from lango.store.codec.records import as_datetime
+from lango.store.turns.approvals import read_approval_requests
+from lango.store.turns.queue import find_newest_turn
+from lango.store.turns.turns import read_turn
 from lango.turns.liveness import LivenessMonitor
 
 if TYPE_CHECKING:
@@ -94,11 +96,11 @@ def _show_text(screen: "Screen", text: str) -> None:
 
 async def last_turn_notice(runtime: "Runtime", session: "SessionRecord") -> str:
     """Return a sentence about the last turn if it did not complete, or ""."""
-    newest = await runtime.store.newest_turn(session)
-    record = await runtime.store.turn(Turn(session.key, newest)) if newest else None
+    newest = await runtime.store.read(find_newest_turn, session)
+    record = await runtime.store.read(read_turn, session.key, newest) if newest else None
     if not newest or record is None:
         return ""
-    if record.status in ("running", "waiting"):
+    if record.status in ("running", "queued"):
         if LivenessMonitor().is_gone(session.key, newest, record.owner, record.heartbeat):
             return (
                 "the last turn was interrupted: its process died. The stored part is shown; "
@@ -127,5 +129,5 @@ async def open_approval_requests(runtime: "Runtime", session: "SessionRecord") -
             request.arguments,
             None if request.expires_at is None else as_datetime(request.expires_at),
         )
-        for request in await runtime.store.open_questions(session)
+        for request in await runtime.store.read(read_approval_requests, session)
     ]

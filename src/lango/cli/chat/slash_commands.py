@@ -14,6 +14,7 @@ from lango.cli.terminal_text import format_age
 from lango.cli.usage_report import summary_lines, turn_row
 from lango.config import Settings
 from lango.errors import UsageError
+from lango.store.sessions.sessions import find_session
 
 CommandFunction = Callable[[ChatSession, str], Awaitable[None]]
 
@@ -189,7 +190,7 @@ async def _open(chat: ChatSession, rest: str) -> None:
 
 
 async def _approve(chat: ChatSession, _: str) -> None:
-    session = await chat.runtime.store.session(chat.session_id)
+    session = await chat.runtime.store.read(find_session, chat.session_id)
     requests = await resumed_session.open_approval_requests(chat.runtime, session) if session else []
     if not requests:
         chat.screen.print_line("nothing waits for an approval")

@@ -92,10 +92,12 @@ def _finding_of(what: str, check: Callable[[], str]) -> Finding:
 async def _check_store(settings: "Settings") -> str:
     from lango.store import Store
     from lango.store.engine.urls import store_files
+    from lango.store.lifecycle.integrity import check_database
+    from lango.store.sessions.sessions import list_sessions
 
     async with Store(settings.store.url) as store:
-        summary = f"schema {await store.schema_version()}, {len(await store.sessions())} sessions"
-        problems = await store.check_database() if store_files(settings.store.url) else []
+        summary = f"schema {await store.schema_version()}, {len(await store.read(list_sessions))} sessions"
+        problems = await store.read(check_database, store.dialect) if store_files(settings.store.url) else []
     if problems:
         found = "; ".join(map(str, problems[:_MAX_PROBLEMS]))
         raise StoreDamaged(f"{summary}, but it is damaged: {found}. Restore it from a backup")

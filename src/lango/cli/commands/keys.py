@@ -1,6 +1,7 @@
 """Run `lango keys`: add, list and revoke API keys."""
 
 import json
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,7 +36,11 @@ def add(
     """Create a key and print it: it is shown once, and stored only as a hash."""
 
     async def make(opened: "Store") -> str:
-        _, secret = await opened.keys.add(user, requests_per_minute=requests_per_minute, tokens_per_day=tokens_per_day)
+        from lango.store.api_keys import add_key, new_secret
+
+        secret, now = new_secret(), time.time()
+        limits = {"requests_per_minute": requests_per_minute, "tokens_per_day": tokens_per_day}
+        await opened.write(add_key, user, secret, now, **limits)
         return secret
 
     print(run_on_store(store_url(config, store), make))
@@ -46,7 +51,9 @@ def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = No
     """List keys by id, including revoked ones."""
 
     async def read(opened: "Store") -> "Sequence[ApiKey]":
-        return await opened.keys.list()
+        from lango.store import api_keys
+
+        return await opened.read(api_keys.list_keys)
 
     found = run_on_store(store_url(config, store), read)
     if as_json:
@@ -65,7 +72,9 @@ def revoke(
     """Revoke a key."""
 
     async def remove(opened: "Store") -> bool:
-        return await opened.keys.revoke(key_id)
+        from lango.store.api_keys import revoke_key
+
+        return await opened.write(revoke_key, key_id, time.time())
 
     if not run_on_store(store_url(config, store), remove):
         raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` lists them")

@@ -34,12 +34,12 @@ def show(
     """Show the observations of a session, each with its messages."""
 
     async def read(opened: "Store") -> list[dict[str, Any]]:
-        from lango.store.memory.observations import SessionMemory
+        from lango.store.memory.observations import SessionMemory, read_all_batches, read_memory
 
         session = await session_by_id(opened, session_id, app, user)
-        recalled = await opened.memory.recall(session)
+        recalled = await opened.read(read_memory, session)
         if every:
-            recalled = SessionMemory(tuple(await opened.memory.history(session)))
+            recalled = SessionMemory(tuple(await opened.read(read_all_batches, session)))
         return recalled.as_json()
 
     notes = run_on_store(store_url(config, store), read)
@@ -63,7 +63,9 @@ def facts(
     app_name = app or load_settings(config).agent.name
 
     async def read(opened: "Store") -> "list[Fact]":
-        return await opened.memory.facts(app_name, user, replaced=every)
+        from lango.store.memory.user_facts import read_facts
+
+        return await opened.read(read_facts, app_name, user, replaced=every)
 
     found = run_on_store(store_url(config, store), read)
     if as_json:
@@ -90,7 +92,9 @@ def forget(
     app_name = app or load_settings(config).agent.name
 
     async def remove(opened: "Store") -> bool:
-        return await opened.memory.forget(app_name, user, fact_id)
+        from lango.store.memory.user_facts import delete_fact
+
+        return await opened.write(delete_fact, app_name, user, fact_id)
 
     if not run_on_store(store_url(config, store), remove):
         raise UsageError(f"there is no fact {fact_id} of user {user!r}; `lango memory facts` lists them")

@@ -37,7 +37,7 @@ def list_sessions(
         from lango.store.sessions.titles import with_all_first_words
 
         found = await sessions_matching(opened, app, user)
-        return await opened.read(lambda: with_all_first_words(found))
+        return await opened.read(with_all_first_words, found)
 
     records = run_on_store(store_url(config, store), read)
     if as_json:
@@ -60,9 +60,10 @@ def show(
 
     async def read(opened: "Store") -> "list[tuple[int, Message]]":
         from lango.store.sessions.lineage import is_live, live_ranges
+        from lango.store.sessions.window import read_session_events
 
         record = await session_by_id(opened, session_id, app, user)
-        _, stored = await opened.events(record.name) or (record, [])
+        _, stored = await opened.read(read_session_events, record.name) or (record, [])
         live = list(live_ranges(record.last_seq, record.rewinds))
         return [(stored.seq, stored.message) for stored in stored if stored.message and is_live(stored.seq, live)]
 
@@ -258,17 +259,17 @@ def check(
 
         wanted = [
             name
-            for name in await opened.read(integrity.list_names)
+            for name in await opened.read(integrity.list_session_names)
             if session_id in (None, name.id) and app in (None, name.app_name) and user in (None, name.user_id)
         ]
         if session_id is not None and not wanted:
             raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
         found: list[tuple[SessionId | None, Problem]] = []
         if session_id is None:
-            found += [(None, problem) for problem in await opened.check_database()]
+            found += [(None, problem) for problem in await opened.read(integrity.check_database, opened.dialect)]
         with progress_bar("checking", "sessions") as advance:
             for done, name in enumerate(wanted, 1):
-                found += [(name, problem) for problem in await opened.check(name)]
+                found += [(name, problem) for problem in await opened.read(integrity.check_session, name)]
                 advance(done, len(wanted))
         return len(wanted), found
 
