@@ -1,4 +1,4 @@
-"""Conversations as a whole: find, read, name, fork, take back, export, import, delete. `runtime.sessions` in Python."""
+"""Re-export `Sessions` and `import_session` of `lango.runtime`."""
 
 from lango.runtime.session_transfer import import_session
 from lango.runtime.sessions import Sessions

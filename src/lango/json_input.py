@@ -1,8 +1,8 @@
-"""Read JSON of an unknown author in bounded time.
+"""Read JSON from untrusted input in bounded time and depth.
 
-To parse JSON costs what it holds, not how long it is: ten megabytes of text take 20 ms, of empty lists a second, and a
-number of 4,000 digits as long as a thousand others. So the values are counted first, which is a matter of splitting
-bytes, and long numbers are refused.
+The time to parse JSON depends on its values, not on its length: ten megabytes of text take 20 ms, of empty lists a
+second, and a number of 4,000 digits takes as long as a thousand others. So the values are counted first, which only
+splits bytes, and long numbers are refused.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 import orjson
 
 MAX_VALUES = 100_000
-"""Objects, lists, members and items of one text of JSON."""
+"""Objects, lists, members and items of a JSON text."""
 _LARGE = 1_000_000
 _PIECE = 100_000
 _MAX_DIGITS = 1_000
@@ -21,20 +21,20 @@ _SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA
 
 
 class TooManyValues(ValueError):
-    """JSON that would take too long to be read."""
+    """The JSON has too many values, or too long numbers."""
 
 
 class ValueCounter:
-    """Counts the values of a text of JSON that comes in pieces. Commas and brackets inside strings do not count."""
+    """Counts the values of a JSON text that comes in pieces. Commas and brackets inside strings do not count."""
 
     def __init__(self, max_values: int = MAX_VALUES) -> None:
         self._max_values = max_values
         self._count = 0
-        self._inside = False  # a string
+        self._in_string = False
         self._rest = b""
 
     def feed(self, piece: bytes) -> None:
-        """Count a piece. Raise `TooManyValues` where it is too much."""
+        """Count the values of the next piece. Raise `TooManyValues` if there are too many."""
         for start in range(0, len(piece), _PIECE):
             self._feed(piece[start : start + _PIECE])
 
@@ -47,26 +47,26 @@ class ValueCounter:
         if b"\\" in piece:
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = piece.split(b'"')
-        outside = b"".join(parts[self._inside :: 2])
-        self._inside ^= len(parts) % 2 == 0
+        outside = b"".join(parts[self._in_string :: 2])
+        self._in_string ^= len(parts) % 2 == 0
         self._count += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
         if self._count > self._max_values:
             raise TooManyValues(f"the JSON has more than {self._max_values} values")
 
 
 def read_json(text: str | bytes, max_values: int = MAX_VALUES) -> Any:
-    """Return what JSON says. Raise `ValueError` for what is none, `TooManyValues` for what would take too long."""
+    """Parse JSON. Raise `ValueError` if it is invalid, and `TooManyValues` if it would take too long."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     ValueCounter(max_values).feed(data)
     return read_counted(data)
 
 
 def read_counted(data: bytes) -> Any:
-    """Return what JSON says whose values were counted before. Raise `ValueError` for what is none."""
+    """Parse JSON whose values were counted before. Raise `ValueError` if it is invalid."""
     if len(data) <= _LARGE:
         return json.loads(data, parse_int=_parse_short_int, parse_constant=_refuse)
     try:
-        return orjson.loads(data)  # several times as fast where strings have escapes
+        return orjson.loads(data)  # several times faster for strings with escapes
     except orjson.JSONDecodeError:
         return orjson.loads(_SURROGATE.sub(_replace_lone_surrogate, data))
 
@@ -82,12 +82,12 @@ def _parse_short_int(digits: str) -> int:
 
 
 def _replace_lone_surrogate(found: "re.Match[bytes]") -> bytes:
-    """Keep a pair of surrogates; one that is alone, which orjson does not read, becomes U+FFFD."""
+    """Keep a surrogate pair; replace a lone surrogate, which orjson refuses, by U+FFFD."""
     return found[0] if found[1] else b"\\ufffd"
 
 
 def is_nested_deeper_than(value: Any, levels: int) -> bool:
-    """Say whether a value of JSON has more than so many objects and lists inside each other."""
+    """Whether objects and lists of a JSON value are nested deeper than `levels`."""
     level = list(_containers([value]))
     for _ in range(levels):
         if not level:

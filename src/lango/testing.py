@@ -1,4 +1,4 @@
-"""What users' own tests can import: a provider that answers from a script.
+"""Test agents without a model: a provider that answers from a script.
 
 ```python
 provider = ScriptedProvider(["hello", ToolCall("c1", "exec", {"cmd": "ls"}), RuntimeError("boom")])
@@ -25,16 +25,16 @@ class ScriptEnded(AssertionError):
 
 
 class ScriptedProvider:
-    """A provider that gives the entries of a script, one per model call, and keeps the requests that it got.
+    """A provider that answers with the entries of a script, one per model call, and keeps the requests.
 
     - a text is streamed in a few pieces; a `ToolCall` is called; a list of both is one answer, with parallel calls
-    - a list of nothing but deltas is streamed as it is: without a `Finish` it is a broken stream
+    - a list of only deltas is streamed unchanged: without a `Finish` the stream is broken
     - an exception is raised
-    - a function is given the request and returns any of these; it may be async
+    - a function gets the request and returns any of these; it may be async
     """
 
     def __init__(self, script: Iterable[Entry], *, name: str = "scripted", chunk_delay_s: float = 0.0) -> None:
-        """`chunk_delay_s` is waited before each delta."""
+        """`chunk_delay_s` is the delay before each delta."""
         self.requests: list[Request] = []
         self._script: Iterator[Entry] = iter(script)
         self._name = name
@@ -70,7 +70,7 @@ class ScriptedProvider:
 
 
 def deltas_of(answer: Piece | Sequence[Piece]) -> list[Delta]:
-    """Return the stream of an answer. Deltas alone are taken as they are; else a `Finish` is added where none is."""
+    """Return the deltas of an answer. Unless it consists of deltas, a missing `Finish` is added."""
     pieces = [answer] if isinstance(answer, str) or not isinstance(answer, Sequence) else list(answer)
     verbatim = isinstance(answer, Sequence) and not any(isinstance(piece, str | ToolCall) for piece in pieces)
     deltas: list[Delta] = []

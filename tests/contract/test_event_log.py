@@ -6,6 +6,7 @@ import time
 import pytest
 
 from lango.errors import EventsGone, FencedWrite
+from lango.events import TextDelta, TurnDone
 from lango.messages import Message
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN, turn_of_event
@@ -17,8 +18,7 @@ NAME = SessionId("app", "alice", "s1")
 
 def told(number: int, text: str = "x", *, turn: int = 1, final: bool = False) -> LoggedEvent:
     id_ = turn * IDS_PER_TURN + number
-    kind = "done" if final else "text_delta"
-    return LoggedEvent(id_, turn, kind, json.dumps({"type": kind, "id": id_, "text": text}), final)
+    return LoggedEvent.of(TurnDone(id_, turn) if final else TextDelta(id_, text))
 
 
 async def running(store: Store, name: SessionId = NAME) -> tuple[SessionRecord, Turn]:
@@ -57,7 +57,7 @@ async def test_a_repeated_write_changes_nothing_and_a_closed_turn_takes_no_more(
     assert await store.add_told(session.key, 1, [told(1, "other"), told(2, "other"), told(3, final=True)])
     assert not await store.add_told(session.key, 1, [told(4)])
     events = (await store.told(session.key, 1)).events
-    assert [json.loads(one.data)["text"] for one in events] == ["x", "x", "x"]
+    assert events == [told(1), told(2), told(3, final=True)]
 
 
 async def test_events_of_many_turns_are_stored_together_as_they_are_one_by_one(store: Store) -> None:
@@ -167,7 +167,7 @@ async def test_a_turn_whose_answer_is_stored_is_done_though_nobody_ended_it(stor
     assert await store.interrupt_turn(session, QueuedTurn(turn.turn, "running", "owner", 0))
     await store.close_told(session.key, 1)
     *_, last = (await store.told(session.key, 1)).events
-    assert (last.final, last.type) == (True, "done")
+    assert (last.final, last.event.type) == (True, "done")
     assert not await store.end_turn(session.name, turn, "failed"), "whoever was taken for dead does not change it"
     record = await store.turn(turn)
     assert record
@@ -231,7 +231,7 @@ async def test_a_turn_that_no_server_ran_is_rebuilt_without_waiting(store: Store
     )
     whole = await store.told(session.key, 1)
     assert whole.closed
-    assert [one.type for one in whole.events] == ["accepted", "text_delta", "done"]
+    assert [one.event.type for one in whole.events] == ["accepted", "text_delta", "done"]
     assert json.loads(whole.events[-1].data)["status"] == "waiting_for_client"
     await store.add_told(session.key, 1, [told(1), told(2), told(3, final=True)])  # its server was slow
     late = await store.told(session.key, 1, whole.events[1].id)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lango.errors import FencedWrite
+from lango.events import TextDelta
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN
@@ -129,7 +130,7 @@ async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, sessio
         await store.check_lease(zombie)
     await store.finish_effect(zombie, "c1", {"late": True})
     await store.keep_whole(zombie, "c1", "late")
-    told = LoggedEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")
+    told = LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))
     assert not await store.add_told(session.key, zombie.turn, [told])
     assert await store.beat_turn(zombie) == "lost"
     assert not await store.end_turn(NAME, zombie, "done")

@@ -24,7 +24,7 @@ from google.adk.agents import LlmAgent
 from google.adk.workflow import Workflow
 
 from lango import open_runtime
-from lango.adk.agents.loader import preload_adk
+from lango.adk.agents.adk_internals import preload_adk
 from lango.adk.run.runtime_tools import runtime_tool
 from lango.errors import LangoError
 from lango.events import Accepted, TurnDone

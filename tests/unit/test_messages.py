@@ -1,4 +1,4 @@
-"""The vocabulary of store and providers."""
+"""Messages and events: the vocabulary of store and providers."""
 
 import json
 
@@ -12,7 +12,7 @@ def test_a_message_takes_any_sequence_and_keeps_tuples() -> None:
     assert message == Message("assistant", "", (call,), thoughts=(Thought("hm"),))
 
 
-def test_the_usage_of_an_event_is_json_too() -> None:
+def test_an_event_with_usage_is_json() -> None:
     done = to_json(TurnDone(1, 1, usage=Usage(input_tokens=3)))
     assert done["usage"]["input_tokens"] == 3
     assert json.loads(json.dumps(done)) == done

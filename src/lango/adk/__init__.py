@@ -1,4 +1,4 @@
-"""Drop-ins for anyone's own ADK Runner. The only room that imports `google.adk`."""
+"""Export the drop-ins for a user's own ADK Runner. Only this package imports `google.adk`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import each drop-in when it is asked for: a session service needs no model."""
+    """Import each drop-in when it is first used: a session service needs no model."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

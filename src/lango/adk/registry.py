@@ -1,6 +1,6 @@
-"""Make `lango+sqlite:///...` and `lango+postgresql://...` known to `adk web` and `adk api_server`.
+"""Register `lango+sqlite:///...` and `lango+postgresql://...` with `adk web` and `adk api_server`.
 
-ADK looks into the agents' folder for a `services.py`; one line there is enough: `import lango.adk.registry`.
+ADK imports a `services.py` in the agents' folder; one line there is enough: `import lango.adk.registry`.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ SCHEMES = ("lango+sqlite", "lango+postgresql")
 
 
 def session_service(uri: str, **_: Any) -> SqlSessionService:
-    """Make the service for a URI, as ADK's registry calls it."""
+    """Make the session service of a URI. ADK's registry calls it."""
     return SqlSessionService(uri)
 
 

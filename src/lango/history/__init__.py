@@ -1,4 +1,4 @@
-"""What a model is sent of a conversation: token counts, the window that fits a budget, and repair. Pure functions."""
+"""Choose and repair the messages that a model is sent: token counts, budget window, repair. Pure functions."""
 
 from lango.history.budget_window import (
     DEFAULT_BUDGET_TOKENS,
@@ -7,6 +7,7 @@ from lango.history.budget_window import (
     current_user_message,
     fit_to_budget,
     kept_tokens,
+    messages_to_load,
 )
 from lango.history.history_repair import CONTEXT_AUTHOR, INTERRUPTED, repair
 from lango.history.message_cleanup import keep_signatures
@@ -25,6 +26,7 @@ __all__ = [
     "fit_to_budget",
     "keep_signatures",
     "kept_tokens",
+    "messages_to_load",
     "repair",
     "warm_up",
 ]

@@ -1,8 +1,8 @@
-"""The newest part of a history that fits a token budget.
+"""Choose the newest messages of a history that fit a token budget.
 
-What is kept or cut is a unit: a message, or a call turn with all its results. The current user message and the call
-turn that the model has to go on from always stay. Before anything is cut, large results are clipped: none takes more
-than a quarter of the budget, so that one of them does not push out the conversation before it.
+Messages are kept or left out in units: a message, or a message with calls and all their results. The current user
+message and the unit that the model has to answer always stay. Before messages are left out, large results are clipped
+to a quarter of the budget, so that a single result does not displace the conversation before it.
 """
 
 import logging
@@ -21,31 +21,36 @@ from lango.messages import Message
 
 DEFAULT_BUDGET_TOKENS = 32_000
 DEFAULT_MAX_MESSAGES = 100
-"""How many messages a request holds at most while observational memory is off."""
+"""The largest number of messages in a request while observational memory is off."""
 RESULT_SHARE = 4
-"""A result takes one of so many parts of the budget at most, where not everything fits."""
+"""A result takes at most this fraction (1/n) of the budget if not everything fits."""
 
 _log = logging.getLogger("lango.history")
 
 
 class WindowRules(Struct, frozen=True):
-    """What bounds the messages of a request."""
+    """The limits of the messages of a request."""
 
     budget_tokens: int = DEFAULT_BUDGET_TOKENS
-    """As the model counts them."""
+    """In tokens of the model."""
     max_messages: int | None = DEFAULT_MAX_MESSAGES
     max_turns: int | None = None
     factor: float = 1.0
-    """How many of the model's tokens one of ours is."""
+    """How many tokens of the model one counted token is."""
     with_memory: bool = False
-    """What was observed is quoted, and not sent any more."""
+    """Observed messages are replaced by quoted notes."""
     with_facts: bool = False
-    """What is known of the user is quoted, too."""
+    """Facts about the user are quoted, too."""
 
     @property
     def room_tokens(self) -> int:
-        """The budget in tokens of ours."""
+        """The budget in tokens as `count_tokens` counts them."""
         return max(1, int(self.budget_tokens / self.factor))
+
+
+def messages_to_load(max_messages: int | None) -> int | None:
+    """Return how many messages to load for a request of `max_messages`: some events become no message."""
+    return max_messages and max_messages * 5 // 4
 
 
 def fit_to_budget(
@@ -60,11 +65,11 @@ def fit_to_budget(
 ) -> list[Message]:
     """Return the newest messages that fit the budget; None or 0 is 32,000 tokens.
 
-    `reserved_tokens` is what the system prompt and the tool declarations take of the budget. `max_messages` and
-    `max_turns` (a turn begins with a message of the user) bound the window besides; None or 0 is no bound. Leading
-    system messages and the current user message stay in any case. Whatever is left out or clipped is logged in one
-    warning, and with it what stayed in the store: the `not_loaded` messages before these, and `clipped_tokens` of
-    results. Raises `BudgetTooSmall` where even the least does not fit.
+    `reserved_tokens` of the budget are for the system prompt and the tool declarations. `max_messages` and `max_turns`
+    (a turn starts with a user message) are further limits; None or 0 is no limit. Leading system messages and the
+    current user message always stay. One warning logs what is left out or clipped, including what was not loaded from
+    the store: `not_loaded` earlier messages, and `clipped_tokens` of results. Raise `BudgetTooSmall` if the messages
+    that must stay do not fit.
     """
     budget = (budget_tokens or DEFAULT_BUDGET_TOKENS) - reserved_tokens
     window = _fit(list(messages), budget, max_messages, max_turns)
@@ -83,9 +88,9 @@ def fit_to_budget(
 def kept_tokens(
     messages: Iterable[Message], tokens: Sequence[int], rules: WindowRules, *, reserved_tokens: int = 0
 ) -> dict[int, int]:
-    """Return the places of the messages that `fit_to_budget` would keep, each with the tokens that are sent of it.
+    """Return the indexes of the messages that `fit_to_budget` would keep, each with the tokens that are sent of it.
 
-    `tokens` is what the messages cost, where that is known already. Nothing is logged.
+    `tokens` holds the token counts of the messages. Nothing is logged.
     """
     window = _fit(list(messages), rules.room_tokens - reserved_tokens, rules.max_messages, rules.max_turns, tokens)
     return {at: window.cost({at: window.kept[at]}) for at in sorted(window.kept)}
@@ -106,34 +111,34 @@ def _fit(
 
 
 def _user_positions(messages: Sequence[Message]) -> list[int]:
-    """Return the places of what the user said, quoted data aside."""
+    """Return the indexes of the user's messages, without quoted data."""
     return [at for at, m in enumerate(messages) if m.role == "user" and m.author != CONTEXT_AUTHOR]
 
 
 def current_user_message(messages: Sequence[Message]) -> int | None:
-    """Return the place of the message that the model is to answer: the user's last; None where there is none."""
+    """Return the index of the user's last message, which the model is to answer; None if there is none."""
     users = _user_positions(messages) or [at for at, message in enumerate(messages) if message.role == "user"]
     return users[-1] if users else None
 
 
 def _first_of_turns(messages: Sequence[Message], max_turns: int) -> int:
-    """Return where the newest `max_turns` turns begin."""
+    """Return the index at which the newest `max_turns` turns start."""
     starts = _user_positions(messages)
     return starts[-max_turns] if 0 < max_turns <= len(starts) else 0
 
 
 class _Unit(Struct, frozen=True):
-    """The messages from `start` to before `stop`, which stay or go together."""
+    """The messages from `start` to before `stop`, which are kept or left out together."""
 
     start: int
     stop: int
     leads: bool
-    """Whether a window may start with it: no result without its call, no call without its results."""
+    """Whether a window may start with it: it has no result without a call and no call without a result."""
     calls: bool
 
 
 def _units(messages: Sequence[Message]) -> list[_Unit]:
-    """Split the history at every place where no result is parted from its call."""
+    """Split the history wherever that separates no result from its call."""
     last_of, unanswered = _dependencies(messages)
     borders, reach = [0], 0
     for at in range(1, len(messages)):
@@ -157,7 +162,7 @@ def _is_call(message: Message) -> bool:
 
 
 def _dependencies(messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
-    """Return for each message the last place that must not be parted from it, and whether it has unanswered calls."""
+    """Return for each message the last index of its unit, and whether it has unanswered calls."""
     last_of = list(range(len(messages)))
     unanswered = [False] * len(messages)
     pairing = pair(messages)
@@ -167,7 +172,7 @@ def _dependencies(messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
         else:
             first, last = sorted((slot.at, slot.result.at))
             last_of[first] = max(last_of[first], last)
-    turn: int | None = None  # the call turn whose tool messages are being read: they stay with it in any case
+    turn: int | None = None  # the message whose tool messages follow: they belong to its unit in any case
     for at, message in enumerate(messages):
         if message.role != "tool":
             turn = at if at in pairing.turns else None
@@ -177,12 +182,12 @@ def _dependencies(messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
 
 
 def first_valid_start(messages: Sequence[Message]) -> int:
-    """Return where a history that was cut before these messages may start: with no result and no unanswered call."""
+    """Return the first index at which a cut history may start: not with a result or an unanswered call."""
     return next((unit.start for unit in _units(messages) if unit.leads), len(messages)) if messages else 0
 
 
 class _Window:
-    """The messages kept so far, by their place, and the room that is left."""
+    """The messages kept so far, by their index, and the room that is left."""
 
     def __init__(self, history: list[Message], budget_tokens: int, tokens: Sequence[int] | None = None) -> None:
         self.history = history
@@ -197,7 +202,7 @@ class _Window:
 
     @property
     def clipped_tokens(self) -> int:
-        """How much was left out of the results that are kept."""
+        """How many tokens were clipped from the kept messages."""
         return sum(
             self._cost_of(at) - count_tokens(message)
             for at, message in self.kept.items()
@@ -205,7 +210,7 @@ class _Window:
         )
 
     def _fits(self) -> bool:
-        """Whether all messages fit; those that are counted last are the oldest, and may not be counted at all."""
+        """Whether all messages fit. The oldest are counted last, and not at all once the room is used up."""
         left = self.budget_tokens
         for at in reversed(range(len(self.history))):
             left -= self._cost_of(at)
@@ -214,9 +219,9 @@ class _Window:
         return True
 
     def _clipped_to_share(self, at: int) -> Message:
-        """Return a message as it may be sent: where not everything fits, with no result above its share.
+        """Return a message, with its large results clipped to their share if not all messages fit.
 
-        What is quoted as data is one, too: the result of another agent's tool comes as text.
+        Quoted data counts as a result, too: results of another agent's tools come as text.
         """
         message = self.history[at]
         if self._all_fit or self._cost_of(at) <= self._share:
@@ -230,7 +235,7 @@ class _Window:
         return self.budget_tokens // RESULT_SHARE
 
     def pin(self) -> None:
-        """Keep what must be sent: leading system messages, the current user message, the unit to be answered."""
+        """Keep the messages that must stay: leading system messages, the current user message, the last unit."""
         places = [at for at, _ in takewhile(lambda item: item[1].role == "system", enumerate(self.history))]
         current = current_user_message(self.history)
         if current is not None and current not in places:
@@ -249,14 +254,14 @@ class _Window:
         self._pinned = set(self.kept)
 
     def _last_unit(self) -> _Unit | None:
-        """Return what the model has to go on from: a last call turn with its results, or a last user message."""
+        """Return the unit that the model has to answer: calls with their results, or a user message, at the end."""
         if not self._units:
             return None
         last = self._units[-1]
         return last if (last.calls and last.leads) or self.history[-1].role == "user" else None
 
     def fill(self, first: int, max_messages: int) -> None:
-        """Keep units, newest first, back to the message `first`, until one does not fit."""
+        """Keep units, the newest first, back to index `first`, until a unit does not fit."""
         for unit in reversed(self._units):
             messages = self._missing(unit)
             if not messages:
@@ -264,7 +269,7 @@ class _Window:
             if unit.start < first or len(self.kept) + len(messages) > max_messages:
                 return
             if self.cost(messages) > self.room:
-                # a small unit that does not fit ends the window, which is nearly full then
+                # if a small unit does not fit, the window is nearly full and ends
                 clipped = self._clip(messages) if self.cost(messages) > self._share else None
                 if clipped is None:
                     return
@@ -272,7 +277,7 @@ class _Window:
             self._keep(messages)
 
     def drop_invalid_start(self) -> None:
-        """Where something was cut, drop what a window must not start with."""
+        """If messages were left out, drop units that a window must not start with."""
         if len(self.kept) == len(self.history):
             return
         for unit in self._units:
@@ -285,11 +290,11 @@ class _Window:
                 del self.kept[at]
 
     def _at_edge(self, unit: _Unit) -> bool:
-        """Whether the cut is just before the unit, and nothing is kept before it that makes it valid there."""
+        """Whether the unit follows the cut, and no kept message before it makes it valid there."""
         before = [at for at in range(unit.start) if self.history[at].role != "system"]
         if before and before[-1] in self.kept:
             return False
-        # A call that still waits may follow the user's message, with others cut between them; a result may not.
+        # an open call may follow the user's message, with a cut between them; a result may not
         after_user = any(at < unit.start and self.history[at].role == "user" for at in self.kept)
         return self.history[unit.start].role == "tool" or not after_user
 
@@ -308,7 +313,7 @@ class _Window:
         )
 
     def _cost_of(self, at: int) -> int:
-        """Count a message as it is, once, unless that is known already."""
+        """Return the tokens of an unclipped message, counted once."""
         if self._tokens is not None:
             return self._tokens[at]
         if at not in self._counted:
@@ -316,7 +321,7 @@ class _Window:
         return self._counted[at]
 
     def _clip(self, messages: dict[int, Message]) -> dict[int, Message] | None:
-        """Return the messages with clipped results in half of the room, so that one result leaves place for others."""
+        """Clip the results of messages to half of the room, to leave the rest to older ones; None: they cannot fit."""
         values = list(messages.values())
         clipped = clip_to_tokens(values, self.room // 2) or clip_to_tokens(values, self.room)
         return None if clipped is None else dict(zip(messages, clipped, strict=True))

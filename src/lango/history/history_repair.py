@@ -1,8 +1,8 @@
-"""Any history in, one that every provider accepts out.
+"""Repair any history so that every provider accepts it.
 
-What holds afterwards: every call has exactly one result, in the tool messages directly after its turn; every result has
-its call; ids are unique and short; nothing is empty; the end is a user or a tool message. What a provider wants beyond
-that (roles that take turns, its own signatures) is its encoder's part.
+Afterwards every call has exactly one result, in the tool messages directly after it; every result has its call; ids are
+unique and short; nothing is empty; the last message is the user's or a tool's. What a single provider needs beyond that
+(alternating roles, its own signatures) is up to its encoder.
 """
 
 import re
@@ -18,26 +18,26 @@ from lango.history.tokens import compact_json, count_tokens
 from lango.messages import Message, ToolCall
 
 CONTEXT_AUTHOR = "context"
-"""Author of a `user` message that no user wrote: what is quoted to the model as data."""
+"""Author of a `user` message that no user wrote, such as quoted data."""
 INTERRUPTED = "interrupted: no result of this call was recorded, its outcome is unknown"
-"""What the model reads as the result of a call that has none: it may or may not have had its effect."""
+"""The result that the model reads for a call without a result: it may or may not have had its effect."""
 CONTINUE = "Continue."
-"""Ends a history that ended with the assistant's own words: no provider takes those last."""
+"""Added after a last message of the assistant: no provider accepts that as the end."""
 
 MAX_ID_LENGTH = 40
 MAX_QUOTED_TOKENS = 1_000
-"""How much of a result without a call is quoted: as text it could no longer be clipped to a budget."""
+"""How much of a result without a call is quoted: text is not clipped to a budget later."""
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def repair(messages: Iterable[Message]) -> list[Message]:
-    """Return the history as every provider accepts it; one that is valid already comes back equal.
+    """Return a history that every provider accepts; a valid history is returned unchanged.
 
-    - A call without a result gets one that says that its outcome is unknown. A result that stands elsewhere moves to
-      its call. A result without a call, and a second one that says something else, become quoted text in their place.
-    - Missing, duplicate, overlong and badly formed ids are replaced, in call and result alike.
-    - Empty parts and messages go, `event` messages too; a `system` message after the start becomes quoted text.
-    - After a last message of the assistant, "Continue." is added: without its words the model would say them again.
+    - A call without a result gets a result that says that its outcome is unknown. A result that stands elsewhere is
+      moved to its call. A result without a call, and a second, different result, become quoted text.
+    - Missing, duplicate, overlong and malformed ids are replaced, in calls and results alike.
+    - Empty parts and messages are removed, `event` messages too; a later `system` message becomes quoted text.
+    - After a last message of the assistant, "Continue." is added. Without that message the model would repeat it.
     """
     clean = [clean_message(message) for message in messages if message.role != "event"]
     pairing = pair(clean)
@@ -56,7 +56,7 @@ def repair(messages: Iterable[Message]) -> list[Message]:
 
 
 def _adds_information(orphan: FoundResult, pairing: Pairing) -> bool:
-    """Whether a result without a call is not empty, and does not only say again what the call of its id already has."""
+    """Whether a result without a call is not empty, and does not only repeat the result of the call of its id."""
     if not orphan.call.id and not orphan.call.name and orphan.call.output == {"result": ""}:
         return False
     return not any(
@@ -65,11 +65,8 @@ def _adds_information(orphan: FoundResult, pairing: Pairing) -> bool:
     )
 
 
-# Emission: the messages as they go out.
-
-
 class _IdAllocator:
-    """Ids in order of appearance, so that a longer history never changes the ids of its beginning."""
+    """Assigns ids in order of appearance, so that new messages never change the ids of earlier ones."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -105,8 +102,8 @@ def _repaired_messages(
 
 
 def _without_calls(message: Message) -> list[Message]:
-    """Return the message without calls, or nothing."""
-    # Thoughts alone are no message: most providers take none back, and nothing would be left.
+    """Return the message without calls, or nothing if it would be empty."""
+    # thoughts alone are no message: most providers do not accept them back
     if not message.content and not message.media:
         return []
     return [replace(message, tool_calls=()) if message.tool_calls else message]
@@ -152,7 +149,7 @@ def _with_calls(message: Message, calls: list[ToolCall]) -> Message:
 
 
 def _tool_message(source: Message, results: list[ToolCall]) -> Message:
-    """Return the results in the message they came from; its text only where they are all that it held."""
+    """Return the results in the message they came from, with its text only if they are all of its results."""
     if source.role != "tool":
         return Message("tool", tool_calls=tuple(results))
     if len(results) != max(1, len(source.tool_calls)):
@@ -166,7 +163,7 @@ def _quote(result: FoundResult, source: Message) -> Message:
 
 
 def quote_result(result: ToolCall) -> str:
-    """Return a result that answers no call as text, which says what it is; of a long one, head and tail."""
+    """Quote a result that answers no call as text; a long result is clipped."""
     what = f'of "{result.name}"' if result.name else "of a tool"
     output = result.output or {}
     if count_tokens(compact_json(output)) > MAX_QUOTED_TOKENS:

@@ -1,4 +1,4 @@
-"""One message at a time: nothing empty, nothing that JSON cannot carry, no signature of another model."""
+"""Clean single messages: empty parts, values that are not JSON, signatures of other models."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from lango.messages import Message, Signature, Thought, ToolCall
 
 MAX_NAME_LENGTH = 64
 UNNAMED = "unknown"
-"""The name of a call or a result that came without one."""
+"""The name of a call or result that has none."""
 _NAME = re.compile(rf"[A-Za-z0-9_.:-]{{1,{MAX_NAME_LENGTH}}}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:-]")
 _MAX_DEPTH = 100
@@ -21,9 +21,9 @@ _STRICT_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def clean_message(message: Message) -> Message:
-    """Return the message without blank text, empty thoughts and media, and with texts that every encoding can carry.
+    """Remove blank text, empty thoughts and empty media from a message, and replace text that cannot be encoded.
 
-    A message that is clean comes back itself: this runs over the whole history before every call of a model.
+    A clean message is returned as the same object: this runs over the whole history before every model call.
     """
     content = clean_text(message.content)
     content = content if content.strip() else ""
@@ -31,7 +31,7 @@ def clean_message(message: Message) -> Message:
     if thoughts:
         thoughts = tuple(_clean_thought(thought) for thought in thoughts if thought.text or thought.signature)
     if media:
-        media = tuple(media_item for media_item in media if media_item.data or media_item.uri)
+        media = tuple(item for item in media if item.data or item.uri)
     calls = tuple([_clean_call(call) for call in message.tool_calls])
     clean = (content, thoughts, media, calls)
     if clean == (message.content, message.thoughts, message.media, message.tool_calls):
@@ -40,7 +40,7 @@ def clean_message(message: Message) -> Message:
 
 
 def clean_text(text: str) -> str:
-    """Return the text with lone surrogates replaced: a request that holds one cannot be encoded."""
+    """Replace lone surrogates in a text: a request with one cannot be encoded."""
     if text.isascii():
         return text
     try:
@@ -51,7 +51,7 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the object as JSON can carry it: the same one where it can, else odd values as text."""
+    """Return the same object if it is JSON, else a copy with values that are not JSON as text."""
     try:
         _STRICT_ENCODER.encode(value).encode()
     except (TypeError, ValueError, RecursionError):
@@ -60,7 +60,7 @@ def clean_json(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _jsonable(value: Any, depth: int) -> Any:
-    if depth > _MAX_DEPTH:  # a cycle, or what no provider would read
+    if depth > _MAX_DEPTH:  # a cycle, or deeper than any provider accepts
         return "[nested too deep]"
     match value:
         case None | bool() | int():
@@ -85,17 +85,17 @@ def _clean_thought(thought: Thought) -> Thought:
 
 def _clean_call(call: ToolCall) -> ToolCall:
     name = call.name if _NAME.fullmatch(call.name) else _NOT_IN_NAMES.sub("_", call.name)[:MAX_NAME_LENGTH] or UNNAMED
-    given = None if call.input is None else clean_json(call.input)
+    arguments = None if call.input is None else clean_json(call.input)
     output = None if call.output is None else clean_json(call.output)
-    if name is call.name and given is call.input and output is call.output:
+    if name is call.name and arguments is call.input and output is call.output:
         return call
-    return replace(call, name=name, input=given, output=output)
+    return replace(call, name=name, input=arguments, output=output)
 
 
 def keep_signatures(messages: Iterable[Message], provider: str, model: str) -> list[Message]:
-    """Return the messages with the signatures of this provider and model only.
+    """Remove the signatures of other providers and models from messages.
 
-    A thought that was nothing but a foreign signature goes; one with text stays, unsigned.
+    A thought that was only such a signature is removed; a thought with text stays, unsigned.
     """
     return [_with_own_signatures(message, provider, model) for message in messages]
 

@@ -1,12 +1,12 @@
-"""Counts the o200k tokens of short texts from a table on disk, without a tokenizer in memory.
+"""Count the o200k tokens of short texts from a table on disk, without a tokenizer in memory.
 
-The tokenizer takes 42 MB of memory, and 0.2 s to load. Its vocabulary has 1.4 MB: here it is a hash table in a file
-that is mapped into memory, so that a process holds only the pages that it has looked at. Python merges the bytes as
-the tokenizer does, only slower; a text for which the two might differ is left to the tokenizer.
+The tokenizer takes 42 MB of memory, and 0.2 s to load. Its vocabulary has 1.4 MB: here it is a hash table in a file,
+mapped into memory, so that a process holds only the pages that it has read. Python merges the bytes as the tokenizer
+does, only slower; texts for which the two might differ are left to the tokenizer.
 
-The file holds `SLOTS` numbers, then the place in the file of each token and the end of the last one, then the tokens. A
-slot is 0, or one more than the rank of a token: the first one from the CRC-32 of its bytes on that was free. Numbers
-have 32 bits, little-endian. `python -m tests.vocabulary` writes the file from the tokenizer's own vocabulary.
+The file holds `SLOTS` numbers, then the offset of each token and the end of the last one, then the tokens. A slot is 0,
+or the rank of a token plus 1: the first free slot from the CRC-32 of its bytes on. Numbers have 32 bits, little-endian.
+`python -m tests.vocabulary` writes the file from the tokenizer's own vocabulary.
 """
 
 import mmap
@@ -26,8 +26,9 @@ FIRST_TOKEN = 4 * (SLOTS + TOKENS + 1)
 _LONGEST_PIECE = 128
 """In bytes: the time to merge them grows with their square."""
 
-# The pattern of o200k, for texts in which one character stands for all of a kind: Q and q for letters of either case
-# that are not ASCII, these for what follows, 0 for digits, a tab for spaces, and ! for anything else.
+# The pattern of o200k, for texts in which a single character stands for each category: Q and q for upper- and lowercase
+# letters that are not ASCII, these three for other letters, marks and unknown characters, 0 for digits, a tab for
+# spaces, and ! for anything else.
 _LETTER, _MARK, _UNKNOWN = "\1", "\2", "\3"
 _UPPER, _LOWER = rf"[A-Z{_LETTER}{_MARK}]", rf"[a-z{_LETTER}{_MARK}]"
 _BEFORE = rf"[^\r\nA-Za-z0-9{_LETTER}]?"
@@ -43,36 +44,36 @@ _KINDS = {
     **dict.fromkeys(("Mn", "Mc", "Me"), _MARK),
     **dict.fromkeys(("Nd", "Nl", "No"), "0"),
     **dict.fromkeys(("Zs", "Zl", "Zp"), "\t"),
-    **dict.fromkeys(("Cn", "Cs"), _UNKNOWN),  # a newer Unicode may know it; half a character has no bytes
+    **dict.fromkeys(("Cn", "Cs"), _UNKNOWN),  # a newer Unicode may have it; a surrogate has no bytes
 }
 
 
 class _Shape(dict[int, str]):
-    """Which character stands for one, looked up when it first comes."""
+    """Maps each character to the one that stands for its category, looked up at its first use."""
 
     def __missing__(self, code: int) -> str:
-        """Return it, and remember it: there are as many as a user's languages have characters."""
+        """Look up a character, and remember it: the user's languages limit how many there are."""
         self[code] = kind = _KINDS.get(unicodedata.category(chr(code)), "!")
         return kind
 
 
 _SHAPES = _Shape(
     {code: chr(code) for code in range(128)}
-    | dict.fromkeys([*range(4), *range(0x1C, 0x20)], "!")  # Python takes some of these for spaces
-    | {0x85: "\t", 0x17F: _UNKNOWN}  # a long s is an s where case is ignored
+    | dict.fromkeys([*range(4), *range(0x1C, 0x20)], "!")  # for Python, some of these are spaces
+    | {0x85: "\t", 0x17F: _UNKNOWN}  # a long s equals an s if case is ignored
 )
 
 
 class _Table(Struct, frozen=True):
     content: mmap.mmap
     slots: memoryview
-    places: memoryview
+    offsets: memoryview
 
     def rank(self, token: bytes) -> int:
-        """Return the rank of a token, `TOKENS` where there is none: the lowest is merged first."""
+        """Return the rank of a token, `TOKENS` if it is none: the lowest rank is merged first."""
         slot = crc32(token) % SLOTS
         while number := self.slots[slot]:
-            if bytes(self.content[self.places[number - 1] : self.places[number]]) == token:
+            if bytes(self.content[self.offsets[number - 1] : self.offsets[number]]) == token:
                 return number - 1
             slot = (slot + 1) % SLOTS
         return TOKENS
@@ -87,7 +88,7 @@ def _table() -> _Table:
 
 
 def count(text: str) -> int | None:
-    """Count the tokens of a text as the tokenizer does; None where only the tokenizer can."""
+    """Count the tokens of a text as the tokenizer does; None if only the tokenizer can."""
     shape = text.translate(_SHAPES)
     if _UNKNOWN in shape or sys.byteorder != "little":
         return None
@@ -104,7 +105,7 @@ def count(text: str) -> int | None:
 def _piece_tokens(piece: bytes) -> int | None:
     """Merge the bytes of a piece, the lowest rank first, until no two neighbours are a token; return how many are left.
 
-    None where that takes too long.
+    Return None if that would take too long.
     """
     table = _table()
     if table.rank(piece) < TOKENS:

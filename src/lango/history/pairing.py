@@ -1,8 +1,7 @@
-"""Which result answers which call.
+"""Find the call that each tool result answers.
 
-By id where both sides have one that fits; where the id is missing on either side, by name and position. Each call is
-used once. Gemini's API and older writers leave ids out, and an id that was made up for a call without one
-(`call_<name>`) says no more than none.
+Calls and results are paired by id; if the id is missing on either side, by name and position. Each call is used once.
+Gemini's API and older versions leave ids out. A generated id (`call_<name>`) counts as missing.
 """
 
 import json
@@ -20,7 +19,7 @@ _COUNTED = re.compile(r"_\d+")
 
 
 class CallSlot(Struct, gc=False):
-    """A call of the message `at`, and its result once it is found."""
+    """A call of the message with index `at`, and its result once it is found."""
 
     at: int
     call: ToolCall
@@ -28,7 +27,7 @@ class CallSlot(Struct, gc=False):
 
 
 class FoundResult(Struct, gc=False):
-    """The `order`-th result of the history: the `number`-th of the message `at`. A legacy one has no id and no name."""
+    """Result `order` of the history: result `number` of the message with index `at`. Legacy results have no id."""
 
     at: int
     number: int
@@ -37,7 +36,7 @@ class FoundResult(Struct, gc=False):
 
 
 class Pairing(Struct):
-    """The calls of each message with their results, and the results that answer no call, by their messages."""
+    """The calls with their results, and the results that answer no call, by the index of their message."""
 
     turns: dict[int, list[CallSlot]] = field(default_factory=dict[int, list[CallSlot]])
     orphans: dict[int, list[FoundResult]] = field(default_factory=dict[int, list[FoundResult]])
@@ -51,8 +50,8 @@ class Pairing(Struct):
 def pair(messages: Sequence[Message]) -> Pairing:
     """Find the call of every result.
 
-    A result of a known id goes to the nearest call before it that has this id and no result yet, or else to one after
-    it. What is left is paired by name and position, each result with the first open call of the nearest turn before it.
+    A result is paired with the nearest earlier call of its id that has no result yet, or else with a later one. The
+    others are paired by name and position: with the first open call of the nearest earlier message.
     """
     pairing = Pairing()
     unsettled = _pair_by_id(messages, pairing)
@@ -63,9 +62,9 @@ def pair(messages: Sequence[Message]) -> Pairing:
 
 
 def with_ids(messages: Sequence[Message]) -> list[Message]:
-    """Give calls the ids that they lack, and results those of the calls that they answer; the rest stays as it is.
+    """Give calls the ids that they lack, and results the ids of the calls that they answer.
 
-    A legacy result that answers a call names it afterwards.
+    A legacy result that answers a call also gets its name.
     """
     if not _lacks_ids(messages):
         return list(messages)
@@ -112,7 +111,7 @@ def _with_result_ids(message: Message, answered: Mapping[int, ToolCall]) -> Mess
 
 
 def _with_fresh_ids(message: Message) -> Message:
-    """Name calls, or results, that have no id as a new one would be named."""
+    """Give calls or results without an id a generated one."""
     if all(call.id for call in message.tool_calls):
         return message
     taken = {call.id for call in message.tool_calls}
@@ -125,8 +124,8 @@ def _with_fresh_ids(message: Message) -> Message:
 
 
 def _pair_by_id(messages: Sequence[Message], pairing: Pairing) -> list[FoundResult]:
-    """Pair results with calls before them that have the same id; return the results that are left."""
-    open_turns: dict[str, list[list[CallSlot]]] = {}  # by id: its open calls, turn by turn, the nearest last
+    """Pair results with earlier calls of the same id; return the remaining results."""
+    open_turns: dict[str, list[list[CallSlot]]] = {}  # by id: its open calls, grouped by message, the nearest last
     unsettled: list[FoundResult] = []
     order = 0
     for at, message in enumerate(messages):
@@ -153,7 +152,7 @@ def _pair_by_id(messages: Sequence[Message], pairing: Pairing) -> list[FoundResu
 
 
 def _assign_result(result: FoundResult, open_turns: list[list[CallSlot]] | None) -> bool:
-    """Give a result to the first open call of the nearest turn; False: there is none."""
+    """Assign a result to the first open call of the nearest message; False: there is none."""
     if not open_turns:
         return False
     open_turns[-1].pop(0).result = result
@@ -163,7 +162,7 @@ def _assign_result(result: FoundResult, open_turns: list[list[CallSlot]] | None)
 
 
 def _pair_with_later_calls(pairing: Pairing, unsettled: list[FoundResult]) -> list[FoundResult]:
-    """Pair results with calls after them that have the same id: some histories hold a result before its call."""
+    """Pair results with later calls of the same id: some histories hold a result before its call."""
     wanted = {result.call.id for result in unsettled} - {""}
     later: dict[str, list[CallSlot]] = {}
     for slot in pairing.slots if wanted else ():
@@ -181,11 +180,11 @@ def _pair_with_later_calls(pairing: Pairing, unsettled: list[FoundResult]) -> li
 
 
 def _pair_by_position(pairing: Pairing, unsettled: list[FoundResult]) -> list[FoundResult]:
-    """Pair results with open calls before them where either side has no id; return those that answer no call."""
+    """Pair results with earlier open calls if either side has no id; return those that answer no call."""
     known = {slot.call.id for slot in pairing.slots} if unsettled else set[str]()
     turns = list(pairing.turns.values())
     passed = 0
-    open_turns: list[list[CallSlot]] = []  # of the turns before the result, the nearest last
+    open_turns: list[list[CallSlot]] = []  # of the messages before the result, the nearest last
     left: list[FoundResult] = []
     for result in unsettled:
         while passed < len(turns) and turns[passed][0].at <= result.at:
@@ -200,7 +199,7 @@ def _pair_by_position(pairing: Pairing, unsettled: list[FoundResult]) -> list[Fo
 
 
 def _candidates(open_turns: list[list[CallSlot]], result: ToolCall) -> Iterator[CallSlot]:
-    """Return open calls, those of the nearest turn first; a result without a name belongs to that turn, or to none."""
+    """Return open calls, the nearest first; a result without a name can only answer the nearest message."""
     nearest = open_turns[-1:] if _is_unnamed(result) else reversed(open_turns)
     return (slot for slots in nearest for slot in slots if slot.result is None)
 
@@ -210,7 +209,7 @@ def _may_answer(result: FoundResult, slot: CallSlot, known: set[str]) -> bool:
         return False
     if not result.call.id or has_generated_id(result.call):
         return True
-    # the result has an id of its own: it may answer a call whose id was missing, if no call has this id
+    # a result with an id may answer a call without an id, if no call has the result's id
     return result.call.id not in known and (not slot.call.id or has_generated_id(slot.call))
 
 
@@ -219,7 +218,7 @@ def _is_unnamed(result: ToolCall) -> bool:
 
 
 def has_generated_id(call: ToolCall) -> bool:
-    """Whether the id is one that a call without an id is given: `call_<name>`, `call_<name>_2` and so on."""
+    """Whether the id of a call was generated: `call_<name>`, `call_<name>_2` and so on."""
     rest = call.id.removeprefix(f"call_{call.name}")
     return rest != call.id and (not rest or _COUNTED.fullmatch(rest) is not None)
 
@@ -239,7 +238,7 @@ def _is_call_among_results(call: ToolCall) -> bool:
 
 
 def results_of(message: Message) -> list[ToolCall]:
-    """Return the results that a message holds, each with an output."""
+    """Return the results of a message, each with an output."""
     match message.role:
         case "tool":
             return _tool_results(message)
@@ -250,7 +249,7 @@ def results_of(message: Message) -> list[ToolCall]:
 
 
 def _tool_results(message: Message) -> list[ToolCall]:
-    """Return the results of a tool message; one that holds none, or none that is filled, has only its text."""
+    """Return the results of a tool message; if none has an output, the message's text is the output."""
     if not message.tool_calls:
         return [ToolCall("", "", output=_parsed(message.content))]
     calls = [call for call in message.tool_calls if not _is_call_among_results(call)]
@@ -260,7 +259,7 @@ def _tool_results(message: Message) -> list[ToolCall]:
 
 
 def _parsed(content: str) -> Mapping[str, Any]:
-    """Read the text of a legacy tool message: a JSON object, or else a text that is its result."""
+    """Parse the text of a legacy tool message: a JSON object, or else plain text as `result`."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):

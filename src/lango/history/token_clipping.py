@@ -1,4 +1,4 @@
-"""Results and arguments that are too large: head and tail stay, and a mark says how much was left out between."""
+"""Clip large results and arguments: head and tail stay, and a mark says how many tokens were left out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -15,9 +15,9 @@ _SAMPLE_CHARACTERS = 10_000
 
 
 def clip_to_tokens(messages: Sequence[Message], max_tokens: int) -> list[Message] | None:
-    """Return the messages with their largest results clipped, so that all cost at most `max_tokens`.
+    """Clip the largest results of messages, so that all messages have at most `max_tokens`.
 
-    Only where results alone do not make the room, arguments of calls are clipped too. None: there is no room even so.
+    Arguments of calls are clipped, too, if clipping results is not enough. Return None if the messages cannot fit.
     """
     outputs, inputs = _pieces(messages, "output"), _pieces(messages, "input")
     for pieces in (outputs, outputs + inputs):
@@ -29,18 +29,18 @@ def clip_to_tokens(messages: Sequence[Message], max_tokens: int) -> list[Message
 
 
 def clip_results(message: Message, max_tokens: int) -> Message:
-    """Return the message with every result that costs more than `max_tokens` clipped to it."""
+    """Clip every result of a message to `max_tokens`."""
     large = [piece for piece in _pieces([message], "output") if piece.tokens > max_tokens]
     return _clip_to([message], large, max(MIN_CLIPPED_TOKENS, max_tokens))[0] if large else message
 
 
 def clip_text(text: str, max_tokens: int) -> str:
-    """Return the text within `max_tokens`: its head, a mark, and its tail."""
+    """Clip a text to `max_tokens`: its head, a mark, and its tail."""
     return _clip(text, max(MIN_CLIPPED_TOKENS, max_tokens), lambda clipped: {"": clipped})[""]
 
 
 class _Piece(Struct, frozen=True):
-    """The output or the input of one call, and what it costs."""
+    """The output or the input of a call, and its tokens."""
 
     message: int
     call: int
@@ -81,12 +81,12 @@ def _with_values(messages: Sequence[Message], values: Sequence[tuple[_Piece, dic
 def _with_calls(message: Message, calls: tuple[ToolCall, ...]) -> Message:
     if calls == message.tool_calls:
         return message
-    # The text of a tool message repeats its outputs in full.
+    # the text of a tool message repeats its unclipped outputs
     return replace(message, tool_calls=calls, content="" if message.role == "tool" else message.content)
 
 
 def equal_share(costs: Sequence[int], room: int) -> int:
-    """Return the height at which the costs, each cut off there, fill the room: small ones stay whole."""
+    """Return the limit at which the costs, each capped at it, fill the room: smaller costs stay unclipped."""
     left = room
     for number, cost in enumerate(sorted(costs)):
         share = left // (len(costs) - number)
@@ -97,9 +97,9 @@ def equal_share(costs: Sequence[int], room: int) -> int:
 
 
 def clip_object(value: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-    """Return the object within `max_tokens`: its longest text clipped, or, if that is not enough, all of it as text.
+    """Clip an object to `max_tokens`: its longest text, or, if that is not enough, the whole object as text.
 
-    The result may cost a little more where `max_tokens` has no room for the mark itself.
+    The result may be slightly larger if `max_tokens` has no room for the mark itself.
     """
     texts = {key: text for key, text in value.items() if isinstance(text, str)}
     if texts:
@@ -111,7 +111,7 @@ def clip_object(value: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
 
 
 def estimate_tokens(text: str) -> int:
-    """Count the tokens of a text; of a very long one, from its head and its tail: to count it all takes seconds."""
+    """Count the tokens of a text; estimate a very long one from its head and tail: counting takes seconds."""
     if len(text) <= 2 * _SAMPLE_CHARACTERS:
         return count_tokens(text)
     sampled = count_tokens(text[:_SAMPLE_CHARACTERS]) + count_tokens(text[-_SAMPLE_CHARACTERS:])

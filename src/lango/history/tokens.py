@@ -1,6 +1,6 @@
-"""How many tokens a text or a message costs.
+"""Count the tokens of texts and messages.
 
-The tokenizer is o200k, bundled and offline. Other vendors count differently by some percent; `TokenCounter` learns the
+The tokenizer is o200k, bundled and offline. Other vendors' counts differ by some percent; `TokenCounter` learns the
 factor of each model from the usage that its provider reports.
 """
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from splintr import AnyTokenizer
 
 MESSAGE_TOKENS = 4
-"""What a message costs beside its content: its role and its borders."""
+"""Tokens of a message besides its content: its role and its delimiters."""
 CALL_TOKENS = 8
-"""What a call or a result costs beside its name and its JSON: its id and its borders."""
+"""Tokens of a call or result besides its name and its JSON: its id and its delimiters."""
 IMAGE_TOKENS = 1_100
-"""A picture. Vendors scale pictures down first, to 258-1,600 tokens; its bytes say nothing about it."""
+"""Tokens of a picture. Vendors scale pictures to 258-1,600 tokens, whatever their size in bytes."""
 MEDIA_TOKENS = 500
-"""The least that a sound, a video or a file costs, and the cost of one known only by its address."""
+"""The least tokens of audio, video or a file, and the estimate if only its address is known."""
 BYTES_PER_MEDIA_TOKEN = 500
-"""Sound and video: 32 tokens a second at 16 kB a second; video at 1 Mbit/s and 263 tokens a second is close to it."""
+"""Audio has 32 tokens a second at 16 kB a second; video at 1 Mbit/s and 263 tokens a second is close to it."""
 BYTES_PER_FILE_TOKEN = 40
-"""PDF and other files: some 2,000 tokens for a page of 80 kB."""
+"""PDF and other files have some 2,000 tokens for a page of 80 kB."""
 
 SHORT_TEXT = 5_000
-"""In characters. Such texts are counted from a table (`lango.history.o200k`), a thousand in 0.3 to 2 ms ..."""
+"""In characters. Shorter texts are counted from a table (`lango.history.o200k`), a thousand in 0.3 to 2 ms ..."""
 FROM_TABLE = 50_000
-"""... until they were so many characters together. Then the tokenizer pays, which takes 200 ms and 42 MB to load."""
-_MAX_COUNTED_CHARACTERS = 100_000  # 40 ms of an event loop, in the scripts that take longest
+"""... up to this many characters in total. Then loading the tokenizer, 200 ms and 42 MB, is worth it."""
+_MAX_COUNTED_CHARACTERS = 100_000  # takes 40 ms in the slowest scripts
 _PIECES = 8
 
 _lock = threading.Lock()
@@ -45,15 +45,15 @@ _counted_from_table = 0
 
 
 def _tokenizer() -> "AnyTokenizer":
-    """Load the tokenizer once, whichever thread asks first."""
+    """Load the tokenizer once, in the first thread that needs it."""
     global _loaded
     with _lock:
         if _loaded is None:
-            from splintr import Tokenizer  # a 40 ms load that `--help` need not pay
+            from splintr import Tokenizer  # takes 40 ms, which `--help` does not need
 
             tokenizer = Tokenizer.from_pretrained("o200k_base")
-            # The first chunk that is no token of its own builds the merge table (90 ms); let no message pay for it.
-            # Of all ways to encode, only this one lets other threads run meanwhile.
+            # the first text that needs merging builds the merge table (90 ms): do it now, not for a message.
+            # Only this method lets other threads run meanwhile.
             tokenizer.encode_batch(["Warm-up: zqxjkvbw."])
             _loaded = tokenizer
         return _loaded
@@ -65,7 +65,7 @@ def warm_up() -> None:
 
 
 def _tokens_from_table(text: str) -> int | None:
-    """Count a short text without the tokenizer, and load it in a thread once enough was counted to be worth it."""
+    """Count a short text without the tokenizer, and load that in a thread once enough was counted to be worth it."""
     global _counted_from_table
     before, _counted_from_table = _counted_from_table, _counted_from_table + len(text)
     if before < FROM_TABLE <= _counted_from_table:
@@ -76,8 +76,9 @@ def _tokens_from_table(text: str) -> int | None:
 def count_tokens(what: str | Message | Iterable[Message]) -> int:
     """Count the tokens of a text, a message or several messages.
 
-    A message costs its text, thoughts, names, arguments and outputs as compact JSON, plus a fixed overhead. The text
-    of a tool message repeats its outputs, and is counted only where there are none. Pictures and files are estimates.
+    A message has the tokens of its text, thoughts and names, of arguments and outputs as compact JSON, and a fixed
+    overhead. The text of a tool message repeats its outputs, and only counts if there are none. Pictures and files are
+    estimates.
     """
     if isinstance(what, str):
         return _text_tokens(what)
@@ -87,7 +88,7 @@ def count_tokens(what: str | Message | Iterable[Message]) -> int:
 
 
 def _text_tokens(text: str) -> int:
-    """Count a text; of one that no window could hold, count some pieces and infer the rest."""
+    """Count the tokens of a text; estimate a text that is too long for any window from some of its pieces."""
     if len(text) <= _MAX_COUNTED_CHARACTERS:
         return _exact_tokens(text)
     size = _MAX_COUNTED_CHARACTERS // _PIECES
@@ -104,15 +105,15 @@ def _exact_tokens(text: str) -> int:
     tokenizer = _loaded or _tokenizer()
     try:
         if "<|" in text:
-            # A special token that somebody spells out is ordinary text to every provider.
+            # a special token in a message is ordinary text to every provider
             return len(tokenizer.encode_ordinary(text))
-        return len(tokenizer.encode_flat(text)) // 4  # 4 bytes an id, and no list of ints: a third faster
+        return len(tokenizer.encode_flat(text)) // 4  # bytes, 4 per id: a third faster than a list of ints
     except UnicodeEncodeError:
         return _exact_tokens(replace_surrogates(text))
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with lone surrogates, which no encoding can carry, replaced by U+FFFD."""
+    """Replace lone surrogates, which cannot be encoded, by U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -151,7 +152,7 @@ def _media_tokens(media: Media) -> int:
 
 
 def _json_fallback(value: Any) -> Any:
-    """Give JSON something for a value it does not know: counting must never raise."""
+    """Convert a value that is not JSON, because counting must never raise."""
     return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else str(value)
 
 
@@ -159,54 +160,54 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_json_fallback)
 
 
 def compact_json(value: Any) -> str:
-    """Return the value as JSON without spaces and without escapes, as it is counted."""
+    """Return a value as the JSON whose tokens are counted, without spaces and escapes."""
     try:
         return _ENCODER.encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):  # odd keys, half a character, a cycle
-        with contextlib.suppress(ValueError, RecursionError):  # a number too long to be written, a value too deep
+    except (TypeError, ValueError, OverflowError, RecursionError):  # keys that are not text, lone surrogates, a cycle
+        with contextlib.suppress(ValueError, RecursionError):  # a number too long to print, a value nested too deep
             return repr(value)
     return ""
 
 
 MIN_FACTOR, MAX_FACTOR = 0.5, 2.0
-_LEAST_SAMPLE_TOKENS = 100  # below this, the vendor's fixed overhead is most of what it reports
+_LEAST_SAMPLE_TOKENS = 100  # below this, the vendor's fixed overhead dominates
 _LEARNING_RATE = 0.2
 
 
 class Calibration(Struct, frozen=True):
-    """How many tokens of a model one token of ours is, learned from its reports."""
+    """How many tokens of a model one counted token is, learned from the reported usage."""
 
     factor: float = 1.0
     samples: int = 0
 
     def learn(self, counted_tokens: int, reported_tokens: int) -> "Calibration":
-        """Return the calibration after one more report; a report that says too little changes nothing."""
+        """Return the calibration after a further report; a report of few tokens changes nothing."""
         if counted_tokens < _LEAST_SAMPLE_TOKENS or reported_tokens <= 0:
             return self
         ratio = min(MAX_FACTOR, max(MIN_FACTOR, reported_tokens / counted_tokens))
-        # The first reports weigh alike, later ones a fifth each: one odd request does not move the budget much.
+        # the first reports have equal weight, later ones a fifth each: an unusual request changes little
         rate = max(_LEARNING_RATE, 1 / (self.samples + 1))
         return Calibration(self.factor + rate * (ratio - self.factor), self.samples + 1)
 
 
 class TokenCounter:
-    """Counts tokens as each model does: our count times the factor that its provider's reports taught us."""
+    """Counts tokens as each model does: our count times a factor learned from the provider's reports."""
 
     def __init__(self, calibrations: Mapping[str, Calibration] | None = None) -> None:
         self._calibrations = dict(calibrations or {})
 
     def factor(self, model: str) -> float:
-        """Return how many of the model's tokens one of ours is, between 0.5 and 2.0; 1.0 for a model not yet seen."""
+        """Return how many tokens of a model one counted token is, from 0.5 to 2.0; 1.0 for an unknown model."""
         return self._calibrations.get(model, Calibration()).factor
 
     def count(self, what: str | Message | Iterable[Message], model: str = "") -> int:
-        """Count as the model would."""
+        """Count tokens as the model would."""
         return math.ceil(count_tokens(what) * self.factor(model))
 
     def budget(self, budget_tokens: int, model: str) -> int:
-        """Return a budget of the model's tokens in tokens of ours, as `fit_to_budget` takes it."""
+        """Convert a budget in the model's tokens to counted tokens, as `fit_to_budget` takes it."""
         return int(budget_tokens / self.factor(model))
 
     def learn(self, model: str, counted_tokens: int, reported_tokens: int) -> None:
-        """Take in what the provider says a request cost that we counted as `counted_tokens`."""
+        """Learn from the tokens that a provider reports for a request that we counted."""
         self._calibrations[model] = self._calibrations.get(model, Calibration()).learn(counted_tokens, reported_tokens)

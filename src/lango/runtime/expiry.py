@@ -1,4 +1,7 @@
-"""Questions for approval end in time, whether or not anybody comes back to them."""
+"""Expire approval requests when their time is over.
+
+The requests, and their expiry times, are stored by `lango.store.turns.approvals`.
+"""
 
 import asyncio
 import logging
@@ -11,48 +14,47 @@ from lango.store.turns import approvals
 _log = logging.getLogger("lango.runtime")
 
 _MAX_WAIT_S = 60.0
-"""Other processes ask questions too, and may be gone when these expire."""
+"""Requests of other processes expire, too, and those processes may be gone by then."""
 _MIN_WAIT_S = 0.05
 _BUSY_SESSION_WAIT_S = 2.0
-"""How long to leave a session alone in which a turn runs."""
+"""When to try again in a session in which a turn runs."""
 
 
 class ApprovalExpiry:
-    """Closes questions when their time is over: one task per process, and the database lets one of them do it."""
+    """Expires approval requests: one task per process, and the database lets only one of them do it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._wake = asyncio.Event()
 
     def check_soon(self) -> None:
-        """Something may have been asked just now: see when it expires."""
+        """Check for due requests soon, because a new one may have been stored."""
         self._wake.set()
 
     async def expire_session(self, name: SessionId) -> None:
-        """Close what has expired in a session, for whoever looks at it now."""
+        """Expire the due requests of a session now."""
         session = await self._store.session(name)
         if session is not None and await self._store.read(lambda: approvals.has_expired(session.key)):
             await self._store.expire_questions(session.key)
 
     async def run(self) -> None:
-        """Close what is due, now and whenever something is."""
+        """Expire requests when they are due, until cancelled."""
         while True:
             self._wake.clear()
             wait_s = _MAX_WAIT_S
             try:
                 wait_s = await self._expire_due()
             except StoreError as error:
-                _log.warning("questions for approval could not be looked at: %s", error)
+                _log.warning("approval requests could not be checked for expiry: %s", error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
 
     async def _expire_due(self) -> float:
-        """Close what is due; return when to look again."""
+        """Expire the due requests; return in how many seconds to check again."""
         left_s = await self._store.read(approvals.next_expiry_s)
         if left_s is None or left_s > 0:
             return max(_MIN_WAIT_S, min(_MAX_WAIT_S, _MAX_WAIT_S if left_s is None else left_s))
-        closed = [
-            await self._store.expire_questions(key) for key in await self._store.read(approvals.sessions_with_expired)
-        ]
-        return _MIN_WAIT_S if all(closed) else _BUSY_SESSION_WAIT_S
+        session_keys = await self._store.read(approvals.sessions_with_expired)
+        expired = [await self._store.expire_questions(key) for key in session_keys]
+        return _MIN_WAIT_S if all(expired) else _BUSY_SESSION_WAIT_S

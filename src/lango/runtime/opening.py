@@ -23,9 +23,9 @@ _WRITING_TOOLS = {"write_file", "edit_file", "shell"}
 
 
 def protected_files(settings: Settings) -> list[Path]:
-    """Return what no built-in tool may read or write, whatever its workspace is.
+    """Return the files that no built-in tool may read or write, whatever its workspace is.
 
-    Raises `ConfigError` where the store lies in the workspace of a tool that writes, unless the settings allow it.
+    Raise `ConfigError` if the store lies in the workspace of a tool that writes, unless the settings allow it.
     """
     files = store_files(settings.store.url)
     root = Path(settings.tools.workspace).expanduser().resolve()
@@ -47,10 +47,10 @@ async def open_runtime(
     provider: "Provider | None" = None,
     root_agent: Any = None,
 ) -> AsyncGenerator[Runtime, None]:
-    """Open the store, build the agent, and own everything that is started until the context is left.
+    """Open the store and build the agent; close everything when the context is left.
 
-    `tools` are added to those of the settings. `provider` answers in place of the one that the settings name.
-    `root_agent` is somebody's own ADK agent or app. Raises `ConfigError` for what is missing, before anything runs.
+    `tools` are added to those of the settings. `provider` is used instead of the configured one. `root_agent` is your
+    own ADK agent or app. Raise `ConfigError` for missing settings, before anything runs.
     """
     settings = settings or Settings()
     protected = protected_files(settings)

@@ -1,4 +1,4 @@
-"""One turn from message to answer: stored first, one at a time per session, told as it happens, honest if it fails."""
+"""Accept messages, approvals and results, and run their turns: the public API."""
 
 import asyncio
 import functools
@@ -30,7 +30,6 @@ from lango.turns.turn_input import TurnInput, check_attachments
 if TYPE_CHECKING:
     from lango.adk.agents.tool_names import ToolNames
 
-
 _log = logging.getLogger("lango.runtime")
 
 
@@ -41,7 +40,7 @@ class Runtime:
         self._settings = settings
         self._store = store
         self._engine = engine
-        self._tasks: set[asyncio.Task[None]] = set()  # not a TaskGroup: it would wrap what the caller's own body raises
+        self._tasks: set[asyncio.Task[None]] = set()  # not a TaskGroup: it would wrap errors of the caller's body
         self._owner = Owner()
         self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
         self._memory = engine.memory(self._owner.name, self._liveness.is_gone)
@@ -58,37 +57,37 @@ class Runtime:
 
     @property
     def store(self) -> Store:
-        """The store below."""
+        """The store that this runtime runs on."""
         return self._store
 
     @property
     def sessions(self) -> Sessions:
-        """The conversations of this agent: list, read, rename, fork, rewind, delete."""
+        """The sessions of this agent: list, read, rename, fork, rewind, delete."""
         return self._sessions
 
     @property
     def memory(self) -> Memory:
-        """What was observed of sessions, and learned of users."""
+        """The memory: notes about sessions, and facts about users."""
         return self._memory
 
     @property
     def app_name(self) -> str:
-        """The app that sessions belong to."""
+        """The name of the app that sessions belong to."""
         return self._engine.app_name
 
     @property
     def queued_turns(self) -> int:
-        """How many turns wait because as many run as the process carries."""
+        """How many turns wait for a slot in this process."""
         return self._admission.queued
 
     def agents(self) -> dict[str, Any]:
-        """Describe the agents: the root, with those below it."""
+        """Describe the agent tree."""
         return self._engine.agents()
 
     async def tool_names(self, *, ask_toolsets: bool = False) -> "ToolNames":
-        """Return what the agents' tools are called, as far as it is known before a turn; toolsets know it when asked.
+        """List the names of the agents' tools; with `ask_toolsets` also those of toolsets.
 
-        To ask an MCP server starts it, or connects to it. Raises `ConfigError` where it does not answer.
+        That starts or connects to MCP servers. Raise `ConfigError` if one of them does not answer.
         """
         return await self._engine.tool_names(ask_toolsets=ask_toolsets)
 
@@ -119,13 +118,13 @@ class Runtime:
         idempotency_key: str | None = None,
         attachments: Sequence[Attachment] = (),
     ) -> str:
-        """Send a message and return the whole answer, or raise what the turn failed with."""
+        """Send a message and return the complete answer, or raise the error of the turn."""
         return await collect_answer(await self._accept_message(session_id, text, user_id, idempotency_key, attachments))
 
     async def approve(
         self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Answer a question for approval and follow what comes of it. The answer holds for the arguments shown."""
+        """Answer an approval request and follow the turn. The answer is only valid for the arguments shown."""
         turn = await self._accept_approval(session_id, call_id, approved, user_id)
         async with aclosing(follow_until_left(turn)) as events:
             async for event in events:
@@ -140,7 +139,7 @@ class Runtime:
         user_id: str = "user",
         client_tools: Sequence[Tool] = (),
     ) -> RunningTurn:
-        """Answer a question for approval in the background, as `submit` does."""
+        """Answer an approval request in the background, as `submit` does."""
         turn = await self._accept_approval(session_id, call_id, approved, user_id, client_tools)
         turn.detached = True
         return turn
@@ -156,23 +155,23 @@ class Runtime:
         history: Sequence[Message] = (),
         at_revision: int | None = None,
     ) -> RunningTurn:
-        """Give the results of calls that wait for the client, by the calls' ids; the model goes on when all have one.
+        """Bring results of client calls, by the calls' ids; the model continues when all open calls have one.
 
-        Results of calls that do not wait are left out. Raises `CallNotWaiting` where none is left. With a `history`,
-        the results are of the calls that it ends with, and the session begins with it. `at_revision` is as in `submit`.
+        Results of other calls are left out. Raise `CallNotWaiting` if none is left. With a `history`, the results are
+        those of the calls at its end, and the session starts with it. `at_revision` is as in `submit`.
         """
         name = SessionId(self.app_name, user_id, session_id)
         if history:
-            turn_input = await asyncio.to_thread(self._engine.results_after_history, history, results)
+            turn_input = await asyncio.to_thread(self._engine.inputs.results_after_history, history, results)
         else:
-            turn_input = await self._engine.client_results(name, results)
-        self._engine.add_client_tools(turn_input, client_tools)
+            turn_input = await self._engine.inputs.client_results(name, results)
+        self._engine.inputs.add_client_tools(turn_input, client_tools)
         turn = await self._accept_input(name, turn_input, idempotency_key, at_revision)
         turn.detached = True
         return turn
 
     async def cancel(self, session_id: str, *, user_id: str = "user") -> bool:
-        """Stop the session's running turn, wherever it runs; what is stored stays. False: none runs."""
+        """Stop the session's running turn, in any process; stored messages stay. False: none runs."""
         session = await self._store.session(SessionId(self.app_name, user_id, session_id))
         if session is None:
             return False
@@ -183,7 +182,7 @@ class Runtime:
         return found
 
     async def take_back(self, session_id: str, turn: int, *, user_id: str = "user") -> bool:
-        """Take back a message that waits for its turn; False: it does not wait (any more)."""
+        """Withdraw a queued message; False: it is not queued (any more)."""
         session = await self._store.session(SessionId(self.app_name, user_id, session_id))
         if session is None or not await self._store.withdraw_turn(Turn(session.key, turn)):
             return False
@@ -208,30 +207,30 @@ class Runtime:
     ) -> RunningTurn:
         """Store a message and run its turn in the background; `follow` it from anywhere in this process.
 
-        The same `idempotency_key` again is the same turn; with another message it raises `IdempotencyKeyReused`.
-        `state_delta` changes the session's state together with the message, when its turn comes. `client_tools` are
-        offered to the model in this turn: a call of one ends it, and waits for `submit_results`. A message goes on
-        without them; `results`, by the calls' ids, are of those that wait and have one.
+        The same `idempotency_key` again returns the same turn; with another message it raises `IdempotencyKeyReused`.
+        `state_delta` changes the session's state when the turn starts. `client_tools` are offered to the model in this
+        turn: a call of such a tool ends the turn, and waits for `submit_results`. A message closes open client calls;
+        `results`, by the calls' ids, gives results for some of them.
 
-        `history` holds messages that were said elsewhere: they are stored right before this one, in the same
-        transaction, marked as carried here. With `at_revision`, `StaleSession` is raised and nothing is stored unless
-        the session is at just that revision and no turn of it runs or waits.
+        `history` holds earlier messages of the client: they are stored right before this message, in the same
+        transaction, and marked as the client's. With `at_revision`, raise `StaleSession` and store nothing unless the
+        session has exactly that revision and no turn of it runs or is queued.
         """
         name = SessionId(self.app_name, user_id, session_id)
         check_attachments(attachments, self._settings.server)
-        turn_input = self._engine.message(text, attachments, state_delta)
-        self._engine.add_client_tools(turn_input, client_tools)
+        turn_input = self._engine.inputs.message(text, attachments, state_delta)
+        self._engine.inputs.add_client_tools(turn_input, client_tools)
         if results:
-            await self._engine.add_results(name, turn_input, results)
+            await self._engine.inputs.add_results(name, turn_input, results)
         if history:
-            await asyncio.to_thread(self._engine.add_history, turn_input, history)
+            await asyncio.to_thread(self._engine.inputs.add_history, turn_input, history)
         turn = await self._accept_input(name, turn_input, idempotency_key, at_revision)
         turn.detached = True
         return turn
 
     def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-        """Return results of the client's tools as the model reads them, and as they are stored."""
-        return {call_id: result.output for call_id, result in self._engine.shown_results(results).items()}
+        """Return results of client tools as they are stored and the model reads them."""
+        return {call_id: result.output for call_id, result in self._engine.inputs.results_to_store(results).items()}
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
@@ -240,19 +239,19 @@ class Runtime:
     ) -> RunningTurn:
         check_attachments(attachments, self._settings.server)
         name = SessionId(self.app_name, user_id, session_id)
-        return await self._accept_input(name, self._engine.message(text, attachments), idempotency_key)
+        return await self._accept_input(name, self._engine.inputs.message(text, attachments), idempotency_key)
 
     async def _accept_approval(
         self, session_id: str, call_id: str, approved: bool, user_id: str, client_tools: Sequence[Tool] = ()
     ) -> RunningTurn:
         name = SessionId(self.app_name, user_id, session_id)
         await self._expiry.expire_session(name)
-        turn_input = await self._engine.approval_answer(name, call_id, approved=approved)
+        turn_input = await self._engine.inputs.approval_answer(name, call_id, approved=approved)
         assert turn_input.approval_answer
-        self._engine.add_client_tools(turn_input, client_tools)
+        self._engine.inputs.add_client_tools(turn_input, client_tools)
         turn = await self._accept_input(name, turn_input, f"answer to {turn_input.approval_answer.request_id}")
         if turn.turn.repeated or turn.readers or turn.detached:
-            raise ApprovalExpired(f"the question about call {call_id!r} was answered just now")
+            raise ApprovalExpired(f"the approval request for call {call_id!r} was answered just now")
         return turn
 
     async def _accept_input(
@@ -261,7 +260,7 @@ class Runtime:
         if self._closed:
             raise TurnCancelled("the runtime is closed: open another one")
         mode = self._settings.agent.when_busy
-        async with self._locks.setdefault(name, asyncio.Lock()):  # in the order in which they were sent
+        async with self._locks.setdefault(name, asyncio.Lock()):  # stored in the order in which they were sent
             session = await (get_or_create_session if at_revision is None else require_session)(self._store, name)
             try:
                 turn, caller_left = await finish_despite_cancel(
@@ -289,7 +288,7 @@ class Runtime:
         running = RunningTurn(session, turn)
         self._running.setdefault(session.key, []).append(running)
         queued, invocation_id = turn.status == "waiting", turn_input.entry.invocation_id
-        if record is not None:  # as it was said the first time
+        if record is not None:  # as in the first response to this request
             queued, invocation_id = record.was_queued, record.invocation_id
         running.emit(Accepted(running.next_id(), turn.turn, waiting=queued, invocation_id=invocation_id))
         running.task = self._spawn(run_in_turn_span(running, self._run_turn(running, turn_input)))
@@ -298,7 +297,7 @@ class Runtime:
         return running
 
     async def _stop_earlier_turns(self, newest: RunningTurn) -> None:
-        """Stop what is ahead of a new message, here and elsewhere. Those that wait keep their place, and end there."""
+        """Stop the turns before a new message, in any process. Queued turns end when they would start."""
         for running in self._running.get(newest.session.key, []):
             if running.turn.turn < newest.turn.turn:
                 running.superseded = True
@@ -306,7 +305,7 @@ class Runtime:
                     running.stop(TurnCancelled("a newer message came"))
         try:
             await self._store.cancel_turn(newest.session, before=newest.turn.turn)
-        except BaseException:  # whoever sent the message will not read its answer
+        except BaseException:  # the caller gets this error, and not the turn
             newest.stop(TurnCancelled("the turn was stopped"))
             raise
 
@@ -323,7 +322,7 @@ class Runtime:
             await self._end_withdrawn_turn(running)
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever follows the turn
+        except BaseException as error:  # noqa: BLE001 - the readers of the turn get it
             if isinstance(error, StoreError) and not running.turn.repeated:
                 self._end_unknown_turn(running.session, turn_input)
             running.fail(error)
@@ -332,21 +331,21 @@ class Runtime:
             running.finish()
 
     def _end_unknown_turn(self, session: SessionRecord, turn_input: TurnInput) -> None:
-        """End a turn that may have been stored, or begun, without this process knowing, once the store is there."""
+        """End a turn that may have been stored or leased, as soon as the store is available."""
         self._spawn(end_unknown_turn(self._store, session, self._owner.name, turn_input.entry.invocation_id))
 
     async def _end_unrun_turn(self, session: SessionRecord, turn: Turn) -> None:
-        """End a turn that is not run, now or as soon as the store is there."""
+        """End a turn that will not run, now or as soon as the store is available."""
         end = functools.partial(end_unrun_turn, self._store, session, turn)
         try:
             with wait_for_database(False):
                 await finish_despite_cancel(end())
         except StoreError as error:
-            _log.warning("turn %s could not be taken back yet: %s", turn.turn, error)
+            _log.warning("turn %s could not be withdrawn yet: %s", turn.turn, error)
             self._spawn(retry_until_stored(end, f"turn {turn.turn}"))
 
     async def _end_withdrawn_turn(self, running: RunningTurn) -> None:
-        """A turn that did not begin is taken back; one that is only told again goes on elsewhere."""
+        """Withdraw a turn that did not start; a replayed turn is left to the process that runs it."""
         if not running.turn.repeated:
             await self._end_unrun_turn(running.session, running.turn)
         running.fail(running.stop_reason or TurnCancelled("the message was taken back before its turn came"))
@@ -364,7 +363,7 @@ class Runtime:
         return task
 
     async def close(self) -> None:
-        """Stop what runs, wait until every record is honest, and take nothing new."""
+        """Accept no more turns, stop the running ones, and wait until their ends are stored."""
         self._closed = True
         while self._tasks:
             turns = [running for turns in self._running.values() for running in turns]

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import tempfile
 import time
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
@@ -17,6 +17,28 @@ if TYPE_CHECKING:
 _MAX_IN_MEMORY_BYTES = 1_000_000
 
 
+async def export_session(store: Store, name: SessionId) -> AsyncGenerator[str, None]:
+    """Export a session as lines of JSON."""
+    from lango.store.transfer import export as exports  # slow to import, and rarely needed
+
+    export = await store.read(lambda: exports.begin_export(name))
+    for line in exports.header_lines(export):
+        yield line
+    for first in range(1, max(export.session.last_seq, 1) + 1, exports.PAGE):
+        for line in await store.read(functools.partial(exports.event_lines, export, first)):
+            yield line
+    for line in exports.turn_lines(export):
+        yield line
+    call_ids = sorted(export.open_calls)
+    for first in range(0, len(call_ids), exports.PAGE):
+        page = call_ids[first : first + exports.PAGE]
+        for line in await store.read(functools.partial(exports.tool_journal_lines, export, page)):
+            yield line
+    for line in await store.read(lambda: exports.observation_lines(export)):
+        yield line
+    yield exports.end_line(export)
+
+
 async def import_session(
     store: Store,
     lines: "Lines | AsyncIterable[str | bytes]",
@@ -25,9 +47,10 @@ async def import_session(
     session_id: str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> SessionRecord:
-    """Make a session of the lines of an export; where no app, user or id is named, those of the export.
+    """Create a session from the lines of an export; the app, the user and the id default to those of the export.
 
-    `progress` is told, from any thread, which share of the work is done: from 0 to 1, once the lines are read.
+    `progress` is called, from any thread, with the share of the work that is done, from 0 to 1, once the lines are
+    read.
     """
     with tempfile.SpooledTemporaryFile(max_size=_MAX_IN_MEMORY_BYTES) as file:
         if isinstance(lines, AsyncIterable):
@@ -41,7 +64,7 @@ async def import_session(
             file.seek(0)
             return file if progress is None else _with_progress(file, progress, before, 0.5 / max(1, size))
 
-        from lango.store.transfer import import_check, import_write  # few need it, and it takes long to import
+        from lango.store.transfer import import_check, import_write  # slow to import, and rarely needed
 
         checked = await asyncio.to_thread(lambda: import_check.check_lines(lines_from_start(0.0), _event_validator()))
         exported = checked.session
@@ -61,7 +84,7 @@ async def import_session(
 def _with_progress(
     lines: Iterable[bytes], report: Callable[[float], None], done: float, share_per_byte: float
 ) -> Iterator[bytes]:
-    """Say of each line how much is done with it, once it is."""
+    """Report the share of the work that is done after each line."""
     for line in lines:
         yield line
         done += len(line) * share_per_byte
@@ -69,11 +92,11 @@ def _with_progress(
 
 
 def _event_validator() -> Callable[[StoredEvent], None]:
-    """Return what refuses a stored event that ADK could not be given."""
-    from lango.adk.services.events_to_rows import DEFAULT_AGENT_NAME  # takes seconds: only when it is needed
+    """Return a function that raises for a stored event that cannot be converted to an ADK event."""
+    from lango.adk.services.events_to_rows import DEFAULT_AGENT_NAME  # importing ADK takes seconds
     from lango.adk.services.rows_to_events import stored_to_events
 
-    def must_be_an_event(stored: StoredEvent) -> None:
+    def validate(stored: StoredEvent) -> None:
         stored_to_events([stored], DEFAULT_AGENT_NAME)
 
-    return must_be_an_event
+    return validate

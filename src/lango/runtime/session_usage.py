@@ -1,4 +1,7 @@
-"""The picture of a session: what each turn took, what the next request would keep, and what it would leave out."""
+"""Read what each turn of a session used, and which messages the next request would keep.
+
+Model calls are measured by `lango.adk.run.model_call_stats`; usage is stored by `lango.store.turns.turn_usage`.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +11,7 @@ from msgspec import Struct
 from lango.config import Settings
 from lango.errors import BudgetTooSmall
 from lango.events import Usage
-from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens
+from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens, messages_to_load
 from lango.memory import quote
 from lango.messages import Message
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
@@ -24,7 +27,7 @@ _MAX_CACHED_SESSIONS = 500
 
 
 class ModelCall(Struct, frozen=True):
-    """One call of the model, from the request to the end of its answer."""
+    """The duration and tokens of one model call."""
 
     model: str
     agent: str
@@ -36,7 +39,7 @@ class ModelCall(Struct, frozen=True):
 
 
 class ToolUse(Struct, frozen=True):
-    """One call of a tool. `status`: intended, started, finished, failed or unknown."""
+    """One tool call. `status`: intended, started, finished, failed or unknown."""
 
     call_id: str
     name: str
@@ -44,11 +47,11 @@ class ToolUse(Struct, frozen=True):
     started_at: float | None
     duration_s: float | None
     approved_by: str | None = None
-    """Who said yes, where somebody was asked."""
+    """The user who approved it, if approval was needed."""
 
 
 class TurnUsage(Struct, frozen=True):
-    """What a turn took."""
+    """What a turn used."""
 
     turn: int
     status: Status
@@ -57,7 +60,7 @@ class TurnUsage(Struct, frozen=True):
     first_seq: int | None
     last_seq: int | None
     tokens: int
-    """Of its own messages."""
+    """Tokens of the turn's own messages."""
     taken_back: bool
     usage: Usage
     model_calls: Sequence[ModelCall]
@@ -65,34 +68,34 @@ class TurnUsage(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """What the next request would keep of the conversation, and what it would leave out."""
+    """How many messages the next request would keep, and how many it would leave out."""
 
     first_seq: int | None
-    """From here on every message is kept; null: none is."""
+    """The first message from which on all are kept; null: none is kept."""
     messages: int
     tokens: int
     left_out_messages: int
     left_out_tokens: int
     observed_seq: int = 0
-    """The last message that is remembered in notes; 0: none."""
+    """The last message that the notes of the memory cover; 0: none."""
     memory_tokens: int = 0
-    """What the request quotes of the memory."""
+    """Tokens of the memory that the request quotes."""
 
 
 class SessionUsage(Struct, frozen=True):
-    """The picture of a session: its newest turns, the window, and the sum of all turns."""
+    """The usage of a session: its newest turns, the window, and the sum of all turns."""
 
     rules: WindowRules
     window: Window
     turns: Sequence[TurnUsage]
     before: int | None
-    """Ask for the turns before with this; None: there are none."""
+    """The value of `before` for the next older page; None: there are no older turns."""
     all_turns: int
     total: Usage
 
 
 def window_rules_for(settings: Settings) -> WindowRules:
-    """Return what bounds a request, as the settings say; a small local model may bound it further."""
+    """Return the configured limits of a request; a small local model may limit it further."""
     history = settings.history
     return WindowRules(
         history.max_message_token_budget or DEFAULT_BUDGET_TOKENS,
@@ -104,17 +107,17 @@ def window_rules_for(settings: Settings) -> WindowRules:
 
 
 class TotalsCache:
-    """What the turns of some sessions took that are over: read once, since it does not change."""
+    """Caches the sums over the finished turns of sessions, which do not change."""
 
     def __init__(self) -> None:
         self._totals: dict[int, turn_usage.Totals] = {}
 
     def get(self, session: SessionRecord) -> turn_usage.Totals | None:
-        """Return what is known of a session."""
+        """Return the cached sum of a session, if there is one."""
         return self._totals.get(session.key)
 
     def put(self, session: SessionRecord, totals: turn_usage.Totals) -> None:
-        """Remember it, among those that were asked for last."""
+        """Cache the sum of a session, in place of the one that was stored longest ago."""
         self._totals.pop(session.key, None)
         self._totals[session.key] = totals
         if len(self._totals) > _MAX_CACHED_SESSIONS:
@@ -130,9 +133,9 @@ async def session_usage(
     limit: int = DEFAULT_TURNS,
     cache: TotalsCache | None = None,
 ) -> SessionUsage | None:
-    """Read the picture of a session: its newest turns, or the newest before a turn. None: there is no such session.
+    """Read the usage of a session, with its newest turns, or the newest before a turn; None: there is no such session.
 
-    `spent` is kept from call to call, so that a long session is not summed anew each time.
+    Pass the same `cache` to each call, so that a long session is not summed again each time.
     """
     totals_cache = cache or TotalsCache()
     found = await store.read(lambda: _read(name, rules, before, limit, totals_cache))
@@ -165,7 +168,7 @@ def _read(
 
 
 def _window(session: SessionRecord, rules: WindowRules) -> Operation[Window]:
-    """Apply the rules as the next request will, with a message of the user that is still to come."""
+    """Compute the window of the next request, with an empty user message in place of the coming one."""
     live = yield from turn_usage.read_live(session)
     stored, recalled = yield from _load_window(session, rules)
     quoted = quote(recalled, rules.room_tokens // 2)
@@ -194,14 +197,12 @@ def _window(session: SessionRecord, rules: WindowRules) -> Operation[Window]:
 
 
 def _load_window(session: SessionRecord, rules: WindowRules) -> Operation[tuple[list[StoredEvent], SessionMemory]]:
-    """Read what the runtime would load for a request."""
+    """Read the messages that the session service would load for a request."""
     budget = min(rules.room_tokens, rules.budget_tokens)
     if rules.with_memory:
         found = yield from read_window_with_memory(session.name, budget, with_facts=rules.with_facts)
         return found[1:] if found else ([], SessionMemory())
-    # some events become no message of a request
-    most = rules.max_messages and rules.max_messages * 5 // 4
-    return (yield from read_window(session, budget, most)), SessionMemory()
+    return (yield from read_window(session, budget, messages_to_load(rules.max_messages))), SessionMemory()
 
 
 def _turn(row: turn_usage.TurnRow) -> TurnUsage:

@@ -1,17 +1,17 @@
-"""Conversations as a whole: find, read, name, fork, take back, export, import, delete. `runtime.sessions` in Python.
+"""List, read, rename, fork, rewind, export, import and delete the sessions of an app.
 
-One app's sessions; each belongs to a user, and what is another user's is not there.
+Each session belongs to a user; to other users it does not exist.
 """
 
-import functools
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.history import WindowRules
-from lango.runtime.session_transfer import import_session
+from lango.runtime.session_transfer import export_session, import_session
 from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.engine.database import Operation
@@ -32,7 +32,7 @@ class Sessions:
     """The sessions of one app."""
 
     def __init__(self, store: Store, app_name: str, rules: Callable[[], WindowRules] = WindowRules) -> None:
-        """`rules` says what bounds the next request of an agent here."""
+        """`rules` returns the limits of the agent's next request."""
         self._store = store
         self._app_name = app_name
         self._rules = rules
@@ -42,12 +42,12 @@ class Sessions:
     async def list(
         self, *, user_id: str = "user", after: SessionRecord | None = None, limit: int = 50
     ) -> Sequence[SessionRecord]:
-        """Read some sessions without their state, the newest first, after one."""
+        """Read sessions without their state, the newest first, or those that follow `after`."""
         place = (after.updated_at, after.key) if after else None
         return await self._store.sessions_page(self._app_name, user_id, after=place, limit=limit)
 
     async def read(self, session_id: str, *, user_id: str = "user") -> SessionRecord:
-        """Read a session with its state and what it is called. Raise `SessionNotFound`."""
+        """Read a session with its state and title. Raise `SessionNotFound`."""
         name = self._session_id(session_id, user_id)
         record = await self._store.read(lambda: _read_with_title(name))
         if record is None:
@@ -64,7 +64,7 @@ class Sessions:
     async def usage(
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = DEFAULT_TURNS
     ) -> SessionUsage:
-        """Read what the newest turns took, or the newest before a turn, and what the next request would keep."""
+        """Read what the newest turns used, or the newest before a turn, and what the next request would keep."""
         usage = await session_usage(
             self._store,
             self._session_id(session_id, user_id),
@@ -85,14 +85,14 @@ class Sessions:
         state: Mapping[str, Any] | None = None,
         title: str | None = None,
     ) -> SessionRecord:
-        """Make a session. Raise `SessionExists` where there is one of that id."""
+        """Create a session. Raise `SessionExists` if there is one of that id."""
         name = self._new_session_id(session_id, user_id)
         cleaned_title = titles.clean_title(title)
         record = await self._store.create_session(name, state)
         return await self.rename(record.name.id, cleaned_title, user_id=user_id) if cleaned_title else record
 
     async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionRecord:
-        """Name a session; without a title it is called by its first words again."""
+        """Set the title of a session; without one, its first words are the title again."""
         name = self._session_id(session_id, user_id)
         await self._store.write(lambda: titles.rename(name, title))
         return await self.read(session_id, user_id=user_id)
@@ -106,17 +106,18 @@ class Sessions:
         new_id: str | None = None,
         title: str | None = None,
     ) -> SessionRecord:
-        """Make a session with the same past up to message `at`, and the state as it was then.
+        """Create a session with the same messages up to message `at`, and the state at that message.
 
-        None is all of it, 0 only the first state. It takes as long for 100,000 messages as for ten: the past is shared.
+        None is all messages, 0 only the first state. The messages are shared, not copied: it takes as long for 100,000
+        as for ten.
         """
         name, new, now = self._session_id(session_id, user_id), self._new_session_id(new_id, user_id), time.time()
         return await self._store.write(lambda: forks.fork(name, new, at, title, now))
 
     async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionRecord:
-        """Take back the turn that holds message `before`, and all after it; the state is as it was before that turn.
+        """Rewind the turn that holds message `before`, and all later turns; the state is that before the turn.
 
-        Nothing is deleted, as with ADK's own rewind. Raise `TurnRunning` while a turn runs or waits.
+        Nothing is deleted, as in ADK's own rewind. Raise `TurnRunning` while a turn runs or is queued.
         """
         name, now = self._session_id(session_id, user_id), time.time()
         try:
@@ -127,55 +128,37 @@ class Sessions:
         return await self._store.write(lambda: rewinds.rewind(name, before, now))
 
     async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
-        """Delete a session and all that belongs to it; False: there is none. Forks of it keep what they share."""
+        """Delete a session with all its data; False: there is none. Forks keep the messages that they share."""
         return await self._store.delete_session(SessionId(self._app_name, user_id, session_id))
 
     async def check(self, session_id: str, *, user_id: str = "user") -> Sequence[Problem]:
-        """Say what is wrong with a session as it is stored, if anything is: see `lango.store.lifecycle.integrity`."""
+        """Check the stored data of a session, and return the problems; see `lango.store.lifecycle.integrity`."""
         return await self._store.check(self._session_id(session_id, user_id))
 
     async def search(self, words: str, *, user_id: str = "user", limit: int = 20) -> Sequence[Hit]:
-        """Find messages and titles that hold every word, the best first; the last word may be the beginning of one."""
+        """Find messages and titles with all words, the best matches first; the last word may be incomplete."""
         return await self._store.search(self._app_name, user_id, words, limit=limit)
 
     async def export_lines(self, session_id: str, *, user_id: str = "user") -> AsyncGenerator[str, None]:
-        """Read a session as lines of JSON, with all that belongs to it; see `lango.store.transfer.export_format`.
+        """Export a session as lines of JSON; see `lango.store.transfer.export_format`.
 
-        A fork comes with its past. What is written meanwhile is not in it, and neither is a turn that runs.
+        A fork is exported with the messages that it shares. Turns that run or begin meanwhile are left out.
         """
-        name = self._session_id(session_id, user_id)
-        from lango.store.transfer import export as exports  # few need it, and it takes long to import
-
-        export = await self._store.read(lambda: exports.begin_export(name))
-        for line in exports.header_lines(export):
-            yield line
-        for first in range(1, max(export.session.last_seq, 1) + 1, exports.PAGE):
-            read = functools.partial(exports.event_lines, export, first)
-            for line in await self._store.read(read):
+        async with aclosing(export_session(self._store, self._session_id(session_id, user_id))) as lines:
+            async for line in lines:
                 yield line
-        for line in exports.turn_lines(export):
-            yield line
-        call_ids = sorted(export.open_calls)
-        for first in range(0, len(call_ids), exports.PAGE):
-            read = functools.partial(exports.tool_journal_lines, export, call_ids[first : first + exports.PAGE])
-            for line in await self._store.read(read):
-                yield line
-        for line in await self._store.read(lambda: exports.observation_lines(export)):
-            yield line
-        yield exports.end_line(export)
 
     async def import_lines(
         self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None
     ) -> SessionRecord:
-        """Make a session of the lines of an export, of the same id or another one. All of it, or nothing.
+        """Create a session from the lines of an export, with the same id or another one, completely or not at all.
 
-        The state of users and apps is not a session's to bring: what it changed of them stays in its journal. Raise
-        `InvalidExport` that names the line, or `SessionExists`.
+        It does not change the state of users and apps. Raise `InvalidExport`, which names the line, or `SessionExists`.
         """
         return await import_session(self._store, lines, self._app_name, user_id, session_id)
 
     async def _interrupt_dead_turns(self, name: SessionId) -> bool:
-        """Mark the turns whose process is gone; False: one of them lives."""
+        """Interrupt the turns of a session whose owner is gone; False: some are still alive."""
         session, queued = await self._store.read(lambda: rewinds.busy(name))
         if session is None:
             return False
@@ -203,18 +186,18 @@ def _not_found(session_id: str) -> SessionNotFound:
 
 
 async def get_or_create_session(store: Store, name: SessionId) -> SessionRecord:
-    """Return a session, made now where there was none."""
+    """Return a session; create it if it does not exist."""
     session = await store.session(name)
     while session is None:
         try:
             session = await store.create_session(name)
-        except SessionExists:  # somebody else made it just now
+        except SessionExists:  # another process created it just now
             session = await store.session(name)
     return session
 
 
 async def require_session(store: Store, name: SessionId) -> SessionRecord:
-    """Return a session that was read before; raise `StaleSession` where it was deleted since."""
+    """Return a session that was read before. Raise `StaleSession` if it was deleted since."""
     session = await store.session(name)
     if session is None:
         raise StaleSession(f"session {name.id!r} was deleted since it was read")

@@ -7,11 +7,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from lango import errors
-from lango.errors import LangoError, StoreError, TurnFailed
-from lango.events import TurnError, TurnEvent, from_json
+from lango.errors import LangoError, SessionNotFound, StoreError, TurnFailed, error_type
+from lango.events import TurnError, TurnEvent
 from lango.store import SessionRecord, Store, Turn
-from lango.store.codec.json_text import loads
 from lango.store.turns import lease
 from lango.turns import lease_holder
 from lango.turns.lease_holder import interrupt_dead_turns
@@ -19,12 +17,12 @@ from lango.turns.liveness import OwnerIsGone
 from lango.turns.running_turn import RunningTurn
 
 _LATE_EVENTS_S = 2.0
-"""How long after a turn's end its own process has to store the events of the end."""
+"""How long after the end of a turn its own process may still store its last events."""
 _log = logging.getLogger("lango.runtime")
 
 
 async def retry_until_stored(write: Callable[[], Coroutine[Any, Any, object]], turn: str) -> None:
-    """Repeat a write until the store takes it: without it, the turn's session would be busy for ever."""
+    """Repeat a write until the store accepts it: otherwise the turn's session would stay busy."""
     while True:
         await asyncio.sleep(lease_holder.POLL_S)
         try:
@@ -36,13 +34,13 @@ async def retry_until_stored(write: Callable[[], Coroutine[Any, Any, object]], t
 
 
 async def end_unknown_turn(store: Store, session: SessionRecord, owner: str, invocation_id: str) -> None:
-    """End a turn of which its owner does not know whether it was stored, or begun, as soon as the store is there."""
+    """End a turn of which its owner does not know whether it was stored or leased, once the store is available."""
     end = functools.partial(lease.abandon, session.key, session.name, owner, invocation_id, time.time())
     await retry_until_stored(lambda: store.write(end), f"a turn of session {session.name.id}")
 
 
 async def end_unrun_turn(store: Store, session: SessionRecord, turn: Turn) -> None:
-    """End a turn that nobody runs: it was stored while whoever sent it went away."""
+    """End a turn that will not run, because its caller left while it was being stored."""
     if turn.epoch is None:
         await store.withdraw_turn(turn)
     else:
@@ -50,14 +48,14 @@ async def end_unrun_turn(store: Store, session: SessionRecord, turn: Turn) -> No
 
 
 async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) -> None:
-    """The same request came before, to another process or long ago: tell what became of it."""
+    """Emit the events of a turn that ran before, or runs in another process, to a repeated request."""
     session, turn = running.session, running.turn
     while (record := await store.turn(turn)) and record.status in ("waiting", "running"):
         queued = await store.open_turns(session, before=turn.turn + 1)
         if not await interrupt_dead_turns(store, session, queued, is_gone):
             await asyncio.sleep(lease_holder.POLL_S)
     if record is None:
-        raise TurnFailed("the session was deleted meanwhile")
+        raise SessionNotFound("the session was deleted meanwhile")
     answers = await store.said_in_turn(turn)
     running.answer = "".join(stored.message.content for stored in answers if stored.message)
     late = record.status != "interrupted" and not is_gone(session.key, turn.turn, record.owner, record.heartbeat)
@@ -68,17 +66,17 @@ async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) 
 
 
 async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float) -> AsyncGenerator[TurnEvent, None]:
-    """Read the events of a turn that is over, from the log; its last ones may come a little later than its end."""
+    """Read the events of a finished turn from the event log; the last ones may be stored shortly after its end."""
     deadline = asyncio.get_running_loop().time() + late_s
     while True:
         page = await store.told(turn.session_key, turn.turn, after_id)
         for logged in page.events:
-            yield from_json(loads(logged.data))
+            yield logged.event
             after_id = logged.id
         if page.closed:
             return
         if page.turn is None:
-            raise TurnFailed("the session was deleted meanwhile")
+            raise SessionNotFound("the session was deleted meanwhile")
         if page.events:
             continue
         if asyncio.get_running_loop().time() >= deadline:
@@ -89,5 +87,4 @@ async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float
 
 def error_by_name(name: str, message: str) -> LangoError:
     """Return the error that a turn ended with, from what its last event says of it."""
-    kind = getattr(errors, name, None)
-    return kind(message) if isinstance(kind, type) and issubclass(kind, LangoError) else TurnFailed(message)
+    return (error_type(name) or TurnFailed)(message)

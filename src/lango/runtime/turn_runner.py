@@ -1,4 +1,4 @@
-"""A turn that was claimed, driven through the engine to its honest end."""
+"""Run a leased turn to its end, within its time limits and in its own span."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -24,11 +24,11 @@ from lango.turns.turn_input import TurnInput
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 _TOOL_GRACE_S = 10.0
-_TEXT_INTERVAL_S = 1.0  # pieces of text come often: their timer is set anew this seldom
+_TEXT_INTERVAL_S = 1.0  # pieces of text come often: they restart the timer at most this often
 
 
 class TurnRunner:
-    """Runs turns on an engine. Its tasks belong to whoever gave it `spawn`."""
+    """Runs turns on an engine. `spawn` starts its tasks, which belong to the caller."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class TurnRunner:
         spawn: Spawn,
         on_approval_request: Callable[[], None],
     ) -> None:
-        """`when_waiting` is told of a turn that ended with a question."""
+        """`on_approval_request` is called when a turn ended with an approval request."""
         self._agent = agent
         self._store = store
         self._engine = engine
@@ -48,7 +48,7 @@ class TurnRunner:
         self._on_approval_request = on_approval_request
 
     async def run(self, running: RunningTurn, turn_input: TurnInput) -> None:
-        """Run a turn that was claimed; it is ended, and its end told, whatever happens."""
+        """Run a leased turn; whatever happens, its end is stored and emitted."""
         run = self._engine.begin(running.turn, turn_input, running.next_id, running.emit)
         heartbeat = self._spawn(renew_lease(running, self._store))
         outcome: Outcome = "failed"
@@ -68,7 +68,7 @@ class TurnRunner:
                 error.__cause__ = cancelled
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as failed:  # noqa: BLE001 - it belongs to whoever follows the turn
+        except BaseException as failed:  # noqa: BLE001 - the readers of the turn get it
             outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", to_lango_error(failed)
             if outcome == "failed" and run.corrected_transfer is not None:
                 error.__cause__ = run.corrected_transfer
@@ -94,12 +94,12 @@ class TurnRunner:
                     running.emit(event)
                     idle_timeout.restart(event)
 
-                run.state.emit = emit  # the plugin tells when a tool starts
+                run.state.emit = emit  # the plugin emits the starts of tools
                 async for event in events:
                     emit(event)
         except TimeoutError as error:
             raise TurnTimeout(
-                f"the turn took longer than allowed: {agent.idle_timeout_s:g} s without news, or "
+                f"the turn took longer than allowed: {agent.idle_timeout_s:g} s without an event, or "
                 f"{agent.request_timeout_s:g} s in all (settings agent.idle_timeout_s, agent.request_timeout_s)"
             ) from error
 
@@ -112,7 +112,7 @@ class TurnRunner:
             if run.progress.awaits_client
             else "done"
         )
-        usage = await turn_usage(run)
+        usage = await turn_usage(run.progress, run.state.model_calls)
         extra: dict[str, Any] = {
             "usage": {
                 "input": usage.input_tokens,
@@ -133,7 +133,7 @@ class TurnRunner:
             return self._store.end_turn(running.session.name, running.turn, outcome, extra)
 
         try:
-            with wait_for_database(error is None):  # only an answer is worth the wait
+            with wait_for_database(error is None):  # only for an answer: an error is not worth the wait
                 await write()
         except StoreError as failed:
             error = error or failed
@@ -148,13 +148,13 @@ class TurnRunner:
 
 
 def _task_is_cancelled() -> bool:
-    """Whether this task itself is cancelled, and not something that it waited for."""
+    """Whether this task itself is cancelled, and not only an operation that it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def run_in_turn_span(running: RunningTurn, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
-    """Return the work of a turn, in a span of its own where somebody takes traces."""
+    """Return the work of a turn, in its own span if tracing is on."""
     session_id = running.session.name.id
     attributes = {"lango.session.id": session_id, "gen_ai.conversation.id": session_id, "lango.turn": running.turn.turn}
 
@@ -174,10 +174,10 @@ def run_in_turn_span(running: RunningTurn, work: Coroutine[Any, Any, None]) -> C
 
 
 class IdleTimeout:
-    """How long a turn may be silent: a model must give news, a tool has a limit of its own."""
+    """Limits the time without events: a model must make progress, a tool has its own limit."""
 
     def __init__(self, idle: asyncio.Timeout, agent: AgentSettings, limits_s: Mapping[str, float | None]) -> None:
-        """`time_limits_s`: of the calls under way; None is no limit but the turn's own."""
+        """`limits_s` holds the time limits of running calls; None is no limit but the turn's own."""
         self._idle = idle
         self._agent = agent
         self._limits_s = limits_s
@@ -186,7 +186,7 @@ class IdleTimeout:
         self._text_interval_s = min(_TEXT_INTERVAL_S, agent.idle_timeout_s / 10)
 
     def restart(self, event: TurnEvent) -> None:
-        """Start the limit anew, because an event was emitted."""
+        """Restart the limit, because an event was emitted."""
         match event:
             case TextDelta() | ThoughtDelta():
                 self.note_progress()
@@ -200,7 +200,7 @@ class IdleTimeout:
         self._extend(asyncio.get_running_loop().time())
 
     def note_progress(self) -> None:
-        """Start the limit anew, because a model made progress: it reads a long prompt, or writes a long call."""
+        """Restart the limit, because a model made progress: it reads a long prompt, or writes a long call."""
         now = asyncio.get_running_loop().time()
         if now - self._renewed_at >= self._text_interval_s:
             self._extend(now)

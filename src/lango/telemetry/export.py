@@ -1,4 +1,7 @@
-"""Where spans go: to OTLP collectors, without what was said in them. Imports OpenTelemetry's SDK and its exporter."""
+"""Send spans to OTLP collectors, without message content unless the settings allow it.
+
+Importing this module imports OpenTelemetry's SDK and its exporter.
+"""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +21,7 @@ from lango.config import TelemetrySettings
 
 _TIMEOUT_S = 5.0
 _TIMEOUTS = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
-# what holds words of people, models or tools, in the names of ADK and of OpenTelemetry's conventions
+# attributes with messages, arguments or results, as ADK and OpenTelemetry's conventions name them
 _CONTENT_ATTRIBUTES = frozenset(
     {
         "exception.message",
@@ -40,10 +43,10 @@ _CONTENT_ATTRIBUTES = frozenset(
 
 
 class SpanRouter(SpanProcessor):
-    """The one processor of this process's tracer provider: it passes spans on to whoever takes them now."""
+    """Passes the spans of this process to the exporters of its open runtimes."""
 
     def __init__(self, service_name: str) -> None:
-        """Become the process's tracer provider."""
+        """Install a tracer provider for the process, with this as its only processor."""
         self._processors: tuple[SpanProcessor, ...] = ()
         named = "OTEL_SERVICE_NAME" in os.environ or "service.name" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         known = {"service.version": version("lango-adk")} | ({} if named else {"service.name": service_name})
@@ -52,7 +55,7 @@ class SpanRouter(SpanProcessor):
         trace.set_tracer_provider(provider)
 
     def add(self, endpoint: str, settings: TelemetrySettings) -> Callable[[], None]:
-        """Send spans there from now on; return what stops it, after sending those that are left."""
+        """Send spans to an endpoint from now on; return a function that sends the remaining ones and stops."""
         timeout_s = None if any(name in os.environ for name in _TIMEOUTS) else _TIMEOUT_S
         exporter: SpanExporter = OTLPSpanExporter(endpoint, timeout=timeout_s)
         if not settings.capture_content:
@@ -78,7 +81,7 @@ class SpanRouter(SpanProcessor):
 
 
 class RedactingExporter(SpanExporter):
-    """An exporter that is not told what people, models and tools said: whoever put it on a span."""
+    """Removes messages, arguments and results from spans before another exporter gets them."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter

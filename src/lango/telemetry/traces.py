@@ -1,8 +1,8 @@
-"""Traces through OpenTelemetry: off unless an OTLP endpoint is set, or the program has a tracer of its own.
+"""Trace turns with OpenTelemetry, if an OTLP endpoint is set or the program has its own tracer provider.
 
-ADK tells its steps to the global tracer provider; what is told here goes the same way, so that a turn is one trace:
-the request, the turn, and below it ADK's agents, model calls and tools. What was said in them stays out of it unless
-`telemetry.capture_content` asks for it. The SDK and its exporter are imported only where traces are wanted.
+ADK sends its spans to the global tracer provider. Ours go the same way, so that a turn is a single trace: the request,
+the turn, and below it ADK's agents, model calls and tools. Message content is left out unless
+`telemetry.capture_content` is set. The SDK and its exporter are imported only if traces are exported.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ _router: "SpanRouter | None" = None
 
 
 def traces_endpoint(settings: TelemetrySettings) -> str:
-    """Return where traces go: as the settings say, else as OpenTelemetry's own variables do; empty: nowhere."""
+    """Return the endpoint for traces, from the settings or OpenTelemetry's variables; empty: traces are off."""
     if settings.otlp_endpoint:
         return _with_path(settings.otlp_endpoint)
     if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp" or _flag_is_set("OTEL_SDK_DISABLED"):
         return ""
-    whole = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+    endpoint = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
     base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-    return whole or (f"{base.rstrip('/')}/{_TRACES}" if base else "")
+    return endpoint or (f"{base.rstrip('/')}/{_TRACES}" if base else "")
 
 
 def _with_path(address: str) -> str:
@@ -54,7 +54,7 @@ def _flag_is_set(variable: str) -> bool:
 
 
 def is_tracing() -> bool:
-    """Whether anybody takes spans."""
+    """Whether a tracer provider is installed."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return False
@@ -62,14 +62,14 @@ def is_tracing() -> bool:
 
 
 def tracer() -> "Tracer":
-    """Return our tracer."""
+    """Return Lango's tracer."""
     from opentelemetry import trace
 
     return trace.get_tracer("lango")
 
 
 def current_trace_ids() -> dict[str, str]:
-    """Return the ids of the trace and span that this code runs in, as a log shows them."""
+    """Return the ids of the current trace and span for log lines; empty without tracing."""
     trace = sys.modules.get("opentelemetry.trace")
     context = trace.get_current_span().get_span_context() if trace else None
     if context is None or not context.is_valid:
@@ -80,9 +80,9 @@ def current_trace_ids() -> dict[str, str]:
 def run_in_span(
     name: str, attributes: Attributes, work: Coroutine[Any, Any, T], final_attributes: Callable[[], Attributes]
 ) -> tuple[Coroutine[Any, Any, T], str]:
-    """Return work that runs in a span of its own, and the id of its trace. The span is a child of the caller's.
+    """Return work that runs in its own span, and the id of its trace. The span is a child of the caller's.
 
-    `ended` says what is known at the end; `error.type` among it marks a span that failed.
+    `final_attributes` is called at the end; the attribute `error.type` marks the span as failed.
     """
     if not is_tracing():
         return work, ""
@@ -101,7 +101,7 @@ async def _run_in_span(span: "Span", work: Coroutine[Any, Any, T], ended: Callab
 
 
 def end_span(span: "Span", attributes: Attributes) -> None:
-    """End a span with what is known now."""
+    """End a span with its last attributes."""
     from opentelemetry.trace import Status, StatusCode
 
     span.set_attributes(dict(attributes))
@@ -112,19 +112,16 @@ def end_span(span: "Span", attributes: Attributes) -> None:
 
 @asynccontextmanager
 async def export_spans(settings: TelemetrySettings) -> AsyncGenerator[None, None]:
-    """Export spans while the context is open, if an endpoint is set; what is left is sent at the end, for a moment.
+    """Export spans while the context is open, if an endpoint is set. Remaining spans are sent at the end.
 
-    Raises `ConfigError` for what cannot work, or `MissingDependency`.
+    Raise `ConfigError` for an unsupported protocol, or `MissingDependency`.
     """
-    where = traces_endpoint(settings)
-    if not where:
+    endpoint = traces_endpoint(settings)
+    router = _span_router(settings) if endpoint else None
+    if router is None:
         yield
         return
-    switch = _span_router(settings)
-    if switch is None:
-        yield
-        return
-    stop = switch.add(where, settings)
+    stop = router.add(endpoint, settings)
     try:
         yield
     finally:
@@ -132,7 +129,7 @@ async def export_spans(settings: TelemetrySettings) -> AsyncGenerator[None, None
 
 
 def _span_router(settings: TelemetrySettings) -> "SpanRouter | None":
-    """Return what takes the spans of this process; None: it cannot, or somebody else does."""
+    """Return the span router of this process; None: a package is missing, or the program has its own tracing."""
     global _router  # a process has one tracer provider, and it cannot be set twice
     if _router is not None:
         return _router
@@ -142,10 +139,10 @@ def _span_router(settings: TelemetrySettings) -> "SpanRouter | None":
         needed = 'traces need a package that is not installed: pip install "lango-adk[otel]"'
         if settings.otlp_endpoint:
             raise MissingDependency(needed) from error
-        _log.warning("%s", needed)  # a variable of the machine may be meant for others
+        _log.warning("%s", needed)  # the environment variable may be meant for other programs
         return None
     if is_tracing():
-        _log.info("this program traces already: telemetry.otlp_endpoint is not used")
+        _log.info("this program already has a tracer provider: telemetry.otlp_endpoint is not used")
         return None
     _check_protocol()
     _router = SpanRouter(settings.service_name)
@@ -153,17 +150,17 @@ def _span_router(settings: TelemetrySettings) -> "SpanRouter | None":
 
 
 def _check_protocol() -> None:
-    named = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", _PROTOCOL)
-    named = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", named)
-    if named != _PROTOCOL:
+    protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", _PROTOCOL)
+    protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", protocol)
+    if protocol != _PROTOCOL:
         raise ConfigError(
-            f"traces are sent by {_PROTOCOL}, and OTEL_EXPORTER_OTLP_PROTOCOL says {named}: set "
+            f"traces are sent by {_PROTOCOL}, and OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}: set "
             f"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL={_PROTOCOL} and the collector's HTTP port, usually 4318"
         )
 
 
 async def _stop_within_limit(stop: Callable[[], None]) -> None:
-    """Do what may block, and leave it behind where it takes long: a collector that is away must not hold us up."""
+    """Stop an exporter in a thread, and do not wait for a collector that does not answer."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def work() -> None:
@@ -177,4 +174,4 @@ async def _stop_within_limit(stop: Callable[[], None]) -> None:
         async with asyncio.timeout(_STOP_S):
             await done.wait()
     except TimeoutError:
-        _log.warning("the last spans were not taken within %g s and are lost", _STOP_S)
+        _log.warning("the last spans could not be sent within %g s and are lost", _STOP_S)

@@ -1,1 +1,1 @@
-"""Hold what a turn under way needs in memory: input, readers, lease, liveness."""
+"""Keep the state of a running turn in memory: its input, readers, lease and owner."""

@@ -1,4 +1,7 @@
-"""Acquire and renew the lease of a turn, and interrupt turns whose owner is gone."""
+"""Acquire and renew the lease of a turn, and interrupt turns whose owner is gone.
+
+Leases are stored by `lango.store.turns.lease`; whether an owner is gone is decided by `lango.turns.liveness`.
+"""
 
 import asyncio
 import logging
@@ -17,7 +20,7 @@ T = TypeVar("T")
 
 
 async def acquire_lease(running: RunningTurn, store: Store, is_gone: OwnerIsGone) -> None:
-    """Wait until nothing is ahead of a turn, and begin it. Turns ahead whose process is gone are interrupted."""
+    """Wait until a turn is first in its session's queue, and lease it. Interrupt earlier turns whose owner is gone."""
     if running.turn.epoch is not None:
         return
     session = running.session
@@ -36,7 +39,7 @@ async def acquire_lease(running: RunningTurn, store: Store, is_gone: OwnerIsGone
         case "running":
             return
         case "failed":
-            raise CallNotWaiting("the conversation went on before the client's result came to its turn")
+            raise CallNotWaiting("the conversation continued before the turn of the client's result")
         case "cancelled":
             raise TurnCancelled("the message was taken back before its turn came")
         case _:
@@ -46,30 +49,29 @@ async def acquire_lease(running: RunningTurn, store: Store, is_gone: OwnerIsGone
 async def interrupt_dead_turns(
     store: Store, session: SessionRecord, turns: Sequence[QueuedTurn], is_gone: OwnerIsGone
 ) -> int:
-    """Interrupt turns at the head of a session's queue whose process is gone; return how many.
+    """Interrupt the turns at the head of a session's queue whose owner is gone; return how many.
 
-    `turns` are all of the queue up to one, in order. A turn behind one that lives keeps its place, dead or not.
+    `turns` is the head of the queue, in order. A turn behind a live one stays, even if its owner is gone.
     """
-    gone = [
-        is_gone(session.key, queued.turn, queued.owner, queued.heartbeat) for queued in turns
-    ]  # of all: each has its own clock
+    # of every turn, even behind a live one: each call records the turn's heartbeat
+    gone = [is_gone(session.key, queued.turn, queued.owner, queued.heartbeat) for queued in turns]
     count = 0
     for queued, is_dead in zip(turns, gone, strict=True):
         if not is_dead or not await store.interrupt_turn(session, queued):
             break
-        _log.warning("turn %s of session %s was left by a process that is gone", queued.turn, session.name.id)
+        _log.warning("interrupted turn %s of session %s: its process is gone", queued.turn, session.name.id)
         count += 1
     return count
 
 
 async def renew_lease(running: RunningTurn, store: Store) -> None:
-    """Say that this process lives, and hear whether the turn was cancelled or taken over elsewhere."""
+    """Send heartbeats for a turn, and stop it if it was cancelled or taken over by another process."""
     while running.stop_reason is None:
         await asyncio.sleep(HEARTBEAT_S)
         try:
             lease_state = await store.beat_turn(running.turn)
         except LangoError as error:
-            _log.warning("turn %s could not say that it lives: %s", running.turn.turn, error)
+            _log.warning("the heartbeat of turn %s failed: %s", running.turn.turn, error)
             continue
         if lease_state == "cancelled":
             running.stop(TurnCancelled("the turn was stopped"))
@@ -78,9 +80,9 @@ async def renew_lease(running: RunningTurn, store: Store) -> None:
 
 
 async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
-    """Await work to its end, whoever cancels meanwhile; return its result, and whether somebody did.
+    """Await work to its end even if this task is cancelled; return its result, and whether it was cancelled.
 
-    A write to the store that is given up half-way may have been made: then nobody would know of it.
+    A write that is abandoned half-way may have been stored, and this process would not know.
     """
     task = asyncio.ensure_future(work)
     cancelled = False

@@ -1,8 +1,8 @@
-"""Who runs a turn, and whether it still lives.
+"""Decide whether the process that owns a turn is still alive.
 
-The heartbeat of a turn decides: one that does not grow for long enough, by our own steady clock, has lost its owner,
-whether that process is dead, stopped or cut off. Of a process of this machine that does not exist any more, this is
-known at once; and this process itself lives, however long it was kept from its heartbeats.
+The heartbeat of a turn decides: if it does not grow for long enough, by our own monotonic clock, the owner is gone,
+whether it is dead, suspended or cut off. A process of this machine that no longer exists is gone at once. This process
+itself is alive, however long it could not send heartbeats.
 """
 
 import functools
@@ -19,11 +19,11 @@ _MAX_TRACKED_TURNS = 1_000
 _live_tokens: set[str] = set()
 
 OwnerIsGone = Callable[[int, int, str, int], bool]
-"""Whether the process of a turn is gone: the session's key, the turn, its owner, its beat."""
+"""Whether the process of a turn is gone: takes the session's key, the turn, its owner and its heartbeat."""
 
 
 class Owner:
-    """One runtime of one process."""
+    """The identity of a runtime, which owns the turns that it runs."""
 
     def __init__(self) -> None:
         self._token = uuid.uuid4().hex
@@ -31,15 +31,15 @@ class Owner:
         _live_tokens.add(self._token)
 
     def release(self) -> None:
-        """Say that this runtime runs nothing any more."""
+        """Mark this runtime as gone."""
         _live_tokens.discard(self._token)
 
 
 class LivenessMonitor:
-    """Tells who is gone, from what it has seen itself."""
+    """Decides which owners are gone, from the heartbeats that it has seen."""
 
     def __init__(self, gone_after_s: float = GONE_AFTER_S, *, back_at: Callable[[], float] = lambda: 0.0) -> None:
-        """`recovered_at`: when the database came back after it was away. Nobody could beat until then."""
+        """`back_at` returns when the database last came back: before that, no process could send heartbeats."""
         self._gone_after_s = gone_after_s
         self._back_at = back_at
         self._last_heartbeats: dict[tuple[int, int], tuple[int, float]] = {}
@@ -57,15 +57,15 @@ class LivenessMonitor:
         return time.monotonic() - max(since, self._back_at()) > self._gone_after_s
 
     def _drop_stale(self) -> None:
-        """Turns that nobody asked about for long are over: what was seen of them is not kept for ever."""
+        """Forget turns that were not checked for a long time: they are over."""
         if len(self._last_heartbeats) < _MAX_TRACKED_TURNS:
             return
         since = time.monotonic() - 10 * self._gone_after_s
-        self._last_heartbeats = {place: last for place, last in self._last_heartbeats.items() if last[1] > since}
+        self._last_heartbeats = {key: last for key, last in self._last_heartbeats.items() if last[1] > since}
 
 
 def _known_locally(owner: str) -> bool | None:
-    """Whether an owner is known to be gone, or is of this process and not; None: its heartbeat decides."""
+    """Whether an owner on this machine is gone; None if only its heartbeat can decide."""
     machine, pid, started, token = [*owner.split("|"), "", "", "", ""][:4]
     if machine != _machine_id() or not pid.isdigit():
         return None
@@ -76,7 +76,7 @@ def _known_locally(owner: str) -> bool | None:
 
 @functools.cache
 def _machine_id() -> str:
-    """Where this process's number means something: two containers may have the same name and other processes."""
+    """Identify where process ids are valid: two containers may have the same host name, and different processes."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     started = boot.read_text().strip() if boot.exists() else ""
     try:
@@ -97,7 +97,7 @@ def _process_exists(pid: int) -> bool:
 
 
 def _process_started(pid: int) -> str:
-    """When a process was started, where the system says it: pids are used again."""
+    """Return the start time of a process, if the system has it: pids are reused."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

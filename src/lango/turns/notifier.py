@@ -1,16 +1,16 @@
-"""Waiting for news: whoever tells wakes whoever waits, and pays nothing where nobody does."""
+"""Wake coroutines that wait for a change."""
 
 import asyncio
 
 
 class Notifier:
-    """Wakes everybody who waits at that moment. What the news are, they look up where it is kept."""
+    """Wakes all coroutines that wait at the moment of a change; it costs nothing while none waits."""
 
     def __init__(self) -> None:
         self._waiters: list[asyncio.Future[bool]] = []
 
     def notify(self) -> None:
-        """Wake all who wait."""
+        """Wake all waiting coroutines."""
         if self._waiters:
             woken, self._waiters = self._waiters, []
             for future in woken:
@@ -18,7 +18,7 @@ class Notifier:
                     future.set_result(True)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait to be woken; False: nothing came in time."""
+        """Wait for the next `notify`; False: the timeout came first."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         timer = None if timeout_s is None else loop.call_later(timeout_s, _time_out, future)

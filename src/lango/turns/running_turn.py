@@ -1,4 +1,4 @@
-"""A turn under way, as its readers see it."""
+"""Keep a running turn in memory: its events, its readers, its end."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from lango.errors import (
-    EventsGone,
-    LangoError,
-    TurnCancelled,
-    TurnFailed,
-)
+from lango.errors import EventsGone, LangoError, TurnCancelled, TurnFailed
 from lango.events import TextDelta, ThoughtDelta, TurnError, TurnEvent
 from lango.store import SessionRecord, Turn
 from lango.store.codec import event_ids
@@ -23,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RunningTurn(Struct, eq=False):
-    """A turn that was accepted: what it has told so far, and the task that runs it. Any number of readers follow it."""
+    """An accepted turn: its events so far, and the task that runs it. Any number of readers can follow it."""
 
     session: SessionRecord
     turn: Turn
@@ -32,27 +27,27 @@ class RunningTurn(Struct, eq=False):
     finished: bool = False
     error: LangoError | None = None
     answer: str | None = None
-    """The whole text: parallel agents are told mixed, and each is whole here."""
+    """The complete text. The events of parallel agents are mixed; here each agent's text is in one piece."""
     stop_reason: LangoError | None = None
-    """Why it was stopped."""
+    """Why the turn was stopped."""
     superseded: bool = False
-    """A newer message came before its turn did: it ends where it would begin."""
+    """A newer message came while it was queued: it ends instead of starting."""
     started: bool = False
-    """The task runs: one that is cancelled before would end without a word."""
+    """Whether the task runs. A task that is cancelled before would end without events."""
     readers: int = 0
-    """How many must leave before the turn is stopped."""
+    """The turn is stopped when the last of these leaves."""
     detached: bool = False
-    """Somebody submitted it to run on, whoever reads."""
+    """The turn runs to its end without readers."""
     trace_id: str = ""
-    """The trace that it is told in, where somebody takes traces."""
+    """The id of the turn's trace; empty without tracing."""
     changed: Notifier = field(default_factory=Notifier)
     urgent_changed: Notifier = field(default_factory=Notifier)
-    """News that are more than a piece of text."""
+    """Notified for events other than pieces of text."""
     _event_count: int = 0
     _last_urgent: int = 0
 
     def next_id(self) -> int:
-        """Return an id larger than every one before it in this session."""
+        """Return the next event id, larger than every earlier one of the session."""
         self._event_count += 1
         return self.turn.turn * event_ids.IDS_PER_TURN + self._event_count
 
@@ -65,31 +60,31 @@ class RunningTurn(Struct, eq=False):
         self.changed.notify()
 
     def has_urgent_after(self, read: int) -> bool:
-        """Whether more than pieces of text were told after the first `read` events."""
+        """Whether events other than pieces of text follow the first `read` events."""
         return self.finished or self._last_urgent > read
 
     def finish(self) -> None:
-        """Say that nothing comes any more."""
+        """Mark the turn as finished: no more events follow."""
         self.finished = True
         self.urgent_changed.notify()
         self.changed.notify()
 
     def fail(self, error: BaseException) -> None:
-        """Tell the error that the turn ends with."""
+        """Emit the error that the turn ends with."""
         self.error = to_lango_error(error)
         self.emit(TurnError(self.next_id(), type(self.error).__name__, str(self.error)))
 
     def stop(self, why: LangoError) -> None:
-        """Stop the turn, once: another cancel would break off what the first one tidies up."""
+        """Stop the turn, once: a second cancellation would interrupt the cleanup of the first."""
         if self.stop_reason is None:
             self.stop_reason = why
             if self.task is not None and self.started:
                 self.task.cancel()
 
     async def follow(self, after_id: int = 0) -> AsyncGenerator[TurnEvent, None]:
-        """Read what was told after an id, and what is told from now on, to the end.
+        """Yield the events after an id, to the end of the turn.
 
-        Raises `EventsGone` where a turn that was run before is rebuilt from its messages, and its own events are gone.
+        Raise `EventsGone` if the turn ran before, its events are deleted, and only its messages are left.
         """
         read = 0
         while True:
@@ -105,13 +100,13 @@ class RunningTurn(Struct, eq=False):
             await self.changed.wait()
 
     async def wait(self) -> None:
-        """Wait for the end."""
+        """Wait for the end of the turn."""
         while not self.finished:
             await self.changed.wait()
 
 
 async def follow_until_left(turn: RunningTurn) -> AsyncGenerator[TurnEvent, None]:
-    """Yield the events of a turn to its end; a reader that leaves before may stop it."""
+    """Yield the events of a turn to its end; the turn is stopped if its last reader leaves before."""
     turn.readers += 1
     try:
         async with aclosing(turn.follow()) as events:
@@ -135,16 +130,16 @@ async def collect_answer(turn: RunningTurn) -> str:
 
 
 async def _release_reader(turn: RunningTurn) -> None:
-    """Stop a turn that its last reader leaves before the end, and wait until its record is honest."""
+    """Stop a turn that its last reader leaves before the end, and wait until its end is stored."""
     turn.readers -= 1
     if turn.finished or turn.readers or turn.detached:
         return
-    turn.stop(TurnCancelled("the turn was stopped: nobody reads its answer any more"))
+    turn.stop(TurnCancelled("the turn was stopped: its last reader left"))
     await turn.wait()
 
 
 def to_lango_error(error: BaseException) -> LangoError:
-    """Return an error of ours as it is, and any other one as the cause of one."""
+    """Return a `LangoError` unchanged, and any other error as the cause of a `TurnFailed`."""
     if isinstance(error, LangoError):
         return error
     failed = TurnFailed(f"{type(error).__name__}: {error}")

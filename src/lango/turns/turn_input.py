@@ -1,4 +1,4 @@
-"""Hold what starts or continues a turn, and check its attachments."""
+"""Define what starts or continues a turn, and check its attachments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,32 +14,32 @@ from lango.tools import Tool
 
 
 class TurnInput(Struct):
-    """What a turn is about: the user's message as an event, and as the store keeps it."""
+    """What starts or continues a turn: a message, an approval or results of client tools."""
 
     event: Any
-    """The message as an ADK event; only `lango.adk` reads it."""
+    """The input as an ADK event; only `lango.adk` reads it."""
     entry: NewEvent
+    """The same input as the store keeps it."""
     answered_call_id: str = ""
-    """The call that it answers a question about, going on with that invocation."""
+    """The call whose approval request it answers; the turn continues that call's invocation."""
     approval_answer: ApprovalAnswer | None = None
-    """What was said to that question, and by whom."""
+    """The answer to that approval request."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
-    """What the client runs itself in this turn."""
-
+    """The tools that the client runs itself in this turn, by name."""
     is_retry: bool = False
-    """The results that it is about are stored, and the turn that brought them failed before it was answered."""
+    """The client's results are stored, and the turn that brought them failed before the model answered."""
 
     @property
     def brings_client_results(self) -> bool:
-        """It brings what the client's tools returned, and nothing else."""
+        """Whether it brings results of client tools and nothing else."""
         return bool(self.entry.client_results) and self.entry.message is not None and self.entry.message.role == "tool"
 
 
 def check_attachments(attachments: Sequence[Attachment], limits: ServerSettings) -> None:
-    """Raise `AttachmentRefused` for files that a message may not bring."""
+    """Raise `AttachmentRefused` for files that are too many, too large, empty or of no valid type."""
     if len(attachments) > limits.max_attachments:
         raise AttachmentRefused(
-            f"a message may bring {limits.max_attachments} files, not {len(attachments)} "
+            f"a message may have {limits.max_attachments} files, not {len(attachments)} "
             "(setting server.max_attachments)"
         )
     total = sum(len(file.data) for file in attachments)
@@ -50,4 +50,4 @@ def check_attachments(attachments: Sequence[Attachment], limits: ServerSettings)
         )
     for file in attachments:
         if not (file.data and MIME_TYPE.fullmatch(file.mime_type)):
-            raise AttachmentRefused(f"the file {file.name!r} is empty, or its type {file.mime_type!r} is none")
+            raise AttachmentRefused(f"the file {file.name!r} is empty, or its type {file.mime_type!r} is not valid")

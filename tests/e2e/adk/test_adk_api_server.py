@@ -1,4 +1,4 @@
-"""ADK's own server and runner on our session service, unchanged and unmocked: S11."""
+"""S11: ADK's own server and runner work on our session service, unchanged and unmocked."""
 
 import asyncio
 import re
@@ -56,7 +56,7 @@ root_agent = LlmAgent(name="helper", model=Scripted(model="scripted"), tools=[co
 
 @pytest.fixture
 def agents(tmp_path: Path) -> Path:
-    """A folder as `adk` wants it: one agent, and one line that makes our URIs known."""
+    """Make an agents folder for `adk`, with a line that registers our URIs."""
     folder = tmp_path / "agents"
     (folder / "helper").mkdir(parents=True)
     (folder / "helper" / "__init__.py").write_text("from . import agent\n")
@@ -69,10 +69,10 @@ def agents(tmp_path: Path) -> Path:
 def api_server(agents: Path, uri: str) -> Generator[httpx.Client]:
     """Run the real command until the block ends."""
     command = [str(Path(sys.executable).with_name("adk")), "api_server", "--port", "0", "--session_service_uri", uri]
-    log = agents.parent / "log.txt"  # and not a pipe, which it would fill while nobody reads it
+    log = agents.parent / "log.txt"  # not a pipe, which would fill up unread
     with (
-        log.open("w") as said,
-        subprocess.Popen([*command, str(agents)], stdout=said, stderr=said, cwd=agents.parent) as process,
+        log.open("w") as output,
+        subprocess.Popen([*command, str(agents)], stdout=output, stderr=output, cwd=agents.parent) as process,
     ):
         try:
             with httpx.Client(base_url=_address(process, log), timeout=PATIENCE_S) as client:
@@ -130,16 +130,16 @@ async def test_s11_adk_api_server_runs_turns_on_our_store_and_finds_them_after_a
         assert client.get(SESSION).json() == before
         [again] = texts(client.post("/run", json=message("still there?")).json())
         assert again.startswith("heard 7 parts: please count | ")
-        assert [one["id"] for one in client.get("/apps/helper/users/user/sessions").json()] == ["s1"]
+        assert [session["id"] for session in client.get("/apps/helper/users/user/sessions").json()] == ["s1"]
         client.delete(SESSION).raise_for_status()
         assert client.get(SESSION).status_code == 404
 
 
-# -- anyone's own Runner --------------------------------------------------------------------------------------------
+# -- a user's own Runner --------------------------------------------------------------------------------------------
 
 
 class Echo(BaseLlm):
-    """A model that calls a tool when asked to count, and otherwise says what it was sent."""
+    """A model that calls a tool for a message about counting, and otherwise repeats what it was sent."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -164,7 +164,7 @@ def runner_on(service: SqlSessionService) -> Runner:
     return Runner(app_name="app", agent=agent, session_service=service)
 
 
-async def say(runner: Runner, text: str) -> tuple[str, str]:
+async def run_turn(runner: Runner, text: str) -> tuple[str, str]:
     """Run a turn; return its last text and its invocation."""
     content = types.Content(role="user", parts=[types.Part(text=text)])
     last, invocation = "", ""
@@ -177,26 +177,26 @@ async def say(runner: Runner, text: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("budget_tokens", [None, 32_000])
 async def test_s11_a_runner_with_a_tool_and_a_rewind(store_url: str, budget_tokens: int | None) -> None:
-    # without a budget ADK works out the state to return to, from events alone: it forgets what a session began with
+    # without a budget, ADK computes the restored state from events only, and forgets the session's first state
     kept = {"kept": 1} if budget_tokens else {}
     async with SqlSessionService(store_url, budget_tokens=budget_tokens) as service:
         await service.create_session(app_name="app", user_id="user", session_id="s", state=dict(kept))
         async with runner_on(service) as runner:
-            assert (await say(runner, "one"))[0] == "[one]"
-            answer, invocation = await say(runner, "count this")
+            assert (await run_turn(runner, "one"))[0] == "[one]"
+            answer, invocation = await run_turn(runner, "count this")
             assert answer == "[one [one] count this <call> <result>]"
             session = await service.get_session(app_name="app", user_id="user", session_id="s")
             assert session
             assert session.state == kept | {"counted": "count this"}
             await runner.rewind_async(user_id="user", session_id="s", rewind_before_invocation_id=invocation)
-            assert (await say(runner, "two"))[0] == "[one [one] two]", "what was taken back is not shown"
+            assert (await run_turn(runner, "two"))[0] == "[one [one] two]", "what was taken back is not shown"
             session = await service.get_session(app_name="app", user_id="user", session_id="s")
             assert session
             assert {key: value for key, value in session.state.items() if value is not None} == kept
-            assert (await say(runner, "three"))[0] == "[one [one] two [one [one] two] three]"
+            assert (await run_turn(runner, "three"))[0] == "[one [one] two [one [one] two] three]"
 
 
-def test_s11_adks_synchronous_run_brings_another_event_loop_each_time(store_url: str) -> None:
+def test_s11_adks_synchronous_run_uses_another_event_loop_each_time(store_url: str) -> None:
     service = SqlSessionService(store_url)
     asyncio.run(service.create_session(app_name="app", user_id="user", session_id="s"))
     runner = runner_on(service)
@@ -221,7 +221,7 @@ async def test_s11_agents_in_parallel_share_a_session(service: SqlSessionService
     agent = ParallelAgent(name="all", sub_agents=[*branches])  # pyright: ignore[reportDeprecated]
     await service.create_session(app_name="app", user_id="user", session_id="s")
     async with Runner(app_name="app", agent=agent, session_service=service) as runner:
-        await say(runner, "count")
+        await run_turn(runner, "count")
     found = await service.get_session(app_name="app", user_id="user", session_id="s")
     assert found
     assert len(found.events) == 1 + 5 * 3, "a call, a result and an answer of each"

@@ -46,34 +46,34 @@ Service = BaseSessionService
 
 
 class Scripted(BaseLlm):
-    """ADK's own kind of model: it gives one part after the other, and keeps what it was asked."""
+    """A model for ADK that returns its parts in order, and keeps the requests."""
 
     script: list[Any]
-    asked: list[list[types.Content]]
+    requests: list[list[types.Content]]
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        self.asked.append([content.model_copy(deep=True) for content in llm_request.contents])
+        self.requests.append([content.model_copy(deep=True) for content in llm_request.contents])
         answer = self.script.pop(0)
         part: types.Part = answer if isinstance(answer, types.Part) else await answer()
         yield LlmResponse(content=types.Content(role="model", parts=[part]))
 
 
 def scripted(*script: types.Part | Callable[[], Any]) -> Scripted:
-    return Scripted(model="scripted", script=list(script), asked=[])
+    return Scripted(model="scripted", script=list(script), requests=[])
 
 
-def text(words: str) -> types.Part:
-    return types.Part(text=words)
+def text(value: str) -> types.Part:
+    return types.Part(text=value)
 
 
 def call(name: str, id_: str = "c1", **args: Any) -> types.Part:
     return types.Part(function_call=types.FunctionCall(id=id_, name=name, args=args))
 
 
-def said(words: str, role: str = "user") -> types.Content:
-    return types.Content(role=role, parts=[text(words)])
+def text_content(value: str, role: str = "user") -> types.Content:
+    return types.Content(role=role, parts=[text(value)])
 
 
 def parts_of(contents: list[types.Content]) -> list[types.Part]:
@@ -82,7 +82,7 @@ def parts_of(contents: list[types.Content]) -> list[types.Part]:
 
 @pytest.fixture(params=["DatabaseSessionService", "SqliteSessionService"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Service]:
-    """ADK's own services on a file, each in turn."""
+    """Each of ADK's own services on a file."""
     if request.param == "SqliteSessionService":
         yield SqliteSessionService(f"{tmp_path}/adk.db")
         return
@@ -107,7 +107,7 @@ async def adk(service: Service, model: BaseLlm, **agent: Any) -> Runner:
 
 
 async def run(runner: Runner, message: str | types.Content) -> list[Event]:
-    content = said(message) if isinstance(message, str) else message
+    content = text_content(message) if isinstance(message, str) else message
     return [event async for event in runner.run_async(user_id="user", session_id="s", new_message=content)]
 
 
@@ -118,7 +118,7 @@ async def events_in(service: Service) -> list[Event]:
 
 
 async def test_a_crash_or_a_cancel_inside_a_tool(service: Service, sqlite_url: str) -> None:
-    """The cancel; hundreds of crashes of both are in `benchmarks/crash.py`."""
+    """A cancel in a tool; `benchmarks/crash.py` crashes both hundreds of times."""
     began = asyncio.Event()
 
     async def pay() -> None:
@@ -137,7 +137,7 @@ async def test_a_crash_or_a_cancel_inside_a_tool(service: Service, sqlite_url: s
     stored = parts_of([event.content for event in await events_in(service) if event.content])
     assert [bool(part.function_call) for part in stored] == [False, True, False, False], "the call is stored"
     assert not any(part.function_response for part in stored), "and stays open"
-    assert [part.text for part in parts_of(model.asked[-1])] == ["pay", "and now?"], "the model is not told of it"
+    assert [part.text for part in parts_of(model.requests[-1])] == ["pay", "and now?"], "the model is not told of it"
 
     gate = Gate()
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "fine"])
@@ -159,9 +159,11 @@ async def test_two_messages_at_once(service: Service, sqlite_url: str) -> None:
         return text("answer")
 
     runner = await adk(in_memory, scripted(meet, meet))
-    await asyncio.gather(run(runner, "one"), run(runner, "two"))  # they meet: both run
-    words = [part.text for part in parts_of([event.content for event in await events_in(in_memory) if event.content])]
-    assert words == ["one", "two", "answer", "answer"]
+    await asyncio.gather(run(runner, "one"), run(runner, "two"))  # at the same time
+    content_texts = [
+        part.text for part in parts_of([event.content for event in await events_in(in_memory) if event.content])
+    ]
+    assert content_texts == ["one", "two", "answer", "answer"]
 
     began, may_end = asyncio.Event(), asyncio.Event()
 
@@ -173,19 +175,25 @@ async def test_two_messages_at_once(service: Service, sqlite_url: str) -> None:
     runner = await adk(service, scripted(wait, text("answer")))
     first = asyncio.create_task(run(runner, "one"))
     await asyncio.wait_for(began.wait(), PATIENCE_S)
-    await run(runner, "two")  # it runs meanwhile
+    await run(runner, "two")  # it runs during the first
     may_end.set()
     with pytest.raises(ValueError, match=r"session|stale") as stale:
         await first
     assert type(stale.value).__name__ == "StaleSessionError"
-    words = [part.text for part in parts_of([event.content for event in await events_in(service) if event.content])]
-    assert words == ["one", "two", "answer"], "the first one's answer is lost"
+    content_texts = [
+        part.text for part in parts_of([event.content for event in await events_in(service) if event.content])
+    ]
+    assert content_texts == ["one", "two", "answer"], "the first one's answer is lost"
 
     provider = ScriptedProvider(["answer", "answer"])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         await asyncio.gather(runtime.run("s", "one"), runtime.run("s", "two"))
-        told = [(one.message.role, one.message.content) for one in await runtime.sessions.messages("s") if one.message]
-    assert told == [("user", "one"), ("assistant", "answer"), ("user", "two"), ("assistant", "answer")]
+        stored_texts = [
+            (message.message.role, message.message.content)
+            for message in await runtime.sessions.messages("s")
+            if message.message
+        ]
+    assert stored_texts == [("user", "one"), ("assistant", "answer"), ("user", "two"), ("assistant", "answer")]
 
 
 HOLDING = '''
@@ -202,7 +210,7 @@ def piece(text, partial):
 
 
 class Holding(BaseLlm):
-    """Says a word, then nothing until a file is there."""
+    """A model that streams a word, and then waits until a file exists."""
 
     async def generate_content_async(self, llm_request, stream=False):
         folder = Path(llm_request.contents[-1].parts[-1].text)
@@ -249,11 +257,11 @@ async def test_the_client_goes_away(tmp_path: Path, sqlite_url: str) -> None:
     ours.mkdir()
     with serving(ours, sqlite_url, agent=f"module = {json.dumps(str(agent / 'agent.py'))}") as server:
         async with server.client() as one:
-            seen = await send_until(one, "s", str(ours))
+            first = await send_until(one, "s", str(ours))
         (ours / "go").touch()
         async with server.client() as another:
-            rest = await resume(another, "s", seen[-1].id)
-    assert "".join(one.data.get("text", "") for one in seen + rest) == "begun ended"
+            rest = await resume(another, "s", first[-1].id)
+    assert "".join(event.data.get("text", "") for event in first + rest) == "begun ended"
     assert not (ours / "broken off").exists()
 
 
@@ -282,12 +290,12 @@ async def test_long_sessions(service: Service, sqlite_url: str) -> None:
             session = await place.get_session(**NAMES)
             assert session
             for number in range(count):
-                content = said(f"message {number}", "model" if number % 2 else "user")
+                content = text_content(f"message {number}", "model" if number % 2 else "user")
                 await place.append_event(session, Event(author="helper" if number % 2 else "user", content=content))
         await run(runner, "go on")
         await run(ours, "go on")
     assert loaded["adk"] == count + 1, "every event is loaded"
-    assert len(model.asked[-1]) == count + 1, "and sent"
+    assert len(model.requests[-1]) == count + 1, "and sent"
     assert 1 < loaded["lango"] < count
 
 
@@ -296,7 +304,9 @@ async def test_order_of_events(service: Service, sqlite_url: str) -> None:
         for place, order in ((service, ["2", "0", "3", "1"]), (lango, ["0", "1", "2", "3"])):
             session = await place.create_session(**NAMES)
             for number, moment in enumerate([1000.0, 1001.0, 999.0, 1000.5]):  # a clock that goes back
-                await place.append_event(session, Event(author="user", timestamp=moment, content=said(str(number))))
+                await place.append_event(
+                    session, Event(author="user", timestamp=moment, content=text_content(str(number)))
+                )
             found = [event.content for event in await events_in(place) if event.content]
             assert [part.text for part in parts_of(found)] == order
 
@@ -306,9 +316,9 @@ SIGNATURES = {"a text": b"gemini-signed-this", "bytes, as Gemini's are": b"\x12\
 
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=list(SIGNATURES))
 async def test_a_change_of_model(signature: bytes, sqlite_url: str, llmock: "LLMock") -> None:
-    """A conversation that Gemini began, with thoughts that it signed, goes on with Claude."""
+    """Claude continues a conversation of Gemini that has signed thoughts."""
     thought = types.Part(text="I should greet.", thought=True, thought_signature=signature)
-    began = [said("hello"), types.Content(role="model", parts=[thought, text("Hello!")])]
+    began = [text_content("hello"), types.Content(role="model", parts=[thought, text("Hello!")])]
     llmock.reply("I am the other one.").reply("I am the other one.")
 
     async def go_on(service: Service, model: BaseLlm) -> list[Event]:
@@ -342,7 +352,7 @@ async def test_a_change_of_model(signature: bytes, sqlite_url: str, llmock: "LLM
 
 
 def _blocks(body: dict[str, Any]) -> dict[str, Any]:
-    """A request whose texts are all written as blocks: the two mean the same."""
+    """Return a request with all texts as blocks, which mean the same."""
     for message in body["messages"]:
         if isinstance(message["content"], str):
             message["content"] = [{"type": "text", "text": message["content"]}]
@@ -408,7 +418,7 @@ async def test_fork_and_rewind(service: Service, sqlite_url: str) -> None:
     [second] = {event.invocation_id for event in await run(runner, "second")}
     await runner.rewind_async(user_id="user", session_id="s", rewind_before_invocation_id=second)
     await run(runner, "third")
-    assert [part.text for part in parts_of(model.asked[-1])] == ["first", "one", "third"], "ADK rewinds, too"
+    assert [part.text for part in parts_of(model.requests[-1])] == ["first", "one", "third"], "ADK rewinds, too"
     assert not [name for place in (runner, service) for name in dir(place) if "fork" in name.lower()]
 
     @tool(effect="none")
@@ -423,7 +433,7 @@ async def test_fork_and_rewind(service: Service, sqlite_url: str) -> None:
         fork = await runtime.sessions.fork("s", at=2)
         await runtime.run(fork.name.id, "another second")
         assert len(await runtime.sessions.messages("s")) == 4
-    assert [one.content for one in provider.requests[-1].messages] == ["first", "one", "another second"]
+    assert [message.content for message in provider.requests[-1].messages] == ["first", "one", "another second"]
 
 
 async def test_search_and_memory(service: Service, sqlite_url: str, tmp_path: Path) -> None:
@@ -462,12 +472,12 @@ async def test_nul_lone_surrogates_nan_bytes(tmp_path: Path, postgres_url: str, 
         "DatabaseSessionService, PostgreSQL": DatabaseSessionService(address),
         "SqliteSessionService": SqliteSessionService(f"{tmp_path}/b.db"),
     }
-    seen = {name: {odd: await kept(place, odd) for odd in ODD} for name, place in theirs.items()}
+    kept_values = {name: {odd: await kept(place, odd) for odd in ODD} for name, place in theirs.items()}
     for place in theirs.values():
         if isinstance(place, DatabaseSessionService):
             await place.close()
     on_all = {"NaN": "became None", "bytes": "became '_wA='"}
-    assert seen == {
+    assert kept_values == {
         "DatabaseSessionService, SQLite": {"NUL": "kept", "a lone surrogate": "kept", **on_all},
         "DatabaseSessionService, PostgreSQL": {"NUL": "DBAPIError", "a lone surrogate": "DBAPIError", **on_all},
         "SqliteSessionService": {"NUL": "kept", "a lone surrogate": "PydanticSerializationError", **on_all},
@@ -478,14 +488,14 @@ async def test_nul_lone_surrogates_nan_bytes(tmp_path: Path, postgres_url: str, 
 
 
 async def kept(service: Service, odd: str) -> str:
-    """Say what became of a value that a model called a tool with."""
+    """Return what a tool gets of a value that the model calls it with."""
     names: Any = {"app_name": "odd", "user_id": "user", "session_id": odd}
     session = await service.create_session(**names)
     content = types.Content(role="model", parts=[call("f", value=ODD[odd])])
     try:
         await service.append_event(session, Event(author="helper", content=content))
         found = await service.get_session(**names)
-    except Exception as error:  # noqa: BLE001 - each fails in its own way
+    except Exception as error:  # noqa: BLE001 - the errors differ
         return type(error).__name__
     assert found
     [part] = parts_of([event.content for event in found.events if event.content])

@@ -100,8 +100,8 @@ ATTACKS: dict[str, tuple[Callable[[LocalIssuer], str], str]] = {
     "not yet valid": (lambda issuer: issuer.token("alice", nbf=9_999_999_999), "not hold yet"),
     "an unknown key": (lambda issuer: issuer.token("alice", rsa_key("nobodys")), "not one of the issuer's"),
     "huge": (lambda issuer: issuer.token("alice", padding="x" * 30_000), "too large"),
-    "no token at all": (lambda _: "a.b.c", "no JSON Web Token"),
-    "deep": (lambda _: f"{base64.urlsafe_b64encode(b'[' * 9_000).decode()}.b.c", "no JSON Web Token"),
+    "no token at all": (lambda _: "a.b.c", "not a JSON Web Token"),
+    "deep": (lambda _: f"{base64.urlsafe_b64encode(b'[' * 9_000).decode()}.b.c", "not a JSON Web Token"),
 }
 
 

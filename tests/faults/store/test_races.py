@@ -5,7 +5,6 @@ begins then, and must either wait for it or leave it nothing to do.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from multiprocessing.connection import Connection
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
+from lango.events import TextDelta
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN
@@ -136,10 +136,7 @@ async def test_the_events_of_a_turn_have_one_end(store: Store, session: SessionR
     """Its own process writes more of them while another one closes them."""
     turn = await store.submit_turn(session, asks("first"), "me")
     await store.end_turn(NAME, turn, "done")
-    told = [
-        LoggedEvent(id_, 1, "text_delta", json.dumps({"type": "text_delta", "id": id_, "text": "late"}))
-        for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)
-    ]
+    told = [LoggedEvent.of(TextDelta(id_, "late")) for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)]
     adding = held_before("INSERT INTO turn_events", lambda: event_log.append(session.key, 1, told))
     await together(store, postgres_url, adding, lambda: store.close_told(session.key, 1))
     await store.close_told(session.key, 1)
@@ -151,7 +148,7 @@ async def test_a_deleted_session_leaves_no_events_behind(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
     await store.submit_turn(session, asks("first"), "me")
-    told = [LoggedEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")]
+    told = [LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))]
     adding = held_before("INSERT INTO turn_events", lambda: event_log.append(session.key, 1, told))
     await together(store, postgres_url, adding, lambda: store.write(lambda: delete.delete(NAME)))
     assert await rows(store, "SELECT COUNT(*) FROM turn_events") == [(0,)]

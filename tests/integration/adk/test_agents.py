@@ -1,4 +1,4 @@
-"""A1 to A3: the agent of the settings, or somebody's own; what is missing for it is told before anything is served."""
+"""A1 to A3: the agent of the settings or a user's own; missing settings are reported before a turn runs."""
 
 import importlib
 from collections.abc import AsyncGenerator
@@ -26,7 +26,7 @@ from lango.tools import tool
 from tests.agents.parts import collect, kinds, messages, settings_for, text_of
 
 agents: Any = importlib.import_module("google.adk.agents")
-# ADK is about to replace its agents that run others; users still have them
+# ADK has deprecated its workflow agents; users still have them
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*deprecated in favor of Workflow:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*AgentConfig is deprecated:DeprecationWarning"),  # its own loader of YAML
@@ -48,7 +48,7 @@ def today() -> str:
 
 
 class Own(BaseLlm):
-    """Somebody's own model, which does not stream."""
+    """A user's own model, which does not stream."""
 
     model: str = "own"
     answers: list[types.Part] = Field(default_factory=list[types.Part])
@@ -87,11 +87,11 @@ async def test_a1_the_agent_of_the_settings_has_its_model_tools_and_sub_agents(s
     assert boss.model == "big"
     assert "You lead." in boss.system
     assert "Counts." in boss.system
-    assert {one.name for one in boss.tools} == {"add", "today", "read_result", "transfer_to_agent"}
+    assert {tool.name for tool in boss.tools} == {"add", "today", "read_result", "transfer_to_agent"}
     assert clerk.model == "small"
     assert "You count." in clerk.system
     assert "You lead." not in clerk.system
-    assert {one.name for one in clerk.tools} == {"add", "transfer_to_agent"}
+    assert {tool.name for tool in clerk.tools} == {"add", "transfer_to_agent"}
     assert provider.requests[-1].model == "small", "who was handed over to stays"
 
 
@@ -100,11 +100,11 @@ async def test_a1_a_root_agent_in_python_keeps_its_own_model(sqlite_url: str) ->
     root = LlmAgent(name="mine", model=own)
     async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         assert await runtime.run("s", "hi") == "mine"
-        assert [one.author for one in await messages(runtime)] == ["user", "mine"]
+        assert [message.author for message in await messages(runtime)] == ["user", "mine"]
     assert root.model is own
 
 
-async def test_a1_agent_model_replaces_the_model_of_an_own_agent(sqlite_url: str) -> None:
+async def test_a1_agent_model_replaces_the_model_of_a_users_agent(sqlite_url: str) -> None:
     root = LlmAgent(name="mine", model=Own(answers=[types.Part(text="mine")]))
     provider = ScriptedProvider(["ours"])
     settings = settings_for(sqlite_url, model="openai/other")
@@ -113,7 +113,7 @@ async def test_a1_agent_model_replaces_the_model_of_an_own_agent(sqlite_url: str
     assert provider.requests[0].model == "other"
 
 
-async def test_a1_an_own_agent_without_a_model_gets_the_settings_one(sqlite_url: str) -> None:
+async def test_a1_a_users_agent_without_a_model_gets_the_configured_model(sqlite_url: str) -> None:
     provider = ScriptedProvider(["ours", "ours again"])
     roots: list[Any] = [
         LlmAgent(name="mine"),
@@ -124,7 +124,7 @@ async def test_a1_an_own_agent_without_a_model_gets_the_settings_one(sqlite_url:
             assert (await runtime.run(f"s{number}", "hi")).startswith("ours")
 
 
-async def test_a1_a_provider_slash_name_in_an_own_agent_is_ours_to_resolve(
+async def test_a1_a_provider_slash_name_in_a_users_agent_becomes_a_lango_model(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test-key-that-is-never-sent")
@@ -150,7 +150,7 @@ async def test_a1_an_agent_from_a_module(sqlite_url: str, module: str, author: s
     settings = settings_for(sqlite_url, module=str(AGENTS / module))
     async with open_runtime(settings, provider=provider) as runtime:
         assert await runtime.run("s", "hi") == "from a module"
-        assert [one.author for one in await messages(runtime)] == ["user", author]
+        assert [message.author for message in await messages(runtime)] == ["user", author]
     assert instruction in provider.requests[0].system
 
 
@@ -164,7 +164,7 @@ async def test_a1_an_app_keeps_its_name_and_its_plugins(sqlite_url: str) -> None
         assert loaded.counting.calls == before + 1
 
 
-async def test_a1_tools_passed_along_are_added_to_an_own_agent_once(sqlite_url: str) -> None:
+async def test_a1_tools_of_the_runtime_are_added_to_a_users_agent_once(sqlite_url: str) -> None:
     def double(number: int) -> dict[str, int]:
         """Double a number."""
         return {"doubled": number * 2}
@@ -174,7 +174,7 @@ async def test_a1_tools_passed_along_are_added_to_an_own_agent_once(sqlite_url: 
         provider = ScriptedProvider([ToolCall("c", "add", {"a": 1, "b": 1}), "two"])
         async with open_runtime(settings_for(sqlite_url), root_agent=root, provider=provider, tools=[add]) as runtime:
             assert await runtime.run("s", "1 + 1?") == "two"
-        assert sorted(one.name for one in provider.requests[0].tools) == ["add", "double", "read_result"]
+        assert sorted(tool.name for tool in provider.requests[0].tools) == ["add", "double", "read_result"]
     with pytest.raises(ConfigError, match="no LlmAgent"):
         async with open_runtime(
             settings_for(sqlite_url),
@@ -194,11 +194,14 @@ async def test_a1_roots_that_are_no_llm_agents_store_the_message_once(store_url:
     async with open_runtime(settings_for(store_url), root_agent=root, provider=provider) as runtime:
         for turn in range(1, 3):
             assert await runtime.run("s", f"question {turn}") == "saidsaid"
-            said = [(one.role, one.author) for one in await messages(runtime) if one.role != "event"]
-            assert len(said) == 3 * turn
-            assert said[-3] == ("user", "user")
-            assert {author for _, author in said[-2:]} == {"first", "second"}
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["question 1", "question 2"]
+            authors = [(message.role, message.author) for message in await messages(runtime) if message.role != "event"]
+            assert len(authors) == 3 * turn
+            assert authors[-3] == ("user", "user")
+            assert {author for _, author in authors[-2:]} == {"first", "second"}
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == [
+            "question 1",
+            "question 2",
+        ]
 
 
 async def test_a1_a_workflow_is_a_root_too(store_url: str) -> None:
@@ -208,7 +211,10 @@ async def test_a1_a_workflow_is_a_root_too(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), root_agent=root, provider=provider) as runtime:
         assert await runtime.run("s", "question 1") == "one two"
         assert await runtime.run("s", "question 2") == "three four"
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["question 1", "question 2"]
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == [
+            "question 1",
+            "question 2",
+        ]
     assert [request.model for request in provider.requests] == ["x", "y", "x", "y"]
 
 
@@ -219,7 +225,7 @@ async def test_a1_an_app_given_in_python(sqlite_url: str) -> None:
         assert await runtime.run("s", "hi") == "hi"
 
 
-async def test_a2_missing_credentials_are_told_before_anything_is_served(
+async def test_a2_missing_credentials_are_reported_before_the_runtime_opens(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OTHER_KEY"):
@@ -273,7 +279,7 @@ async def test_a_module_that_cannot_be_imported_is_a_configuration_error(sqlite_
             pass
 
 
-async def test_what_the_body_raises_comes_out_as_it_is(sqlite_url: str) -> None:
+async def test_an_error_of_the_body_propagates_unchanged(sqlite_url: str) -> None:
     with pytest.raises(KeyError):
         async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([])):
             raise KeyError
@@ -300,7 +306,7 @@ async def test_a1_two_runtimes_on_one_agent_do_not_share_its_model(store_url: st
     assert [tool.name for tool in third.requests[0].tools] == ["transfer_to_agent"], "what runtimes added is theirs"
 
 
-async def test_a1_an_agent_that_cannot_be_copied_is_shared_and_that_is_said(
+async def test_a1_an_agent_that_cannot_be_copied_is_shared_with_a_warning(
     store_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = Workflow(name="flow", edges=[("START", LlmAgent(name="only", model="openai/x"))])
@@ -317,7 +323,7 @@ async def test_a1_an_agent_that_cannot_be_copied_is_shared_and_that_is_said(
 
 
 @pytest.mark.parametrize(
-    ("code", "says"),
+    ("code", "problem"),
     [
         (
             'from google.adk.agents import LlmAgent\n\nroot_agent = LlmAgent(name="user")\n',
@@ -328,9 +334,9 @@ async def test_a1_an_agent_that_cannot_be_copied_is_shared_and_that_is_said(
         ('{}["key"]\n', r"key.*line 1\)$"),
     ],
 )
-def test_what_is_wrong_with_an_own_agent_is_told_in_one_line(code: str, says: str, tmp_path: Path) -> None:
+def test_the_problem_of_a_users_agent_is_reported_in_one_line(code: str, problem: str, tmp_path: Path) -> None:
     file = tmp_path / f"odd_{len(code) % 10}.py"
     file.write_text(code)
-    with pytest.raises(ConfigError, match=says) as told:
+    with pytest.raises(ConfigError, match=problem) as raised:
         load_agent(str(file))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""H2 and M6 where a session is longer than its window: what is left out is logged once, and ids stay unique."""
+"""H2 and M6 in sessions that are longer than their window: omissions are logged once, and ids stay unique."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -26,14 +26,14 @@ LONG = "word " * 60
 
 
 class Own(BaseLlm):
-    """A model that is not ours: it calls `look` in every turn, under one and the same id."""
+    """A user's own model, which calls `look` in every turn with the same id."""
 
-    asked: list[int] = []  # noqa: RUF012 - pydantic copies it
+    content_counts: list[int] = []  # noqa: RUF012 - pydantic copies it
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        self.asked.append(len(llm_request.contents))
+        self.content_counts.append(len(llm_request.contents))
         last = (llm_request.contents[-1].parts or [])[0]
         call = types.FunctionCall(id="call_0", name="look", args={})
         part = types.Part(text="seen") if last.function_response else types.Part(function_call=call)
@@ -64,7 +64,7 @@ async def in_all(store: Store, app_name: str, user_id: str = "user") -> int:
 
 
 class Talk:
-    """A session in somebody's own Runner, on our service."""
+    """A session in a user's own Runner, on our service."""
 
     def __init__(self, service: SqlSessionService, model: BaseLlm) -> None:
         agent = LlmAgent(name="mine", model=model, tools=[FunctionTool(look)])
@@ -83,9 +83,9 @@ class Talk:
 async def call_ids(store: Store, app_name: str) -> list[str]:
     found = await store.events(SessionId(app_name, "user", "s"))
     assert found
-    said = [one.message for one in found[1] if one.message]
-    made = [call.id for one in said if one.role == "assistant" for call in one.tool_calls]
-    answered = [call.id for one in said if one.role == "tool" for call in one.tool_calls]
+    stored = [row.message for row in found[1] if row.message]
+    made = [call.id for message in stored if message.role == "assistant" for call in message.tool_calls]
+    answered = [call.id for message in stored if message.role == "tool" for call in message.tool_calls]
     assert made == answered
     return made
 
@@ -93,7 +93,7 @@ async def call_ids(store: Store, app_name: str) -> list[str]:
 # H2
 
 
-async def test_h2_a_load_in_somebodys_own_runner_logs_once_what_it_leaves_out(
+async def test_h2_a_load_in_a_users_runner_logs_once_what_it_leaves_out(
     store_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SqlSessionService(store_url, budget_tokens=300) as service:
@@ -108,13 +108,13 @@ async def test_h2_a_load_in_somebodys_own_runner_logs_once_what_it_leaves_out(
         session = await service.get_session(app_name="app", user_id="user", session_id="s")
         assert session
         left_out = stored - len(session.events)
-        told = f"the history is larger than its budget: left out {left_out} of {stored} messages"
-        assert warnings_in(caplog) == [told]
+        warning = f"the history is larger than its budget: left out {left_out} of {stored} messages"
+        assert warnings_in(caplog) == [warning]
         await talk.say("look")
-        assert warnings_in(caplog) == [told], "one, though the model was called twice"
+        assert warnings_in(caplog) == [warning], "a single warning, though the model was called twice"
 
 
-async def test_h2_the_model_of_ours_does_not_log_a_cut_of_the_load_again(
+async def test_h2_a_lango_model_does_not_log_again_what_the_load_left_out(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SqlSessionService(sqlite_url, budget_tokens=300) as service:
@@ -128,7 +128,7 @@ async def test_h2_the_model_of_ours_does_not_log_a_cut_of_the_load_again(
         assert len(warnings_in(caplog)) == 1
 
 
-async def test_h2_the_runtime_logs_what_a_model_that_is_not_ours_does_not_get(
+async def test_h2_the_runtime_logs_what_a_users_own_model_does_not_get(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = LlmAgent(name="mine", model=Own(model="own"), tools=[FunctionTool(look)])
@@ -138,15 +138,15 @@ async def test_h2_the_runtime_logs_what_a_model_that_is_not_ours_does_not_get(
         caplog.clear()
         stored = await in_all(runtime.store, runtime.app_name)
         await runtime.run("s", "look")
-    told = warnings_in(caplog)
-    assert len(told) == 2, "one per request"
-    assert f"of {stored + 1} messages" in told[0]
+    warnings = warnings_in(caplog)
+    assert len(warnings) == 2, "one per request"
+    assert f"of {stored + 1} messages" in warnings[0]
 
 
-async def test_h2_what_is_left_out_beside_the_memory_is_logged(
+async def test_h2_messages_left_out_besides_the_memory_are_logged(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The observer cannot be reached, and the budget is too small for what it has not seen."""
+    """The observer fails, and the budget is too small for the messages that are not observed yet."""
     roles = Roles(agent=lambda _: LONG, observer=lambda _: ProviderRejected("no"))
     async with open_runtime(
         remembering(sqlite_url, history={"max_message_token_budget": 300}), provider=roles.provider
@@ -158,11 +158,11 @@ async def test_h2_what_is_left_out_beside_the_memory_is_logged(
         await runtime.run("s", LONG)
         stored = await in_all(runtime.store, runtime.app_name) - 1
         sent = len(roles.agent[-1].messages)
-    [told] = warnings_in(caplog)
-    assert f"left out {stored - sent} of {stored} messages" in told
+    [warning] = warnings_in(caplog)
+    assert f"left out {stored - sent} of {stored} messages" in warning
 
 
-async def test_h2_what_was_observed_is_quoted_and_not_left_out(
+async def test_h2_observed_messages_are_quoted_and_do_not_count_as_left_out(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     roles = Roles()
@@ -188,11 +188,11 @@ async def test_m6_one_id_for_every_call_is_made_unique_beyond_the_window(store_u
             await runtime.run("s", LONG)
         made = await call_ids(runtime.store, runtime.app_name)
     assert len(set(made)) == 6, made
-    assert made[0] == "call_0", "while the whole session is seen, an id that is new stays"
+    assert made[0] == "call_0", "while the whole session is loaded, a new id is kept"
     assert all(broken_for(request) == [] for request in provider.requests)
 
 
-async def test_m6_a_model_that_is_not_ours_gets_unique_ids_beyond_the_window(sqlite_url: str) -> None:
+async def test_m6_calls_of_a_users_own_model_get_unique_ids_beyond_the_window(sqlite_url: str) -> None:
     root = LlmAgent(name="mine", model=Own(model="own"), tools=[FunctionTool(look)])
     async with open_runtime(small(sqlite_url), root_agent=root) as runtime:
         for _ in range(6):
@@ -200,7 +200,7 @@ async def test_m6_a_model_that_is_not_ours_gets_unique_ids_beyond_the_window(sql
         assert len(set(await call_ids(runtime.store, runtime.app_name))) == 6
 
 
-async def test_m6_ids_are_unique_beyond_the_window_in_somebodys_own_runner(store_url: str) -> None:
+async def test_m6_ids_are_unique_beyond_the_window_in_a_users_runner(store_url: str) -> None:
     async with SqlSessionService(store_url, budget_tokens=300) as service:
         talk = Talk(service, ProviderLlm(ScriptedProvider(AGAIN), "m"))
         await talk.begin()
@@ -209,7 +209,7 @@ async def test_m6_ids_are_unique_beyond_the_window_in_somebodys_own_runner(store
         assert len(set(await call_ids(service.store, "app"))) == 6
 
 
-async def test_m6_ids_are_unique_after_what_was_observed(sqlite_url: str) -> None:
+async def test_m6_ids_are_unique_among_observed_calls_too(sqlite_url: str) -> None:
     script = iter(AGAIN)
     roles = Roles(agent=lambda _: next(script))
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
@@ -221,7 +221,7 @@ async def test_m6_ids_are_unique_after_what_was_observed(sqlite_url: str) -> Non
         assert len(set(await call_ids(runtime.store, runtime.app_name))) == 6
 
 
-async def test_m6_an_id_that_was_rewound_is_not_used_again(sqlite_url: str) -> None:
+async def test_m6_an_id_of_a_rewound_call_is_not_used_again(sqlite_url: str) -> None:
     provider = ScriptedProvider(AGAIN)
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
@@ -232,7 +232,7 @@ async def test_m6_an_id_that_was_rewound_is_not_used_again(sqlite_url: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["sub-agents", "no contents"])
-async def test_m6_calls_that_a_request_does_not_show_are_taken_all_the_same(sqlite_url: str, kind: str) -> None:
+async def test_m6_ids_of_calls_outside_of_the_request_are_not_used_again(sqlite_url: str, kind: str) -> None:
     """ADK quotes the calls of other agents as text, and shows an agent without contents its own turn alone."""
     tools: list[Any] = [FunctionTool(look)]
     call = ToolCall("call_0", "look", {})
@@ -247,7 +247,7 @@ async def test_m6_calls_that_a_request_does_not_show_are_taken_all_the_same(sqli
     async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider(script), root_agent=root) as runtime:
         await runtime.run("s", "look")
         await runtime.run("s", "look again")
-        made = [one.id for m in await messages(runtime) if m.role == "assistant" for one in m.tool_calls]
+        made = [call.id for m in await messages(runtime) if m.role == "assistant" for call in m.tool_calls]
     assert len(set(made)) == len(made), made
 
 
@@ -261,7 +261,7 @@ async def test_m6_calls_that_a_request_does_not_show_are_taken_all_the_same(sqli
         "0199c2f1-6d1e-7bb2-9c51-2f0a4de1b9a7",
     ],
 )
-async def test_m6_an_id_that_was_drawn_at_random_stays(sqlite_url: str, given: str) -> None:
+async def test_m6_a_random_id_is_kept(sqlite_url: str, given: str) -> None:
     provider = ScriptedProvider([*[LONG] * 4, ToolCall(given, "look", {}), "seen"])
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
     async with open_runtime(small(sqlite_url), provider=provider, root_agent=root) as runtime:
@@ -271,7 +271,7 @@ async def test_m6_an_id_that_was_drawn_at_random_stays(sqlite_url: str, given: s
 
 
 @pytest.mark.parametrize("given", ["0", "call_7", "functions.look:3", "call_look", "call_transfer_to_agent_2", "c12"])
-async def test_m6_an_id_that_was_counted_or_is_a_name_does_not(sqlite_url: str, given: str) -> None:
+async def test_m6_a_counted_id_or_a_name_is_replaced(sqlite_url: str, given: str) -> None:
     provider = ScriptedProvider([*[LONG] * 4, ToolCall(given, "look", {}), "seen"])
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(look)])
     async with open_runtime(small(sqlite_url), provider=provider, root_agent=root) as runtime:

@@ -1,4 +1,4 @@
-"""What a turn sends of a stored history, through ADK's real Runner: all of it that fits, and always a valid request."""
+"""A turn sends all of a stored history that fits, through ADK's real Runner, in a valid request."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -58,14 +58,14 @@ async def test_h3_a_small_budget_leaves_no_hole_in_the_middle(sqlite_url: str) -
             request = await sent_by_lango(service, history, str(number), budget)
             assert broken(request) == [], number
             assert count_tokens(request.messages) <= budget
-            words = words_of(request.messages)
-            sent = [word in words for word in history.texts]
+            sent_text = words_of(request.messages)
+            sent = [word in sent_text for word in history.texts]
             assert sent == sorted(sent), f"{number}: what is kept is the newest part"
             cut += False in sent
     assert cut > 5, "the budget cuts some of them"
 
 
-# The ways in which calls and results miss each other, one by one.
+# the ways in which calls and results can be unpaired
 
 
 def call(name: str, call_id: str | None = None, **args: Any) -> types.Part:
@@ -96,9 +96,12 @@ def outputs(request: Request) -> list[tuple[str, Any]]:
 async def test_s6_a_result_without_an_id_answers_its_call(
     service: SqlSessionService, missing: str | None, name: str | None
 ) -> None:
-    asked = event("user", "user", "pay it")
+    message = event("user", "user", "pay it")
     request = await sent(
-        service, asked, event(ROOT, "model", call("pay", "abc")), event(ROOT, "user", result(name, missing, paid=True))
+        service,
+        message,
+        event(ROOT, "model", call("pay", "abc")),
+        event(ROOT, "user", result(name, missing, paid=True)),
     )
     assert outputs(request) == [("abc", {"paid": True})]
     assert INTERRUPTED not in words_of(request.messages)
@@ -126,7 +129,7 @@ async def test_s6_a_result_that_is_paired_when_it_is_appended_closes_its_call(se
     await store(service, history, "s")
     session = await service.get_session(app_name=APP, user_id=USER, session_id="s")
     assert session
-    assert [one.id for shown in session.events for one in shown.get_function_responses()] == ["abc"]
+    assert [response.id for shown in session.events for response in shown.get_function_responses()] == ["abc"]
     assert await service.store.read(_open_calls) == [], "or the next turn would store that its outcome is unknown"
 
 
@@ -135,12 +138,12 @@ def _open_calls() -> Operation[list[Row]]:
 
 
 async def test_m8_a_result_before_its_call_is_quoted_in_its_place(service: SqlSessionService) -> None:
-    """ADK drops the call, which has no result after it; what the tool gave is sent all the same."""
+    """ADK drops the call, which has no result after it; the result is sent all the same."""
     request = await sent(
         service, event(ROOT, "user", result("read", "a", n=1)), event(ROOT, "model", "I read it", call("read", "a"))
     )
-    [quoted, said, _] = request.messages
-    assert (quoted.role, said.content) == ("user", "I read it")
+    [quoted, sent_texts, _] = request.messages
+    assert (quoted.role, sent_texts.content) == ("user", "I read it")
     assert '{"n":1}' in quoted.content
 
 
@@ -156,11 +159,11 @@ async def test_m8_a_result_without_a_call_and_a_second_one_are_quoted_in_their_p
         event(ROOT, "model", "it is 1"),
         event(ROOT, "user", result("read", "a", n=2)),
     )
-    said = [(message.role, message.content) for message in request.messages if message.role != "tool"]
-    assert [role for role, _ in said] == ["user", "user", "assistant", "assistant", "user", "user"]
-    assert '"gone"' in said[0][1]
-    assert '{"n":0}' in said[0][1]
-    assert '{"n":2}' in said[4][1]
+    sent_texts = [(message.role, message.content) for message in request.messages if message.role != "tool"]
+    assert [role for role, _ in sent_texts] == ["user", "user", "assistant", "assistant", "user", "user"]
+    assert '"gone"' in sent_texts[0][1]
+    assert '{"n":0}' in sent_texts[0][1]
+    assert '{"n":2}' in sent_texts[4][1]
     assert outputs(request) == [("a", {"n": 1})]
 
 
@@ -174,7 +177,7 @@ async def test_m8_an_event_without_a_role_is_sent(service: SqlSessionService) ->
 
 
 async def test_any_model_reads_results_that_answer_no_call(service: SqlSessionService) -> None:
-    """A model that is not ours gets them as text from ADK's own request."""
+    """A user's own model gets them as text in ADK's request."""
     await store(service, History([event(ROOT, "user", result("gone", "x", n=7))]), "s")
     model = Recorder(asked=[])
     await take_turn(service, model, "s")
@@ -185,8 +188,8 @@ async def test_any_model_reads_results_that_answer_no_call(service: SqlSessionSe
     assert '{"n":7}' in (quoted.parts[0].text or "")
 
 
-async def test_the_last_report_of_a_long_running_tool_is_its_result(service: SqlSessionService) -> None:
-    """ADK's own rule: a later report replaces the earlier one."""
+async def test_the_last_update_of_a_long_running_tool_is_its_result(service: SqlSessionService) -> None:
+    """In ADK, a later update replaces the earlier one."""
     request = await sent(
         service,
         event(ROOT, "model", call("build", "a"), long_running_tool_ids={"a"}),
@@ -197,7 +200,7 @@ async def test_the_last_report_of_a_long_running_tool_is_its_result(service: Sql
     assert "pending" not in words_of(request.messages)
 
 
-async def test_the_result_of_an_approved_call_replaces_the_one_that_said_it_waits(service: SqlSessionService) -> None:
+async def test_the_result_of_an_approved_call_replaces_its_waiting_result(service: SqlSessionService) -> None:
     asks = EventActions(requested_tool_confirmations={"a": ToolConfirmation()})
     request = await sent(
         service,
@@ -210,22 +213,22 @@ async def test_the_result_of_an_approved_call_replaces_the_one_that_said_it_wait
 
 
 @pytest.mark.filterwarnings("ignore:ParallelAgent")
-async def test_a_stray_result_of_another_branch_stays_there(service: SqlSessionService) -> None:
+async def test_an_unpaired_result_of_another_branch_stays_there(service: SqlSessionService) -> None:
     stray = [event("user", "user", result("gone", name, n=name), branch=f"both.{name}") for name in ("left", "right")]
     await store(service, History(stray), "s")
     providers = {name: ScriptedProvider(["yes"]) for name in ("left", "right")}
-    agents = [LlmAgent(name=name, model=ProviderLlm(one, MODEL)) for name, one in providers.items()]
+    agents = [LlmAgent(name=name, model=ProviderLlm(provider, MODEL)) for name, provider in providers.items()]
     both = ParallelAgent(name="both", sub_agents=[*agents])  # pyright: ignore[reportDeprecated]
     await run_turn(service, both)
     for name, provider in providers.items():
         [request] = provider.requests
-        assert [f'"{one}"' in words_of(request.messages[:-1]) for one in (name, *{*providers} - {name})] == [
+        assert [f'"{other}"' in words_of(request.messages[:-1]) for other in (name, *{*providers} - {name})] == [
             True,
             False,
         ]
 
 
-async def test_an_agent_that_wants_no_history_gets_no_stray_result(service: SqlSessionService) -> None:
+async def test_an_agent_without_history_gets_no_unpaired_result(service: SqlSessionService) -> None:
     await store(service, History([event(ROOT, "user", result("gone", "x", n=7))]), "s")
     provider = ScriptedProvider(["yes"])
     await run_turn(service, LlmAgent(name=ROOT, model=ProviderLlm(provider, MODEL), include_contents="none"))
@@ -239,7 +242,7 @@ async def run_turn(service: SqlSessionService, agent: BaseAgent) -> None:
         pass
 
 
-async def test_another_agents_stray_result_is_quoted_by_adk(service: SqlSessionService) -> None:
+async def test_an_unpaired_result_of_another_agent_is_quoted_by_adk(service: SqlSessionService) -> None:
     stray = event(OTHER, "user", result("gone", "x", n=7))
     request = await sent(service, stray, event(ROOT, "model", "the root agent goes on"))
     assert f"[{OTHER}] said" in request.messages[0].content
@@ -272,7 +275,7 @@ async def test_h4_a_huge_result_in_the_turn_before_keeps_its_turn_and_all_before
     assert count_tokens(request.messages) <= 32_000
 
 
-async def test_h4_a_huge_result_of_another_agent_pushes_nothing_out(service: SqlSessionService) -> None:
+async def test_h4_a_huge_result_of_another_agent_displaces_nothing(service: SqlSessionService) -> None:
     request = await sent(
         service,
         event("user", "user", "my name is Ann"),
@@ -285,7 +288,7 @@ async def test_h4_a_huge_result_of_another_agent_pushes_nothing_out(service: Sql
     assert count_tokens(request.messages) <= 32_000
 
 
-async def test_h4_what_was_clipped_is_logged(service: SqlSessionService, caplog: pytest.LogCaptureFixture) -> None:
+async def test_h4_clipped_tokens_are_logged(service: SqlSessionService, caplog: pytest.LogCaptureFixture) -> None:
     big = event(ROOT, "user", result("exec", "a", out=HUGE))
     await sent(service, event("user", "user", "go"), event(ROOT, "model", call("exec", "a")), big)
     [warning] = [record.getMessage() for record in caplog.records if record.name == "lango.history"]
@@ -302,6 +305,6 @@ async def test_h4_many_large_results_share_the_budget(service: SqlSessionService
             event(ROOT, "user", result("exec", f"c{number}", out=f"result {number} " + "data " * 12_000)),
         ]
     request = await sent(service, *events)
-    words = words_of(request.messages)
-    assert all(f"question {number}" in words for number in range(7, 10))
+    sent_text = words_of(request.messages)
+    assert all(f"question {number}" in sent_text for number in range(7, 10))
     assert count_tokens(request.messages) <= 32_000

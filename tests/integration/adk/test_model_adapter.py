@@ -1,4 +1,4 @@
-"""`ProviderLlm` under ADK's real Runner: what users of their own Runner get."""
+"""`ProviderLlm` in a user's own ADK Runner."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ def agent_of(provider: ScriptedProvider, model: str = "m", **fields: Any) -> Llm
 
 
 class Chat:
-    """One session, and runners over it that may change."""
+    """A session, with runners that may change."""
 
     def __init__(self, agent: LlmAgent, service: Any = None) -> None:
         self.service = service or InMemorySessionService()
@@ -91,31 +91,31 @@ async def test_m3_streaming_shows_partials_and_stores_only_the_final() -> None:
 
 
 @pytest.mark.parametrize("run_config", [RunConfig(), SSE])
-async def test_m6_a_tool_call_goes_round_with_one_id(run_config: RunConfig) -> None:
+async def test_m6_a_call_and_its_result_keep_one_id(run_config: RunConfig) -> None:
     provider = ScriptedProvider([["Adding.", ToolCall("", "add", {"a": 2, "b": 3})], "It is 5."])
     chat = Chat(agent_of(provider))
     events = await chat.say("2 + 3?", run_config)
     assert text_of(events[-1]) == "It is 5."
-    [_, asked, answered] = provider.requests[1].messages
-    assert asked.tool_calls[0].id == answered.tool_calls[0].id
-    assert not asked.tool_calls[0].id.startswith("adk-")
+    [_, calling, answered] = provider.requests[1].messages
+    assert calling.tool_calls[0].id == answered.tool_calls[0].id
+    assert not calling.tool_calls[0].id.startswith("adk-")
     assert answered.tool_calls[0].output == {"sum": 5}
     ids = {call.id for event in await chat.stored() for call in event.get_function_calls()}
-    assert ids == {asked.tool_calls[0].id}
+    assert ids == {calling.tool_calls[0].id}
 
 
 async def test_m6_parallel_calls_of_one_name_keep_apart() -> None:
     calls = [ToolCall("same", "add", {"a": n, "b": n}) for n in range(3)]
     provider = ScriptedProvider([calls, "done"])
     await Chat(agent_of(provider)).say("go")
-    [_, asked, answered] = provider.requests[1].messages
-    assert len({call.id for call in asked.tool_calls}) == 3
+    [_, calling, answered] = provider.requests[1].messages
+    assert len({call.id for call in calling.tool_calls}) == 3
     assert {c.id: c.output for c in answered.tool_calls} == {
-        c.id: {"sum": 2 * n} for n, c in enumerate(asked.tool_calls)
+        c.id: {"sum": 2 * n} for n, c in enumerate(calling.tool_calls)
     }
 
 
-async def test_m6_a_model_that_always_says_the_same_id_still_has_unique_ones() -> None:
+async def test_m6_calls_of_a_model_that_repeats_an_id_get_unique_ids() -> None:
     again = ToolCall("call_0", "add", {"a": 1, "b": 1})
     provider = ScriptedProvider([again, again, again, "done"])
     chat = Chat(agent_of(provider))
@@ -157,7 +157,7 @@ async def test_m4_a_providers_error_reaches_the_caller_and_no_answer_is_stored(r
     assert text_of((await chat.say("hello!", run_config))[-1]) == "back again"
 
 
-async def test_a8_a_call_that_never_came_back_is_told_as_interrupted() -> None:
+async def test_a8_a_call_without_a_result_is_sent_as_interrupted() -> None:
     def crash() -> dict[str, str]:
         """Crash."""
         raise RuntimeError("boom")
@@ -169,12 +169,12 @@ async def test_a8_a_call_that_never_came_back_is_told_as_interrupted() -> None:
     await chat.say("and?")
     messages = provider.requests[1].messages
     assert broken_rules(messages) == []
-    # ADK leaves an unanswered call out, or hands it over: in neither case is the request invalid.
+    # whether ADK leaves an unanswered call out or sends it: the request is valid
     assert INTERRUPTED in str(messages) or not any(message.tool_calls for message in messages)
 
 
 def signed_answer(name: str, model: str) -> Callable[[Request], list[Delta]]:
-    """A model that thinks, calls and signs everything, and refuses signatures that are not its own."""
+    """A model that thinks, calls and signs everything, and refuses foreign signatures."""
 
     def answer(request: Request) -> list[Delta]:
         assert broken_rules(request.messages) == []
@@ -246,14 +246,14 @@ async def test_structured_output_with_and_without_tools() -> None:
     assert schema is not None
     assert schema["properties"].keys() == {"value"}
 
-    # With tools, ADK asks for a call of its own instead.
+    # with tools, ADK uses a tool of its own instead
     provider = ScriptedProvider([ToolCall("c1", "set_model_response", {"value": 5})])
     events = await Chat(agent_of(provider, output_schema=Sum)).say("2 + 3?")
     assert provider.requests[0].response_schema is None
     assert '"value": 5' in text_of(events[-1]).replace('"value":5', '"value": 5')
 
 
-async def test_what_other_agents_said_passes_as_quoted_text() -> None:
+async def test_messages_of_other_agents_are_quoted_text() -> None:
     provider = ScriptedProvider([ToolCall("t1", "transfer_to_agent", {"agent_name": "helper"})])
     helper_provider = ScriptedProvider(["I help."])
     helper = agent_of(helper_provider, name="helper", description="helps", tools=[])

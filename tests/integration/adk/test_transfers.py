@@ -29,7 +29,7 @@ from tests.agents.parts import (
     text_of,
 )
 
-TOLD = (
+CORRECTION = (
     '[System: Agent "{}" does not exist. Valid agents: clerk, poet. '
     "Please retry using one of the valid agent names listed above.]"
 )
@@ -57,9 +57,9 @@ async def test_a5_a_bad_transfer_is_corrected_and_the_answer_comes_without_an_er
         history = await messages(runtime)
         assert await runtime.run("s", "more") == "more"
     assert provider.requests[1].messages[-1].role == "user"
-    assert provider.requests[1].messages[-1].content == TOLD.format("writer")
+    assert provider.requests[1].messages[-1].content == CORRECTION.format("writer")
     assert [broken_for(request) for request in provider.requests] == [[]] * 4
-    outputs = {call.id: call.output for one in history if one.role == "tool" for call in one.tool_calls}
+    outputs = {call.id: call.output for message in history if message.role == "tool" for call in message.tool_calls}
     assert "error" in (outputs["t1"] or {}), "the failed transfer is not in history as a success"
     assert "error" not in (outputs["t2"] or {})
     assert history[-1].author == "poet"
@@ -69,7 +69,7 @@ async def test_a5_run_returns_the_answer_after_a_correction(sqlite_url: str) -> 
     provider = ScriptedProvider([transfer("writer"), "I do it myself"])
     async with open_runtime(settings_for(sqlite_url, sub_agents=SUBS), provider=provider) as runtime:
         assert await runtime.run("s", "a poem, please", idempotency_key="k") == "I do it myself"
-        assert await runtime.run("s", "a poem, please", idempotency_key="k") == "I do it myself", "told again"
+        assert await runtime.run("s", "a poem, please", idempotency_key="k") == "I do it myself", "replayed"
 
 
 async def test_a5_a_second_failure_is_raised_with_the_first_as_its_cause(store_url: str) -> None:
@@ -94,7 +94,7 @@ OTHER_FAILURES = [
 
 
 @pytest.mark.parametrize(("answer", "error"), OTHER_FAILURES, ids=lambda one: getattr(one, "__name__", ""))
-async def test_a5_whatever_fails_after_a_correction_has_the_bad_transfer_as_its_cause(
+async def test_a5_a_failure_after_a_correction_has_the_bad_transfer_as_its_cause(
     sqlite_url: str, answer: Any, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaps = Leaps(monkeypatch)
@@ -113,7 +113,7 @@ async def test_a5_whatever_fails_after_a_correction_has_the_bad_transfer_as_its_
         assert await runtime.run("s", "then hello") == "fine"
 
 
-async def test_a5_the_next_turns_failure_has_nothing_to_do_with_it(sqlite_url: str) -> None:
+async def test_a5_a_failure_of_the_next_turn_does_not_have_it_as_its_cause(sqlite_url: str) -> None:
     provider = ScriptedProvider([transfer("writer", "t1"), "I do it myself", ProviderRejected("too long")])
     async with open_runtime(settings_for(sqlite_url, sub_agents=SUBS), provider=provider) as runtime:
         assert await runtime.run("s", "a poem, please") == "I do it myself"
@@ -122,7 +122,7 @@ async def test_a5_the_next_turns_failure_has_nothing_to_do_with_it(sqlite_url: s
         assert raised.value.__cause__ is None
 
 
-async def test_a5_without_sub_agents_it_is_raised_at_once(sqlite_url: str) -> None:
+async def test_a5_without_sub_agents_a_bad_transfer_is_raised_at_once(sqlite_url: str) -> None:
     provider = ScriptedProvider([transfer("writer"), "fine"])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         with pytest.raises(AgentNotFound, match="writer") as raised:
@@ -145,14 +145,14 @@ async def test_a5_other_errors_are_raised_at_once(sqlite_url: str) -> None:
 
 
 class Sloppy(BaseAgent):
-    """An agent that raises what ADK raises, past our own check of the tool."""
+    """An agent that raises ADK's own error, without our check of the transfer tool."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        asked = [event for event in ctx.session.events if event.author == "user"]
-        if len(asked) == 1:
+        user_events = [event for event in ctx.session.events if event.author == "user"]
+        if len(user_events) == 1:
             raise ValueError("Agent writer not found in the agent tree.")
-        assert asked[-1].content
-        text = (asked[-1].content.parts or [])[0].text
+        assert user_events[-1].content
+        text = (user_events[-1].content.parts or [])[0].text
         yield Event(
             author=self.name,
             invocation_id=ctx.invocation_id,
@@ -160,13 +160,13 @@ class Sloppy(BaseAgent):
         )
 
 
-async def test_a5_what_adk_itself_raises_is_corrected_too(sqlite_url: str) -> None:
+async def test_a5_a_transfer_error_that_adk_raises_is_corrected_too(sqlite_url: str) -> None:
     root = Sloppy(name="root", sub_agents=[LlmAgent(name="clerk"), LlmAgent(name="poet")])
     async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([]), root_agent=root) as runtime:
-        assert await runtime.run("s", "hi") == "told: " + TOLD.format("writer")
+        assert await runtime.run("s", "hi") == "told: " + CORRECTION.format("writer")
 
 
-async def test_a5_a_sub_agent_that_hands_over_to_nobody_is_told_who_is_there(sqlite_url: str) -> None:
+async def test_a5_a_sub_agent_that_transfers_to_a_missing_agent_gets_the_valid_names(sqlite_url: str) -> None:
     provider = ScriptedProvider([transfer("clerk", "t1"), transfer("nobody", "t2"), "I stay"])
     async with open_runtime(settings_for(sqlite_url, name="boss", sub_agents=SUBS), provider=provider) as runtime:
         assert await runtime.run("s", "hi") == "I stay"
@@ -181,7 +181,7 @@ async def test_a5_a_bad_transfer_beside_a_good_call_loses_neither(sqlite_url: st
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_a5_an_unknown_tool_is_told_with_the_valid_names_and_the_turn_goes_on(store_url: str) -> None:
+async def test_a5_a_call_of_an_unknown_tool_returns_the_valid_names_and_the_turn_continues(store_url: str) -> None:
     provider = ScriptedProvider(
         [ToolCall("c1", "plus", {"a": 1, "b": 2}), ToolCall("c2", "add", {"a": 1, "b": 2}), "3"]
     )
@@ -190,9 +190,9 @@ async def test_a5_an_unknown_tool_is_told_with_the_valid_names_and_the_turn_goes
         check_order(events)
         assert text_of(events) == "3"
         assert await statuses(runtime) == ["done"]
-    told = results_in(provider.requests[1])["c1"]["error"]
-    assert "plus" in told
-    assert "read_result, add" in told
+    error = results_in(provider.requests[1])["c1"]["error"]
+    assert "plus" in error
+    assert "read_result, add" in error
     assert kinds(events) == [
         "accepted",
         *["tool_start", "tool_end"],

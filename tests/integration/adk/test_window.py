@@ -1,4 +1,4 @@
-"""H2, H4, H5 and H6 through the runtime: what is loaded is what is sent, whatever the session's length."""
+"""H2, H4, H5 and H6 in the runtime: the loaded messages are those that are sent, whatever the session's length."""
 
 import logging
 import random
@@ -48,21 +48,23 @@ async def request_of(runtime: Runtime, provider: ScriptedProvider) -> Request:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_h2_what_is_not_loaded_would_not_have_been_sent(sqlite_url: str, seed: int) -> None:
+async def test_h2_messages_that_are_not_loaded_would_not_have_been_sent(sqlite_url: str, seed: int) -> None:
     provider = ScriptedProvider(["yes"] * 4)
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[look]) as runtime:
         await fill(runtime, 150, seed)
         inside: Any = runtime
         bounded = await request_of(runtime, provider)
-        inside._engine.service._max_messages = None
+        inside._engine._service._max_messages = None
         unbounded = await request_of(runtime, provider)
     assert len(bounded.messages) <= 100
     assert broken_for(bounded) == broken_for(unbounded) == []
-    # the second request has one turn more, and is as long at most
-    assert [one.content for one in bounded.messages[-90:]] == [one.content for one in unbounded.messages[-92:-2]]
+    # the second request has a further turn, and is at most as long
+    assert [message.content for message in bounded.messages[-90:]] == [
+        message.content for message in unbounded.messages[-92:-2]
+    ]
 
 
-async def test_h2_the_warning_counts_what_stayed_in_the_store(
+async def test_h2_the_warning_counts_messages_that_were_not_loaded(
     sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = ScriptedProvider(["yes"] * 2)
@@ -72,9 +74,9 @@ async def test_h2_the_warning_counts_what_stayed_in_the_store(
         assert stored
         with caplog.at_level(logging.WARNING, "lango.history"):
             sent = await request_of(runtime, provider)
-    [told] = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    [warning] = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
     in_all = stored.last_seq + 1
-    assert f"left out {in_all - len(sent.messages)} of {in_all} messages" in told
+    assert f"left out {in_all - len(sent.messages)} of {in_all} messages" in warning
 
 
 async def test_h6_the_same_request_from_a_short_and_a_long_session(store_url: str) -> None:
@@ -86,7 +88,7 @@ async def test_h6_the_same_request_from_a_short_and_a_long_session(store_url: st
     assert 60 <= len(short.messages) <= 100
 
 
-async def test_h5_a_turn_of_many_calls_keeps_its_question(sqlite_url: str) -> None:
+async def test_h5_a_turn_of_many_calls_keeps_its_user_message(sqlite_url: str) -> None:
     calls = [ToolCall(f"c{n}", "look", {"page": n}) for n in range(110)]
     provider = ScriptedProvider([*calls, "all seen", "yes"])
     settings = settings_for(sqlite_url, max_turns=500)

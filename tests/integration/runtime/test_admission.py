@@ -220,7 +220,7 @@ async def test_few_turns_run_until_the_first_one_streams(monkeypatch: pytest.Mon
     await crowd.leave()
 
 
-async def test_the_first_event_of_a_turn_lets_others_begin(store_url: str) -> None:
+async def test_the_first_event_of_a_turn_admits_others(store_url: str) -> None:
     gate = Gate()
     held = [ToolCall(f"c{number}", gate.tool.name, {}) for number in range(17)]
     provider = ScriptedProvider([*held, *[answer] * 17])
@@ -237,20 +237,20 @@ async def test_the_first_event_of_a_turn_lets_others_begin(store_url: str) -> No
 
 async def test_queued_turns_learn_their_new_places_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     admission, clock, may_leave = Admission(1), Clock(monkeypatch), asyncio.Event()
-    seen: list[list[int]] = [[] for _ in range(6)]
+    places: list[list[int]] = [[] for _ in range(6)]
 
     async def hold(number: int) -> None:
-        async with admission.admitted(seen[number].append):
+        async with admission.admitted(places[number].append):
             await may_leave.wait()
 
     tasks = [asyncio.create_task(hold(number)) for number in range(6)]
     await clock.advance(0.02)
     tasks[1].cancel()
     for _ in range(300):
-        before = sum(map(len, seen))
+        before = sum(map(len, places))
         await clock.advance(0.02)
-        assert sum(map(len, seen)) <= before + 1, "all at once would make the loop late"
-    assert seen == [[], [1], [2, 1], [3, 2], [4, 3], [5, 4]]
+        assert sum(map(len, places)) <= before + 1, "all at once would make the loop late"
+    assert places == [[], [1], [2, 1], [3, 2], [4, 3], [5, 4]]
     may_leave.set()
     while admission.queued:
         await clock.advance(0.02)

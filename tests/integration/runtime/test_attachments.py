@@ -1,4 +1,4 @@
-"""Files that come with a message: stored without loss, sent in each vendor's form, counted for what they cost."""
+"""Attachments are stored without loss, sent in each vendor's form, and counted with realistic tokens."""
 
 import asyncio
 import base64
@@ -56,7 +56,7 @@ async def test_a_message_may_be_a_file_alone_and_may_wait_for_its_turn(store_url
         gate.may_end.set()
         await collect(first.follow())
         assert text_of(await collect(second.follow())) == "a cat"
-        [message] = [one for one in await stored(runtime) if stored_attachments(one)]
+        [message] = [row for row in await stored(runtime) if stored_attachments(row)]
         assert stored_attachments(message) == [CAT]
     assert provider.requests[2].messages[-1].media == (Media("image/png", PNG, name=CAT.name),)
 
@@ -64,10 +64,10 @@ async def test_a_message_may_be_a_file_alone_and_may_wait_for_its_turn(store_url
 async def test_the_same_request_again_stores_no_second_message(store_url: str) -> None:
     provider = ScriptedProvider(["a cat"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
-        one, other = await asyncio.gather(
+        first, second = await asyncio.gather(
             *(runtime.run("s", "What?", idempotency_key="k", attachments=[CAT]) for _ in range(2))
         )
-        assert one == other == "a cat"
+        assert first == second == "a cat"
         assert await runtime.run("s", "What?", idempotency_key="k", attachments=[CAT]) == "a cat"
         for files in ([], [CAT, CAT], [replace(CAT, data=PNG + b"!")], [replace(CAT, name="dog.png")]):
             with pytest.raises(IdempotencyKeyReused):
@@ -75,7 +75,7 @@ async def test_the_same_request_again_stores_no_second_message(store_url: str) -
         assert len(await stored(runtime)) == 2
 
 
-async def test_a_picture_costs_what_a_picture_costs_and_not_its_base64(store_url: str) -> None:
+async def test_a_picture_has_the_tokens_of_a_picture_and_not_of_its_base64(store_url: str) -> None:
     provider = ScriptedProvider(["big", "still there"])
     big = Attachment("big.png", "image/png", PNG + bytes(3_000_000))
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
@@ -96,7 +96,7 @@ async def test_a_picture_costs_what_a_picture_costs_and_not_its_base64(store_url
         ([Attachment("a", "image/png", b"")], "empty"),
     ],
 )
-async def test_what_is_too_much_is_refused_before_anything_is_stored(
+async def test_attachments_over_the_limits_are_refused_before_anything_is_stored(
     sqlite_url: str, files: list[Attachment], about: str
 ) -> None:
     settings = settings_for(sqlite_url).model_copy(
@@ -164,7 +164,7 @@ GEMINI = _answers(
 
 
 @asynccontextmanager
-async def asked(
+async def runtime_with_server(
     monkeypatch: pytest.MonkeyPatch, url: str, model: str, *answers: Answer
 ) -> AsyncGenerator[tuple[Any, WireServer], None]:
     monkeypatch.setenv("TEST_KEY", "key")
@@ -180,7 +180,7 @@ async def asked(
 
 
 async def test_openai_gets_a_picture_and_a_text(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:
-    async with asked(monkeypatch, sqlite_url, "openai/gpt-4o", CHAT) as (runtime, server):
+    async with runtime_with_server(monkeypatch, sqlite_url, "openai/gpt-4o", CHAT) as (runtime, server):
         assert await runtime.run("s", "What is this?", attachments=[CAT, NOTES]) == "a cat"
     body = server.requests[0].body
     assert wire_rules.openai_chat(body) == []
@@ -190,7 +190,7 @@ async def test_openai_gets_a_picture_and_a_text(monkeypatch: pytest.MonkeyPatch,
 
 
 async def test_anthropic_gets_a_picture_and_a_text(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:
-    async with asked(monkeypatch, sqlite_url, "anthropic/claude-opus-4-6", CLAUDE) as (runtime, server):
+    async with runtime_with_server(monkeypatch, sqlite_url, "anthropic/claude-opus-4-6", CLAUDE) as (runtime, server):
         assert await runtime.run("s", "What is this?", attachments=[CAT, NOTES]) == "a cat"
     body = server.requests[0].body
     assert wire_rules.anthropic(body, frozenset()) == []
@@ -201,7 +201,7 @@ async def test_anthropic_gets_a_picture_and_a_text(monkeypatch: pytest.MonkeyPat
 
 
 async def test_gemini_gets_a_picture_and_a_text(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> None:
-    async with asked(monkeypatch, sqlite_url, "gemini/gemini-3.5-flash", GEMINI) as (runtime, server):
+    async with runtime_with_server(monkeypatch, sqlite_url, "gemini/gemini-3.5-flash", GEMINI) as (runtime, server):
         assert await runtime.run("s", "What is this?", attachments=[CAT, NOTES]) == "a cat"
     body = server.requests[0].body
     picture, notes = body["contents"][-1]["parts"][1:]
@@ -213,7 +213,7 @@ async def test_gemini_gets_a_picture_and_a_text(monkeypatch: pytest.MonkeyPatch,
 async def test_m8_a_server_that_takes_only_text_gets_a_note_in_the_pictures_place(
     monkeypatch: pytest.MonkeyPatch, sqlite_url: str
 ) -> None:
-    async with asked(monkeypatch, sqlite_url, "openai/gpt-4o", _refuses, CHAT) as (runtime, server):
+    async with runtime_with_server(monkeypatch, sqlite_url, "openai/gpt-4o", _refuses, CHAT) as (runtime, server):
         assert await runtime.run("s", "What is this?", attachments=[CAT]) == "a cat"
     [*_, last] = server.requests[1].body["messages"]
     assert last["content"] == f"What is this?\n[{CAT.name}: a file of type image/png that this model cannot read]"

@@ -1,4 +1,4 @@
-"""T2: what raises a `BaseException` in a turn ends neither the process nor the stream, and the session goes on."""
+"""T2: a `BaseException` in a turn ends neither the process nor the stream, and the session can continue."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -23,7 +23,7 @@ from tests.agents.parts import broken_for, check_order, collect, results_in, row
 
 
 class Panic(BaseException):
-    """What a panic of a native library looks like."""
+    """The exception of a panic in a native library."""
 
 
 ERRORS = [SystemExit(2), Panic("index out of bounds"), GeneratorExit("closed"), asyncio.CancelledError("inside")]
@@ -75,7 +75,7 @@ def tools_of(kind: str, error: BaseException) -> tuple[list[Tool], Any]:
 
 @pytest.mark.parametrize("kind", ["lango sync", "lango async", "adk sync", "adk async", "adk class"])
 @every_error
-async def test_t2_a_handler_that_raises_no_exception_gives_an_error_result(
+async def test_t2_a_base_exception_of_a_handler_is_an_error_result(
     sqlite_url: str, kind: str, error: BaseException
 ) -> None:
     provider = ScriptedProvider([ToolCall("c1", "parse", {}), "I see", "fine"])
@@ -95,9 +95,7 @@ async def test_t2_a_handler_that_raises_no_exception_gives_an_error_result(
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own tool uses it
 @every_error
-async def test_t2_a_tool_of_an_agent_that_is_a_tool_gives_an_error_result(
-    sqlite_url: str, error: BaseException
-) -> None:
+async def test_t2_a_base_exception_in_an_agent_tool_is_an_error_result(sqlite_url: str, error: BaseException) -> None:
     def parse() -> str:
         """Parse."""
         raise error
@@ -126,7 +124,7 @@ CALLBACKS = [
 @pytest.mark.parametrize("name", CALLBACKS)
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("error", ERRORS[:3], ids=lambda one: type(one).__name__)
-async def test_t2_a_callback_that_raises_no_exception_fails_its_turn_alone(
+async def test_t2_a_base_exception_of_a_callback_fails_only_its_turn(
     sqlite_url: str, name: str, is_async: bool, error: BaseException
 ) -> None:
     first = [True]
@@ -150,9 +148,9 @@ async def test_t2_a_callback_that_raises_no_exception_fails_its_turn_alone(
         await _fails_once(runtime, type(error).__name__)
 
 
-async def _fails_once(runtime: Runtime, told: str) -> None:
+async def _fails_once(runtime: Runtime, message: str) -> None:
     async with asyncio.timeout(120):
-        with pytest.raises(AgentFailed, match=told):
+        with pytest.raises(AgentFailed, match=message):
             await runtime.run("s", "try")
         assert await statuses(runtime) == ["failed"]
         assert await runtime.run("s", "and?") == "fine"
@@ -169,14 +167,14 @@ class Sloppy(BaseAgent):
 
 
 @pytest.mark.parametrize("number", [1, 3], ids=["panic", "cancel"])
-async def test_t2_an_agent_that_raises_no_exception_fails_its_turn_alone(sqlite_url: str, number: int) -> None:
+async def test_t2_a_base_exception_of_an_agent_fails_only_its_turn(sqlite_url: str, number: int) -> None:
     root = Sloppy(name="mine", description=str(number))
     async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([]), root_agent=root) as runtime:
         await _fails_once(runtime, told_of(ERRORS[number]))
 
 
 @pytest.mark.parametrize("error", ERRORS[:2], ids=lambda one: type(one).__name__)
-async def test_t2_an_observer_that_raises_no_exception_is_tried_again_later(
+async def test_t2_an_observer_that_raised_a_base_exception_is_tried_again_later(
     sqlite_url: str, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = ScriptedProvider(["word " * 400, error, "fine"])

@@ -1,4 +1,4 @@
-"""A8: a turn that is stopped leaves an honest record, and the next one reads it."""
+"""A8: a cancelled turn leaves a truthful record, which the next turn reads."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -92,14 +92,14 @@ STOPS = [
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)
-async def test_a8_a_cancel_in_a_tool_is_told_to_the_next_turns_model(store_url: str, stop: Stop) -> None:
+async def test_a8_the_next_turns_model_learns_of_a_cancel_in_a_tool(store_url: str, stop: Stop) -> None:
     gate = Gate()
     provider = ScriptedProvider([["On it. ", ToolCall("c1", gate.tool.name, {})]])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
         await stop(runtime, gate)
         assert await statuses(runtime) == ["cancelled"]
         history = await messages(runtime)
-        assert [one.role for one in history] == ["user", "assistant", "tool"]
+        assert [message.role for message in history] == ["user", "assistant", "tool"]
         assert history[-1].tool_calls[0].output == {"error": UNKNOWN_RESULT, "outcome": "unknown"}
     later = ScriptedProvider(["I see"])
     async with open_runtime(settings_for(store_url), provider=later, tools=[gate.tool]) as runtime:
@@ -114,10 +114,10 @@ async def test_a8_a_cancel_from_another_runtime_stops_the_turn(store_url: str) -
     gate = Gate()
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "I see"])
     async with (
-        open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as one,
+        open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as first,
         open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as other,
     ):
-        task = asyncio.create_task(one.run("s", "go"))
+        task = asyncio.create_task(first.run("s", "go"))
         await gate.wait()
         assert await other.cancel("s")
         with pytest.raises(TurnCancelled):
@@ -126,11 +126,11 @@ async def test_a8_a_cancel_from_another_runtime_stops_the_turn(store_url: str) -
         assert await statuses(other) == ["cancelled"]
         assert not await other.cancel("s"), "none runs any more"
         assert not await other.cancel("nobody"), "there is no such session"
-        assert await one.run("s", "and?") == "I see"
+        assert await first.run("s", "and?") == "I see"
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a8_tools_that_can_be_repeated_are_told_so(sqlite_url: str) -> None:
+async def test_a8_the_result_of_a_cancelled_tool_says_whether_it_can_be_repeated(sqlite_url: str) -> None:
     gates = [Gate("reads", effect="none"), Gate("sets", effect="idempotent"), Gate("sends", effect="once")]
     calls = [ToolCall(f"c_{gate.tool.name}", gate.tool.name, {}) for gate in gates]
     provider = ScriptedProvider([calls, "I see"])
@@ -142,12 +142,12 @@ async def test_a8_tools_that_can_be_repeated_are_told_so(sqlite_url: str) -> Non
         with pytest.raises(TurnCancelled):
             await task
         await runtime.run("s", "and?")
-    told = {call_id: result["error"] for call_id, result in results_in(provider.requests[-1]).items()}
-    assert told == {"c_reads": SAFE_TO_REPEAT_RESULT, "c_sets": SAFE_TO_REPEAT_RESULT, "c_sends": UNKNOWN_RESULT}
+    errors = {call_id: result["error"] for call_id, result in results_in(provider.requests[-1]).items()}
+    assert errors == {"c_reads": SAFE_TO_REPEAT_RESULT, "c_sets": SAFE_TO_REPEAT_RESULT, "c_sends": UNKNOWN_RESULT}
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a8_what_finished_before_the_cancel_keeps_its_result(store_url: str) -> None:
+async def test_a8_a_tool_that_finished_before_the_cancel_keeps_its_result(store_url: str) -> None:
     finished = asyncio.Event()
 
     @tool
@@ -174,7 +174,7 @@ async def test_a8_what_finished_before_the_cancel_keeps_its_result(store_url: st
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a8_a_cancel_while_the_model_speaks_stores_no_half_answer(store_url: str) -> None:
+async def test_a8_a_cancel_during_the_answer_stores_no_partial_answer(store_url: str) -> None:
     speaks = asyncio.Event()
 
     async def hang(_: object) -> str:
@@ -189,13 +189,13 @@ async def test_a8_a_cancel_while_the_model_speaks_stores_no_half_answer(store_ur
         await runtime.cancel("s")
         with pytest.raises(TurnCancelled):
             await task
-        assert [one.role for one in await messages(runtime)] == ["user"]
+        assert [message.role for message in await messages(runtime)] == ["user"]
         assert await runtime.run("s", "again") == "whole"
-    assert [one.content for one in provider.requests[-1].messages][-1].endswith("again")
+    assert [message.content for message in provider.requests[-1].messages][-1].endswith("again")
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a8_a_stream_that_is_left_after_its_first_words_stores_no_half_answer(sqlite_url: str) -> None:
+async def test_a8_leaving_a_stream_after_its_first_text_stores_no_partial_answer(sqlite_url: str) -> None:
     class Halting(ScriptedProvider):
         async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
             async for delta in super().stream(request):
@@ -206,7 +206,7 @@ async def test_a8_a_stream_that_is_left_after_its_first_words_stores_no_half_ans
     provider = Halting(["a long answer in pieces", "whole"])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         await until(runtime.stream("s", "go"), TextDelta)
-        assert [one.role for one in await messages(runtime)] == ["user"]
+        assert [message.role for message in await messages(runtime)] == ["user"]
         assert await statuses(runtime) == ["cancelled"]
         assert await runtime.run("s", "again") == "whole"
 
@@ -223,7 +223,7 @@ async def test_a8_the_same_id_in_another_turn_is_another_call(store_url: str) ->
     old = ScriptedProvider([ToolCall("same", "quick", {}), "done"])
     async with open_runtime(settings_for(store_url), provider=old, tools=[quick]) as runtime:
         await runtime.run("s", "go")
-        for number in range(120):  # the id leaves the window, so that the model adapter does not know it any more
+        for number in range(120):  # the id leaves the window, so that the model adapter no longer sees it
             name = (await runtime.store.session(_name(runtime))) or pytest.fail("gone")
             await runtime.store.append(name.key, name.name, name.revision, _filler(number))
     provider = ScriptedProvider([ToolCall("same", gate.tool.name, {}), "I see"])

@@ -1,4 +1,4 @@
-"""Text goes past ADK where nobody could change it on the way, and through ADK where somebody could."""
+"""Text bypasses ADK if nothing there could change it, and goes through ADK otherwise."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
@@ -24,7 +24,7 @@ SECRET = "the code is 1234"
 
 
 def hide(callback_context: CallbackContext, llm_response: LlmResponse) -> LlmResponse | None:
-    """What somebody's own callback does to every answer, piece by piece."""
+    """A user's callback that changes every piece of an answer."""
     del callback_context
     for part in (llm_response.content and llm_response.content.parts) or []:
         if part.text:
@@ -53,15 +53,15 @@ def plain() -> Any:
 
 
 @pytest.mark.parametrize("make", [with_callback, with_plugin])
-async def test_text_that_somebody_changes_is_told_as_changed(sqlite_url: str, make: Callable[[], Any]) -> None:
+async def test_text_that_a_callback_changes_is_emitted_as_changed(sqlite_url: str, make: Callable[[], Any]) -> None:
     provider = ScriptedProvider([SECRET])
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=make()) as runtime:
         events = await collect(runtime.stream("s", "hi"))
         assert text_of(events) == "the code is ****"
-        assert [one.content for one in await messages(runtime)] == ["hi", "the code is ****"]
+        assert [message.content for message in await messages(runtime)] == ["hi", "the code is ****"]
 
 
-async def test_text_that_nobody_changes_is_told_in_its_pieces_and_stored_once(sqlite_url: str) -> None:
+async def test_text_that_nothing_changes_is_emitted_in_pieces_and_stored_once(sqlite_url: str) -> None:
     pieces = [ThoughtPiece("let me "), ThoughtPiece("see"), TextPiece("one "), TextPiece("two"), Finish("stop")]
     async with open_runtime(
         settings_for(sqlite_url), provider=ScriptedProvider([pieces]), root_agent=plain()
@@ -70,10 +70,10 @@ async def test_text_that_nobody_changes_is_told_in_its_pieces_and_stored_once(sq
         assert [event.text for event in events if isinstance(event, TextDelta)] == ["one ", "two"]
         assert [event.text for event in events if isinstance(event, ThoughtDelta)] == ["let me ", "see"]
         assert [event.id for event in events] == sorted({event.id for event in events})
-        assert [one.content for one in await messages(runtime)] == ["hi", "one two"]
+        assert [message.content for message in await messages(runtime)] == ["hi", "one two"]
 
 
-async def test_a_model_that_breaks_off_leaves_its_pieces_told_and_nothing_stored_as_final(sqlite_url: str) -> None:
+async def test_a_model_that_fails_midway_has_emitted_its_pieces_and_stored_no_answer(sqlite_url: str) -> None:
     async def broken(_: Any) -> Any:
         return [TextPiece("half an ans")]
 
@@ -81,7 +81,7 @@ async def test_a_model_that_breaks_off_leaves_its_pieces_told_and_nothing_stored
         events = await collect(runtime.stream("s", "hi"))
         assert text_of(events) == "half an ans"
         assert last_error(events).error == "ProviderProtocolError"
-        assert not any("half" in one.content for one in await messages(runtime))
+        assert not any("half" in message.content for message in await messages(runtime))
         assert await runtime.run("s", "again") == "whole"
 
 
@@ -92,8 +92,8 @@ async def test_an_error_before_the_first_piece_is_the_turns_error(sqlite_url: st
             await runtime.run("s", "hi")
 
 
-async def test_only_thoughts_are_streamed_and_the_text_comes_whole(sqlite_url: str) -> None:
-    """A model of ADK's own may stream its thoughts alone: its text is then told from the final event."""
+async def test_text_of_a_model_that_streams_only_thoughts_comes_from_the_final_event(sqlite_url: str) -> None:
+    """A model of ADK may stream only its thoughts: its text then comes from the final event."""
     from google.adk.models import BaseLlm
 
     class Thinker(BaseLlm):

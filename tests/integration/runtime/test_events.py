@@ -1,4 +1,4 @@
-"""A4 and A6: what is told of a turn, in which order, and what is stored by then."""
+"""A4 and A6: which events a turn emits, in which order, and what is stored by then."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -88,7 +88,7 @@ async def test_a4_text_of_a_model_that_streams_comes_once(sqlite_url: str) -> No
         assert text_of(events) == "Hello world"
         assert sum(isinstance(event, TextDelta) for event in events) > 1
         assert await runtime.run("s", "hi") == "again"
-        assert [one.content for one in await messages(runtime)] == ["hi", "Hello world", "hi", "again"]
+        assert [message.content for message in await messages(runtime)] == ["hi", "Hello world", "hi", "again"]
 
 
 async def test_a4_text_of_a_model_that_does_not_stream_comes_once(sqlite_url: str) -> None:
@@ -100,7 +100,7 @@ async def test_a4_text_of_a_model_that_does_not_stream_comes_once(sqlite_url: st
 
 
 @pytest.mark.parametrize("repeat", [True, False])
-async def test_a4_pieces_or_the_final_text_never_both(sqlite_url: str, repeat: bool) -> None:
+async def test_a4_text_is_emitted_from_pieces_or_the_final_event_but_not_both(sqlite_url: str, repeat: bool) -> None:
     root = LlmAgent(name="mine", model=Pieces(repeat=repeat))
     async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         assert await runtime.run("s", "hi") == "one two"
@@ -123,7 +123,7 @@ async def test_a6_the_message_is_stored_when_it_is_accepted_and_before_the_model
     seen: list[list[str]] = []
 
     async def look(_: object) -> str:
-        seen.append([one.content for one in await messages(holder[0])])
+        seen.append([message.content for message in await messages(holder[0])])
         return "done"
 
     holder: list[Runtime] = []
@@ -132,21 +132,21 @@ async def test_a6_the_message_is_stored_when_it_is_accepted_and_before_the_model
         stream = runtime.stream("s", "keep this")
         first = await anext(stream)
         assert isinstance(first, Accepted)
-        assert [one.content for one in await messages(runtime)][:1] == ["keep this"]
+        assert [message.content for message in await messages(runtime)][:1] == ["keep this"]
         rest = await collect(stream)
         check_order([first, *rest])
     assert seen == [["keep this"]]
 
 
-async def test_a6_a_tool_starts_after_its_start_is_told_and_ends_before_its_end_is(store_url: str) -> None:
-    told: list[str] = []
+async def test_a6_a_tool_runs_between_its_start_event_and_its_end_event(store_url: str) -> None:
+    order: list[str] = []
     holder: list[Runtime] = []
 
     async def look(context: ToolContext) -> str:
-        told.append("ran")
+        order.append("ran")
         status = await rows(holder[0].store, "SELECT status FROM effects")
         assert status == [("started",)]
-        assert [one.tool_calls[0].id for one in await messages(holder[0]) if one.tool_calls] == ["c1"]
+        assert [message.tool_calls[0].id for message in await messages(holder[0]) if message.tool_calls] == ["c1"]
         assert context.call_id == "c1"
         return "seen"
 
@@ -159,22 +159,22 @@ async def test_a6_a_tool_starts_after_its_start_is_told_and_ends_before_its_end_
             events.append(event)
             if isinstance(event, ToolStart):
                 assert event.name == "look"
-                told.append("start")
+                order.append("start")
             if isinstance(event, ToolEnd):
-                told.append("end")
+                order.append("end")
                 assert event.ok
                 assert event.result == {"result": "seen"}
                 assert (await messages(runtime))[-1].role in ("tool", "assistant")
-                assert [one for one in await messages(runtime) if one.role == "tool"]
+                assert [message for message in await messages(runtime) if message.role == "tool"]
                 assert await rows(runtime.store, "SELECT status FROM effects") == [("finished",)]
         check_order(events)
         assert kinds(events) == ["accepted", "text_delta", "tool_start", "tool_end", "text_delta", "done"]
-    assert [one for one in told if one != "start"] == ["ran", "end"]
-    assert "start" in told
+    assert [message for message in order if message != "start"] == ["ran", "end"]
+    assert "start" in order
 
 
-async def test_a6_the_start_of_a_tool_is_told_while_it_runs(sqlite_url: str) -> None:
-    """A reader that waits for the start can let the tool go on: were it told later, both would wait for ever."""
+async def test_a6_the_start_of_a_tool_is_emitted_while_it_runs(sqlite_url: str) -> None:
+    """The reader lets the tool continue at its start: if that event came later, both would wait forever."""
     go = asyncio.Event()
 
     async def wait() -> str:
@@ -193,7 +193,7 @@ async def test_a6_the_start_of_a_tool_is_told_while_it_runs(sqlite_url: str) -> 
 
 async def test_a6_ids_grow_across_turns_and_processes(store_url: str) -> None:
     ids: list[int] = []
-    for number in range(2):  # each with a runtime of its own
+    for number in range(2):  # each in a new runtime
         provider = ScriptedProvider([ToolCall(f"c{number}", "add", {"a": 1, "b": 1}), "2", "bye"])
         async with open_runtime(settings_for(store_url), provider=provider, tools=[add]) as runtime:
             for text in ("1 + 1?", "bye"):
@@ -201,7 +201,7 @@ async def test_a6_ids_grow_across_turns_and_processes(store_url: str) -> None:
     assert ids == sorted(set(ids))
 
 
-async def test_a6_a_tool_that_fails_is_told_and_the_turn_goes_on(sqlite_url: str) -> None:
+async def test_a6_a_failed_tool_emits_an_error_and_the_turn_continues(sqlite_url: str) -> None:
     provider = ScriptedProvider([ToolCall("c1", "fail", {}), "It broke, sorry."])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[fail]) as runtime:
         events = await collect(runtime.stream("s", "try"))
@@ -215,7 +215,7 @@ async def test_a6_a_tool_that_fails_is_told_and_the_turn_goes_on(sqlite_url: str
     assert "it broke" in str(provider.requests[1].messages[-1].tool_calls[0].output)
 
 
-async def test_a6_a_failure_of_the_run_is_told_last(sqlite_url: str) -> None:
+async def test_a6_a_failure_of_the_run_is_the_last_event(sqlite_url: str) -> None:
     provider = ScriptedProvider([ProviderUnavailable("down for now", retry_after_s=3)])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         events = await collect(runtime.stream("s", "hi"))
@@ -224,7 +224,7 @@ async def test_a6_a_failure_of_the_run_is_told_last(sqlite_url: str) -> None:
         assert (error.error, error.message) == ("ProviderUnavailable", "down for now")
 
 
-async def test_a6_the_last_event_tells_usage_and_cost(sqlite_url: str) -> None:
+async def test_a6_the_last_event_has_usage_and_cost(sqlite_url: str) -> None:
     provider = ScriptedProvider(
         [
             [ToolCall("c1", "add", {"a": 1, "b": 1}), UsageDelta(1_000, 20), Finish("tool_calls", model="gpt-4o")],
@@ -241,7 +241,7 @@ async def test_a6_the_last_event_tells_usage_and_cost(sqlite_url: str) -> None:
         assert await statuses(runtime) == ["done"]
 
 
-async def test_a_price_that_nobody_knows_is_no_price(sqlite_url: str) -> None:
+async def test_an_unknown_price_is_no_price(sqlite_url: str) -> None:
     provider = ScriptedProvider([[TextPiece("hi"), UsageDelta(10, 2), Finish("stop")]])
     async with open_runtime(settings_for(sqlite_url, model="openai/nobody-knows-me"), provider=provider) as runtime:
         done = (await collect(runtime.stream("s", "hi")))[-1]
@@ -249,7 +249,7 @@ async def test_a_price_that_nobody_knows_is_no_price(sqlite_url: str) -> None:
         assert done.usage.cost_usd is None
 
 
-async def test_thoughts_are_told_apart_from_text(sqlite_url: str) -> None:
+async def test_thoughts_are_emitted_separately_from_text(sqlite_url: str) -> None:
     provider = ScriptedProvider([[ThoughtPiece("hm, "), ThoughtPiece("well"), TextPiece("yes"), Finish("stop")]])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         events = await collect(runtime.stream("s", "sure?"))
@@ -258,8 +258,8 @@ async def test_thoughts_are_told_apart_from_text(sqlite_url: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it
-async def test_what_an_agent_does_inside_a_tool_is_not_told(sqlite_url: str) -> None:
-    """An agent that is a tool has calls of its own; a reader would see starts without ends."""
+async def test_calls_inside_an_agent_tool_emit_no_events(sqlite_url: str) -> None:
+    """A reader would see starts without ends."""
 
     def inner() -> str:
         """Do something inside."""

@@ -1,4 +1,4 @@
-"""The same idempotency key again, in Python: the same turn with the same events, also after a restart."""
+"""A repeated idempotency key gives the same turn with the same events, also after a restart."""
 
 import asyncio
 from pathlib import Path
@@ -47,7 +47,7 @@ async def again(runtime: Runtime, text: str = "go") -> list[TurnEvent]:
     return await collect(runtime.stream("s", text, idempotency_key="k"))
 
 
-async def test_a_turn_that_is_told_again_has_its_tools_and_the_same_ids_each_time(store_url: str) -> None:
+async def test_a_replayed_turn_has_its_tools_and_the_same_ids_each_time(store_url: str) -> None:
     settings = settings_for(store_url)
     async with open_runtime(settings, provider=ScriptedProvider(SCRIPT), tools=[ADD, FAILS]) as runtime:
         first = await again(runtime)
@@ -75,7 +75,7 @@ async def test_a_turn_that_is_told_again_has_its_tools_and_the_same_ids_each_tim
 
 
 async def test_accepted_of_a_repeated_message_is_the_stored_one(store_url: str) -> None:
-    """Also while the turn waits and runs, and whichever runtime is asked."""
+    """Also while the turn is queued or runs, and from every runtime."""
     gate = Gate()
     async with (
         open_runtime(settings_for(store_url), provider=gated(gate, "one", "two"), tools=[gate.tool]) as runtime,
@@ -95,11 +95,11 @@ async def test_accepted_of_a_repeated_message_is_the_stored_one(store_url: str) 
         assert [(event.turn, event.invocation_id) for event in accepted] == [tuple(row) for row in stored]
         for text, event in zip("12", accepted, strict=True):
             for one in (runtime, other):
-                told = await collect(one.stream("s", text, idempotency_key=text))
-                assert told[0] == event
+                replayed = await collect(one.stream("s", text, idempotency_key=text))
+                assert replayed[0] == event
 
 
-async def test_a_failed_turn_that_is_told_again_fails_with_the_same_error(store_url: str) -> None:
+async def test_a_replayed_failed_turn_fails_with_the_same_error(store_url: str) -> None:
     provider = ScriptedProvider([ProviderRejected("no", provider="scripted", status=400)])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         first = await again(runtime)
@@ -109,7 +109,7 @@ async def test_a_failed_turn_that_is_told_again_fails_with_the_same_error(store_
             await runtime.run("s", "go", idempotency_key="k")
 
 
-async def test_a_key_of_a_message_that_was_taken_back(store_url: str) -> None:
+async def test_the_key_of_a_withdrawn_message_is_refused(store_url: str) -> None:
     gate = Gate()
     async with (
         open_runtime(settings_for(store_url), provider=gated(gate, "one"), tools=[gate.tool]) as runtime,
@@ -133,23 +133,23 @@ async def test_a_key_of_a_message_that_was_taken_back(store_url: str) -> None:
         assert await rows(runtime.store, "SELECT content FROM messages WHERE role = 'user'") == [("first",)]
 
 
-async def test_a_turn_of_a_server_is_told_again_from_its_log(tmp_path: Path, store_url: str) -> None:
-    """Exactly: the ids, the pieces of text, the tools; while its events are kept."""
+async def test_a_turn_of_a_server_is_replayed_from_its_event_log(tmp_path: Path, store_url: str) -> None:
+    """While its events are kept, ids, pieces of text and tools are exactly the same."""
     with serving(tmp_path, store_url) as server:
         async with server.client() as client:
-            seen = {
+            logged = {
                 text: await send(client, "s", text, **{"Idempotency-Key": text})
                 for text in ("note", "words 9 0.02", "ask")
             }
             failed = await send(client, "s", "fail", **{"Idempotency-Key": "fail"})
         settings = settings_for(store_url, name="obedient", module=str(AGENT))
         async with open_runtime(settings) as runtime:
-            for text, events in seen.items():
-                told = await collect(runtime.stream("s", text, idempotency_key=text))
-                assert told == [from_json(event.data) for event in events]
-                assert isinstance(told[-1], TurnDone)
-            told = await collect(runtime.stream("s", "fail", idempotency_key="fail"))
-            assert told == [from_json(event.data) for event in failed]
-            assert isinstance(told[-1], TurnError)
+            for text, events in logged.items():
+                replayed = await collect(runtime.stream("s", text, idempotency_key=text))
+                assert replayed == [from_json(event.data) for event in events]
+                assert isinstance(replayed[-1], TurnDone)
+            replayed = await collect(runtime.stream("s", "fail", idempotency_key="fail"))
+            assert replayed == [from_json(event.data) for event in failed]
+            assert isinstance(replayed[-1], TurnError)
             with pytest.raises(ProviderRejected):
                 await runtime.run("s", "fail", idempotency_key="fail")

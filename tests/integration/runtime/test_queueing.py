@@ -1,4 +1,4 @@
-"""A7: one turn at a time per session, across runtimes; what comes meanwhile waits, is refused or interrupts."""
+"""A7: a session runs one turn at a time, across runtimes; further messages queue, are refused or interrupt."""
 
 import asyncio
 import functools
@@ -36,7 +36,7 @@ def last_words(request: Request) -> str:
 
 
 def echo(count: int) -> ScriptedProvider:
-    """A model that answers with what it was asked last."""
+    """A model that repeats the last message."""
     return ScriptedProvider(last_words for _ in range(count))
 
 
@@ -44,32 +44,34 @@ def gated(gate: Gate, *answers: Any) -> ScriptedProvider:
     return ScriptedProvider([ToolCall("c1", gate.tool.name, {}), *answers])
 
 
-async def test_a7_messages_that_come_meanwhile_wait_in_order(store_url: str) -> None:
+async def test_a7_messages_during_a_turn_are_queued_in_order(store_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "first done", last_words, last_words)
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
         first = asyncio.create_task(runtime.run("s", "first"))
         await gate.wait()
         later = [await runtime.submit("s", text) for text in ("second", "third")]
-        for one in later:
-            accepted = one.events[0]
+        for turn in later:
+            accepted = turn.events[0]
             assert isinstance(accepted, Accepted)
             assert accepted.waiting
         assert await statuses(runtime) == ["running", "waiting", "waiting"]
-        assert [one.content for one in await messages(runtime)][:1] == ["first"], "nothing is mixed in"
+        assert [message.content for message in await messages(runtime)][:1] == ["first"], "nothing is mixed in"
         assert len(await messages(runtime)) == 2
         gate.may_end.set()
         assert await first == "first done"
-        told = [await collect(one.follow()) for one in later]
-        assert [text_of(events) for events in told] == ["re: second", "re: third"]
-        for events in told:
+        emitted = [await collect(turn.follow()) for turn in later]
+        assert [text_of(events) for events in emitted] == ["re: second", "re: third"]
+        for events in emitted:
             check_order(events)
         assert await statuses(runtime) == ["done"] * 3
-        said = [one.content for one in await messages(runtime) if one.role != "tool" and one.content]
-        assert said == ["first", "first done", "second", "re: second", "third", "re: third"]
+        stored_texts = [
+            message.content for message in await messages(runtime) if message.role != "tool" and message.content
+        ]
+        assert stored_texts == ["first", "first done", "second", "re: second", "third", "re: third"]
 
 
-async def test_a7_a_message_that_comes_meanwhile_is_refused_by_setting(store_url: str) -> None:
+async def test_a7_a_message_during_a_turn_is_refused_if_so_configured(store_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "first done", "second done")
     settings = settings_for(store_url, when_busy="refuse")
@@ -83,10 +85,10 @@ async def test_a7_a_message_that_comes_meanwhile_is_refused_by_setting(store_url
         gate.may_end.set()
         assert await first == "first done"
         assert await runtime.run("s", "second") == "second done"
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "second"]
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == ["first", "second"]
 
 
-async def test_a7_a_message_that_comes_meanwhile_interrupts_by_setting(store_url: str) -> None:
+async def test_a7_a_message_during_a_turn_interrupts_it_if_so_configured(store_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "newest done")
     settings = settings_for(store_url, when_busy="interrupt")
@@ -101,9 +103,9 @@ async def test_a7_a_message_that_comes_meanwhile_interrupts_by_setting(store_url
     assert "outcome is unknown" in str(provider.requests[-1].messages)
 
 
-async def test_a7_those_that_wait_are_interrupted_too_and_no_message_is_lost(sqlite_url: str) -> None:
+async def test_a7_queued_turns_are_interrupted_too_and_no_message_is_lost(sqlite_url: str) -> None:
     async def answer(request: Request) -> str:
-        if request.messages[-1].content.endswith("second"):  # it may have begun before the third came
+        if request.messages[-1].content.endswith("second"):  # it may have started before the third came
             await asyncio.Event().wait()
         return "newest done"
 
@@ -114,10 +116,14 @@ async def test_a7_those_that_wait_are_interrupted_too_and_no_message_is_lost(sql
         first = await runtime.submit("s", "first")
         await gate.wait()
         second, third = await asyncio.gather(runtime.submit("s", "second"), runtime.submit("s", "third"))
-        told = [await collect(one.follow()) for one in (first, second, third)]
-        assert [last_error(events).error for events in told[:2]] == ["TurnCancelled"] * 2
-        assert text_of(told[2]) == "newest done"
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "second", "third"]
+        emitted = [await collect(turn.follow()) for turn in (first, second, third)]
+        assert [last_error(events).error for events in emitted[:2]] == ["TurnCancelled"] * 2
+        assert text_of(emitted[2]) == "newest done"
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == [
+            "first",
+            "second",
+            "third",
+        ]
         assert await statuses(runtime) == ["cancelled", "cancelled", "done"]
     assert broken_for(provider.requests[-1]) == []
 
@@ -145,9 +151,9 @@ async def test_a7_many_messages_to_one_session_are_answered_once_each(store_url:
         async with asyncio.timeout(PATIENCE_S):
             answers = await asyncio.gather(*(runtime.run("s", f"m{n}") for n in range(count)))
         assert answers == [f"re: m{n}" for n in range(count)]
-        said = [one.content for one in await messages(runtime)]
-        assert said[::2] == [f"m{n}" for n in range(count)], "in the order in which they were sent"
-        assert said[1::2] == [f"re: {text}" for text in said[::2]], "each message with its own answer"
+        stored_texts = [message.content for message in await messages(runtime)]
+        assert stored_texts[::2] == [f"m{n}" for n in range(count)], "in the order in which they were sent"
+        assert stored_texts[1::2] == [f"re: {text}" for text in stored_texts[::2]], "each message with its own answer"
 
 
 async def test_a7_two_runtimes_on_one_store_take_turns(store_url: str) -> None:
@@ -175,8 +181,8 @@ async def test_a7_two_runtimes_on_one_store_take_turns(store_url: str) -> None:
         await asyncio.gather(*(runtime.run("s", f"m{n}") for n in range(3) for runtime in (one, other)))
         assert most == 1
         assert await statuses(one) == ["done"] * 6
-        said = [one.role for one in await messages(one)]
-        assert said == ["user", "assistant", "tool", "assistant"] * 6, "turns are not mixed"
+        stored_texts = [message.role for message in await messages(one)]
+        assert stored_texts == ["user", "assistant", "tool", "assistant"] * 6, "turns are not mixed"
 
 
 async def test_a7_the_same_key_is_the_same_turn_while_it_runs(store_url: str) -> None:
@@ -210,7 +216,7 @@ async def test_a7_one_reader_that_leaves_does_not_stop_the_others(sqlite_url: st
         assert text_of(await second) == "done"
 
 
-async def test_a7_the_same_key_after_the_end_tells_the_answer_again(store_url: str) -> None:
+async def test_a7_the_same_key_after_the_end_returns_the_same_answer(store_url: str) -> None:
     provider = ScriptedProvider([["Let me. ", ToolCall("c1", "no_such_tool", {})], "done once", RuntimeError("boom")])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         assert await runtime.run("s", "go", idempotency_key="k") == "Let me. done once"
@@ -224,7 +230,7 @@ async def test_a7_the_same_key_after_the_end_tells_the_answer_again(store_url: s
         assert await statuses(runtime) == ["done", "failed"]
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as later:
         assert await later.run("s", "go", idempotency_key="k") == "Let me. done once"
-        assert [one.content for one in await messages(later) if one.role == "user"] == ["go", "fail"]
+        assert [message.content for message in await messages(later) if message.role == "user"] == ["go", "fail"]
 
 
 async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(store_url: str) -> None:
@@ -244,7 +250,7 @@ async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(sto
                     await one.run("s", "something else", idempotency_key=key)
         assert await statuses(runtime) == ["done", "running", "waiting"]
         assert await other.run("s", "go", idempotency_key="k") == "first"
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["go", "go on"]
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == ["go", "go on"]
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as later:
         with pytest.raises(IdempotencyKeyReused):
             await later.submit("s", "something else", idempotency_key="k")
@@ -272,7 +278,7 @@ async def test_a7_keys_belong_to_their_session(sqlite_url: str) -> None:
         assert await runtime.run("b", "two", idempotency_key="k") == "re: two"
 
 
-async def test_a7_a_turn_that_waits_and_is_left_is_taken_back(store_url: str) -> None:
+async def test_a7_a_queued_turn_whose_reader_leaves_is_withdrawn(store_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "first done", "third done")
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
@@ -288,10 +294,10 @@ async def test_a7_a_turn_that_waits_and_is_left_is_taken_back(store_url: str) ->
         gate.may_end.set()
         assert await first == "first done"
         assert await runtime.run("s", "third") == "third done"
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "third"]
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == ["first", "third"]
 
 
-async def test_a7_a_caller_that_goes_away_at_any_moment_leaves_no_turn_behind(store_url: str) -> None:
+async def test_a7_a_caller_that_leaves_at_any_moment_leaves_no_open_turn(store_url: str) -> None:
     """Cancelled in the first steps, and at random points: in the submit, before the task begins, in the turn."""
     dice = random.Random(7)
     async with open_runtime(settings_for(store_url), provider=echo(1_000)) as runtime:
@@ -307,32 +313,32 @@ async def test_a7_a_caller_that_goes_away_at_any_moment_leaves_no_turn_behind(st
         assert (await runtime.run("s", "and now?")).startswith("re: ")
 
 
-async def test_an_old_request_is_told_again_from_its_own_messages_alone(store_url: str) -> None:
+async def test_an_old_request_is_replayed_from_its_own_messages_only(store_url: str) -> None:
     provider = ScriptedProvider(["one", "two", "three"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         for key in ("a", "b", "c"):
             await runtime.run("s", key, idempotency_key=key)
         turn = (await runtime.submit("s", "b", idempotency_key="b")).turn
 
-        async def said() -> list[tuple[int, str]]:
-            return [(one.seq, one.message.content) for one in await runtime.store.said_in_turn(turn) if one.message]
+        async def stored_texts() -> list[tuple[int, str]]:
+            return [(row.seq, row.message.content) for row in await runtime.store.said_in_turn(turn) if row.message]
 
         def as_an_older_version_wrote_it(below: int) -> Operation[list[Row]]:
             return (yield "UPDATE turns SET first_seq = NULL WHERE turn < $1", (below,))
 
-        assert await said() == [(4, "two")]
-        for below in (2, 3, 4):  # its neighbours know where they begin, or do not
+        assert await stored_texts() == [(4, "two")]
+        for below in (2, 3, 4):  # of its neighbours, some have a first sequence number stored
             await runtime.store.write(functools.partial(as_an_older_version_wrote_it, below))
-            assert await said() == [(4, "two")]
+            assert await stored_texts() == [(4, "two")]
         assert await runtime.run("s", "b", idempotency_key="b") == "two"
 
 
-async def test_a_session_is_the_same_with_spaces_around_its_id_and_has_one(store_url: str) -> None:
-    """ADK strips ids when it loads a session: one that was stored with its spaces was never found by a turn."""
+async def test_spaces_around_a_session_id_are_ignored_and_an_id_is_required(store_url: str) -> None:
+    """ADK strips ids when it loads a session: it would never find an id that was stored with spaces."""
     async with open_runtime(settings_for(store_url), provider=echo(3)) as runtime:
         assert await runtime.run(" a b\n", "one") == "re: one"
         assert await runtime.run("a b", "two") == "re: two"
-        assert [one.name.id for one in await runtime.sessions.list()] == ["a b"]
+        assert [session.name.id for session in await runtime.sessions.list()] == ["a b"]
         made = await runtime.sessions.create(" c ")
         assert await runtime.run("c ", "three") == "re: three"
         assert (await runtime.sessions.fork("c", new_id=" d ")).name.id == "d"
@@ -343,20 +349,20 @@ async def test_a_session_is_the_same_with_spaces_around_its_id_and_has_one(store
                 await runtime.run(nothing, "hi")
 
 
-async def test_a_runtime_that_is_closed_takes_nothing_new(store_url: str) -> None:
+async def test_a_closed_runtime_accepts_no_message(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), provider=echo(2)) as runtime:
         assert await runtime.run("s", "one") == "re: one"
     with pytest.raises(TurnCancelled, match="closed"):
         await runtime.run("s", "two")
     async with open_runtime(settings_for(store_url), provider=echo(1)) as again:
         assert await again.run("s", "three") == "re: three"
-        assert [one.content for one in await messages(again)] == ["one", "re: one", "three", "re: three"]
+        assert [message.content for message in await messages(again)] == ["one", "re: one", "three", "re: three"]
 
 
-async def test_a_message_that_is_stored_while_the_runtime_closes_is_taken_back(store_url: str) -> None:
+async def test_a_message_that_is_stored_while_the_runtime_closes_is_withdrawn(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), provider=echo(1)) as runtime:
         sending = [asyncio.create_task(runtime.run(str(number), "hi")) for number in range(8)]
-        await asyncio.sleep(0)  # they are on their way to the store
+        await asyncio.sleep(0)  # they are being stored
     for outcome in await asyncio.gather(*sending, return_exceptions=True):
         assert isinstance(outcome, TurnCancelled)
     async with Store(store_url) as store:

@@ -1,4 +1,4 @@
-"""Two replicas, one session: one lease; whoever is gone is replaced, and a zombie's writes are refused."""
+"""Two replicas share a session: one holds the lease, a dead owner is replaced, and its late writes are refused."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ def entry(text: str) -> NewEvent:
     return NewEvent(f"event of {text}", time.time(), Message("user", text, author="user"), 5, f"invocation of {text}")
 
 
-async def test_a_message_of_a_process_that_died_while_it_waited_is_not_lost(store_url: str) -> None:
+async def test_a_queued_message_of_a_process_that_died_is_not_lost(store_url: str) -> None:
     provider = ScriptedProvider(["I see"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
         session = await session_of(runtime)
@@ -40,46 +40,51 @@ async def test_a_message_of_a_process_that_died_while_it_waited_is_not_lost(stor
         assert await statuses(runtime) == ["running", "waiting"]
         assert await runtime.run("s", "here") == "I see"
         assert await statuses(runtime) == ["interrupted", "interrupted", "done"]
-        assert [one.content for one in await messages(runtime)] == ["ran there", "waited there", "here", "I see"]
+        assert [message.content for message in await messages(runtime)] == [
+            "ran there",
+            "waited there",
+            "here",
+            "I see",
+        ]
     assert broken_for(provider.requests[0]) == []
     assert "waited there" in str(provider.requests[0].messages)
 
 
-async def test_another_machine_is_replaced_only_when_its_beat_stands_still(
+async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
     monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: now))
     provider = ScriptedProvider(["I see"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
-        watch = LivenessMonitor(gone_after_s=15)
-        looks: list[int] = []
+        monitor = LivenessMonitor(gone_after_s=15)
+        checked: list[int] = []
 
-        def is_gone(key: int, turn: int, owner: str, beat: int) -> bool:
-            looks.append(turn)
-            return watch.is_gone(key, turn, owner, beat)
+        def is_gone(key: int, turn: int, owner: str, heartbeat: int) -> bool:
+            checked.append(turn)
+            return monitor.is_gone(key, turn, owner, heartbeat)
 
         vars(runtime)["_liveness"] = SimpleNamespace(is_gone=is_gone)
 
-        async def seen() -> None:
-            """Wait until the one that waits has looked at those ahead of it since now."""
-            looks.clear()
-            while len(looks) < 4:  # twice at both, so that one of the looks began after this
+        async def checked_again() -> None:
+            """Wait until the queued turn has checked both turns before it again."""
+            checked.clear()
+            while len(checked) < 4:  # each twice, so that one of the checks started after this
                 await asyncio.sleep(0.01)
 
         session = await session_of(runtime)
         first = await runtime.store.submit_turn(session, entry("first"), ELSEWHERE)
         second = await runtime.store.submit_turn(session, entry("second"), ELSEWHERE)
         here = await runtime.submit("s", "here")
-        for _ in range(4):  # longer than the watch is patient: the one that runs beats, the one that waits does too
+        for _ in range(4):  # longer than the limit: both the running and the queued turn send heartbeats
             assert await runtime.store.beat_turn(first) == "alive"
             assert isinstance(await runtime.store.claim_turn(session.name, second), list)
-            await seen()
+            await checked_again()
             now += 10
         assert await statuses(runtime) == ["running", "waiting", "waiting"]
         assert not here.finished
-        await seen()
-        now += 16  # now both were silent for long enough
+        await checked_again()
+        now += 16  # now both have sent no heartbeat for long enough
         events = await collect(here.follow())
         assert events[-1].type == "done"
         assert await statuses(runtime) == ["interrupted", "interrupted", "done"]
@@ -96,10 +101,10 @@ async def test_a_repeated_request_does_not_wait_for_a_process_that_is_gone(store
             await runtime.run("s", "go", idempotency_key="k")
         assert await statuses(runtime) == ["interrupted"]
         assert await runtime.run("s", "go on", idempotency_key="k2") == "fine"
-        assert [one.content for one in await messages(runtime) if one.role == "user"] == ["go", "go on"]
+        assert [message.content for message in await messages(runtime) if message.role == "user"] == ["go", "go on"]
 
 
-async def test_a_zombies_writes_are_refused(store_url: str) -> None:
+async def test_writes_of_a_process_that_lost_its_lease_are_refused(store_url: str) -> None:
     gate = Gate()
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "from the grave"])
     fresh = ScriptedProvider(["I see", "bye"])
@@ -110,25 +115,29 @@ async def test_a_zombies_writes_are_refused(store_url: str) -> None:
     ):
         turn = await zombie.submit("s", "go")
         await gate.wait()
-        # the other one takes it for dead, as it would after a pause of the whole machine
+        # the other runtime takes its owner for dead, as after a pause of the whole machine
         session = await session_of(other)
-        beat = await other.store.turn(Turn(session.key, 1))
-        assert beat is not None
-        assert await other.store.interrupt_turn(session, QueuedTurn(1, "running", beat.owner, beat.heartbeat))
+        heartbeat = await other.store.turn(Turn(session.key, 1))
+        assert heartbeat is not None
+        assert await other.store.interrupt_turn(session, QueuedTurn(1, "running", heartbeat.owner, heartbeat.heartbeat))
         assert await other.run("s", "what happened?") == "I see"
         gate.may_end.set()
         events = await collect(turn.follow())
         assert any(isinstance(event, ToolStart) for event in events)
         assert last_error(events).error == "FencedWrite"
-        said = [one.content for one in await messages(other) if one.role in ("user", "assistant") and one.content]
-        assert said == ["go", "what happened?", "I see"]
+        texts = [
+            message.content
+            for message in await messages(other)
+            if message.role in ("user", "assistant") and message.content
+        ]
+        assert texts == ["go", "what happened?", "I see"]
         assert await statuses(other) == ["interrupted", "done"]
         assert await other.run("s", "bye") == "bye"
     assert [broken_for(request) for request in fresh.requests] == [[], []]
     assert "outcome is unknown" in str(fresh.requests[0].messages)
 
 
-async def test_a_store_that_is_away_when_the_turn_ends_does_not_keep_the_session_busy(
+async def test_a_store_outage_at_the_end_of_a_turn_does_not_keep_the_session_busy(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lango.errors import StoreUnavailable

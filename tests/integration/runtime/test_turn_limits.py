@@ -1,4 +1,4 @@
-"""Guards: too many calls, the same call again, silence, empty answers. Each ends honestly, and the next turn works."""
+"""Limits on model calls, repeated calls, silence and empty answers end a turn; the next turn works."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ async def works_again(runtime: Runtime, provider: ScriptedProvider, answer: str 
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_the_last_call_of_the_model_has_no_tools_and_wraps_up(store_url: str) -> None:
+async def test_the_last_model_call_has_no_tools_and_must_answer(store_url: str) -> None:
     provider = ScriptedProvider([*pages(4), "I saw four pages", "fine"])
     async with open_runtime(settings_for(store_url, max_turns=5), provider=provider, tools=[look]) as runtime:
         assert await runtime.run("s", "look at everything") == "I saw four pages"
@@ -73,18 +73,18 @@ async def test_a_warning_is_logged_at_four_fifths_of_the_limit(
     ]
 
 
-async def test_a_model_that_does_not_wrap_up_reaches_the_limit(store_url: str) -> None:
+async def test_a_model_that_still_calls_tools_at_the_last_step_reaches_the_limit(store_url: str) -> None:
     provider = ScriptedProvider([*pages(5), "fine"])
     async with open_runtime(settings_for(store_url, max_turns=5), provider=provider, tools=[look]) as runtime:
         with pytest.raises(TurnLimit, match=r"more than 5 .*agent\.max_turns"):
             await runtime.run("s", "look at everything")
         assert await statuses(runtime) == ["failed"]
-        results = [one for one in await messages(runtime) if one.role == "tool"]
+        results = [message for message in await messages(runtime) if message.role == "tool"]
         assert len(results) == 5, "what was found so far stays"
         await works_again(runtime, provider)
 
 
-async def test_the_same_call_five_times_is_enough(store_url: str) -> None:
+async def test_the_fifth_identical_call_ends_the_turn(store_url: str) -> None:
     runs = 0
 
     def again(page: int) -> str:
@@ -110,7 +110,7 @@ async def test_other_arguments_are_other_calls(sqlite_url: str) -> None:
         assert await runtime.run("s", "look") == "all seen"
 
 
-async def test_an_unknown_tool_called_again_and_again_is_enough(sqlite_url: str) -> None:
+async def test_repeated_calls_of_an_unknown_tool_end_the_turn(sqlite_url: str) -> None:
     provider = ScriptedProvider([*(ToolCall(f"c{n}", "no_such_tool", {}) for n in range(5)), "fine"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[look]) as runtime:
         with pytest.raises(TurnLimit, match="no_such_tool"):
@@ -118,9 +118,7 @@ async def test_an_unknown_tool_called_again_and_again_is_enough(sqlite_url: str)
         await works_again(runtime, provider)
 
 
-async def test_a_model_that_says_nothing_for_too_long_ends_the_turn(
-    store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_model_times_the_turn_out(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Leaps(monkeypatch)
 
     async def hang(_: Request) -> str:
@@ -133,11 +131,11 @@ async def test_a_model_that_says_nothing_for_too_long_ends_the_turn(
         with pytest.raises(TurnTimeout, match="idle_timeout_s"):
             await runtime.run("s", "hi")
         assert await statuses(runtime) == ["failed"]
-        assert [one.role for one in await messages(runtime)] == ["user"]
+        assert [message.role for message in await messages(runtime)] == ["user"]
         await works_again(runtime, provider)
 
 
-async def test_pieces_that_come_in_time_are_news(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_piece_of_text_restarts_the_idle_timeout(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Leaps(monkeypatch)
 
     class Slow(ScriptedProvider):
@@ -152,7 +150,7 @@ async def test_pieces_that_come_in_time_are_news(sqlite_url: str, monkeypatch: p
 
 
 @pytest.mark.parametrize("own_callback", [False, True], ids=["past ADK", "through ADK"])
-async def test_a_model_that_reads_a_long_prompt_or_writes_a_long_call_is_not_silent(
+async def test_reading_a_long_prompt_or_writing_a_long_call_is_progress(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, own_callback: bool
 ) -> None:
     clock = Leaps(monkeypatch)
@@ -177,7 +175,7 @@ async def test_a_model_that_reads_a_long_prompt_or_writes_a_long_call_is_not_sil
         assert await runtime.run("s", "hi") == "at last"
 
 
-async def test_a_turn_that_takes_too_long_in_all_is_ended(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_exceeds_the_request_timeout_ends(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Leaps(monkeypatch)
 
     async def late(_: Request) -> str:
@@ -191,14 +189,12 @@ async def test_a_turn_that_takes_too_long_in_all_is_ended(sqlite_url: str, monke
         with pytest.raises(TurnTimeout, match="request_timeout_s"):
             await runtime.run("s", "go")
         assert await statuses(runtime) == ["failed"]
-        open_calls = [one for one in await messages(runtime) if one.role == "assistant"]
-        results = [one for one in await messages(runtime) if one.role == "tool"]
+        open_calls = [message for message in await messages(runtime) if message.role == "assistant"]
+        results = [message for message in await messages(runtime) if message.role == "tool"]
         assert len(open_calls) == len(results) == 3, "what was done so far stays, and every call has its result"
 
 
-async def test_a_tool_may_take_longer_than_a_model_may_be_silent(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_tool_may_take_longer_than_the_idle_timeout(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Leaps(monkeypatch)
 
     async def slow() -> str:
@@ -211,7 +207,7 @@ async def test_a_tool_may_take_longer_than_a_model_may_be_silent(
         assert await runtime.run("s", "go") == "done"
 
 
-async def test_a_tool_has_its_own_limit_before_the_turn_has_one(
+async def test_the_time_limit_of_a_tool_overrides_those_of_the_settings(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Leaps(monkeypatch)
@@ -229,7 +225,7 @@ async def test_a_tool_has_its_own_limit_before_the_turn_has_one(
 
 
 @pytest.mark.parametrize("empty", ["", "  \n"])
-async def test_an_empty_answer_after_a_tool_is_told_as_one(store_url: str, empty: str) -> None:
+async def test_an_empty_answer_after_a_tool_is_an_error(store_url: str, empty: str) -> None:
     provider = ScriptedProvider([["Looking. ", *pages(1)], [TextDelta(empty), Finish("stop")], "fine"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[look]) as runtime:
         with pytest.raises(EmptyAnswer, match=r"(?i)stop"):
@@ -238,7 +234,7 @@ async def test_an_empty_answer_after_a_tool_is_told_as_one(store_url: str, empty
         await works_again(runtime, provider)
 
 
-async def test_an_empty_answer_without_a_tool_is_told_as_one(sqlite_url: str) -> None:
+async def test_an_empty_answer_without_a_tool_is_an_error(sqlite_url: str) -> None:
     provider = ScriptedProvider([[Finish("stop")], "fine"])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         with pytest.raises(EmptyAnswer):
@@ -246,13 +242,13 @@ async def test_an_empty_answer_without_a_tool_is_told_as_one(sqlite_url: str) ->
         await works_again(runtime, provider)
 
 
-@pytest.mark.parametrize("said", [[], [TextDelta("I would ra")]])
-async def test_a_safety_block_is_told_with_its_reason(store_url: str, said: list[Any]) -> None:
-    provider = ScriptedProvider([[*said, Finish("safety", detail="PROHIBITED_CONTENT")], "fine"])
+@pytest.mark.parametrize("deltas", [[], [TextDelta("I would ra")]])
+async def test_a_safety_block_is_an_error_with_its_reason(store_url: str, deltas: list[Any]) -> None:
+    provider = ScriptedProvider([[*deltas, Finish("safety", detail="PROHIBITED_CONTENT")], "fine"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         events = await collect(runtime.stream("s", "hi"))
         check_order(events)
-        if said:
+        if deltas:
             assert text_of(events) == "I would ra"
             assert getattr(events[-1], "finish_reason", "") == "safety"
         else:
@@ -261,7 +257,7 @@ async def test_a_safety_block_is_told_with_its_reason(store_url: str, said: list
         await works_again(runtime, provider)
 
 
-async def test_an_answer_that_was_cut_is_told_as_cut(sqlite_url: str) -> None:
+async def test_an_answer_that_was_cut_has_its_finish_reason(sqlite_url: str) -> None:
     provider = ScriptedProvider([[TextDelta("and then"), Finish("length")]])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         done = (await collect(runtime.stream("s", "a story")))[-1]
@@ -270,7 +266,7 @@ async def test_an_answer_that_was_cut_is_told_as_cut(sqlite_url: str) -> None:
 
 async def test_a_tool_that_ends_the_run_itself_is_no_empty_answer(sqlite_url: str) -> None:
     def show_chart(tool_context: ToolContext) -> dict[str, str]:
-        """Show a chart; nothing more is to be said."""
+        """Show a chart, which needs no answer."""
         tool_context.actions.skip_summarization = True
         return {"chart": "shown"}
 

@@ -393,7 +393,7 @@ async def test_t3_an_agent_that_is_a_tool_has_nobody_to_ask_and_says_so(sqlite_u
         assert not any(isinstance(event, ApprovalNeeded) for event in events)
     assert not ran
     [result] = provider.requests[2].messages[-1].tool_calls
-    assert "has nobody to ask" in str(result.output)
+    assert "cannot ask for it" in str(result.output)
 
 
 async def test_t3_a_request_beside_a_call_that_is_done_is_listed_forked_and_answered(store_url: str) -> None:

@@ -26,26 +26,26 @@ def result(call_id: str | None = None, name: str = "exec") -> types.Part:
 
 
 def test_m5_a_call_keeps_its_id() -> None:
-    """Seed scenario: the id of the call is what the provider's message carries."""
+    """Seed scenario: the provider's message has the id of the call."""
     [message] = content_to_messages(content("model", call("adk-uuid-123")))
     assert message == Message("assistant", tool_calls=(ToolCall("adk-uuid-123", "exec", {"a": 1}),))
 
 
 def test_m5_calls_and_results_without_ids_are_named_alike() -> None:
-    asked = content("model", call(), call("c1"), call(), call(name="search"))
+    calling = content("model", call(), call("c1"), call(), call(name="search"))
     answered = content("user", result(), result("c1"), result(), result(name="search"))
-    named = [[c.id for c in m.tool_calls] for m in contents_to_messages([asked, answered])]
+    named = [[c.id for c in m.tool_calls] for m in contents_to_messages([calling, answered])]
     assert named == [["call_exec", "c1", "call_exec_2", "call_search"]] * 2
 
 
 def test_m5_results_without_ids_are_named_as_their_calls_are() -> None:
-    asked = content("model", call("a"), call(), call("c", name="search"))
+    calling = content("model", call("a"), call(), call("c", name="search"))
     answered = content("user", result(), result(), result(name="other"))
-    named = [[c.id for c in m.tool_calls] for m in contents_to_messages([asked, answered])]
+    named = [[c.id for c in m.tool_calls] for m in contents_to_messages([calling, answered])]
     assert named == [["a", "call_exec", "c"], ["a", "call_exec", "call_other"]]
 
 
-def test_results_and_words_in_one_content_become_two_messages() -> None:
+def test_results_and_text_in_one_content_become_two_messages() -> None:
     messages = content_to_messages(content("user", result("c1"), types.Part(text="and?")))
     assert [message.role for message in messages] == ["tool", "user"]
     messages = content_to_messages(content("model", types.Part(text="a"), call("c1"), result("c1")))
@@ -90,7 +90,7 @@ def test_code_and_its_output_are_text() -> None:
     assert message.content == "```python\nprint(1)\n``````tool_output\n1\n```"
 
 
-def test_what_another_agent_did_is_quoted_data_not_the_users_word() -> None:
+def test_quoted_actions_of_another_agent_are_not_a_user_message() -> None:
     from google.adk.flows.llm_flows.context import _fencing
 
     preamble = _fencing.OTHER_AGENT_CONTEXT_PREAMBLE  # ADK's wording, checked here because we recognise it
@@ -100,17 +100,17 @@ def test_what_another_agent_did_is_quoted_data_not_the_users_word() -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="\0", codec="utf-8")), st.binary())
-def test_a_signature_names_its_maker_wherever_it_travels(model: str, value: bytes) -> None:
+def test_a_stored_signature_names_its_provider_and_model(model: str, value: bytes) -> None:
     signature = Signature("openai", model, value)
     assert bytes_to_signature(signature_to_bytes(signature)) == signature
 
 
 @pytest.mark.parametrize("value", [None, b"", b"raw", b"\0\0\0\0", b"lango-signature\0half"])
-def test_m8_a_signature_that_does_not_say_who_made_it_is_nobodys(value: bytes | None) -> None:
+def test_m8_a_signature_of_an_unknown_maker_is_left_out(value: bytes | None) -> None:
     assert bytes_to_signature(value) is None
 
 
-def test_m8_a_part_that_is_nothing_but_an_untagged_signature_is_nothing() -> None:
+def test_m8_a_part_that_is_only_an_untagged_signature_is_left_out() -> None:
     lone = types.Part(thought_signature=b"raw")
     thought = types.Part(text="", thought=True, thought_signature=b"raw")
     assert content_to_messages(content("model", lone)) == []
@@ -135,7 +135,7 @@ def test_a_signature_survives_an_answer_without_text() -> None:
     assert reply_to_content(Reply(Finish("stop"))).parts == []
 
 
-def test_usage_counts_thoughts_apart_as_adk_does() -> None:
+def test_usage_counts_thoughts_separately_as_adk_does() -> None:
     usage = usage_to_metadata(UsageDelta(100, 50, 20, 30))
     assert usage is not None
     assert (usage.prompt_token_count, usage.candidates_token_count, usage.thoughts_token_count) == (100, 20, 30)

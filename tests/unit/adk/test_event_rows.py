@@ -27,12 +27,12 @@ assert STATE_COLUMNS == "seq, event_id, created_at, state_delta, extra"
 
 
 def reload(event: Event, root_agent_name: str = "root") -> Event:
-    """Take an event through its columns, as a database would."""
+    """Write an event to columns and read it again, as a database would."""
     complete_event(event, root_agent_name)
     entry = event_to_entry(event)
     row = event_to_row(entry)
     for column in (row.content, row.author, row.event_id, row.invocation_id, row.extra or "", row.tool_calls or ""):
-        column.encode()  # SQLite and PostgreSQL take UTF-8 only,
+        column.encode()  # SQLite and PostgreSQL store only UTF-8,
         assert "\0" not in column  # and PostgreSQL no NUL
     if entry.message is None:
         stored = row_to_state_event((0, row.event_id, row.created_at, row.state_delta or "{}", row.extra))
@@ -130,10 +130,10 @@ def legacy(*messages: Message) -> list[Event]:
     return stored_to_events([StoredEvent(n, str(n), 0.0, message) for n, message in enumerate(messages, 1)], "root")
 
 
-def test_s6_results_of_an_older_writer_are_matched_by_position() -> None:
-    asked = Message("assistant", "", (ToolCall("c1", "exec", {}), ToolCall("", "read", {})))
+def test_s6_results_of_an_older_version_are_paired_by_position() -> None:
+    calling = Message("assistant", "", (ToolCall("c1", "exec", {}), ToolCall("", "read", {})))
     _, first, second, third = legacy(
-        asked, Message("tool", '{"result":"file.txt"}'), Message("tool", "plain"), Message("tool", "one too many")
+        calling, Message("tool", '{"result":"file.txt"}'), Message("tool", "plain"), Message("tool", "one too many")
     )
     assert first.get_function_responses() == [
         types.FunctionResponse(id="c1", name="exec", response={"result": "file.txt"})
@@ -146,11 +146,15 @@ def test_s6_results_of_an_older_writer_are_matched_by_position() -> None:
     assert third.content.parts == [types.Part(text="one too many")]
 
 
-def test_s6_each_call_is_used_once_by_a_result_that_names_it_too() -> None:
-    asked = Message("assistant", "", (ToolCall("a", "exec", {}), ToolCall("b", "read", {})))
+def test_s6_each_call_is_used_once_even_by_results_with_its_id() -> None:
+    calling = Message("assistant", "", (ToolCall("a", "exec", {}), ToolCall("b", "read", {})))
     named = Message("tool", "", (ToolCall("a", "exec", output={"n": 1}),))
-    for events in (legacy(asked, named, Message("tool", "plain")), legacy(asked, Message("tool", "plain"), named)):
-        answers = {one.id: (one.name, one.response) for event in events for one in event.get_function_responses()}
+    for events in (legacy(calling, named, Message("tool", "plain")), legacy(calling, Message("tool", "plain"), named)):
+        answers = {
+            response.id: (response.name, response.response)
+            for event in events
+            for response in event.get_function_responses()
+        }
         assert answers == {"a": ("exec", {"n": 1}), "b": ("read", {"result": "plain"})}
 
 
@@ -158,44 +162,44 @@ def test_s6_each_call_is_used_once_by_a_result_that_names_it_too() -> None:
     ("made", "answered"), [("abc", ""), ("abc", "call_exec"), ("abc", "call_exec_2"), ("", ""), ("", "toolu_1")]
 )
 def test_s6_a_stored_result_answers_its_call_where_an_id_is_missing_on_either_side(made: str, answered: str) -> None:
-    asked, given = legacy(
+    calling, given = legacy(
         Message("assistant", "", (ToolCall(made, "exec", {}),)),
         Message("tool", "", (ToolCall(answered, "exec", output={"n": 1}),)),
     )
-    [call_], [answer] = asked.get_function_calls(), given.get_function_responses()
+    [call_], [answer] = calling.get_function_calls(), given.get_function_responses()
     assert (answer.id, answer.response) == (call_.id, {"n": 1})
     assert call_.id == (made or "call_exec")
 
 
-def test_s6_an_empty_result_of_an_older_writer_is_a_result() -> None:
+def test_s6_an_empty_result_of_an_older_version_is_a_result() -> None:
     _, given = legacy(Message("assistant", "", (ToolCall("a", "exec", {}),)), Message("tool", ""))
     assert given.get_function_responses() == [types.FunctionResponse(id="a", name="exec", response={"result": ""})]
 
 
 @pytest.mark.parametrize("role", ["tool", "function"])
 @pytest.mark.parametrize("agent", ["assistant", "model", "bot"])
-def test_s5_roles_of_older_writers_are_known(role: Any, agent: Any) -> None:
-    asked, given, plain = legacy(
+def test_s5_roles_of_older_versions_are_known(role: Any, agent: Any) -> None:
+    calling, given, plain = legacy(
         Message(agent, "", (ToolCall("a", "exec", {}), ToolCall("b", "read", {}))),
         Message(role, "", (ToolCall("a", "exec", output={"n": 1}),)),
         Message(role, "text"),
     )
-    assert [one.id for one in asked.get_function_calls()] == ["a", "b"]
-    assert [one.id for event in (given, plain) for one in event.get_function_responses()] == ["a", "b"]
+    assert [call.id for call in calling.get_function_calls()] == ["a", "b"]
+    assert [response.id for event in (given, plain) for response in event.get_function_responses()] == ["a", "b"]
 
 
 def test_s6_a_result_is_given_the_id_of_its_call_when_it_is_appended() -> None:
-    asked = [model_event(call("exec", "a"), call("exec", "b"), call("read"))]
-    complete_event(asked[0], "root")
+    calling = [model_event(call("exec", "a"), call("exec", "b"), call("read"))]
+    complete_event(calling[0], "root")
     given = model_event(result("read", "toolu_1", n=3), result("exec", "a"), result("exec"), result("other"))
-    complete_event(given, "root", asked)
-    assert [one.id for one in given.get_function_responses()] == ["call_read", "a", "b", "call_other"]
+    complete_event(given, "root", calling)
+    assert [response.id for response in given.get_function_responses()] == ["call_read", "a", "b", "call_other"]
 
 
 def test_s6_a_call_and_its_result_in_one_event_belong_together() -> None:
     event = model_event(call("exec", "a"), result("exec"))
     complete_event(event, "root")
-    assert [one.id for one in event.get_function_responses()] == ["a"]
+    assert [response.id for response in event.get_function_responses()] == ["a"]
     assert reload(event) == with_stored_role(event)
 
 
@@ -286,7 +290,7 @@ def test_s9_a_content_of_one_part_loses_nothing(part: types.Part, role: str | No
     assert reload(event.model_copy(deep=True)) == with_stored_role(event)
 
 
-def test_s9_thoughts_and_signatures_stand_beside_the_columns_once() -> None:
+def test_s9_thoughts_and_signatures_are_stored_once_outside_of_the_columns() -> None:
     event = model_event(
         types.Part(text="let me think", thought=True),
         types.Part(text="Hello", thought_signature=b"\xff\x00"),
@@ -306,16 +310,16 @@ def test_s9_thoughts_and_signatures_stand_beside_the_columns_once() -> None:
     assert reload(event) == event
 
 
-def test_s9_genais_shorthands_come_back_equal() -> None:
+def test_s9_genais_content_subclasses_come_back_equal() -> None:
     event = Event(author="user", content=types.UserContent("hi"))
     assert reload(event) == event
 
 
-def test_content_shows_what_text_it_can_and_keeps_the_rest_exactly() -> None:
+def test_the_content_column_has_the_storable_text_and_extra_the_exact_text() -> None:
     event = model_event(types.Part(text="a\0b\ud800"), types.Part(text="c"))
     assert event_to_row(event_to_entry(event)).content == "a\ufffdb\ufffdc"
     assert reload(event) == event
 
 
-def test_an_entry_without_extras_takes_no_extra_column() -> None:
+def test_an_entry_without_extra_fields_has_no_extra_column() -> None:
     assert event_to_row(NewEvent("e", 0.0, Message("user", "hi"))).extra is None

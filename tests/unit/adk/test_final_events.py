@@ -1,4 +1,4 @@
-"""Which event is sure to end a turn: the whole answer of a single plain agent, and nothing else."""
+"""Only the complete answer of a single plain agent surely ends a turn."""
 
 from typing import Any
 
@@ -28,12 +28,12 @@ def app(root: Any, *more: BasePlugin) -> App:
 
 
 def add_nothing(**_: object) -> None:
-    """It may add something the next time."""
+    """A callback that could add an answer."""
 
 
 def event(*parts: types.Part, **fields: Any) -> Event:
-    told: dict[str, Any] = {"author": "one", "finish_reason": types.FinishReason.STOP, **fields}
-    return Event(content=types.Content(role="model", parts=list(parts)), **told)
+    all_fields: dict[str, Any] = {"author": "one", "finish_reason": types.FinishReason.STOP, **fields}
+    return Event(content=types.Content(role="model", parts=list(parts)), **all_fields)
 
 
 def test_a_single_agent_ends_the_turn() -> None:
@@ -44,7 +44,7 @@ def test_a_single_agent_ends_the_turn() -> None:
 @pytest.mark.parametrize(
     "root",
     [
-        agent(model="gemini-2.5-flash"),  # ADK's own may give several whole responses to one request
+        agent(model="gemini-2.5-flash"),  # ADK's own models may give several complete responses to a request
         agent(sub_agents=[agent("two")]),
         agent(after_agent_callback=add_nothing),
         agent(after_model_callback=add_nothing),
@@ -52,12 +52,12 @@ def test_a_single_agent_ends_the_turn() -> None:
     ],
     ids=["own model", "sub agents", "callback after it", "callback on answers", "workflow"],
 )
-def test_in_any_other_app_something_may_come_after_an_answer(root: Any) -> None:
+def test_in_other_apps_an_answer_may_not_end_the_turn(root: Any) -> None:
     assert final_answer_agent(app(root)) == ""
 
 
 @pytest.mark.parametrize(
-    ("said", "ends"),
+    ("event", "ends"),
     [
         (event(types.Part(text="done")), True),
         (event(types.Part(text="well", thought=True), types.Part(text="done")), True),
@@ -74,6 +74,6 @@ def test_in_any_other_app_something_may_come_after_an_answer(root: Any) -> None:
         (event(), False),
     ],
 )
-def test_an_answer_is_whole_and_in_words(said: Event, ends: bool) -> None:
-    assert is_final_answer(said, "one") is ends
-    assert not is_final_answer(said, "")
+def test_only_a_complete_text_answer_is_final(event: Event, ends: bool) -> None:
+    assert is_final_answer(event, "one") is ends
+    assert not is_final_answer(event, "")

@@ -1,4 +1,4 @@
-"""`ProviderLlm`: what goes out to the provider, and what comes back to ADK."""
+"""`ProviderLlm`: the requests that the provider gets, and the responses that ADK gets."""
 
 import json
 from collections.abc import AsyncIterator
@@ -122,16 +122,16 @@ async def test_m4_a_providers_error_is_raised_and_nothing_follows(stream: bool) 
                 self.closed = True
 
     provider = Failing()
-    seen: list[LlmResponse] = []
+    responses: list[LlmResponse] = []
 
     async def read() -> None:
         async for response in ProviderLlm(provider, "m").generate_content_async(request("hi"), stream=stream):
-            seen.append(response)
+            responses.append(response)
 
     with pytest.raises(ProviderUnavailable, match="busy"):
         await read()
-    assert all(response.partial for response in seen)
-    assert len(seen) == stream
+    assert all(response.partial for response in responses)
+    assert len(responses) == stream
     assert provider.closed
 
 
@@ -156,7 +156,7 @@ async def test_m4_a_reader_that_leaves_closes_the_stream() -> None:
 
 async def test_m4_a_stream_without_an_end_is_an_error_not_an_answer() -> None:
     class Plain:
-        """An iterator that is no generator: it has no `aclose`."""
+        """An iterator without `aclose`: it is no generator."""
 
         name = "plain"
 
@@ -189,7 +189,7 @@ async def test_m6_a_call_without_an_id_of_its_own_gets_a_fresh_one(given: str) -
 # M7
 
 
-async def test_m7_the_model_is_told_of_a_malformed_call_and_goes_on() -> None:
+async def test_m7_the_model_is_asked_to_correct_a_malformed_call() -> None:
     bad: list[Delta] = [
         TextDelta("Trying. "),
         ThoughtDelta("hm", Signature("scripted", "m", b"s")),
@@ -214,15 +214,15 @@ async def test_m7_the_model_is_told_of_a_malformed_call_and_goes_on() -> None:
     assert final.usage_metadata is not None
     assert (final.usage_metadata.prompt_token_count, final.usage_metadata.total_token_count) == (30, 41)
 
-    told = provider.requests[1].messages
-    assert broken_rules(told) == []
-    outputs = {c.name: c.output for c in told[-1].tool_calls}
+    sent = provider.requests[1].messages
+    assert broken_rules(sent) == []
+    outputs = {c.name: c.output for c in sent[-1].tool_calls}
     assert "not run" in str(outputs["exec"])
     assert '{"cmd": ' in str(outputs["exec"]) or '{\\"cmd\\":' in json.dumps(outputs["exec"])
     assert "not run" in str(outputs["search"])
 
 
-async def test_m7_geminis_own_word_for_a_malformed_call_is_told_too() -> None:
+async def test_m7_the_model_is_asked_to_correct_a_malformed_call_that_gemini_reports() -> None:
     provider, llm = scripted([Finish("error", "MALFORMED_FUNCTION_CALL: print(")], HELLO)
     [response] = await answers(llm, request("hi"))
     assert texts(response) == ["Hello world"]
@@ -230,7 +230,7 @@ async def test_m7_geminis_own_word_for_a_malformed_call_is_told_too() -> None:
     assert "print(" in provider.requests[1].messages[-1].content
 
 
-async def test_m7_a_model_that_does_not_learn_is_given_up() -> None:
+async def test_m7_repeated_malformed_calls_are_an_error() -> None:
     provider, llm = scripted(*[[CallDelta(0, "c1", "", "[]"), Finish("stop")]] * 10)
     with pytest.raises(ProviderProtocolError, match="malformed"):
         await answers(llm, request("hi"))
@@ -281,7 +281,7 @@ async def test_m8_any_contents_and_any_budget_give_a_valid_request(contents: lis
     assert not any(part for message in sent.messages for part in message.thoughts if part.signature)
 
 
-async def test_m8_own_signatures_go_back_and_those_of_another_model_do_not() -> None:
+async def test_m8_a_model_gets_its_own_signatures_back_and_no_others() -> None:
     signed = Signature("scripted", "m", b"s")
     provider, llm = scripted([ThoughtDelta("hm", signed), TextDelta("a"), Finish("stop", signature=signed)], "b", "c")
     [response] = await answers(llm, request("hi"))
@@ -295,7 +295,7 @@ async def test_m8_own_signatures_go_back_and_those_of_another_model_do_not() -> 
     assert provider.requests[2].messages[1].signature is None
 
 
-async def test_m8_a_request_without_contents_still_has_something_to_answer() -> None:
+async def test_m8_a_request_without_contents_gets_a_message() -> None:
     provider, llm = scripted("ok")
     await answers(llm, request(system_instruction="greet"))
     assert [m.role for m in provider.requests[0].messages] == ["user"]
@@ -308,7 +308,7 @@ def long_history() -> list[types.Content | str]:
     return [f"question {n} " + "word " * 90 for n in range(60)]
 
 
-async def test_h1_the_budget_holds_and_the_request_says_that_something_was_cut() -> None:
+async def test_h1_the_budget_holds_and_the_request_is_marked_as_cut() -> None:
     provider = ScriptedProvider(["a", "b"])
     await answers(ProviderLlm(provider, "m", budget_tokens=1_000), request(*long_history()))
     await answers(ProviderLlm(provider, "m"), request("hi"))
@@ -391,7 +391,7 @@ async def test_settings_of_the_request_go_to_the_provider() -> None:
     assert sent.response_schema == Answer.model_json_schema()
 
 
-async def test_no_calls_may_be_asked_for() -> None:
+async def test_a_request_may_forbid_calls() -> None:
     mode = types.ToolConfig(
         function_calling_config=types.FunctionCallingConfig(mode=types.FunctionCallingConfigMode.NONE)
     )
@@ -418,7 +418,7 @@ async def test_finish_reasons_reach_adk(finish: Finish, reason: str, code: str |
     assert bool(response.error_message) == bool(code)
 
 
-async def test_adk_is_told_what_the_model_can_do() -> None:
+async def test_adk_reads_the_capabilities_of_the_model() -> None:
     provider, llm = scripted()
     assert llm.capabilities.output_schema_and_tools is False
     assert llm.provider is provider

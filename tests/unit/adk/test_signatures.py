@@ -1,4 +1,4 @@
-"""M8: a signature goes back only to the provider and model that made it, whatever wrote the history."""
+"""M8: a signature is only sent to the provider and model that made it, whatever wrote the history."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -25,7 +25,7 @@ from tests.support import wire_rules
 
 MODEL = "gemini-3-pro"
 MADE_BY = [("gemini", MODEL), ("gemini", "gemini-2.5-flash"), ("anthropic", MODEL), ("openai", "gpt-5"), ("", "")]
-"""Who made a signature; the last is nobody that is known: an import, a foreign event, one of ADK's own models."""
+"""Makers of signatures; the last is unknown: an import, a foreign event, one of ADK's own models."""
 VALUES = [
     b"\x01\xffsigned",
     b"c2lnbmVk",
@@ -45,7 +45,7 @@ texts = st.sampled_from(["", " ", "hm", "a longer text"])
 
 @st.composite
 def model_contents(draw: st.DrawFn, number: int) -> list[types.Content]:
-    """Return an answer, signed wherever a model could sign, and the results of its calls."""
+    """Return an answer with every possible signature, and the results of its calls."""
     parts = [
         types.Part(text=draw(texts), thought=draw(st.booleans()) or None, thought_signature=draw(signatures))
         for _ in range(draw(st.integers(0, 3)))
@@ -55,7 +55,9 @@ def model_contents(draw: st.DrawFn, number: int) -> list[types.Content]:
     for call_id in ids:
         call = types.FunctionCall(id=call_id, name="look", args={})
         parts.append(types.Part(function_call=call, thought_signature=draw(signatures)))
-    results = [types.Part(function_response=types.FunctionResponse(id=one, name="look", response={})) for one in ids]
+    results = [
+        types.Part(function_response=types.FunctionResponse(id=call_id, name="look", response={})) for call_id in ids
+    ]
     answer = types.Content(role="model", parts=parts)
     return [answer, types.Content(role="user", parts=results)] if ids else [answer]
 
@@ -120,7 +122,7 @@ def called(signature: bytes | None) -> list[types.Content]:
         (None, gemini.PLACEHOLDER_SIGNATURE),
     ],
 )
-async def test_m8_a_call_of_the_current_turn_goes_to_gemini_3_with_its_signature_or_the_stand_in(
+async def test_m8_calls_of_the_current_turn_are_sent_to_gemini_3_with_their_signature_or_a_placeholder(
     signature: bytes | None, sent: bytes
 ) -> None:
     body = gemini.encode(await sent_by("gemini", called(signature)))
@@ -128,11 +130,11 @@ async def test_m8_a_call_of_the_current_turn_goes_to_gemini_3_with_its_signature
     assert part["thought_signature"] == sent
 
 
-# Models of ADK's own, in a session that ours have written to.
+# ADK's own models, in a session that Lango models have written to.
 
 
 @given(histories(), st.booleans())
-def test_m8_a_model_of_adks_own_gets_no_envelope_and_no_part_that_was_nothing_else(
+def test_m8_adks_own_models_get_no_envelope_and_no_part_that_was_only_a_signature(
     contents: list[types.Content], is_gemini: bool
 ) -> None:
     untouched = [content.model_copy(deep=True) for content in contents]
@@ -158,7 +160,7 @@ def test_m8_a_model_of_adks_own_gets_no_envelope_and_no_part_that_was_nothing_el
         (("", ""), MODEL, True, b"s"),
     ],
 )
-def test_m8_a_call_goes_to_a_model_of_adks_own_with_what_it_can_read(
+def test_m8_calls_are_sent_to_adks_own_models_with_signatures_they_can_read(
     maker: tuple[str, str], model: str, is_gemini: bool, sent: bytes | None
 ) -> None:
     opened = unwrap_signatures(called(tagged(maker, b"s")), model, gemini=is_gemini)
@@ -168,16 +170,16 @@ def test_m8_a_call_goes_to_a_model_of_adks_own_with_what_it_can_read(
 class Recording(Gemini):
     """ADK's own Gemini, which answers without a network."""
 
-    asked: list[list[types.Content]] = Field(default_factory=list[list[types.Content]])
+    requested: list[list[types.Content]] = Field(default_factory=list[list[types.Content]])
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        self.asked.append([content.model_copy(deep=True) for content in llm_request.contents])
+        self.requested.append([content.model_copy(deep=True) for content in llm_request.contents])
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="ok")]))
 
 
-async def test_m8_adks_own_gemini_goes_on_with_a_session_that_another_model_began(sqlite_url: str) -> None:
+async def test_m8_adks_own_gemini_continues_a_session_of_another_model(sqlite_url: str) -> None:
     foreign = Signature("scripted", "x", b"theirs")
     answer = [ThoughtDelta("", foreign), TextDelta("hello"), Finish("stop", signature=foreign)]
     first = LlmAgent(name="mine", model="openai/x")
@@ -186,7 +188,7 @@ async def test_m8_adks_own_gemini_goes_on_with_a_session_that_another_model_bega
     model = Recording(model=MODEL)
     async with open_runtime(settings_for(sqlite_url), root_agent=LlmAgent(name="mine", model=model)) as runtime:
         assert await runtime.run("s", "and?") == "ok"
-    [contents] = model.asked
+    [contents] = model.requested
     assert [[part.model_dump(exclude_none=True) for part in content.parts or []] for content in contents] == [
         [{"text": "hi"}],
         [{"text": "hello"}],

@@ -1,4 +1,4 @@
-"""A5, the one place that knows how ADK words a transfer to an agent that does not exist."""
+"""A5: recognise every error of ADK about a transfer to an agent that does not exist."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ from lango.adk.agents.tree import walk_agents
 
 ADK = Path(google.adk.__path__[0])
 
-# Every sentence of ADK's that says that an agent cannot be handed over to, by the file that holds it.
+# Every message of ADK about an agent that cannot be a transfer target, by the file that holds it.
 KNOWN = {
     "workflow/_dynamic_node_scheduler.py": [
         "Transfer target agent '{target_name}' not found.",
@@ -38,7 +38,7 @@ _FAILS = re.compile(r"agent.*(not found|not allowed)|cannot transfer", re.IGNORE
 
 
 def sentences(file: Path) -> list[str]:
-    """Return the first lines of f-strings in a file that say that an agent was not found, or must not be."""
+    """Return the first lines of the f-strings in a file about agents that were not found or not allowed."""
     found = [
         "".join(map(_piece, node.values)) for node in ast.walk(ast.parse(file.read_text("utf-8"))) if _is_text(node)
     ]
@@ -56,7 +56,7 @@ def _piece(part: ast.expr) -> str:
     return str(part.value) if isinstance(part, ast.Constant) else ""
 
 
-def test_a5_every_wording_in_adks_source_is_known() -> None:
+def test_a5_every_transfer_error_in_adks_source_is_known() -> None:
     found = {
         str(file.relative_to(ADK)): texts
         for folder in ("agents", "flows", "workflow")
@@ -72,7 +72,7 @@ def test_a5_every_wording_in_adks_source_is_known() -> None:
 
 
 @pytest.mark.parametrize("template", [text for texts in KNOWN.values() for text in texts])
-def test_a5_every_wording_is_recognised(template: str) -> None:
+def test_a5_every_transfer_error_is_recognised(template: str) -> None:
     text = template.replace("{target_name}", "nobody").replace("{agent_name}", "nobody")
     text = re.sub(r"\{(curr_node|current_agent|agent)\.name\}", "boss", text)
     text = text.replace("{available_str}", "\nAvailable agents: a, b").replace(".\n", ".\nAvailable agents: a, b")
@@ -92,8 +92,8 @@ def trees() -> LlmAgent:
     )
 
 
-def test_a5_what_adk_raises_itself_is_recognised() -> None:
-    """Not the source but the thing itself: ADK's own function, asked for an agent that is not there."""
+def test_a5_errors_that_adk_raises_are_recognised() -> None:
+    """Check the errors that ADK really raises for a missing agent, not only its source."""
     boss = trees()
 
     class Context:
@@ -105,15 +105,15 @@ def test_a5_what_adk_raises_itself_is_recognised() -> None:
         assert missing_transfer_target(raised.value) == wanted
 
 
-def test_a5_the_agents_that_can_be_handed_over_to_are_those_that_adk_offers() -> None:
+def test_a5_transfer_targets_are_those_that_adk_offers() -> None:
     boss = trees()
     for agent in walk_agents(boss):
-        theirs = [one.name for one in offered._get_transfer_targets(agent)]  # pyright: ignore[reportPrivateUsage]
+        theirs = [target.name for target in offered._get_transfer_targets(agent)]  # pyright: ignore[reportPrivateUsage]
         assert transfer_targets(boss, agent.name) == theirs, agent.name
     assert transfer_targets(boss, "nobody") == []
 
 
-def test_a5_the_correction_is_worded_as_the_requirement_says() -> None:
+def test_a5_the_correction_has_the_required_text() -> None:
     assert transfer_correction("x", ["a", "b"]) == (
         '[System: Agent "x" does not exist. Valid agents: a, b. '
         "Please retry using one of the valid agent names listed above.]"

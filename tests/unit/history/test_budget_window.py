@@ -1,4 +1,4 @@
-"""The window: the newest messages that fit, cut only where no call is parted from its result."""
+"""The window keeps the newest messages that fit, and separates no call from its result."""
 
 import logging
 from typing import Any
@@ -65,7 +65,7 @@ def test_h1_everything_fits_and_nothing_changes(caplog: pytest.LogCaptureFixture
     assert warnings_of(caplog) == []
 
 
-def test_h1_the_budget_also_pays_for_system_prompt_and_tools() -> None:
+def test_h1_the_system_prompt_and_tools_count_against_the_budget() -> None:
     history = [Message("user" if n % 2 == 0 else "assistant", f"message {n}") for n in range(20)]
     budget = count_tokens(history[13:])
     assert fit_to_budget(history, budget + 500, reserved_tokens=500) == history[13:]
@@ -81,7 +81,7 @@ def test_h1_one_more_unit_would_not_have_fitted(history: list[Message], budget: 
         return
     assert count_tokens(window) <= budget
     cut = history[: len(history) - len(window)]
-    if window == history[len(cut) :] and cut:  # nothing clipped, the current message is the last one anyway
+    if window == history[len(cut) :] and cut:  # nothing is clipped, and the current message is the last
         unit = cut[-2:] if cut[-1].role == "tool" else cut[-1:]
         assert count_tokens(unit) + count_tokens(window) > budget
 
@@ -89,12 +89,12 @@ def test_h1_one_more_unit_would_not_have_fitted(history: list[Message], budget: 
 # H2
 
 
-def test_h2_at_most_so_many_messages_besides() -> None:
+def test_h2_max_messages_is_a_further_limit() -> None:
     history = [Message("user" if n % 2 == 0 else "assistant", f"{n}") for n in range(151)]
     assert fit_to_budget(history, max_messages=100) == history[-100:]
 
 
-def test_h2_a_bound_on_messages_parts_no_call_from_its_result() -> None:
+def test_h2_max_messages_separates_no_call_from_its_result() -> None:
     history = [user("old"), *long_turn(5), user()]
     assert fit_to_budget(history, max_messages=4) == history[-3:]
 
@@ -107,7 +107,7 @@ def test_h2_max_turns_keeps_the_most_recent_turns() -> None:
     assert fit_to_budget(history, max_turns=30) == history
 
 
-def test_h2_whatever_is_left_out_is_logged_once_with_how_much(caplog: pytest.LogCaptureFixture) -> None:
+def test_h2_messages_left_out_are_logged_once_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
     history = [Message("user" if n % 2 == 0 else "assistant", f"message {n}") for n in range(20)]
     with caplog.at_level(logging.WARNING, "lango.history"):
         fit_to_budget(history, count_tokens(history[13:]))
@@ -170,25 +170,25 @@ def test_h3_parallel_results_in_several_messages_stay_with_their_call() -> None:
         assert fit_to_budget(history, budget) in (history[1:], history[-1:])
 
 
-def test_h3_a_result_far_from_its_call_is_not_parted_from_it() -> None:
+def test_h3_a_result_far_from_its_call_stays_with_it() -> None:
     history = [user("old " * 50), calls("c1"), user("still there?"), results("c1"), user()]
     assert fit_to_budget(history, count_tokens(history[2:])) == history[-1:]
 
 
-def test_h3_where_a_history_that_was_cut_may_start() -> None:
+def test_h3_the_valid_start_of_a_cut_history() -> None:
     assert first_valid_start([]) == 0
     assert first_valid_start([results("gone"), calls("c1", "c2"), results("c1"), user()]) == 3
     assert first_valid_start([results("gone"), calls("c1"), results("c1"), user()]) == 1
     assert first_valid_start([results("gone")]) == 1
 
 
-def test_h3_a_result_before_its_call_is_not_parted_from_it() -> None:
+def test_h3_a_result_before_its_call_stays_with_it() -> None:
     history = [user("old " * 50), results("c1"), user("there?"), calls("c1"), user("x")]
     assert fit_to_budget(history, count_tokens(history[2:])) == history[-1:]
 
 
 @pytest.mark.parametrize(("made", "answered"), [("a", ""), ("", "toolu_1"), ("", "")])
-def test_h3_a_result_is_not_parted_from_its_call_where_an_id_is_missing(made: str, answered: str) -> None:
+def test_h3_a_result_stays_with_its_call_if_an_id_is_missing(made: str, answered: str) -> None:
     history = [user("old " * 50), calls(made), user("still there?"), results(answered), user()]
     for budget in range(count_tokens(history[-1:]), count_tokens(history)):
         assert fit_to_budget(history, budget) in (history[1:], history[-1:])
@@ -214,17 +214,17 @@ def test_h3_holds_for_any_history_and_budget(history: list[Message], budget: int
     assert first.role != "tool"
     if first.role == "assistant" and any(call.output is None for call in first.tool_calls):
         answered = {call.id for m in window if m.role == "tool" for call in m.tool_calls}
-        asked = {call.id for call in first.tool_calls if call.output is None}
+        called = {call.id for call in first.tool_calls if call.output is None}
         by_position = any(m.role == "tool" and not m.tool_calls for m in window) or any(
-            not call_id or call_id.startswith("call_") for call_id in asked | answered
+            not call_id or call_id.startswith("call_") for call_id in called | answered
         )
-        assert by_position or asked <= answered
+        assert by_position or called <= answered
 
 
 # H4
 
 
-def test_h4_the_current_user_message_is_never_cut() -> None:
+def test_h4_the_current_user_message_is_never_left_out() -> None:
     history = [user("the task"), *long_turn(50)]
     assert fit_to_budget(history, 300)[0] == user("the task")
     with pytest.raises(BudgetTooSmall, match=r"take \d+ tokens, the budget leaves 50"):
@@ -269,7 +269,7 @@ def test_h4_a_result_larger_than_the_budget_is_clipped_with_a_visible_mark(
     assert broken_rules(window) == []
 
 
-def test_h4_what_can_stay_of_a_result_stays_as_it_was() -> None:
+def test_h4_clipping_keeps_the_other_fields_of_a_result() -> None:
     clipped = clip_object({"code": 3, "stdout": "begin " + "x y z " * 5_000 + " end"}, 200)
     assert clipped["code"] == 3
     assert clipped["stdout"].startswith("begin ")
@@ -281,10 +281,10 @@ def test_h4_an_older_result_larger_than_the_budget_is_clipped_too() -> None:
     window = fit_to_budget(history, 1_000)
     assert len(window) == len(history)
     assert "tokens left out" in compact_json(window[2].tool_calls[0].output)
-    assert window[2].content == ""  # the text would repeat the output in full
+    assert window[2].content == ""  # the text would repeat the unclipped output
 
 
-def test_h4_a_huge_result_in_the_turn_before_does_not_push_out_what_came_before_it() -> None:
+def test_h4_a_huge_result_in_the_turn_before_does_not_displace_older_messages() -> None:
     before = [user("old"), assistant("older answer")]
     turn = [user("question"), calls("big"), results("big", out="word " * 5_000), assistant()]
     window = fit_to_budget([*before, *turn, user("now")], 1_000)
@@ -294,7 +294,7 @@ def test_h4_a_huge_result_in_the_turn_before_does_not_push_out_what_came_before_
     assert count_tokens(clipped) <= 250
 
 
-def test_h4_no_result_takes_more_than_a_quarter_before_anything_is_cut() -> None:
+def test_h4_results_are_clipped_to_a_quarter_before_messages_are_left_out() -> None:
     outs = {f"c{n}": {"out": f"{n} " + "word " * 600} for n in range(4)}
     turns = [m for i, output in outs.items() for m in (user(i), calls(i), results(i, **output))]
     window = fit_to_budget([*turns, user("now")], 1_000)
@@ -303,7 +303,7 @@ def test_h4_no_result_takes_more_than_a_quarter_before_anything_is_cut() -> None
     assert fit_to_budget([*turns, user("now")], 10_000) == [*turns, user("now")], "where all fits, nothing is clipped"
 
 
-def test_h4_large_quoted_data_is_clipped_and_what_a_user_says_is_not() -> None:
+def test_h4_large_quoted_data_is_clipped_but_not_the_users_messages() -> None:
     quoted = Message("user", "begin " + "word " * 5_000 + "end", author=CONTEXT_AUTHOR)
     window = fit_to_budget([user("old"), quoted, assistant(), user("now")], 1_000)
     assert [window[0], *window[2:]] == [user("old"), assistant(), user("now")]
@@ -323,7 +323,7 @@ def test_h4_a_turn_of_many_large_results_is_clipped_into_what_is_left() -> None:
     assert all("tokens left out" in compact_json(call.output) for call in window[2].tool_calls)
 
 
-def test_h4_parallel_results_share_the_room_and_small_ones_stay_whole() -> None:
+def test_h4_parallel_results_share_the_room_and_small_ones_are_not_clipped() -> None:
     outputs = {"a": "word " * 3_000, "b": "short", "c": "word " * 2_000}
     answers = Message("tool", "all", tuple(ToolCall(i, "exec", output={"out": o}) for i, o in outputs.items()))
     window = fit_to_budget([user(), calls("a", "b", "c"), answers], 1_000)
@@ -333,14 +333,14 @@ def test_h4_parallel_results_share_the_room_and_small_ones_stay_whole() -> None:
     assert count_tokens(window) <= 1_000
 
 
-def test_h4_arguments_are_clipped_only_when_results_do_not_make_the_room() -> None:
+def test_h4_arguments_are_clipped_only_if_clipping_results_is_not_enough() -> None:
     history = [user(), calls("c1", text="word " * 3_000), results("c1")]
     window = fit_to_budget(history, 500)
     assert "tokens left out" in compact_json(window[1].tool_calls[0].input)
     assert window[2] == history[2]
 
 
-def test_h4_the_least_that_does_not_fit_is_a_typed_error() -> None:
+def test_h4_a_budget_that_is_too_small_for_the_current_message_is_a_typed_error() -> None:
     picture = Message("tool", "", results("c1").tool_calls, media=(Media("image/png", b"x"),))
     with pytest.raises(BudgetTooSmall):
         fit_to_budget([user(), calls("c1"), picture], 500)

@@ -1,4 +1,4 @@
-"""Repair: any history in, one that every provider accepts out."""
+"""Repair turns any history into one that every provider accepts."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_m8_any_history_and_any_budget_give_a_valid_request_or_a_typed_error(
     ][-1:]
 
 
-def test_a8_a_call_without_a_result_is_said_to_be_interrupted() -> None:
+def test_a8_a_call_without_a_result_gets_an_interrupted_result() -> None:
     assert "interrupted" in INTERRUPTED
     assert "unknown" in INTERRUPTED
     [_, turn, result, _] = repair([USER, calls("c1"), Message("user", "and?")])
@@ -63,15 +63,15 @@ def test_a8_a_call_without_a_result_is_said_to_be_interrupted() -> None:
     assert result.tool_calls[0].output == UNKNOWN
 
 
-def test_m8_results_partly_there_are_completed_in_place() -> None:
+def test_m8_missing_results_are_added_to_those_that_are_there() -> None:
     repaired = repair([USER, calls("c1", "c2", "c3"), results("c2"), Message("user", "and?")])
     assert [[c.id for c in m.tool_calls] for m in repaired] == [[], ["c1", "c2", "c3"], ["c2"], ["c1", "c3"], []]
     assert repaired[3].tool_calls[0].output == UNKNOWN
 
 
 def test_m8_a_result_far_from_its_call_moves_to_it() -> None:
-    asked = Message("user", "are you there?")
-    assert repair([USER, calls("c1"), asked, results("c1")]) == [USER, calls("c1"), results("c1"), asked]
+    question = Message("user", "are you there?")
+    assert repair([USER, calls("c1"), question, results("c1")]) == [USER, calls("c1"), results("c1"), question]
 
 
 def test_m8_a_result_before_its_call_moves_to_it() -> None:
@@ -91,7 +91,7 @@ def test_m8_a_quoted_result_is_clipped() -> None:
     assert count_tokens(quoted) < 1_100
 
 
-def test_m8_a_second_result_of_a_call_is_quoted_and_a_repeated_one_goes() -> None:
+def test_m8_a_second_result_of_a_call_is_quoted_unless_it_is_equal() -> None:
     first, later = results("c1", status="pending"), results("c1", status="done")
     repaired = repair([USER, calls("c1"), first, first, Message("assistant", "started"), later])
     assert repaired[:4] == [USER, calls("c1"), first, Message("assistant", "started")]
@@ -124,7 +124,7 @@ def test_m5_a_result_answers_its_call_where_an_id_is_missing_on_either_side(made
     assert (result.tool_calls[0].id, result.tool_calls[0].output) == (turn.tool_calls[0].id, {"n": 1})
 
 
-def test_m5_a_result_that_names_its_call_comes_before_one_that_does_not() -> None:
+def test_m5_a_result_with_an_id_is_paired_before_a_result_without_one() -> None:
     for answers in ([results("", n=2), results("a", n=1)], [results("a", n=1), results("", n=2)]):
         repaired = repair([USER, calls("a", "b"), *answers])
         found = {c.id: c.output for m in repaired if m.role == "tool" for c in m.tool_calls}
@@ -161,7 +161,7 @@ def test_m8_a_call_among_results_is_a_call() -> None:
     ]
 
 
-def test_m8_overlong_and_odd_ids_are_replaced_alike_and_stay_apart() -> None:
+def test_m8_overlong_and_malformed_ids_are_replaced_by_distinct_ids() -> None:
     long = "x" * 60
     repaired = repair([USER, calls(long, long + "y", "a b!"), results(long, long + "y", "a b!")])
     ids = [c.id for c in repaired[1].tool_calls]
@@ -169,8 +169,8 @@ def test_m8_overlong_and_odd_ids_are_replaced_alike_and_stay_apart() -> None:
     assert [c.id for c in repaired[2].tool_calls] == ids
 
 
-def test_m8_the_same_beginning_keeps_its_ids_when_the_history_grows() -> None:
-    # Providers cache by prefix: an id that changes with a later message would throw the cache away.
+def test_m8_new_messages_do_not_change_earlier_ids() -> None:
+    # providers cache by prefix: an id that changes with a later message would invalidate the cache
     history = [USER, calls("", "c1"), results("", "c1"), calls("c1"), results("c1")]
     assert repair([*history, USER])[:5] == repair([*history, calls("call_exec"), results("call_exec"), USER])[:5]
 
@@ -201,7 +201,7 @@ def test_s6_a_result_without_output_takes_the_text_of_its_message() -> None:
     assert repair([USER, calls("c1", "c2"), both])[2].tool_calls[0].output == {}
 
 
-def test_m8_a_call_that_holds_its_own_result_is_taken_apart() -> None:
+def test_m8_a_call_that_holds_its_result_is_split() -> None:
     turn = Message("assistant", tool_calls=(ToolCall("c1", "exec", {"a": 1}, {"b": 2}),))
     assert [m.tool_calls for m in repair([USER, turn])[1:]] == [
         (ToolCall("c1", "exec", {"a": 1}),),
@@ -221,14 +221,14 @@ def test_m8_one_tool_message_for_two_turns_is_split() -> None:
     assert repaired == [USER, calls("c1"), results("c1"), calls("c2"), results("c2")]
 
 
-def test_m8_empty_parts_and_messages_go() -> None:
+def test_m8_empty_parts_and_messages_are_removed() -> None:
     full = Message("assistant", "a", thoughts=(Thought("t"), Thought()), media=(Media("image/png"),))
     blank = Message("assistant", "  ", thoughts=(Thought("only thoughts"),))
     repaired = repair([Message("user", " \n"), USER, full, blank, Message("event", "error"), USER])
     assert repaired == [USER, Message("assistant", "a", thoughts=(Thought("t"),)), USER]
 
 
-def test_m8_a_system_message_leads_or_is_quoted() -> None:
+def test_m8_a_system_message_after_the_start_is_quoted() -> None:
     system = Message("system", "be kind")
     assert repair([system, system, USER, system]) == [
         system,
@@ -239,12 +239,12 @@ def test_m8_a_system_message_leads_or_is_quoted() -> None:
 
 
 def test_m8_a_history_that_ends_with_the_assistant_is_continued() -> None:
-    said = Message("assistant", "I was saying")
-    assert repair([USER, said]) == [USER, said, Message("user", "Continue.", author=CONTEXT_AUTHOR)]
+    answer = Message("assistant", "I was saying")
+    assert repair([USER, answer]) == [USER, answer, Message("user", "Continue.", author=CONTEXT_AUTHOR)]
     assert repair([]) == []
 
 
-def test_m8_what_json_cannot_carry_becomes_text() -> None:
+def test_m8_values_that_are_not_json_become_text() -> None:
     cycle: dict[str, Any] = {}
     cycle["self"] = cycle
     odd: dict[str, Any] = {"f": float("inf"), "b": b"x", "t": (1, None, True, 0.5), "d": {1: "\ud800"}}

@@ -1,4 +1,4 @@
-"""Short texts are counted from a table exactly as the tokenizer counts them, and bring no tokenizer into memory."""
+"""Short texts are counted from a table exactly as the tokenizer counts them, without loading the tokenizer."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from lango.history.tokens import FROM_TABLE, SHORT_TEXT
 from tests import vocabulary
 
 TOKENIZER = Tokenizer.from_pretrained("o200k_base")
-# what the pattern treats apart: cases, marks, contractions, digits, line ends, slashes, all kinds of spaces
+# what the pattern distinguishes: cases, marks, contractions, digits, line ends, slashes, all kinds of spaces
 TRICKY = (
     "aAbZ sStTlLdDrReEvVmM''\"!/\\{}0123456789\t\r\n\x0b\x0c\x1c\x1f\0\1\2\3\x7f\x85\xa0\u2028\u3000"
     "éÉßǅʰªº٣½中文あ한\u0301\u20dd😀\u017f\u212a"
@@ -55,7 +55,7 @@ def test_h1_ordinary_texts_of_any_language_are_counted_from_the_table(text: str)
 
 
 @pytest.mark.parametrize("text", ["half \ud800", "'\u017f", "\u0378", "zqxjkvbw" * 17])
-def test_what_is_not_certain_or_too_long_to_merge_is_left_to_the_tokenizer(text: str) -> None:
+def test_ambiguous_or_long_texts_are_left_to_the_tokenizer(text: str) -> None:
     assert o200k.count(text) is None
 
 
@@ -73,5 +73,7 @@ def test_short_texts_do_not_load_the_tokenizer() -> None:
 def test_a_long_text_and_many_short_ones_load_the_tokenizer() -> None:
     assert loaded_by(f"count_tokens('x' * {SHORT_TEXT + 1})")
     many = f"for number in range({FROM_TABLE // 100 + 1}): count_tokens(f'{{number:0100}}')\n"
-    wait = "import threading; [one.join() for one in threading.enumerate() if one is not threading.main_thread()]"
+    wait = (
+        "import threading; [thread.join() for thread in threading.enumerate() if thread is not threading.main_thread()]"
+    )
     assert loaded_by(many + wait)

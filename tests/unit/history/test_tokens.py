@@ -17,11 +17,11 @@ from lango.messages import MAX_TEXT_CHARACTERS, Media, Message, Thought, ToolCal
 def test_h1_counts_o200k_tokens_not_characters() -> None:
     assert count_tokens("Hello, world!") == 4
     assert count_tokens("") == 0
-    assert count_tokens("这是一个测试") > 2  # characters / 4 would say 1
+    assert count_tokens("这是一个测试") > 2  # characters / 4 would be 1
 
 
-def test_special_tokens_spelled_out_are_ordinary_text() -> None:
-    # One special token each would let a long text pass as a short one.
+def test_special_tokens_in_a_text_are_ordinary_text() -> None:
+    # counted as special tokens, a long text would pass as a short one
     assert count_tokens("<|endoftext|>" * 100) >= 500
 
 
@@ -77,7 +77,7 @@ def test_media_cost_an_estimate(media: Media, tokens: int) -> None:
     assert count_tokens(Message("user", media=(media,))) == MESSAGE_TOKENS + tokens
 
 
-def test_values_that_are_no_json_count_too() -> None:
+def test_values_that_are_not_json_are_counted_too() -> None:
     cycle: dict[str, Any] = {}
     cycle["self"] = cycle
     keyed: dict[Any, Any] = {("a", 1): 2}
@@ -86,7 +86,7 @@ def test_values_that_are_no_json_count_too() -> None:
     assert compact_json(MappingProxyType({"a": "é"})) == '{"a":"é"}'
 
 
-def test_what_cannot_be_written_at_all_counts_as_nothing() -> None:
+def test_values_that_cannot_be_written_at_all_count_as_nothing() -> None:
     deep: dict[str, Any] = {}
     for _ in range(2000):
         deep = {"a": deep}
@@ -96,7 +96,7 @@ def test_what_cannot_be_written_at_all_counts_as_nothing() -> None:
 
 
 @pytest.mark.parametrize("unit", ["a", " ", "7", "\n", "A", "é", "😀", " a", "QUJD", "\0"])
-def test_pathological_texts_cost_linear_time(unit: str) -> None:
+def test_pathological_texts_take_linear_time(unit: str) -> None:
     warm_up()
     text = unit * (1_000_000 // len(unit.encode()))
     started = time.process_time()
@@ -118,7 +118,7 @@ def test_calibration_follows_the_reports_within_bounds() -> None:
     assert counter.factor("m") == pytest.approx(2.0, abs=0.01)
 
 
-def test_a_report_that_says_too_little_changes_nothing() -> None:
+def test_a_report_of_few_tokens_changes_nothing() -> None:
     learned = Calibration().learn(1_000, 900)
     assert learned.learn(10, 400) == learned  # mostly the vendor's own overhead
     assert learned.learn(1_000, 0) == learned
@@ -132,7 +132,7 @@ def test_a_factor_never_leaves_its_bounds(reports: list[tuple[int, int]]) -> Non
         assert 0.5 <= calibration.factor <= 2.0
 
 
-def test_a_long_text_file_costs_what_a_model_is_sent_of_it() -> None:
+def test_a_long_text_file_costs_the_part_that_a_model_is_sent() -> None:
     media = Media("text/csv", b"1,2,3\n" * 1_000_000, name="long.csv")
     text = media.text
     assert text

@@ -1,4 +1,4 @@
-"""Who is gone: the heartbeat of a turn decides, and of a dead process of this machine it is known at once."""
+"""The heartbeat of a turn decides whether its owner is gone; a dead process of this machine is gone at once."""
 
 import os
 import signal
@@ -11,16 +11,16 @@ from lango.turns import liveness
 from lango.turns.liveness import LivenessMonitor, Owner
 
 
-def test_a_runtime_of_this_process_lives_until_it_leaves() -> None:
+def test_a_runtime_of_this_process_is_alive_until_it_is_released() -> None:
     owner = Owner()
-    watch = LivenessMonitor(gone_after_s=0.0)
-    assert not watch.is_gone(1, 1, owner.name, 0)
-    assert not watch.is_gone(1, 1, owner.name, 0), "however long its beat stands still"
+    monitor = LivenessMonitor(gone_after_s=0.0)
+    assert not monitor.is_gone(1, 1, owner.name, 0)
+    assert not monitor.is_gone(1, 1, owner.name, 0), "however long its beat stands still"
     owner.release()
-    assert watch.is_gone(1, 1, owner.name, 0)
+    assert monitor.is_gone(1, 1, owner.name, 0)
 
 
-def test_runtimes_of_one_process_are_told_apart() -> None:
+def test_runtimes_of_one_process_have_different_owners() -> None:
     one, other = Owner(), Owner()
     one.release()
     assert LivenessMonitor().is_gone(1, 1, one.name, 0)
@@ -37,73 +37,73 @@ def other_process() -> tuple["subprocess.Popen[str]", str]:
 
 def test_another_process_of_this_machine_is_gone_when_it_is_dead() -> None:
     process, name = other_process()
-    watch = LivenessMonitor()
+    monitor = LivenessMonitor()
     try:
-        assert not watch.is_gone(1, 1, name, 0)
-        assert not watch.is_gone(1, 1, name, 0)
+        assert not monitor.is_gone(1, 1, name, 0)
+        assert not monitor.is_gone(1, 1, name, 0)
         process.kill()
-        while not watch.is_gone(1, 1, name, 0):  # a zombie is gone, before anybody has waited for it
+        while not monitor.is_gone(1, 1, name, 0):  # a zombie process counts as gone before it is waited for
             pass
     finally:
         process.communicate(timeout=120)
-    assert watch.is_gone(1, 1, name, 0)
+    assert monitor.is_gone(1, 1, name, 0)
 
 
-def test_another_process_of_this_machine_that_is_stopped_is_known_by_its_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspended_process_of_this_machine_is_judged_by_its_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
     process, name = other_process()
-    watch = LivenessMonitor(gone_after_s=15.0)
+    monitor = LivenessMonitor(gone_after_s=15.0)
     try:
         process.send_signal(signal.SIGSTOP)
-        assert not watch.is_gone(1, 1, name, 0)
+        assert not monitor.is_gone(1, 1, name, 0)
         now += 14
-        assert not watch.is_gone(1, 1, name, 0)
+        assert not monitor.is_gone(1, 1, name, 0)
         now += 2
-        assert watch.is_gone(1, 1, name, 0), "it exists, and does nothing"
-        assert not watch.is_gone(1, 1, name, 1), "it went on, and beats again"
+        assert monitor.is_gone(1, 1, name, 0), "it exists, but sends no heartbeats"
+        assert not monitor.is_gone(1, 1, name, 1), "it continued, and sends heartbeats again"
     finally:
         process.kill()
         process.communicate(timeout=120)
 
 
-def test_a_number_that_another_process_got_meanwhile_is_not_taken_for_the_first() -> None:
+def test_a_reused_process_id_is_not_taken_for_the_first_process() -> None:
     machine, pid, started, token = Owner().name.split("|")
     assert pid == str(os.getpid())
     assert LivenessMonitor().is_gone(1, 1, "|".join([machine, "1", started, token]), 0)
     assert LivenessMonitor().is_gone(1, 1, "|".join([machine, pid, str(int(started) - 1), token]), 0)
 
 
-def test_another_machine_is_known_by_its_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_machine_is_judged_by_its_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
-    watch = LivenessMonitor(gone_after_s=15.0)
+    monitor = LivenessMonitor(gone_after_s=15.0)
     elsewhere = "elsewhere/boot/pid:[1]|7|123|token"
-    for beat in range(5):  # as long as it grows, it lives
+    for heartbeat in range(5):  # while it grows, the owner is alive
         now += 100
-        assert not watch.is_gone(1, 1, elsewhere, beat)
+        assert not monitor.is_gone(1, 1, elsewhere, heartbeat)
     now += 14
-    assert not watch.is_gone(1, 1, elsewhere, 4)
+    assert not monitor.is_gone(1, 1, elsewhere, 4)
     now += 2
-    assert watch.is_gone(1, 1, elsewhere, 4)
-    assert not watch.is_gone(1, 2, elsewhere, 4), "another turn was not seen before"
-    assert not watch.is_gone(2, 1, elsewhere, 4), "nor one of another session"
+    assert monitor.is_gone(1, 1, elsewhere, 4)
+    assert not monitor.is_gone(1, 2, elsewhere, 4), "another turn was not seen before"
+    assert not monitor.is_gone(2, 1, elsewhere, 4), "nor one of another session"
 
 
 def test_another_machine_is_given_time_after_the_database_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
     now, back_at = 100.0, 0.0
     monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
-    watch = LivenessMonitor(gone_after_s=15.0, back_at=lambda: back_at)
+    monitor = LivenessMonitor(gone_after_s=15.0, back_at=lambda: back_at)
     elsewhere = "elsewhere/boot/pid:[1]|7|123|token"
-    assert not watch.is_gone(1, 1, elsewhere, 0)
+    assert not monitor.is_gone(1, 1, elsewhere, 0)
     now = back_at = 150.0
-    assert not watch.is_gone(1, 1, elsewhere, 0), "it could not beat while the database was away"
+    assert not monitor.is_gone(1, 1, elsewhere, 0), "it could not send heartbeats while the database was away"
     now += 14
-    assert not watch.is_gone(1, 1, elsewhere, 0)
+    assert not monitor.is_gone(1, 1, elsewhere, 0)
     now += 2
-    assert watch.is_gone(1, 1, elsewhere, 0)
+    assert monitor.is_gone(1, 1, elsewhere, 0)
 
 
 @pytest.mark.parametrize("name", ["", "somebody", "|||", "a|b"])
-def test_an_owner_that_nobody_can_ask_for_is_given_time(name: str) -> None:
+def test_an_owner_of_an_unknown_form_is_judged_by_its_heartbeat(name: str) -> None:
     assert not LivenessMonitor().is_gone(1, 1, name, 0)

@@ -1,4 +1,4 @@
-"""`AdkTool`: a Lango tool in anybody's own ADK Runner."""
+"""Run a Lango tool in any ADK Runner, and apply the settings to ADK's own tools."""
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,6 +15,8 @@ from google.genai import types
 from msgspec import Struct
 from typing_extensions import override
 
+from lango.adk.agents.adk_internals import declaration_of
+from lango.adk.model.request_config import json_schema_of
 from lango.config import ToolSettings
 from lango.tools import DEFAULT_TIMEOUT_S, Effect, InvalidArguments, Level, Tool, ToolContext, ToolError, ToolOutcome
 from lango.tools.approval_policy import Decision, decide
@@ -22,7 +24,7 @@ from lango.tools.execution import run_tool
 from lango.tools.results import error_text
 
 Gate = Callable[[Tool, Mapping[str, Any], str, AdkToolContext], Awaitable[dict[str, Any] | None]]
-"""Asked before a tool runs: tool, arguments, call id, ADK's context. None lets it run; a dict is the result instead."""
+"""Called before a tool runs. If it returns a dict, that is the result, and the tool does not run."""
 OnStart = Callable[[str, Tool, Mapping[str, Any]], Awaitable[None]]
 OnEnd = Callable[[str, ToolOutcome], Awaitable[None]]
 
@@ -32,13 +34,13 @@ _adk_context: ContextVar[AdkToolContext] = ContextVar("lango_adk_tool_context")
 class AdkTool(BaseTool):
     """A Lango `Tool` as ADK's `BaseTool`.
 
-    A call goes: arguments validated, `gate` asked, `on_start` awaited, the handler run, `on_end` awaited. What the
-    gate and the hooks see are the arguments that the handler gets. If one of them raises, the turn fails with that
-    error; a handler's error is a result. On a cancel there is no `on_end`: nobody knows how the call ended.
+    A call validates the arguments, awaits `gate` and `on_start`, runs the handler and awaits `on_end`. The gate and the
+    hooks get the arguments that the handler gets. If one of them raises, the turn fails with that error; an error of
+    the handler is a result. A cancelled call has no `on_end`: its outcome is unknown.
 
-    Without a gate, a tool that is not safe asks through ADK's own confirmation, and runs only after a yes.
+    Without a gate, a tool that is not safe requests ADK's confirmation, and runs only if it is approved.
 
-    `how_to_read` tells the model how to read the rest of a clipped result; `{call_id}` in it is filled in.
+    `how_to_read` explains to the model how to read the rest of a clipped result; `{call_id}` in it is filled in.
     """
 
     def __init__(
@@ -69,11 +71,11 @@ class AdkTool(BaseTool):
 
     @override
     async def run_async(self, *, args: dict[str, Any], tool_context: AdkToolContext) -> dict[str, Any]:
-        """Run the tool once and return what the model reads."""
-        arguments = _copy_arguments(args)  # what was approved is what runs, whoever changes theirs meanwhile
+        """Run the tool and return the result that the model reads."""
+        arguments = _copy_arguments(args)  # the approved arguments run, even if the caller changes its own meanwhile
         try:
             self.tool.validate(arguments)
-        except InvalidArguments as error:  # nobody is asked about a call that cannot run
+        except InvalidArguments as error:  # before the gate: a call that cannot run needs no approval
             return {"error": error_text(error)}
         call_id = tool_context.function_call_id or ""
         instead = await self._gate(self.tool, _copy_arguments(arguments), call_id, tool_context)
@@ -108,7 +110,7 @@ class AdkTool(BaseTool):
 
 
 def _copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy arguments; those that are JSON, as a model's are, at a tenth of the cost."""
+    """Copy arguments deeply; if they are JSON, as a model's are, at a tenth of the cost."""
     try:
         return msgspec.to_builtins(arguments, builtin_types=(bytes, bytearray))
     except (TypeError, ValueError, RecursionError):
@@ -118,7 +120,7 @@ def _copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 async def confirm_unless_safe(
     tool: Tool, arguments: Mapping[str, Any], call_id: str, tool_context: AdkToolContext
 ) -> dict[str, Any] | None:
-    """Let safe tools run; ask about the others through ADK's confirmation. The gate of tools that are given none."""
+    """Let safe tools run and request ADK's confirmation for others: the default gate."""
     del call_id
     if tool.level == "safe":
         return None
@@ -127,17 +129,17 @@ async def confirm_unless_safe(
         tool_context.request_confirmation(
             hint=f"May {tool.name} run?", payload={"tool": tool.name, "arguments": dict(arguments)}
         )
-        # else the model is called again at once, and calls the tool again
+        # otherwise ADK calls the model again at once, which calls the tool again
         tool_context.actions.skip_summarization = True
         return {"error": f"not run yet: {tool.name} waits for approval"}
     return None if confirmation.confirmed else {"error": f"not run: {tool.name} was not approved"}
 
 
 def tool_from_adk(inner: BaseTool, *, level: Level = "dangerous", effect: Effect = "once") -> Tool:
-    """Return somebody else's ADK tool as a `Tool`, so that approval, limits and honest results hold for it too.
+    """Convert an ADK tool to a `Tool`, so that approvals, limits and checked results apply to it.
 
-    Nothing is known about what it does, so it asks first and is never run again by itself. It runs only in `AdkTool`,
-    which lends it ADK's context.
+    Its effects are unknown, so by default it needs approval and is never repeated. It runs only in an `AdkTool`, which
+    gives it ADK's context.
     """
 
     async def handler(arguments: dict[str, Any], /) -> Any:
@@ -146,13 +148,10 @@ def tool_from_adk(inner: BaseTool, *, level: Level = "dangerous", effect: Effect
             raise ToolError(_error_text(fields))
         return cast("Any", result)
 
-    declaration = inner._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - ADK has no other way
-    schema = declaration and (declaration.parameters_json_schema or declaration.parameters)
-    if isinstance(schema, types.Schema):
-        schema = schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return Tool(
-        inner.name, inner.description, cast("dict[str, Any] | None", schema), handler, level=level, effect=effect
-    )
+    declaration = declaration_of(inner)
+    schema: Any = declaration and (declaration.parameters_json_schema or declaration.parameters)
+    parameters = json_schema_of(schema) if schema else None
+    return Tool(inner.name, inner.description, parameters, handler, level=level, effect=effect)
 
 
 def _is_error(result: dict[str, Any]) -> bool:
@@ -167,13 +166,12 @@ def _error_text(result: dict[str, Any]) -> str:
 
 
 def decision_for(tool: BaseTool, settings: ToolSettings) -> Decision:
-    """Say whether a tool may run. Somebody's own ADK tool has no level: they put it there, so it counts as safe."""
-    known = tool.tool if isinstance(tool, AdkTool) else None
-    return decide(_PolicySubject(tool.name, known.level if known else "safe"), settings)
+    """Decide whether a tool may run. An ADK tool in a user's own agent has no level: it counts as safe."""
+    return decide(_PolicySubject(tool.name, tool.tool.level if isinstance(tool, AdkTool) else "safe"), settings)
 
 
 def effect_of(tool: BaseTool) -> Effect:
-    """Return what a second run of a tool would do; of somebody's own nothing is known."""
+    """Return what a second run of a tool would do; of an ADK tool, the worst is assumed."""
     return tool.tool.effect if isinstance(tool, AdkTool) else "once"
 
 
@@ -183,12 +181,12 @@ class _PolicySubject(Struct, frozen=True):
 
 
 def needs_approval(tool: BaseTool) -> bool:
-    """Whether a tool does more than look."""
+    """Whether a tool is one that the policy may ask about."""
     return isinstance(tool, AdkTool) and tool.tool.level != "safe"
 
 
 def time_limit_s(tool: BaseTool, default_s: float) -> float | None:
-    """Return how long a tool may take; None: an agent that is a tool takes as long as the turn may."""
+    """Return the time limit of a tool; None: an agent that is a tool may take as long as the turn."""
     if isinstance(tool, AdkTool):
         return tool.tool.timeout_s or default_s
     return None if isinstance(tool, AgentTool) else default_s

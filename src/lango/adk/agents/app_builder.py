@@ -1,18 +1,18 @@
-"""The agent of the configuration, or somebody's own, as an ADK app."""
+"""Build the ADK app from the settings or from a user's own agent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
+from google.adk.tools.base_toolset import BaseToolset
 
 from lango.adk.agents.adk_tool import AdkTool
 from lango.adk.agents.callback_guard import guard_callbacks
 from lango.adk.agents.model_registry import ModelRegistry, assign_models
-from lango.adk.agents.tree import walk_with_agent_tools
-from lango.adk.run.runtime_tools import runtime_tool
+from lango.adk.agents.tree import tools_of, walk_with_agent_tools
 from lango.config import Settings
 from lango.errors import ConfigError
 from lango.tools import Tool
@@ -24,37 +24,45 @@ def build_app(
     tools: Sequence[Tool],
     plugin: BasePlugin,
     root_agent: BaseAgent | App | None = None,
+    *,
+    wrap: Callable[[Tool], AdkTool] = AdkTool,
+    on_toolset_failure: Callable[[ConfigError], None] | None = None,
 ) -> App:
-    """Return the ADK app that the runtime runs: the settings' agent, or the one given, or the one of `agent.module`."""
+    """Build the ADK app of a runtime from `root_agent`, from `agent.module` or from the other settings, in this order.
+
+    `wrap` makes the ADK tool of each tool. `on_toolset_failure` is called when an MCP server cannot list its tools.
+    """
     found = root_agent
     if found is None and settings.agent.module:
         from lango.adk.agents.loader import load_agent  # ADK's loader brings requests and yaml
 
         found = load_agent(settings.agent.module)
     if found is None:
-        found = _build_configured_agent(settings, models, tools)
+        toolsets = _mcp_toolsets(settings, wrap, on_toolset_failure)
+        found = _build_configured_agent(settings, models, {tool.name: wrap(tool) for tool in tools}, toolsets)
     else:
         root: Any = models.adopt_agent(found.root_agent if isinstance(found, App) else found)
         assign_models(root, settings, models)
         for agent in walk_with_agent_tools(root):
             guard_callbacks(agent)
-        _add_tools(root, [runtime_tool(tool, settings.agent.tool_timeout_s) for tool in tools])
+        _add_tools(root, [wrap(tool) for tool in tools])
         if isinstance(found, App):
             return found.model_copy(update={"root_agent": root, "plugins": [plugin, *found.plugins]})
         found = root
     return App(name=settings.agent.name, root_agent=found, plugins=[plugin])
 
 
-def _build_configured_agent(settings: Settings, models: ModelRegistry, tools: Sequence[Tool]) -> LlmAgent:
+def _build_configured_agent(
+    settings: Settings, models: ModelRegistry, tools: Mapping[str, AdkTool], toolsets: Sequence[BaseToolset]
+) -> LlmAgent:
     agent = settings.agent
-    by_name: Mapping[str, AdkTool] = {tool.name: runtime_tool(tool, agent.tool_timeout_s) for tool in tools}
     subs = [
         LlmAgent(
             name=name,
             description=sub.description,
             instruction=sub.instruction,
             model=models.get(sub.model or settings.model),
-            tools=_select_tools(name, sub.tools, by_name),
+            tools=_select_tools(name, sub.tools, tools),
         )
         for name, sub in agent.sub_agents.items()
     ]
@@ -62,18 +70,19 @@ def _build_configured_agent(settings: Settings, models: ModelRegistry, tools: Se
         name=agent.name,
         instruction=agent.instruction,
         model=models.get(settings.model),
-        tools=[*by_name.values(), *_toolsets(settings)],
+        tools=[*tools.values(), *toolsets],
         sub_agents=[*subs],
     )
 
 
-def _toolsets(settings: Settings) -> list[Any]:
+def _mcp_toolsets(
+    settings: Settings, wrap: Callable[[Tool], AdkTool], on_failure: Callable[[ConfigError], None] | None
+) -> Sequence[BaseToolset]:
     if not settings.mcp:
         return []
     from lango.adk.agents.mcp import mcp_toolsets  # its package is optional
 
-    timeout_s = settings.agent.tool_timeout_s
-    return [*mcp_toolsets(settings.mcp, wrap=lambda tool: runtime_tool(tool, timeout_s), timeout_s=timeout_s)]
+    return mcp_toolsets(settings.mcp, wrap=wrap, on_failure=on_failure, timeout_s=settings.agent.tool_timeout_s)
 
 
 def _select_tools(agent: str, names: list[str] | None, tools: Mapping[str, AdkTool]) -> list[Any]:
@@ -88,13 +97,13 @@ _added_tools: WeakSet[AdkTool] = WeakSet()
 
 
 def _add_tools(root: Any, tools: Sequence[AdkTool]) -> None:
-    """Give somebody's agent the tools that were passed along with it, in place of those of another runtime."""
+    """Add a runtime's tools to a user's agent, in place of those that another runtime added."""
     if not tools and not isinstance(root, LlmAgent):
         return
     if not isinstance(root, LlmAgent):
         raise ConfigError(f"tools cannot be added to {root.name}: it is no LlmAgent; give them to its agents")
     names = {tool.name for tool in tools}
-    own: list[Any] = vars(root)["tools"]  # ADK types it as a list of bare callables
+    own = tools_of(root)
     remaining = [own_tool for own_tool in own if not (isinstance(own_tool, AdkTool) and own_tool in _added_tools)]
     _added_tools.update(tools)
     if tools or len(remaining) < len(own):

@@ -1,7 +1,7 @@
-"""What an agent's callbacks raise, kept inside the turn.
+"""Convert what an agent's callbacks raise to errors of the turn.
 
-ADK runs callbacks in tasks of its own. A `SystemExit` that leaves one of these ends the event loop, and with it every
-other turn of the process; a panic of a native library is caught by no `except Exception` on its way.
+ADK runs callbacks in its own tasks. A `SystemExit` in such a task ends the event loop, and with it every other turn of
+the process. A panic of a native library is not caught by `except Exception` either.
 """
 
 import functools
@@ -15,21 +15,21 @@ from google.adk.agents import BaseAgent
 from lango.errors import AgentFailed
 from lango.tools.results import error_text
 
-_GUARDED_MARK = "_lango_contained"
+_GUARDED_MARK = "_lango_guarded"
 
 
 def is_adk_control_flow(error: BaseException) -> bool:
-    """Whether ADK itself raises this to steer a run, such as a node that waits for a person."""
+    """Whether ADK itself raises this error to control a run, such as a node that waits for input."""
     return type(error).__module__.startswith("google.adk.")
 
 
 def may_propagate(error: BaseException) -> bool:
-    """Whether an error goes on as it is: an `Exception`, Ctrl-C, a cancel."""
+    """Whether an error propagates unchanged: an `Exception`, Ctrl-C, a cancellation."""
     return isinstance(error, Exception | KeyboardInterrupt | CancelledError) or is_adk_control_flow(error)
 
 
 def guard_callbacks(agent: BaseAgent) -> None:
-    """Let the callbacks of an agent raise nothing but an `Exception`. Contained ones stay as they are."""
+    """Wrap the callbacks of an agent so that they raise nothing but an `Exception`. It may be called again."""
     for name in type(agent).model_fields:
         found: Any = getattr(agent, name) if name.endswith("_callback") else None
         if isinstance(found, list):

@@ -1,7 +1,8 @@
-"""Tools that the client of a turn runs, as ADK sees them: long-running, so that the turn ends and the call waits.
+"""Offer tools that the client runs itself, and take their results.
 
-Which calls of an answer are the client's stands in the metadata of its event: whoever takes a result, in any process
-and at any time, knows by that what may be answered.
+To ADK they are long-running tools: the turn ends and the call waits. The metadata of the event that makes the calls
+lists those of the client (`CLIENT_CALLS_KEY`), so that any process can accept their results later. Their definitions
+are read by `lango.tools.client_tool_definitions`; open calls are stored by `lango.store.turns.client_calls`.
 """
 
 import json
@@ -18,6 +19,7 @@ from google.genai import types
 from typing_extensions import override
 
 from lango.adk.agents.transfers import TRANSFER_TOOL
+from lango.adk.agents.tree import names_of, tools_of
 from lango.adk.model.call_checks import is_reserved_name
 from lango.errors import ClientToolRefused, NotJson
 from lango.messages import ToolCall
@@ -25,9 +27,9 @@ from lango.store.codec.records import CLIENT_CALLS_KEY, ClientResult
 from lango.tools import HOW_TO_READ, Tool
 from lango.tools.results import clip_to_characters, to_result
 
-WAITS_FOR_CLIENT = "not done: other calls of this answer wait for the client; hand over after their results"
+WAITS_FOR_CLIENT = "not done: other calls of this answer wait for the client; transfer after their results"
 ADK_TOOL_NAMES = frozenset({TRANSFER_TOOL, "set_model_response", "finish_task"})
-"""Calls in these names are ADK's own: what they say is done, asked or approved."""
+"""Names of ADK's own tools, which control a run."""
 _READ_RESULT_TOOL = "read_result"
 
 
@@ -50,13 +52,13 @@ class ClientTool(BaseTool):
 
 
 def check_tool_names(tools: Iterable[str], agents: Iterable[Any]) -> None:
-    """Raise `ClientToolRefused` for a name that an agent has given to a tool of its own."""
-    used_names = agent_tool_names(agents) | ADK_TOOL_NAMES
+    """Raise `ClientToolRefused` for a name that a tool of an agent has, or that ADK reserves."""
+    used_names = _agent_tool_names(agents) | ADK_TOOL_NAMES
     _refuse(name for name in tools if name in used_names or is_reserved_name(name))
 
 
 def add_client_tools(request: LlmRequest, tools: Mapping[str, Tool]) -> None:
-    """Put the client's tools beside the agent's own. Raise `ClientToolRefused` where a toolset has such a name."""
+    """Add the client's tools to a request. Raise `ClientToolRefused` if a tool of the agent has the same name."""
     _refuse(name for name in tools if name in request.tools_dict)
     request.append_tools([ClientTool(tool) for tool in tools.values()])
 
@@ -67,16 +69,15 @@ def _refuse(names: Iterable[str]) -> None:
         raise ClientToolRefused(f"the agent has a tool {', '.join(refused)} of its own: give the client's another name")
 
 
-def agent_tool_names(agents: Iterable[Any]) -> set[str]:
-    """Return the names of the agents' tools; those of a toolset are known when the model is called."""
-    tools: list[Any] = [tool for agent in agents for tool in getattr(agent, "tools", ())]
-    return {getattr(tool, "name", "") or getattr(tool, "__name__", "") for tool in tools}
+def _agent_tool_names(agents: Iterable[Any]) -> set[str]:
+    """Return the names of the agents' tools, except those of toolsets: they are known when the model is called."""
+    return names_of(tool for agent in agents for tool in tools_of(agent))
 
 
 def mark_client_calls(response: LlmResponse, tools: Mapping[str, Tool]) -> set[str]:
-    """Note in an answer which of its calls are the client's; return their ids.
+    """Mark the calls of client tools in a response, and return their ids.
 
-    Those that do not fit the schema are not: the model is told what is wrong with them, and no client need be.
+    A call that does not fit its schema is not marked: the model gets an error at once, without the client.
     """
     parts = (response.content and response.content.parts) or []
     ids: list[str] = []
@@ -91,8 +92,8 @@ def mark_client_calls(response: LlmResponse, tools: Mapping[str, Tool]) -> set[s
 
 
 def results_to_store(results: Mapping[str, Mapping[str, Any]], agents: Iterable[Any]) -> dict[str, ClientResult]:
-    """Return results as the store keeps them: plain JSON, clipped as those of the agent's own tools are."""
-    can_read = _READ_RESULT_TOOL in agent_tool_names(agents)
+    """Convert results to plain JSON, clipped as the results of the agent's own tools are."""
+    can_read = _READ_RESULT_TOOL in _agent_tool_names(agents)
     found: dict[str, ClientResult] = {}
     for call_id, result in results.items():
         how = HOW_TO_READ.replace("{call_id}", call_id) if can_read else ""
@@ -102,7 +103,7 @@ def results_to_store(results: Mapping[str, Mapping[str, Any]], agents: Iterable[
 
 
 def _readable_by_adk(result: dict[str, Any]) -> dict[str, Any]:
-    """ADK reads a lone `result` of a user's message as JSON: one that is nested too deeply goes by another name."""
+    """Rename a lone `result` that is nested too deeply: ADK would try to parse it as JSON, and fail."""
     try:
         if result.keys() == {"result"} and isinstance(result["result"], str):
             json.loads(result["result"])
@@ -121,27 +122,27 @@ def _to_json_object(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def results_content(calls: Sequence[ToolCall], results: Mapping[str, ClientResult]) -> types.Content:
-    """Make the message that brings the results of calls."""
-    made = [
+    """Build the content that brings the results of calls."""
+    responses = [
         types.FunctionResponse(id=call.id, name=call.name, response=dict(results[call.id].output))
         for call in calls
         if call.id in results
     ]
-    return types.Content(role="user", parts=[types.Part(function_response=call) for call in made])
+    return types.Content(role="user", parts=[types.Part(function_response=response) for response in responses])
 
 
 def _as_user_content(event: Event) -> Event:
-    """Return a stored event of results as it was when it came: then, its role was the user's."""
+    """Restore the role of an event that brings results: rows do not store that it was the user's."""
     parts = event.content.parts if event.content else []
     return event.model_copy(update={"content": types.Content(role="user", parts=parts)})
 
 
 def find_unanswered_results(events: Sequence[Event], call_ids: Collection[str]) -> Event | None:
-    """Return the event that brought the results of these calls, if nothing was said to them yet."""
+    """Return the event that brings the results of these calls, if the model has not answered it yet."""
     for event in reversed(events):
-        brought = {response.id for response in event.get_function_responses()}
+        result_ids = {response.id for response in event.get_function_responses()}
         if event.author == "user":
-            return _as_user_content(event) if brought and brought <= {*call_ids} else None
-        if event.content and not (brought or event.get_function_calls() or event.error_code):
+            return _as_user_content(event) if result_ids and result_ids <= {*call_ids} else None
+        if event.content and not (result_ids or event.get_function_calls() or event.error_code):
             return None
     return None

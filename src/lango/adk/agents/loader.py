@@ -1,7 +1,5 @@
-"""Somebody's own agent, loaded as ADK loads it; what is wrong with it in one line, with the place."""
+"""Load a user's own agent with ADK's loader."""
 
-import importlib
-import sys
 import traceback
 import warnings
 from pathlib import Path
@@ -15,7 +13,10 @@ from lango.errors import ConfigError, LangoError
 
 
 def load_agent(path: str) -> BaseAgent | App:
-    """Load a `root_agent` or `app` with ADK's loader: a folder, a Python file or a `root_agent.yaml`."""
+    """Load the `root_agent` or `app` of a folder, a Python file or a `root_agent.yaml`.
+
+    Raise `ConfigError` with the problem in one line, and the line of the user's file that caused it.
+    """
     place = Path(path).resolve()
     if not place.exists():
         raise ConfigError(f"agent.module: there is no {path}")
@@ -26,7 +27,7 @@ def load_agent(path: str) -> BaseAgent | App:
         folder, name = package.parent, package.name
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] _load_from_yaml_config", UserWarning)  # it only looks
+            warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] _load_from_yaml_config", UserWarning)
             return AgentLoader(str(folder)).load_agent(name)
     except LangoError:
         raise
@@ -36,18 +37,18 @@ def load_agent(path: str) -> BaseAgent | App:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return an error's words on one line, with its kind where they say little: a `KeyError` says only the key."""
-    if isinstance(error.__cause__, ValidationError):  # its first line only counts what is wrong
-        return "; ".join(one["msg"].removeprefix("Value error, ") for one in error.__cause__.errors())
+    """Describe an error in one line, with its class unless that adds nothing: a `KeyError` shows only the key."""
+    if isinstance(error.__cause__, ValidationError):  # the first line of its text only counts the problems
+        return "; ".join(problem["msg"].removeprefix("Value error, ") for problem in error.__cause__.errors())
     message = str(error.args[0] if len(error.args) == 1 else error).strip().partition("\n")[0]
-    message = message.removesuffix(":")  # and then what it found, at length
+    message = message.removesuffix(":")  # the details follow on further lines
     return message if type(error) in (ValueError, ModuleNotFoundError) else f"{type(error).__name__}: {message}"
 
 
 def _error_location(error: Exception, folder: Path) -> str:
-    """Say at which line of the user's own files it went wrong, when it was in one of them."""
+    """Return the file and line of the user's own code that raised an error; empty if none did."""
     frames = traceback.extract_tb(error.__traceback__)
-    if error.__cause__ is not None:  # ADK's loader raised its own of it
+    if error.__cause__ is not None:  # ADK's loader wrapped the error
         frames += traceback.extract_tb(error.__cause__.__traceback__)
     own = [
         frame
@@ -55,13 +56,3 @@ def _error_location(error: Exception, folder: Path) -> str:
         if Path(frame.filename).is_relative_to(folder) and "site-packages" not in frame.filename
     ]
     return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-
-
-def preload_adk() -> None:
-    """Import what ADK imports in its first run, a second and a half in which nothing else of the process would run."""
-    importlib.import_module("google.adk.workflow").Workflow  # noqa: B018 - an attribute that imports
-    optional = "google.adk.agents.remote_a2a_agent"
-    try:
-        importlib.import_module(optional)
-    except ImportError:
-        vars(sys)["modules"][optional] = None  # it needs another package; ADK would try it again in every turn

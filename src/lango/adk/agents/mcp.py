@@ -1,4 +1,4 @@
-"""Tools of MCP servers, through ADK's own toolset, under the same approval and limits as any other tool."""
+"""Offer the tools of MCP servers through ADK's toolset, with the same approvals and limits as other tools."""
 
 import asyncio
 import importlib.util
@@ -11,8 +11,8 @@ from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.tools.base_tool import BaseTool
 from typing_extensions import override
 
+from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.agents.adk_tool import AdkTool, tool_from_adk
-from lango.adk.run.turn_state import current_turn
 from lango.config import McpSettings
 from lango.errors import ConfigError, MissingDependency
 from lango.tools import DEFAULT_TIMEOUT_S, Tool
@@ -24,54 +24,60 @@ if importlib.util.find_spec("mcp") is None:
 from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
 from mcp import StdioServerParameters
 
-log = logging.getLogger(__name__)
+OnFailure = Callable[[ConfigError], None]
 
-_TOOL_LIST_TTL_S = 60.0  # ADK asks for the list before every call of the model
+_log = logging.getLogger("lango.runtime")
+_TOOL_LIST_TTL_S = 60.0  # ADK lists the tools before every model call
 
 
 class LangoMcpToolset(McpToolset):
     """ADK's toolset of one MCP server, whose tools are `AdkTool`s."""
 
     tools_are_static = True
-    """Its tools do not depend on who asks."""
+    """See `lango.adk.agents.tool_names.StaticToolset`."""
 
-    def __init__(self, server: str, wrap: Callable[[Tool], BaseTool], **options: Any) -> None:
+    def __init__(
+        self, server: str, wrap: Callable[[Tool], BaseTool], on_failure: OnFailure | None = None, **options: Any
+    ) -> None:
         super().__init__(tool_list_cache_ttl_seconds=_TOOL_LIST_TTL_S, **options)
         self._server = server
         self._wrap = wrap
+        self._on_failure = on_failure
         self._wrapped: dict[str, BaseTool] = {}
 
     @override
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the server's tools. Raise `ConfigError` that names the server, where it does not answer.
+        """Return the server's tools. Raise `ConfigError`, which names the server, if it does not answer.
 
-        ADK catches that and goes on without the tools: the turn is told, and ends.
+        ADK catches the error and runs without the tools. `on_failure` gets it first, so that the turn can end instead.
         """
         try:
             tools = await super().get_tools(readonly_context)
         except Exception as error:
-            lost = ConfigError(f"the MCP server {self._server} does not answer ({error}): check [mcp.{self._server}]")
-            if (turn := current_turn.get()) is not None:
-                turn.toolset_error = lost
-            raise lost from error
-        # in a thread: what a server sends may be large
+            failure = ConfigError(
+                f"the MCP server {self._server} does not answer ({error}): check [mcp.{self._server}]"
+            )
+            if self._on_failure is not None:
+                self._on_failure(failure)
+            raise failure from error
+        # in a thread: a server's declarations may be large
         return await asyncio.to_thread(lambda: [ours for tool in tools if (ours := self._to_lango_tool(tool))])
 
     def _to_lango_tool(self, tool: BaseTool) -> BaseTool | None:
         try:
             _check_schemas(tool)
-            declared = tool._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            declared = declaration_of(tool)
             key = json.dumps(declared.model_dump(mode="json", exclude_none=True) if declared else tool.name)
             if key not in self._wrapped:
                 self._wrapped[key] = self._wrap(tool_from_adk(tool))
             return self._wrapped[key]
         except ConfigError as error:
-            log.warning("a tool of the MCP server %s cannot be used: %s", self._server, error)
+            _log.warning("a tool of the MCP server %s cannot be used: %s", self._server, error)
             return None
 
 
 def _check_schemas(tool: BaseTool) -> None:
-    """Raise `ConfigError` where a schema of a tool is too large, or one of its results could take long to check.
+    """Raise `ConfigError` if a schema of a tool is too large, or if checking its results could take too long.
 
     The MCP library checks results on the event loop, with regular expressions that can backtrack without end.
     """
@@ -90,16 +96,19 @@ def mcp_toolsets(
     settings: Mapping[str, McpSettings],
     *,
     wrap: Callable[[Tool], BaseTool] = AdkTool,
+    on_failure: OnFailure | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> list[McpToolset]:
-    """Return a toolset per server of `[mcp.<name>]`; nothing is started before its tools are asked for.
+    """Make a toolset per server of `[mcp.<name>]`; a server is started when its tools are first listed.
 
-    `wrap` makes the ADK tool of each: the runtime puts its gate and its hooks there. Close each toolset when done.
+    `wrap` makes the ADK tool of each tool. `on_failure` is called when a server does not answer. Close each toolset
+    when done.
     """
     return [
         LangoMcpToolset(
             name,
             wrap,
+            on_failure,
             connection_params=_connection(name, server, timeout_s),
             tool_filter=None if server.tools is None else list(server.tools),
         )
@@ -114,6 +123,6 @@ def _connection(
         raise ConfigError(f"[mcp.{name}] needs a command or a url, and not both")
     if server.url:
         return StreamableHTTPConnectionParams(url=server.url, timeout=timeout_s, sse_read_timeout=timeout_s)
-    # Beside `env`, the process gets PATH, HOME and the like, and none of our keys: mcp's own rule.
+    # besides `env`, the mcp library passes PATH, HOME and the like to the process, and none of our keys
     parameters = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env))
     return StdioConnectionParams(server_params=parameters, timeout=timeout_s)

@@ -20,7 +20,7 @@ from lango.telemetry.traces import is_tracing
 
 
 class ModelRegistry:
-    """Makes an ADK model of a name `provider/name`, as the settings say; the same name gives the same model."""
+    """Makes the ADK model of a name `provider/name`, as configured; the same name gives the same model."""
 
     def __init__(self, settings: Settings, provider: Provider | None = None) -> None:
         self._settings = settings
@@ -29,10 +29,10 @@ class ModelRegistry:
         self._models: dict[str, ProviderLlm] = {}
         self._resolved: list[tuple[Provider, str]] = []
         self.agents: list[BaseAgent] = []
-        """Those of somebody's own that it serves."""
+        """The user's own agents that use these models."""
 
     def adopt_agent(self, root: Any) -> Any:
-        """Return somebody's agent for this runtime, until `close`: a copy of it where another one has it just now."""
+        """Reserve a user's agent for this runtime until `close`; return a copy if another runtime uses it now."""
         in_use = {id(agent) for models in _open_registries for agent in models.agents}
         if any(id(agent) in in_use for agent in walk_with_agent_tools(root)):
             if is_copyable(root):
@@ -44,17 +44,24 @@ class ModelRegistry:
         return root
 
     def get(self, model: str) -> ProviderLlm:
-        """Return the model of a name. Raise what is missing for it: the key, the weights, the provider."""
+        """Return the model of a name. Raise an error if its key, its weights or its provider is missing."""
         if model not in self._models:
             self._models[model] = self._build(model)
         return self._models[model]
 
+    def assign(self, agent: LlmAgent, model: str) -> None:
+        """Give a user's agent a model by its name."""
+        made = self.get(model)
+        agent.model = SubstituteModel(
+            _original_model(agent), made.provider, made.model, context_tokens=made.context_tokens, **self._limits
+        )
+
     def resolves(self, model: str) -> bool:
-        """Whether a name in somebody's own agent is ours to resolve, and not one of ADK's."""
+        """Whether a model name in a user's own agent is ours to resolve, and not ADK's."""
         return bool(model) if self._provider is not None else is_provider_model(model)
 
     def memory_model(self, root: Any) -> tuple[int | None, MemoryModel]:
-        """Return the context of the root agent's model, where it is small, and the model that observes."""
+        """Return the context size of the root agent's model, if it is known, and the model that observes."""
         agents = [agent for agent in walk_agents(root) if isinstance(agent, LlmAgent)]
         own = next((agent.model for agent in agents if isinstance(agent.model, ProviderLlm)), None)
         chosen = self.get(self._settings.memory.model) if self._settings.memory.model else own
@@ -66,7 +73,6 @@ class ModelRegistry:
         return own.context_tokens if own else None, model
 
     def _build(self, model: str) -> ProviderLlm:
-        history, memory = self._settings.history, self._settings.memory
         provider, name = self._resolve(model)
         context_tokens: Callable[[str], int] | None = getattr(provider, "context_tokens", None)
         if is_tracing():
@@ -76,14 +82,18 @@ class ModelRegistry:
             others = [self._fallback(fallback)] if fallback and fallback != model else []
             provider = ResilientProvider(provider, timeouts=self._timeouts, fallbacks=others)
         return ProviderLlm(
-            provider,
-            name,
-            budget_tokens=history.max_message_token_budget,
-            context_tokens=context_tokens(name) if context_tokens else None,
-            max_messages=None if memory.enabled else history.max_messages,
-            max_turns=history.max_turns,
-            counter=self._counter,
+            provider, name, context_tokens=context_tokens(name) if context_tokens else None, **self._limits
         )
+
+    @property
+    def _limits(self) -> dict[str, Any]:
+        history, memory = self._settings.history, self._settings.memory
+        return {
+            "budget_tokens": history.max_message_token_budget,
+            "max_messages": None if memory.enabled else history.max_messages,
+            "max_turns": history.max_turns,
+            "counter": self._counter,
+        }
 
     def _fallback(self, model: str) -> Fallback:
         provider, name = self._resolve(model)
@@ -109,14 +119,14 @@ class ModelRegistry:
         return Timeouts(idle_s=agent.idle_timeout_s, total_s=agent.request_timeout_s)
 
     async def load(self) -> None:
-        """Load what takes long to load before anybody waits for it: a model of this process."""
+        """Load the models that run in this process, so that the first turn does not wait for it."""
         for provider, name in self._resolved:
             load: Callable[[str], Any] | None = getattr(provider, "load", None)
             if load:
                 await load(name)
 
     async def close(self) -> None:
-        """Close what the providers hold open, and let go of somebody's agent."""
+        """Close the connections of the providers, and release the user's agents."""
         _open_registries.discard(self)
         for model in self._models.values():
             close: Callable[[], Any] | None = getattr(model.provider, "aclose", None)
@@ -124,55 +134,56 @@ class ModelRegistry:
                 await close()
 
 
-_open_registries: WeakSet[ModelRegistry] = WeakSet()  # what serves somebody's agents just now
+_open_registries: WeakSet[ModelRegistry] = WeakSet()  # those that use a user's agents now
 _log = logging.getLogger("lango.runtime")
 
 
 class SubstituteModel(ProviderLlm):
-    """A model of ours in somebody's agent. It knows what it replaced: another runtime starts from that again."""
+    """A Lango model in a user's agent. It keeps the model that it replaces: another runtime starts from that again."""
 
-    _original: Any = PrivateAttr(default=None)
+    _original: Any = PrivateAttr()
 
-    @classmethod
-    def install(cls, agent: LlmAgent, model: ProviderLlm) -> None:
-        """Put a model into an agent."""
-        substitute = cls.model_construct(**vars(model))
-        substitute.__pydantic_private__ = {**(model.__pydantic_private__ or {}), "_instead_of": cls.original_of(agent)}
-        agent.model = substitute
+    def __init__(self, original: Any, provider: Provider, model: str, **limits: Any) -> None:
+        super().__init__(provider, model, **limits)
+        self._original = original
 
-    @staticmethod
-    def original_of(agent: LlmAgent) -> Any:
-        """Return the model that its author gave an agent."""
-        model = agent.model
-        return (model.__pydantic_private__ or {})["_instead_of"] if isinstance(model, SubstituteModel) else model
+    @property
+    def original(self) -> Any:
+        """The model that this one replaces."""
+        return self._original
+
+
+def _original_model(agent: LlmAgent) -> Any:
+    """Return the model that the author of an agent gave it."""
+    return agent.model.original if isinstance(agent.model, SubstituteModel) else agent.model
 
 
 def is_provider_model(model: str) -> bool:
-    """Whether the name of a model is a `provider/name`, and not one of ADK's."""
+    """Whether a model name is a `provider/name`, and not one of ADK's names."""
     return "/" in model and not model.startswith(("models/", "projects/"))
 
 
 def assign_models(root: Any, settings: Settings, models: ModelRegistry) -> None:
-    """Give somebody's agents our models where the settings, or a `provider/name` of their own, ask for one."""
+    """Give a user's agents Lango models where the settings, or a `provider/name` of their own, name one."""
     for agent in walk_with_agent_tools(root):
         if not isinstance(agent, LlmAgent):
             continue
         wanted = _model_to_assign(agent, settings, models.resolves)
         if wanted:
-            SubstituteModel.install(agent, models.get(wanted))
+            models.assign(agent, wanted)
         else:
-            agent.model = SubstituteModel.original_of(agent)
+            agent.model = _original_model(agent)
 
 
 def models_to_assign(root: Any, settings: Settings) -> list[str]:
-    """Return the models of ours that somebody's agents ask for, or get."""
+    """Return the names of the Lango models that a user's agents name or get."""
     agents = [agent for agent in walk_with_agent_tools(root) if isinstance(agent, LlmAgent)]
     return [wanted for agent in agents if (wanted := _model_to_assign(agent, settings, is_provider_model))]
 
 
 def _model_to_assign(agent: LlmAgent, settings: Settings, serves: Callable[[str], bool]) -> str:
-    """Return the model of ours that an agent of somebody's is to have; none: it keeps its own."""
-    own: Any = SubstituteModel.original_of(agent)
+    """Return the name of the Lango model that a user's agent gets; empty: it keeps its own model."""
+    own: Any = _original_model(agent)
     wanted = own if isinstance(own, str) and serves(own) else ""
     if not _inherits_no_model(agent):
         return wanted  # agents below inherit

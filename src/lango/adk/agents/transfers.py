@@ -1,4 +1,4 @@
-"""Transfers to agents that do not exist: how ADK words them, and what the model is told."""
+"""List the agents that an agent may transfer to, and correct transfers to agents that do not exist."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from lango.adk.agents.tree import walk_agents
 
 TRANSFER_TOOL = "transfer_to_agent"
 
-# every wording of ADK 2.13 for it; a contract test fails when ADK changes one
+# every message of ADK 2.13 for it; a contract test fails when ADK changes one
 _WORDINGS = (
     re.compile(r"^Transfer target agent '(?P<name>.*)' not found\."),
     re.compile(r"^Agent (?P<name>.*) not found in the agent tree\."),
@@ -21,7 +21,7 @@ _WORDINGS = (
 
 
 def missing_transfer_target(error: BaseException) -> str | None:
-    """Return the name of the agent that ADK did not find, if that is what the error says."""
+    """Return the name of the agent that ADK could not find; None for any other error."""
     if isinstance(error, ValueError):
         for wording in _WORDINGS:
             if found := wording.match(str(error)):
@@ -30,7 +30,7 @@ def missing_transfer_target(error: BaseException) -> str | None:
 
 
 def transfer_correction(name: str, valid: Sequence[str]) -> str:
-    """Return what the model is told."""
+    """Return the message that asks the model to transfer to an existing agent."""
     return (
         f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
         "Please retry using one of the valid agent names listed above.]"
@@ -38,7 +38,7 @@ def transfer_correction(name: str, valid: Sequence[str]) -> str:
 
 
 def transfer_targets(root: Any, name: str) -> list[str]:
-    """Return the agents that an agent can hand over to, as ADK offers them: its own, its parent, its siblings."""
+    """Return the agents that ADK offers an agent for transfers: its children, its parent and its siblings."""
     for agent in walk_agents(root):
         if agent.name == name and isinstance(agent, LlmAgent):
             near = [*agent.sub_agents]
@@ -55,5 +55,5 @@ def transfer_targets(root: Any, name: str) -> list[str]:
 
 
 def _is_agent_tool(agent: BaseAgent) -> bool:
-    """Whether an agent is called like a tool, and never handed over to."""
+    """Whether ADK calls an agent as a tool, so that it is no target of a transfer."""
     return getattr(agent, "mode", None) in ("task", "single_turn")

@@ -1,6 +1,6 @@
 """Walk the agents of an app, and find the agent whose answer ends a turn."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
@@ -13,7 +13,7 @@ from lango.adk.model.provider_llm import ProviderLlm
 
 
 def walk_agents(root: Any) -> Iterator[BaseAgent]:
-    """Walk the agents of an app: the root, all below it, and those in the graph of a workflow."""
+    """Walk the agents of an app: the root, all agents below it, and those in the graph of a workflow."""
     pending, visited = [root], set[int]()
     while pending:
         node = pending.pop(0)
@@ -25,17 +25,22 @@ def walk_agents(root: Any) -> Iterator[BaseAgent]:
             pending[:0] = [*getattr(node, "sub_agents", ()), *(graph.nodes if graph else ())]
 
 
+def tools_of(agent: Any) -> Sequence[Any]:
+    """Return the tools of an agent; kinds of agents without tools have none."""
+    return getattr(agent, "tools", ())
+
+
 def walk_with_agent_tools(root: Any) -> Iterator[BaseAgent]:
-    """Walk the agents of an app, and those that are tools of others."""
+    """Walk the agents of an app, including agents that are tools of others."""
     for agent in walk_agents(root):
         yield agent
-        for tool in vars(agent).get("tools", ()):
+        for tool in tools_of(agent):
             if isinstance(tool, AgentTool):
                 yield from walk_with_agent_tools(tool.agent)
 
 
 def is_copyable(root: Any) -> bool:
-    """Whether a copy is the same agent: ADK copies its own kinds and those below, no graph, no agent in a tool."""
+    """Whether ADK can clone this tree: it copies its own agent classes, but no graph and no agent in a tool."""
     agents = [*walk_agents(root)]
     return (
         getattr(root, "parent_agent", None) is None
@@ -48,23 +53,22 @@ def is_copyable(root: Any) -> bool:
 
 
 def names_of(tools: Iterable[Any]) -> set[str]:
-    """Return the names of tools and of plain functions that are used as tools."""
+    """Return the names of tools, which may be plain functions."""
     return {getattr(tool, "name", "") or getattr(tool, "__name__", "") for tool in tools}
 
 
 def final_answer_agent(app: App) -> str:
-    """Return the agent whose final answer ends the turn; empty: in this app something may come after it."""
+    """Return the name of the agent whose final answer ends the turn; empty if more may follow that answer."""
     root: Any = app.root_agent  # an agent, or any node of a workflow
-    if (
-        not isinstance(root, LlmAgent) or not agents_with_direct_text([root]) or len(app.plugins) != 1
-    ):  # the one plugin is ours
+    has_only_our_plugin = len(app.plugins) == 1
+    if not isinstance(root, LlmAgent) or not agents_with_direct_text([root]) or not has_only_our_plugin:
         return ""
-    more = root.sub_agents or vars(root)["after_agent_callback"]
+    more: Any = root.sub_agents or root.after_agent_callback
     return root.name if not more and isinstance(root.model, ProviderLlm) else ""
 
 
 def is_final_answer(event: Event, agent_name: str) -> bool:
-    """Whether an event is a whole answer of that agent, in words, after which it says nothing more."""
+    """Whether an event is the final text answer of that agent."""
     parts = (event.content and event.content.parts) or []
     return (
         bool(agent_name)

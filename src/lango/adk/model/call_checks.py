@@ -1,4 +1,4 @@
-"""Ids of the calls that a model makes: unique in their session, whatever part of it the request shows."""
+"""Make the ids of a model's tool calls unique in their session, and replace names that ADK reserves."""
 
 import re
 import uuid
@@ -14,28 +14,28 @@ from lango.tools import RESERVED_PREFIX
 ADK_PREFIX = "adk-"
 """ADK hides ids that begin with it from custom models."""
 _RANDOM = re.compile(r"(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{8,}$")
-"""The end of an id that its maker drew: eight letters and digits or more, mixed."""
+"""Matches the end of a randomly generated id: at least eight letters and digits, mixed."""
 
 REFUSED_PREFIX = "refused_"
 
 
 def unique_call_id(call_id: str, used_ids: set[str], *, has_all_calls: bool) -> str:
-    """Return an id that no call of the session has, and add it to those that are `taken`.
+    """Return an id that no call of the session has, and add it to `used_ids`.
 
-    A provider's own id is kept where it cannot have been used before: it is not among those that are taken, and either
-    these are all of the session (`has_all_calls`) or the id was evidently drawn at random. Some servers count from 0 in
-    every answer; renaming an id costs nothing, because every provider takes any id back.
+    A provider's id is kept if it cannot have been used before: it is not in `used_ids`, and either these are all of the
+    session (`has_all_calls`) or the id was evidently generated at random. Some servers count from 0 in every answer.
+    Renaming an id is free, because every provider accepts any id back.
     """
     used_before = call_id in used_ids or not (has_all_calls or _is_random(call_id))
     if not call_id or call_id.startswith(ADK_PREFIX) or used_before:
-        # Not call_<name>: the one before it may have been cut from the window, and still be in the session.
+        # not call_<name>: the session may hold such an id outside of the window
         call_id = f"call_{uuid.uuid4().hex[:24]}"
     used_ids.add(call_id)
     return call_id
 
 
 def make_call_ids_unique(calls: Iterable[types.FunctionCall], used_ids: set[str], session: Session) -> None:
-    """Rename the calls of an answer whose id may be one of the session's, or of those `made` in the same turn.
+    """Give a new id to each call of a response whose id the session or the turn may already have used.
 
     A request shows the calls of other agents as quoted text, or not at all: only the session has them all. ADK gives
     ids to calls that have none.
@@ -52,17 +52,17 @@ def _is_random(call_id: str) -> bool:
 
 
 def is_reserved_name(name: str | None) -> bool:
-    """Whether a name is ADK's own."""
+    """Whether ADK reserves a tool name."""
     return (name or "").startswith(RESERVED_PREFIX)
 
 
 def allowed_name(name: str) -> str:
-    """Return the name under which a model's call is made: its own, unless that is reserved."""
+    """Return the name of a model's call, with a prefix if it is reserved: then no tool has it."""
     return f"{REFUSED_PREFIX}{name}" if is_reserved_name(name) else name
 
 
 def rename_reserved_calls(response: LlmResponse) -> None:
-    """Give every call of a response that has a reserved name another one."""
+    """Replace the reserved names among the calls of a response."""
     for part in (response.content and response.content.parts) or []:
         if part.function_call is not None and is_reserved_name(part.function_call.name):
             part.function_call.name = allowed_name(part.function_call.name or "")

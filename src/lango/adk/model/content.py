@@ -1,8 +1,8 @@
-"""genai `Content` to messages for a model's request, and a model's reply to `Content`.
+"""Convert ADK contents to messages, and keep signatures with the model that made them.
 
-A signature travels inside `thought_signature`, the one place that ADK and every session service keep, in an envelope
-that names the provider and the model that made it. One without an envelope came with an import, a foreign event or one
-of ADK's own models (Gemini, Claude, LiteLLM all use the same field): nobody can say who can read it, so it is left out.
+A signature is kept in `thought_signature`, the one field that ADK and every session service store, in an envelope that
+names the provider and the model that made it. A signature without an envelope comes from an import, a foreign event or
+one of ADK's own models (Gemini, Claude and LiteLLM all use the same field). Its maker is unknown, so it is left out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,16 +17,16 @@ from lango.providers.gemini import PLACEHOLDER_SIGNATURE, checks_signatures
 
 _SIGNATURE_HEADER = b"lango-signature"
 _OTHER_AGENT_PREFIX = "For context: below is a transcript of what another agent did"
-"""How ADK begins the user message in which it quotes other agents."""
+"""The start of the user message in which ADK quotes other agents."""
 
 
 def signature_to_bytes(signature: Signature) -> bytes:
-    """Put a signature and who made it into one value."""
+    """Write a signature, with its provider and model, as a `thought_signature`."""
     return b"\0".join((_SIGNATURE_HEADER, signature.provider.encode(), signature.model.encode(), signature.value))
 
 
 def bytes_to_signature(value: bytes | None) -> Signature | None:
-    """Return the signature in a `thought_signature`; None where it does not say which provider and model made it."""
+    """Read the signature of a `thought_signature`; None if it has no envelope."""
     fields = (value or b"").split(b"\0", 3)
     if fields[0] != _SIGNATURE_HEADER or len(fields) != 4:
         return None
@@ -34,13 +34,13 @@ def bytes_to_signature(value: bytes | None) -> Signature | None:
 
 
 def unwrap_signatures(contents: Sequence[types.Content], model: str, *, gemini: bool) -> list[types.Content]:
-    """Return contents for a model of ADK's own: no signature in an envelope, no part that was nothing but one.
+    """Remove the envelopes of signatures from contents for one of ADK's own models, and parts that were only that.
 
-    ADK's Gemini gets back what the same model signed for our provider, and the stand-in on calls that another signed.
-    Signatures without an envelope are ADK's own matter.
+    ADK's Gemini gets back what the same model signed for our provider, and a placeholder on calls that another model
+    signed. Signatures without an envelope are left to ADK.
     """
-    opened = [_unwrap_content(content, model, gemini=gemini) for content in contents]
-    return [content for content, before in zip(opened, contents, strict=True) if content.parts or not before.parts]
+    unwrapped = [_unwrap_content(content, model, gemini=gemini) for content in contents]
+    return [content for content, before in zip(unwrapped, contents, strict=True) if content.parts or not before.parts]
 
 
 def _unwrap_content(content: types.Content, model: str, *, gemini: bool) -> types.Content:
@@ -61,16 +61,13 @@ def _unwrap_content(content: types.Content, model: str, *, gemini: bool) -> type
     return content.model_copy(update={"parts": parts})
 
 
-# Requests: contents to messages.
-
-
 def contents_to_messages(contents: Iterable[types.Content]) -> list[Message]:
-    """Return the messages of a request, with ids. A content that holds several things becomes several messages."""
+    """Convert the contents of a request to messages, and give calls the ids that they lack."""
     return with_ids([message for content in contents for message in content_to_messages(content)])
 
 
 def content_to_messages(content: types.Content) -> list[Message]:
-    """Return what a content holds: the model's words and calls, results, the user's words; in this order."""
+    """Convert a content to messages: the model's text and calls, then results, then the user's text."""
     if isinstance(content, UnpairedContent):
         content = content.results
     parts = content.parts or []
@@ -113,7 +110,7 @@ def _user_message(parts: Sequence[types.Part]) -> Message:
 
 
 def _text(part: types.Part) -> str:
-    """Return a part as text: code that ran, and what it gave, as ADK's own code executors write it."""
+    """Return the text of a part; executed code and its output as ADK's own code executors write them."""
     if part.executable_code and part.executable_code.code:
         return f"```python\n{part.executable_code.code}\n```"
     if part.code_execution_result and part.code_execution_result.output:

@@ -1,7 +1,7 @@
-"""`ProviderLlm`: any Lango provider as an ADK model.
+"""Answer ADK model calls with a Lango provider.
 
-One loop for streaming and not: deltas are assembled, shown as partial responses where ADK streams, and end in one final
-response. Whatever the history, the request that goes out is valid and fits the budget.
+One loop serves both modes: deltas are assembled, yielded as partial responses if ADK streams, and end in one final
+response. Whatever the history, the request is valid and fits the budget.
 """
 
 import asyncio
@@ -63,17 +63,17 @@ from lango.store.memory.observations import SessionMemory
 _log = logging.getLogger("lango.history")
 
 MAX_CORRECTIONS = 2
-"""How often a model is told that its call was malformed, before it is given up."""
+"""How often a model may correct a malformed call before the model call fails."""
 
 
 class ProviderLlm(BaseLlm):
     """An ADK model that is answered by a Lango provider.
 
-    - `budget_tokens`: what the messages of a request may cost; None or 0 is 32,000.
-    - `context_tokens`: the model's context window, where it is known to be small. System prompt, tool declarations and
-      the answer's `max_output_tokens` take their room of it.
-    - `max_messages`, `max_turns`: bounds besides; None is no bound.
-    - `counter`: shared by models of one process, so that they learn from each other's usage.
+    - `budget_tokens`: how many tokens the messages of a request may have; None or 0 is 32,000.
+    - `context_tokens`: the model's context window, if it is known to be small. The system prompt, the tool declarations
+      and the answer's `max_output_tokens` must fit into it, too.
+    - `max_messages`, `max_turns`: further limits; None is no limit.
+    - `counter`: shared by the models of a process, so that they learn from each other's usage.
     """
 
     _provider: Provider = PrivateAttr()
@@ -110,7 +110,7 @@ class ProviderLlm(BaseLlm):
 
     @property
     def window_rules(self) -> WindowRules:
-        """What bounds the messages of the next request."""
+        """The limits of the messages of the next request."""
         factor = self._counter.factor(f"{self._provider.name}/{self.model}")
         budget = self._budget_tokens
         if self._context_tokens:
@@ -119,18 +119,18 @@ class ProviderLlm(BaseLlm):
 
     @property
     def context_tokens(self) -> int | None:
-        """The model's context window, where it is known to be small."""
+        """The model's context window, if it is known to be small."""
         return self._context_tokens
 
     @property
     def capabilities(self) -> LlmCapabilities:
-        """What ADK may ask for. Not every model takes a schema beside tools; ADK's own way around works for all."""
+        """What ADK may request. Not every model accepts a schema together with tools; ADK's workaround suits all."""
         return LlmCapabilities(output_schema_and_tools=False)
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Answer a request: with `stream` a partial response per delta, and always one final response, last."""
+        """Answer a request: with `stream`, yield a partial response per delta; always yield one final response last."""
         messages = contents_to_messages(
             content for content in llm_request.contents if not isinstance(content, MemoryContent)
         )
@@ -174,17 +174,15 @@ class ProviderLlm(BaseLlm):
                 else:
                     note_progress()
 
-    # The request.
-
     def _request(self, llm_request: LlmRequest, messages: Sequence[Message]) -> Request:
         config = llm_request.config
-        loose: Any = config  # genai writes these two in more ways than its types say
+        untyped: Any = config  # genai accepts more types for these two fields than it declares
         model = llm_request.model or self.model
         request = Request(
             model=model,
             messages=(),
-            system=system_text(loose.system_instruction),
-            tools=tool_specs(loose.tools),
+            system=system_text(untyped.system_instruction),
+            tools=tool_specs(untyped.tools),
             temperature=config.temperature,
             top_p=config.top_p,
             max_tokens=config.max_output_tokens,
@@ -193,33 +191,33 @@ class ProviderLlm(BaseLlm):
             tool_choice=tool_choice(config),
             thinking=thinking_config(config),
         )
-        # Signatures first: a thought that was only a foreign signature leaves an empty message for repair to drop.
+        # signatures first: a thought that was only a foreign signature leaves an empty message, which repair drops
         valid = repair(keep_signatures(messages, self._provider.name, model))
         valid = valid or [Message("user", CONTINUE, author=CONTEXT_AUTHOR)]
         recalled = [content.recalled for content in llm_request.contents if isinstance(content, MemoryContent)]
         quoted, window = self._window(request, valid, recalled[0] if recalled else SessionMemory())
         heads = sum(1 for _ in takewhile(lambda message: message.role == "system", window))
-        # what a vendor signed was made after all that stood before it: a cut in the store counts, and so does a summary
+        # a vendor's signature covers all messages before it: leaving some out in the store, or quoting notes, breaks it
         cut = window != valid or bool(quoted) or bool((load := last_load.get()).left_out or load.clipped_tokens)
         return replace(request, messages=(*window[:heads], *quoted, *window[heads:]), cut=cut)
 
     def _window(
         self, request: Request, messages: list[Message], recalled: SessionMemory
     ) -> tuple[list[Message], list[Message]]:
-        """Return what is quoted of the memory, and the newest messages that fit beside it."""
+        """Return the message that quotes the memory, if any, and the newest messages that fit beside it."""
         reserved = self._reserved_tokens = reserved_tokens(request)
         budget = self._counter.budget(self._budget_tokens, self._counter_key(request)) + reserved
         if self._context_tokens:
             room = self._context_tokens - (request.max_tokens or 0)
             budget = min(budget, self._counter.budget(room, self._counter_key(request)))
-        # what is remembered takes half of the room at most, and none where the current message needs it all
+        # the memory takes at most half of the room, and none if the current message needs all of it
         memory = quote(recalled, max(0, (budget - reserved) // 2))
         if memory:
             quoted = Message("user", memory, author=CONTEXT_AUTHOR)
             try:
                 return [quoted], self._fit(messages, budget, reserved + count_tokens(quoted))
             except BudgetTooSmall:
-                _log.warning("the current message leaves no room for what is remembered")
+                _log.warning("the current message leaves no room for the memory of the session")
         return [], self._fit(messages, budget, reserved)
 
     def _fit(self, messages: list[Message], budget: int, reserved: int) -> list[Message]:
@@ -237,7 +235,7 @@ class ProviderLlm(BaseLlm):
         return f"{self._provider.name}/{request.model}"
 
     def _calibrate(self, request: Request, reply: Reply) -> None:
-        """Compare our count with the provider's, but not of pictures and files: those are estimates."""
+        """Compare our token count with the provider's, except for pictures and files, which are estimates."""
         reported = reply.usage.input_tokens
         if reported and not any(message.media for message in request.messages):
             counted = count_tokens(request.messages) + reserved_tokens(request)
@@ -245,7 +243,7 @@ class ProviderLlm(BaseLlm):
 
 
 async def _await_in_task(work: Coroutine[Any, Any, None]) -> None:
-    """Await work in a task of its own: a piece of text then wakes that task, and not the forty frames of ADK above."""
+    """Await work in a separate task: each piece of text then resumes only that task, not forty frames of ADK."""
     task = asyncio.create_task(work)
     try:
         await task

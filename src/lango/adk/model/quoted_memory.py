@@ -1,4 +1,7 @@
-"""Memory in ADK's requests: quoted data before the first message, for every model that answers in the session."""
+"""Quote the memory of a session before the messages of a request.
+
+`lango.memory` decides what is remembered; `lango.store.memory` stores it.
+"""
 
 from typing import Any
 
@@ -13,25 +16,25 @@ from lango.store.memory.observations import SessionMemory
 
 
 class MemoryContent(types.Content):
-    """What is remembered, as a content of a request: our own models know it by its type, and fit it to their room."""
+    """The quoted memory in a request. `ProviderLlm` recognises the type, and fits it to its budget."""
 
     _recalled: SessionMemory = PrivateAttr(default_factory=SessionMemory)
 
     @property
     def recalled(self) -> SessionMemory:
-        """What it quotes."""
+        """The memory that it quotes."""
         return self._recalled
 
     @classmethod
     def of(cls, recalled: SessionMemory) -> "MemoryContent":
-        """Quote what is remembered."""
+        """Quote a memory."""
         content = cls(role="user", parts=[types.Part(text=quote(recalled))])
         content._recalled = recalled
         return content
 
 
 def insert_memory(context: CallbackContext, request: LlmRequest) -> None:
-    """Put what is remembered of the session before its messages. An agent that wants no history gets none of it."""
+    """Insert the memory of the session before its messages, unless the agent gets no history."""
     session = context.session
     if not isinstance(session, StoredSession) or not (session.recalled.batches or session.recalled.facts):
         return

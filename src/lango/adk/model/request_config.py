@@ -1,4 +1,4 @@
-"""What an ADK request holds beside its contents, in our words: system prompt, tools, schema of the answer."""
+"""Read the system prompt, tools, answer schema and thinking budget of an ADK request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
@@ -16,7 +16,7 @@ _LEVELS: Mapping[types.ThinkingLevel | None, Literal["minimal", "low", "medium",
     types.ThinkingLevel.MEDIUM: "medium",
     types.ThinkingLevel.HIGH: "high",
 }
-_TOOL_TOKENS = 12  # what a tool's declaration costs beside its JSON
+_TOOL_TOKENS = 12  # of a tool's declaration, in addition to its JSON
 
 
 def system_text(instruction: Any) -> str:
@@ -32,7 +32,7 @@ def system_text(instruction: Any) -> str:
 
 
 def tool_specs(tools: Sequence[Any] | None) -> tuple[ToolSpec, ...]:
-    """Return the tools that are declared."""
+    """Return the declared tools."""
     declarations = [
         declaration
         for tool in tools or ()
@@ -47,17 +47,17 @@ def tool_specs(tools: Sequence[Any] | None) -> tuple[ToolSpec, ...]:
 
 def _parameters(declaration: types.FunctionDeclaration) -> Mapping[str, Any]:
     schema = declaration.parameters_json_schema or declaration.parameters
-    return _json_schema(schema) if schema else {"type": "object", "properties": {}}
+    return json_schema_of(schema) if schema else {"type": "object", "properties": {}}
 
 
 def response_schema(config: types.GenerateContentConfig) -> Mapping[str, Any] | None:
     """Return the schema that the answer must follow, as JSON schema."""
     schema: Any = config.response_json_schema or config.response_schema
-    return None if schema is None else _json_schema(schema)
+    return None if schema is None else json_schema_of(schema)
 
 
-def _json_schema(schema: Any) -> Mapping[str, Any]:
-    """Return any way in which genai writes a schema as JSON schema."""
+def json_schema_of(schema: Any) -> Mapping[str, Any]:
+    """Convert a schema of genai, a Python type or a dict to JSON schema."""
     if isinstance(schema, types.Schema):
         return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
     if isinstance(schema, dict):
@@ -78,7 +78,7 @@ def tool_choice(config: types.GenerateContentConfig) -> Literal["auto", "require
 
 
 def thinking_config(config: types.GenerateContentConfig) -> Thinking | None:
-    """Return how much the model may think, where the agent says so."""
+    """Return the thinking settings of the agent, if it has any."""
     requested = config.thinking_config
     if requested is None:
         return None
@@ -86,7 +86,7 @@ def thinking_config(config: types.GenerateContentConfig) -> Thinking | None:
 
 
 def reserved_tokens(request: Request) -> int:
-    """Count what a request holds beside its messages."""
+    """Count the tokens of everything in a request but its messages."""
     declared = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
     tools = count_tokens(compact_json(declared)) + _TOOL_TOKENS * len(declared) if declared else 0
     schema = count_tokens(compact_json(request.response_schema)) if request.response_schema else 0

@@ -15,7 +15,7 @@ from lango.messages import Message, Signature, Thought, ToolCall
 from lango.providers.protocol import Delta, FinishReason, Request, TextDelta, ThoughtDelta, UsageDelta
 from lango.providers.reply_assembly import MalformedCall, Reply
 
-_MAX_QUOTED_CHARACTERS = 2_000  # of malformed arguments, when the model is told of them
+_MAX_QUOTED_CHARACTERS = 2_000  # of malformed arguments, in the error that the model reads
 _FINISH_REASONS: Mapping[FinishReason, types.FinishReason] = {
     "stop": types.FinishReason.STOP,
     "tool_calls": types.FinishReason.STOP,
@@ -24,11 +24,9 @@ _FINISH_REASONS: Mapping[FinishReason, types.FinishReason] = {
     "error": types.FinishReason.OTHER,
 }
 
-# Answers: a reply to content.
-
 
 def reply_to_content(reply: Reply) -> types.Content:
-    """Return a whole reply as ADK stores it: thoughts, text, calls."""
+    """Convert a complete reply to ADK content: thoughts, text, calls."""
     parts = [
         types.Part(text=thought.text, thought=True, thought_signature=_signature_bytes(thought.signature))
         for thought in reply.thoughts
@@ -47,7 +45,7 @@ def _signature_bytes(signature: Signature | None) -> bytes | None:
 
 
 def usage_to_metadata(usage: UsageDelta) -> types.GenerateContentResponseUsageMetadata | None:
-    """Return the usage as ADK counts it, with thoughts apart from the answer; None where the provider said nothing."""
+    """Convert usage to ADK's metadata, which counts thoughts separately; None if the provider reported nothing."""
     if usage == UsageDelta():
         return None
     output = None if usage.output_tokens is None else usage.output_tokens - (usage.thought_tokens or 0)
@@ -60,11 +58,8 @@ def usage_to_metadata(usage: UsageDelta) -> types.GenerateContentResponseUsageMe
     )
 
 
-# The answer.
-
-
 def partial_response(delta: Delta) -> LlmResponse | None:
-    """Return what ADK shows of a delta while the answer is under way. Calls are shown when they are whole."""
+    """Convert a delta of text to a partial response; None for others: calls are shown when they are complete."""
     match delta:
         case TextDelta(text) if text:
             part = types.Part(text=text)
@@ -76,7 +71,7 @@ def partial_response(delta: Delta) -> LlmResponse | None:
 
 
 def with_unique_call_ids(reply: Reply, used_ids: set[str]) -> Reply:
-    """Give a fresh id to every call that has none, one that may have been used before, or one that ADK would hide."""
+    """Give a new id to each call that has none, whose id may have been used before, or whose id ADK would hide."""
     has_all_calls = last_load.get().has_all_calls
     calls = tuple(
         replace(call, id=unique_call_id(call.id, used_ids, has_all_calls=has_all_calls)) for call in reply.calls
@@ -88,16 +83,16 @@ def with_unique_call_ids(reply: Reply, used_ids: set[str]) -> Reply:
 
 
 def malformed_call_problem(reply: Reply) -> str:
-    """Return what is wrong with the calls of a reply; empty where they may run."""
+    """Return the problem of malformed calls in a reply; empty if there are none."""
     if reply.malformed:
         return reply.malformed[0].problem
     if not reply.calls and reply.finish.detail.startswith("MALFORMED_FUNCTION_CALL"):
-        return reply.finish.detail  # Gemini keeps the call to itself
+        return reply.finish.detail  # Gemini does not show the call itself
     return ""
 
 
 def request_after_malformed_calls(request: Request, reply: Reply, problem: str) -> Request:
-    """Return the request that tells the model that nothing was run, and why."""
+    """Build the request that asks the model to correct malformed calls; no call of the reply was run."""
     calls = (*reply.calls, *(ToolCall(call.id, call.name or "unknown", {}) for call in reply.malformed))
     answer = Message("assistant", reply.text, calls, thoughts=reply.thoughts, signature=reply.finish.signature)
     if calls:
@@ -121,7 +116,7 @@ def _malformed_call_result(call: MalformedCall) -> ToolCall:
 
 
 def join_replies(before: Reply, after: Reply) -> Reply:
-    """Return what was said in both tries: a client that streams has seen both."""
+    """Join the replies of two attempts: a client that streams has seen the text of both."""
     unsigned = tuple(Thought(thought.text) for thought in before.thoughts if thought.text)
     return replace(
         after,

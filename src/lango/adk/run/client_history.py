@@ -1,7 +1,7 @@
-"""A conversation that a client carries, as events for the store.
+"""Convert a history that the client sent along to stored events.
 
-The client alone claims what the assistant said, so every event is marked (`CLIENT_HISTORY_KEY`), and none of them can
-act: calls with names that ADK reserves are refused, every call has its result, and no event waits or approves.
+Only the client vouches for such messages, so every event is marked with `CLIENT_HISTORY_KEY` and none can have an
+effect: calls with names that ADK reserves are refused, every call has a result, and no event waits or approves.
 """
 
 import uuid
@@ -26,10 +26,10 @@ from lango.store.turns.client_calls import NO_RESULT
 def history_to_entries(
     history: Sequence[Message], root_agent_name: str, agents: Collection[Any], *, leave_last_open: bool = False
 ) -> tuple[NewEvent, ...]:
-    """Return the messages of a history as the store keeps them. A user's message begins an invocation.
+    """Convert the messages of a history to store entries. Each user message starts an invocation.
 
-    A call without a result gets one that says so; with `answered`, those of the last message are left to be answered.
-    Raise `ClientToolRefused` for calls in a name of ADK's own.
+    A call without a result gets a result that says so; with `leave_last_open`, the calls of the last message do not.
+    Raise `ClientToolRefused` for calls with a name that ADK reserves.
     """
     _refuse_reserved_names(history)
     entries: list[NewEvent] = []
@@ -40,18 +40,18 @@ def history_to_entries(
         results: Mapping[str, ClientResult] = {}
         match message.role:
             case "user":
-                entries.append(_carried_entry("user", invocation_id, _user_content(message), root_agent_name))
+                entries.append(_client_entry("user", invocation_id, _user_content(message), root_agent_name))
             case "assistant":
                 entries.append(
-                    _carried_entry(root_agent_name, invocation_id, _assistant_content(message), root_agent_name)
+                    _client_entry(root_agent_name, invocation_id, _assistant_content(message), root_agent_name)
                 )
             case _:
                 results = results_to_store({call.id: call.output or {} for call in message.tool_calls}, agents)
                 entries.append(_results_entry(message.tool_calls, results, invocation_id, root_agent_name))
-        left = _unanswered(history, index)
-        if left and not (leave_last_open and index == len(history) - 1):
-            closed = {call.id: ClientResult(NO_RESULT) for call in left}
-            entries.append(_results_entry(left, closed, invocation_id, root_agent_name))
+        unanswered = _unanswered_calls(history, index)
+        if unanswered and not (leave_last_open and index == len(history) - 1):
+            closed = {call.id: ClientResult(NO_RESULT) for call in unanswered}
+            entries.append(_results_entry(unanswered, closed, invocation_id, root_agent_name))
     return tuple(entries)
 
 
@@ -59,26 +59,26 @@ def _refuse_reserved_names(history: Sequence[Message]) -> None:
     names = {call.name for message in history for call in message.tool_calls}
     refused = sorted(name for name in names if name in ADK_TOOL_NAMES or is_reserved_name(name))
     if refused:
-        raise ClientToolRefused(f"no client makes calls of {', '.join(refused)}: that is the runtime's own")
+        raise ClientToolRefused(f"a client's history cannot hold calls of {', '.join(refused)}: the name is reserved")
 
 
-def _unanswered(history: Sequence[Message], place: int) -> list[ToolCall]:
-    """Return the calls without a result of the assistant's message that is followed by no more results after `place`.
+def _unanswered_calls(history: Sequence[Message], index: int) -> list[ToolCall]:
+    """Return the unanswered calls of an assistant message whose results, if it has any, end at `index`.
 
     Results stand right after the message that made their calls.
     """
-    if place + 1 < len(history) and history[place + 1].role == "tool":
+    if index + 1 < len(history) and history[index + 1].role == "tool":
         return []
-    answered = {one.id for one in history[place].tool_calls} if history[place].role == "tool" else set[str]()
-    made_by = history[place - 1] if answered else history[place]
-    return [one for one in made_by.tool_calls if one.id not in answered] if made_by.role == "assistant" else []
+    message = history[index]
+    answered = {call.id for call in message.tool_calls} if message.role == "tool" else set[str]()
+    caller = history[index - 1] if answered else message
+    return [call for call in caller.tool_calls if call.id not in answered] if caller.role == "assistant" else []
 
 
 def _user_content(message: Message) -> types.Content:
     text_parts = [types.Part(text=message.content)] if message.content or not message.media else []
-    return types.Content(
-        role="user", parts=text_parts + attachments_to_parts([_to_attachment(one) for one in message.media])
-    )
+    files = [_to_attachment(media) for media in message.media]
+    return types.Content(role="user", parts=text_parts + attachments_to_parts(files))
 
 
 def _to_attachment(media: Media) -> Attachment:
@@ -87,17 +87,17 @@ def _to_attachment(media: Media) -> Attachment:
 
 def _assistant_content(message: Message) -> types.Content:
     parts = [types.Part(text=message.content)] if message.content else []
-    calls = [types.FunctionCall(id=one.id, name=one.name, args=dict(one.input or {})) for one in message.tool_calls]
-    return types.Content(role="model", parts=parts + [types.Part(function_call=one) for one in calls])
+    calls = [types.FunctionCall(id=call.id, name=call.name, args=dict(call.input or {})) for call in message.tool_calls]
+    return types.Content(role="model", parts=parts + [types.Part(function_call=call) for call in calls])
 
 
 def _results_entry(
     calls: Sequence[ToolCall], results: Mapping[str, ClientResult], invocation_id: str, root_agent_name: str
 ) -> NewEvent:
-    return _carried_entry("user", invocation_id, results_content(calls, results), root_agent_name, results)
+    return _client_entry("user", invocation_id, results_content(calls, results), root_agent_name, results)
 
 
-def _carried_entry(
+def _client_entry(
     author: str,
     invocation_id: str,
     content: types.Content,

@@ -1,4 +1,4 @@
-"""What each call of the model took: for the picture of a session."""
+"""Measure the duration and tokens of each model call, for `lango.runtime.session_usage`."""
 
 import time
 from typing import Any
@@ -7,8 +7,14 @@ from google.genai import types
 from msgspec import Struct, field
 
 
+def usage_counts(usage: types.GenerateContentResponseUsageMetadata) -> tuple[int, int, int]:
+    """Return the input, output and cached tokens of a response; thoughts count as output."""
+    output_tokens = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+    return usage.prompt_token_count or 0, output_tokens, usage.cached_content_token_count or 0
+
+
 class ModelCallStats(Struct):
-    """One call of the model, from the request to the end of its answer."""
+    """The duration and tokens of one model call."""
 
     model: str
     agent: str = ""
@@ -17,24 +23,22 @@ class ModelCallStats(Struct):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    _started: float = field(default_factory=time.monotonic)  # a clock that is set meanwhile changes no duration
+    _started: float = field(default_factory=time.monotonic)  # durations ignore changes of the clock
 
     def end(self, model: str | None, usage: types.GenerateContentResponseUsageMetadata | None) -> None:
-        """Note that the answer is there, and what it took; of an answer in parts, the last counts."""
+        """Record the end of the call and its tokens. Called for each final response; the last one counts."""
         self.model = model or self.model
         self.stop()
         if usage is not None:
-            self.input_tokens = usage.prompt_token_count or 0
-            self.output_tokens = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-            self.cached_tokens = usage.cached_content_token_count or 0
+            self.input_tokens, self.output_tokens, self.cached_tokens = usage_counts(usage)
 
     def stop(self) -> None:
-        """Note that nothing more comes."""
+        """Record the duration up to now."""
         self.duration_s = time.monotonic() - self._started
 
     def to_row(self) -> dict[str, Any]:
-        """Return what the turn's row keeps of it."""
-        if self.duration_s is None:  # it failed, or the turn was stopped
+        """Return the JSON object that the turn's row stores."""
+        if self.duration_s is None:  # the call failed, or the turn was stopped
             self.stop()
         row: dict[str, Any] = {
             "model": self.model,

@@ -1,10 +1,9 @@
-"""What the runtime does inside ADK's own loop: approvals, the journal of effects, and guards.
+"""Call approvals, the tool journal and the limits of a turn from ADK's callbacks.
 
-One plugin serves every turn of a process; which turn a callback belongs to is in a context variable, which ADK's tasks
-inherit. Without a turn (somebody's own Runner) the plugin does nothing.
+One plugin serves every turn of a process. A context variable, which ADK's tasks inherit, holds the turn that a callback
+belongs to. Without a turn, as in a user's own Runner, the plugin does nothing.
 """
 
-import asyncio
 import logging
 import time
 from contextvars import ContextVar
@@ -18,7 +17,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
 from typing_extensions import override
 
-from lango.adk.agents.adk_tool import time_limit_s
+from lango.adk.agents.adk_tool import effect_of, time_limit_s
 from lango.adk.agents.client_tools import ClientTool, add_client_tools, mark_client_calls
 from lango.adk.agents.transfers import TRANSFER_TOOL
 from lango.adk.model.call_checks import make_call_ids_unique, rename_reserved_calls
@@ -26,8 +25,8 @@ from lango.adk.model.content import unwrap_signatures
 from lango.adk.model.direct_text import set_text_sink
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.model.quoted_memory import insert_memory
-from lango.adk.run.approval_gate import ARGUMENTS_CHANGED, approval_record, require_approval
-from lango.adk.run.journal_recorder import holds_media, record_start, to_json_result
+from lango.adk.run.approval_gate import approval_decision, check_approved_arguments, require_approval
+from lango.adk.run.journal_recorder import record_error, record_result, record_start
 from lango.adk.run.model_call_stats import ModelCallStats
 from lango.adk.run.runtime_tools import guard_tool
 from lango.adk.run.turn_limits import (
@@ -43,16 +42,14 @@ from lango.adk.run.turn_state import TurnState, current_turn
 from lango.adk.services.request_context import LoadSummary, last_load, warn_left_out
 from lango.errors import ClientToolRefused, TurnLimit
 from lango.events import ToolStart
-from lango.tools.results import error_text
 
 _log = logging.getLogger("lango.runtime")
-_current_call: ContextVar[ModelCallStats | None] = ContextVar(
-    "lango_model_call", default=None
-)  # parallel agents: one each
+_current_call: ContextVar[ModelCallStats | None] = ContextVar("lango_model_call", default=None)
+"""The model call under way; each of several parallel agents has its own."""
 
 
 class RuntimePlugin(BasePlugin):
-    """Guards and journals every turn of the runtime."""
+    """Applies approvals, journal and limits to every turn of the runtime."""
 
     def __init__(self) -> None:
         super().__init__(name="lango")
@@ -61,11 +58,11 @@ class RuntimePlugin(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        """Count calls of the model: warn near the limit, let the last one only wrap up, and allow none after it."""
+        """Prepare a model call, and limit how many a turn makes: the last one gets no tools and must answer."""
         state = current_turn.get()
         if state is None:
             return None
-        # an agent that is a tool has a session of its own, and what it says is only a result
+        # an agent that is called as a tool has its own session, and its text is only a tool result
         in_agent_tool = callback_context.session.id != state.session_id
         set_text_sink(
             llm_request,
@@ -74,7 +71,7 @@ class RuntimePlugin(BasePlugin):
         state.model_calls += 1
         limit = state.max_model_calls
         if state.model_calls > limit:
-            state.failure = TurnLimit(f"the turn took more than {limit} calls of the model (setting agent.max_turns)")
+            state.failure = TurnLimit(f"the turn took more than {limit} model calls (setting agent.max_turns)")
             return LlmResponse(error_code="TURN_LIMIT", error_message=str(state.failure))
         if state.toolset_error is not None:
             state.failure = state.toolset_error
@@ -90,10 +87,10 @@ class RuntimePlugin(BasePlugin):
         if state.model_calls == limit and limit > 1:
             remove_tools(llm_request)
         elif state.model_calls == max(1, int(limit * WARN_AT_SHARE)):
-            _log.warning("turn %s: %s of %s calls of the model are used", state.turn.turn, state.model_calls, limit)
+            _log.warning("turn %s: %s of %s model calls are used", state.turn.turn, state.model_calls, limit)
         insert_memory(callback_context, llm_request)
         if in_agent_tool:
-            last_load.set(LoadSummary())  # an agent that is a tool has a session of its own
+            last_load.set(LoadSummary())
         agent: Any = callback_context.get_invocation_context().agent
         if not isinstance(model := agent.canonical_model, ProviderLlm):
             _prepare_foreign_request(model, llm_request, callback_context)
@@ -103,9 +100,9 @@ class RuntimePlugin(BasePlugin):
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
-        """Check the calls of a response, and record what the model call took.
+        """Record the duration and tokens of a model call, and correct the names and ids of the tool calls it made.
 
-        Calls of ADK's reserved names are refused. Ids are made unique in the session: some models count from 1.
+        Names that ADK reserves are replaced. Ids are made unique in the session: some models count from 1.
         """
         state = current_turn.get()
         parts = (llm_response.content and llm_response.content.parts) or []
@@ -123,90 +120,76 @@ class RuntimePlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Decide whether a tool runs; if it does, journal that it begins."""
+        """Decide whether a tool runs, and journal its start; a returned result is used instead of running it."""
         state = current_turn.get()
         call_id = tool_context.function_call_id
         if state is None or not call_id:
             return None
         if state.client_calls and tool_context.session.id == state.session_id:
-            tool_context.actions.skip_summarization = True  # the model goes on with the client's results
+            tool_context.actions.skip_summarization = True  # the model continues with the client's results
         if isinstance(tool, ClientTool):
             state.emit(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
             return None if call_id in state.client_calls else check_call(state, tool, tool_args, tool_context)
         if tool.name == TRANSFER_TOOL:
             return check_transfer(state, tool_args, tool_context)
-        answer = await self._journal_and_admit(state, call_id, tool, tool_args, tool_context)
+        result = await _journal_and_admit(state, call_id, tool, tool_args, tool_context)
         waits = call_id in tool_context.actions.requested_tool_confirmations
         if not waits and (call_id in state.own_call_ids or tool_context.tool_confirmation is not None):
             state.emit(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
-        return answer
-
-    async def _journal_and_admit(
-        self, state: TurnState, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
-    ) -> dict[str, Any] | None:
-        """Return what the model is told in place of a result; None: the tool runs."""
-        if context.tool_confirmation is not None and state.has_other_pending:
-            context.actions.skip_summarization = True  # the model goes on when every question is answered
-        refused = check_call(state, tool, arguments, context)
-        if refused or is_unknown_tool(tool):  # ADK tells the model which tools there are
-            return refused
-        fingerprint = call_fingerprint(tool.name, arguments)
-        shown = await state.store.effect(state.turn.session_key, call_id) if context.tool_confirmation else None
-        if shown is not None and shown.arguments != fingerprint:
-            return {"error": ARGUMENTS_CHANGED}
-        allowed = approval_record(state, tool, context)
-        await state.store.intend_effect(state.turn, call_id, tool.name, state.effect_of(tool), fingerprint, allowed)
-        refused = require_approval(state, tool, context)
-        if refused:
-            return refused
-        if not await record_start(state, call_id):
-            return {"error": "not run: this call was begun before"}
-        state.started_at[call_id] = time.monotonic()
-        state.time_limits_s[call_id] = time_limit_s(tool, state.tool_timeout_s)
-        guard_tool(tool)
-        return None
+        return result
 
     @override
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Journal the result before it becomes a message; a foreign tool's odd result is made plain JSON."""
+        """Journal the result before it becomes a message."""
         state = current_turn.get()
         call_id = tool_context.function_call_id or ""
         if state is None or call_id not in state.started_at:
             return None
-        took_s = time.monotonic() - state.started_at.pop(call_id)
-        if call_id in tool_context.actions.requested_tool_confirmations:
-            # it asks by itself: it has not done anything yet, and will be called again
-            await state.store.finish_effect(state.turn, call_id, None, "unknown")
-            return None
-        if not result and (tool.is_long_running or getattr(tool, "_defers_response", False)):
-            return None  # its result comes later
-        state.durations_s[call_id] = took_s
-        plain = to_json_result(result)
-        await state.store.finish_effect(state.turn, call_id, plain)
-        # only what JSON cannot say is replaced: somebody's own callbacks come after this one, and see their result
-        return None if plain in (result, {"result": result}) or holds_media(result) else dict(plain)
+        return await record_result(state, call_id, tool, tool_context, result)
 
     @override
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
     ) -> dict[str, Any] | None:
-        """Tell the model of a tool that raised; a tool that was cancelled has an unknown outcome."""
+        """Journal the error of a tool, and make it the result that the model reads."""
         state = current_turn.get()
         call_id = tool_context.function_call_id or ""
         if state is None or call_id not in state.started_at:
             return None
-        if isinstance(error, asyncio.CancelledError):
-            return None  # the row stays `started`: what became of it nobody knows
-        result = {"error": error_text(error)}
-        state.durations_s[call_id] = time.monotonic() - state.started_at.pop(call_id)
-        await state.store.finish_effect(state.turn, call_id, result)
-        return result
+        return await record_error(state, call_id, error)
+
+
+async def _journal_and_admit(
+    state: TurnState, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
+) -> dict[str, Any] | None:
+    """Journal a call and check whether it may run. Return the result that the model reads instead; None: it runs."""
+    if context.tool_confirmation is not None and state.has_other_pending:
+        context.actions.skip_summarization = True  # the model continues when every approval request is answered
+    refused = check_call(state, tool, arguments, context)
+    if refused or is_unknown_tool(tool):  # ADK itself lists the existing tools for the model
+        return refused
+    fingerprint = call_fingerprint(tool.name, arguments)
+    if context.tool_confirmation and (changed := await check_approved_arguments(state, call_id, fingerprint)):
+        return changed
+    decision = approval_decision(state, tool, context)
+    await state.store.intend_effect(state.turn, call_id, tool.name, effect_of(tool), fingerprint, decision)
+    if refused := require_approval(state, tool, context):
+        return refused
+    if not await record_start(state, call_id):
+        return {"error": "not run: this call was begun before"}
+    state.started_at[call_id] = time.monotonic()
+    state.time_limits_s[call_id] = time_limit_s(tool, state.tool_timeout_s)
+    guard_tool(tool)
+    return None
 
 
 def _prepare_foreign_request(model: BaseLlm, request: LlmRequest, context: CallbackContext) -> None:
-    """Do for a model that is not ours what ours do themselves: leave foreign signatures out, and log what was cut."""
+    """Remove signatures that a model of the user's own cannot read, and log what the load left out.
+
+    `ProviderLlm` does both itself.
+    """
     request.contents = unwrap_signatures(request.contents, request.model or "", gemini=isinstance(model, Gemini))
     load = last_load.get()
     if load.left_out and not load.logged:

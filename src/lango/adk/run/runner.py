@@ -1,4 +1,4 @@
-"""One run of ADK's Runner, told as Lango's events."""
+"""Run ADK's Runner once and convert its events to turn events."""
 
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
@@ -11,6 +11,7 @@ from google.adk.telemetry import ContentCapturingMode, TelemetryConfig
 from google.genai import types
 
 from lango.adk.agents.transfers import TRANSFER_TOOL
+from lango.adk.run.model_call_stats import usage_counts
 from lango.events import ApprovalNeeded, ToolEnd, TurnError, TurnEvent
 from lango.messages import ToolCall
 from lango.store import SessionId
@@ -22,7 +23,7 @@ from lango.turns.turn_progress import TurnProgress
 
 _MAX_LLM_CALLS = 1_000_000
 _TOOL_THREADS = 32
-_REQUEST_PREFIX = "adk_request_"  # ADK's own questions to the user are calls, too
+_REQUEST_PREFIX = "adk_request_"  # ADK asks the user by calls with such names
 
 
 async def run_adk(
@@ -35,18 +36,18 @@ async def run_adk(
     *,
     capture_content: bool = False,
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Run the agent on a message that is stored already, and tell what happens.
+    """Run the agent on a message that is already stored, and yield the events of the run.
 
     `open_requests` reads the approval requests that are open now, by the ids of their calls.
     """
     config = RunConfig.model_validate(
         {
             "streaming_mode": "sse",
-            # the plugin counts calls of the model, and lets the last one wrap up: ADK's own limit is out of the way
+            # the plugin limits model calls: ADK's own limit would end the turn without an answer
             "max_llm_calls": _MAX_LLM_CALLS,
-            # somebody's own blocking function must not stop every other turn of this process
+            # a user's blocking function must not stop the other turns of this process
             "tool_thread_pool_config": {"max_workers": _TOOL_THREADS},
-            # ADK puts what was said on its spans unless it is told not to
+            # by default, ADK puts messages on its spans
             "telemetry": _telemetry(capture_content, is_tracing()),
         }
     )
@@ -84,10 +85,10 @@ def _to_turn_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]
 
 
 def _text_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
-    """Tell text from the pieces or from the final event, never from both."""
+    """Emit text from the partial events or from the final event, never from both."""
     if event.author == "user":
         return
-    speaker = (event.author, event.branch or "")  # parallel agents speak at the same time
+    speaker = (event.author, event.branch or "")  # parallel agents stream at the same time
     streamed = speaker in progress.streaming_texts and not event.partial
     only_thoughts = streamed and not progress.streaming_texts[speaker]
     for part in (event.content and event.content.parts) or []:
@@ -98,15 +99,15 @@ def _text_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
 
 
 def _call_events(call: types.FunctionCall, progress: TurnProgress) -> Iterator[TurnEvent]:
-    """Note a call; its start is told by the plugin, when it starts."""
+    """Emit an approval request; record the id of any other call, whose start the plugin emits."""
     id_, name = call.id or "", call.name or ""
     if name == CONFIRMATION_CALL:
         progress.awaits_approval = True
-        # what a person is shown is the call as it is stored, which is what will run; not what this event says of it
-        about = progress.approval_requests.get(approval_subject(ToolCall(id_, name, call.args)).get("id", ""))
-        if about is not None:
-            until = None if about.expires_at is None else as_datetime(about.expires_at)
-            yield ApprovalNeeded(progress.next_id(), about.call_id, about.name, about.arguments, until)
+        # the user is shown the call as it is stored, because that is what will run
+        request = progress.approval_requests.get(approval_subject(ToolCall(id_, name, call.args)).get("id", ""))
+        if request is not None:
+            expires_at = None if request.expires_at is None else as_datetime(request.expires_at)
+            yield ApprovalNeeded(progress.next_id(), request.call_id, request.name, request.arguments, expires_at)
     elif name != TRANSFER_TOOL and not name.startswith(_REQUEST_PREFIX):
         progress.call_ids.add(id_)
 
@@ -131,11 +132,11 @@ def _add_usage(event: Event, progress: TurnProgress) -> None:
     usage = event.usage_metadata
     if usage is None:
         return
-    spent = (usage.prompt_token_count or 0, usage.candidates_token_count or 0)
-    progress.input_tokens += spent[0]
-    progress.output_tokens += spent[1] + (usage.thoughts_token_count or 0)
-    progress.cached_tokens += usage.cached_content_token_count or 0
+    input_tokens, output_tokens, cached_tokens = usage_counts(usage)
+    progress.input_tokens += input_tokens
+    progress.output_tokens += output_tokens
+    progress.cached_tokens += cached_tokens
     by_model = progress.tokens_by_model.setdefault(event.model_version or "", [0, 0, 0])
-    by_model[0] += spent[0]
-    by_model[1] += spent[1] + (usage.thoughts_token_count or 0)
-    by_model[2] += usage.cached_content_token_count or 0
+    by_model[0] += input_tokens
+    by_model[1] += output_tokens
+    by_model[2] += cached_tokens

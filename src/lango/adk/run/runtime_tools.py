@@ -5,6 +5,7 @@ from typing import Any
 
 from google.adk.tools import BaseTool, ToolContext
 
+from lango.adk.agents.adk_internals import has_replaced_run, replace_run
 from lango.adk.agents.adk_tool import AdkTool, time_limit_s
 from lango.adk.agents.callback_guard import is_adk_control_flow
 from lango.adk.run.turn_state import current_turn
@@ -16,7 +17,7 @@ _CANCEL_GRACE_S = 2.0
 
 
 def runtime_tool(tool: Tool, timeout_s: float) -> AdkTool:
-    """Return a tool for an agent of the runtime: whether it may run, the plugin has decided for every kind of tool."""
+    """Make the ADK tool of a tool, without a gate of its own: the runtime's plugin decides whether it may run."""
     return AdkTool(tool, gate=_always_allow, on_end=_store_full_result, timeout_s=timeout_s, how_to_read=HOW_TO_READ)
 
 
@@ -25,21 +26,21 @@ async def _always_allow(*_: Any) -> None:
 
 
 async def _store_full_result(call_id: str, outcome: ToolOutcome) -> None:
-    """What the model is shown clipped is kept whole."""
+    """Store a result that the model reads clipped."""
     state = current_turn.get()
     if state is not None and outcome.whole is not None:
         await state.store.keep_whole(state.turn, call_id, outcome.whole)
 
 
 async def read_full_result(call_id: str, offset: int, limit: int) -> str | None:
-    """Read a piece of a result that was clipped, of the session whose turn is under way."""
+    """Read a piece of a clipped result of the current turn's session."""
     state = current_turn.get()
     return await state.store.read_whole(state.turn.session_key, call_id, offset, limit) if state else None
 
 
 def guard_tool(tool: BaseTool) -> None:
-    """Bound a tool of the user's own in time, and keep what it raises inside, in turns of the runtime alone."""
-    if isinstance(tool, AdkTool) or "run_async" in vars(tool):
+    """Limit the time of a user's own tool in turns of the runtime, and convert what it raises to an `Exception`."""
+    if isinstance(tool, AdkTool) or has_replaced_run(tool):
         return
     run = tool.run_async
 
@@ -57,11 +58,9 @@ def guard_tool(tool: BaseTool) -> None:
         finally:
             if not task.done():
                 task.cancel()
-                await asyncio.wait(
-                    {task}, timeout=allowed_s and _CANCEL_GRACE_S
-                )  # one that will not stop is left alone
+                await asyncio.wait({task}, timeout=allowed_s and _CANCEL_GRACE_S)
         if task.done() and not task.cancelled():
             return task.result()
         return {"error": CANCELLED_INSIDE if ended else f"timed out after {allowed_s:g} s, and its outcome is unknown"}
 
-    vars(tool)["run_async"] = bounded
+    replace_run(tool, bounded)

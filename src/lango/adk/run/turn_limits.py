@@ -23,17 +23,17 @@ FINAL_STEP_INSTRUCTION = (
 
 
 def is_unknown_tool(tool: BaseTool) -> bool:
-    """Whether this stands for a tool that does not exist: ADK then makes one of its bare class."""
+    """Whether this is the `BaseTool` object that ADK makes for a tool that does not exist."""
     return type(tool) is BaseTool
 
 
 def has_answer_schema(request: LlmRequest) -> bool:
-    """Whether the answer must be JSON of a schema: then no tool is called."""
+    """Whether the answer must follow a JSON schema: then the model calls no tool."""
     return bool(request.config.response_schema or request.config.response_json_schema)
 
 
 def remove_tools(request: LlmRequest) -> None:
-    """Leave the model nothing but to answer."""
+    """Remove all tools from a request, so that the model must answer."""
     request.tools_dict.clear()
     request.config.tools = None
     request.config.tool_config = None
@@ -41,7 +41,7 @@ def remove_tools(request: LlmRequest) -> None:
 
 
 def check_transfer(state: TurnState, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any] | None:
-    """A transfer to nobody is answered as what it is, an error, before ADK stores it as a success and fails."""
+    """Return an error for a transfer to an agent that does not exist: ADK would store it as done, and then fail."""
     if state.client_calls:
         return {"error": WAITS_FOR_CLIENT}
     wanted = str(arguments.get("agent_name", ""))
@@ -49,14 +49,14 @@ def check_transfer(state: TurnState, arguments: Mapping[str, Any], context: Tool
     if wanted in valid:
         return None
     state.bad_transfer, state.valid_agents = wanted, valid
-    context.actions.skip_summarization = True  # the run ends here; the runtime tells the model and runs again
+    context.actions.skip_summarization = True  # the run ends here; the engine runs again with a correction
     return {"error": transfer_correction(wanted, valid)}
 
 
 def check_call(
     state: TurnState, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
-    """Return what is wrong with a call in itself, whoever may allow it."""
+    """Return the error of a call that cannot run even with approval: too often repeated, or bad arguments."""
     return _check_repetition(state, tool, arguments, context) or _check_arguments(tool, arguments)
 
 
@@ -82,7 +82,7 @@ def _check_repetition(
 
 
 def call_fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a text that calls with the same name and arguments share."""
+    """Return a key that calls with the same name and arguments have in common."""
     try:
         return fingerprint(name, arguments)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What the callbacks of a turn share, and how a tool of the user's own runs in a turn: bounded in time, contained."""
+"""Share the state of one turn between ADK's callbacks."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,57 +13,61 @@ from lango.adk.run.model_call_stats import ModelCallStats
 from lango.errors import LangoError
 from lango.events import TurnEvent
 from lango.store import Store, Turn
-from lango.store.turns.tool_journal import Effect
 from lango.tools import Tool
 from lango.tools.approval_policy import Decision
 
 
 class TurnState(Struct):
-    """What the callbacks of one turn share."""
+    """The state of one turn, for the callbacks of the plugin."""
 
     store: Store
     turn: Turn
     max_model_calls: int
     decide: Callable[[BaseTool], Decision]
-    effect_of: Callable[[BaseTool], Effect]
     agent_names: Callable[[str], list[str]]
-    """The agents that an agent can hand over to, by its name."""
+    """Returns the agents that an agent, given by its name, can transfer to."""
     emit: Callable[[TurnEvent], None]
     next_id: Callable[[], int]
     tool_timeout_s: float
     own_call_ids: set[str] = field(default_factory=set[str])
-    """Ids of the calls that the turn's own agents made: what an agent that is a tool does inside is not told."""
+    """Ids of the calls that the turn's own agents made. Calls inside an agent that is a tool emit no events."""
     used_call_ids: set[str] = field(default_factory=set[str])
-    """Ids of calls that are taken in this turn."""
+    """Call ids that this turn must not use again."""
     model_calls: int = 0
     bad_transfer: str | None = None
     valid_agents: list[str] = field(default_factory=list[str])
     failure: LangoError | None = None
     toolset_error: LangoError | None = None
-    """Why tools that the agent should have could not be had: ADK would go on without them."""
+    """Why a toolset could not be loaded: ADK would run without its tools."""
     has_other_pending: bool = False
-    """Beside the question that this turn answers, others still wait."""
+    """Other approval requests or client calls are pending besides those that this turn answers."""
     answered_by: str = ""
-    """Who answered that question."""
+    """The user who answered the approval request."""
     started_at: dict[str, float] = field(default_factory=dict[str, float])
-    """Calls under way, and when they began, by a clock that only goes forward."""
+    """When each running call started, on the monotonic clock."""
     durations_s: dict[str, float] = field(default_factory=dict[str, float])
     time_limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])
-    """How long a call may take; None: an agent that is a tool takes as long as the turn may."""
+    """The time limit of each call; None: an agent that is a tool may take as long as the turn."""
     call_counts: Counter[str] = field(default_factory=Counter[str])
     session_id: str = ""
     text_sink_for: Callable[[str, str], TextSink | None] = field(default=lambda agent, branch: None)
-    """Who tells the text of an agent in a branch; None: ADK does."""
+    """Returns the function that emits the text of an agent in a branch; None: the text comes as ADK events."""
     model_call_stats: list[ModelCallStats] = field(default_factory=list[ModelCallStats])
-    """The calls of the model, in the order of their beginning."""
+    """The model calls, in the order in which they started."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
-    """What the client of this turn runs itself, by name."""
+    """The tools that the client of this turn runs itself, by name."""
     client_calls: set[str] = field(default_factory=set[str])
-    """Ids of the calls of those: the turn ends, and they wait."""
+    """Ids of the calls that wait for the client after the turn."""
 
     def offers_client_tools(self, context: CallbackContext | ToolContext) -> bool:
-        """Whether an agent may call the client: one that speaks to the user, and not several at the same time."""
+        """Whether an agent may call client tools: not inside a tool, and not in parallel with others."""
         return bool(self.client_tools) and context.session.id == self.session_id and not context.branch
 
 
 current_turn: ContextVar[TurnState | None] = ContextVar("lango_turn", default=None)
+
+
+def note_toolset_failure(error: LangoError) -> None:
+    """Make the current turn fail at its next model call, because an agent's toolset could not be loaded."""
+    if (state := current_turn.get()) is not None:
+        state.toolset_error = error

@@ -1,4 +1,4 @@
-"""What ADK's own server sends and is sent, as JSON: sessions, events, messages."""
+"""Read and write the JSON of ADK's own server, and find its dev UI."""
 
 import importlib.util
 import time
@@ -23,6 +23,7 @@ from lango.messages import Attachment
 from lango.store import SessionRecord, StoredEvent
 from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import CONFIRMATION_CALL
+from lango.store.codec.rows import approval_subject
 
 ADK_VERSION = version("google-adk")
 
@@ -32,7 +33,7 @@ _AUTH_TYPES = {name for kind in AuthCredentialTypes for name in (kind.value, kin
 
 
 class ClientMessage(Struct, frozen=True):
-    """What a client's message says: text and files, or answers to questions for approval, by the ids of those."""
+    """A client's message: text and files, or answers to approval requests by the requests' ids."""
 
     text: str = ""
     files: tuple[Attachment, ...] = ()
@@ -40,44 +41,36 @@ class ClientMessage(Struct, frozen=True):
 
 
 def read_message(message: Mapping[str, Any]) -> ClientMessage:
-    """Read genai's `Content`; raise `UsageError` where it is none, or says more than a turn can be asked."""
+    """Read a `Content` of genai. Raise `UsageError` if it is none, or has parts that a turn does not accept."""
     try:
         parts = types.Content.model_validate(message).parts or []
     except ValidationError as error:
         raise UsageError("newMessage: this is not a Content of genai") from error
     responses = [part.function_response for part in parts if part.function_response]
     if responses and len(responses) == len(parts) and all(response.name == CONFIRMATION_CALL for response in responses):
-        return ClientMessage(
-            answers=tuple(
-                (response.id or "", (response.response or {}).get("confirmed") is True) for response in responses
-            )
-        )
+        answers = [(result.id or "", (result.response or {}).get("confirmed") is True) for result in responses]
+        return ClientMessage(answers=tuple(answers))
     text = "".join(part.text or "" for part in parts)
     files = [part.inline_data for part in parts if part.inline_data]
     if not (text or files) or any(part.text is None and not part.inline_data for part in parts):
         raise UsageError("newMessage: send text, files as inlineData, or answers to adk_request_confirmation")
-    numbered = enumerate(files, 1)
-    return ClientMessage(
-        text,
-        tuple(
-            make_attachment(number, response.display_name, response.mime_type, response.data)
-            for number, response in numbered
-        ),
-    )
+    attachments = [
+        make_attachment(number, file.display_name, file.mime_type, file.data) for number, file in enumerate(files, 1)
+    ]
+    return ClientMessage(text, tuple(attachments))
 
 
 def call_of_approval_request(stored: Iterable[StoredEvent], request_id: str) -> str | None:
-    """Return the id of the call that a question for approval is about."""
+    """Return the id of the call that an approval request is about; None if the request does not exist."""
     for row in stored:
         for call in row.message.tool_calls if row.message else ():
-            if call.id == request_id and call.name == CONFIRMATION_CALL and call.input:
-                original: dict[str, Any] = call.input.get("originalFunctionCall") or {}
-                return original.get("id")
+            if call.id == request_id and (subject := approval_subject(call)):
+                return subject["id"]
     return None
 
 
 def session_to_json(record: SessionRecord, stored: Iterable[StoredEvent], root_agent_name: str) -> dict[str, Any]:
-    """Show a session as ADK does; state of the whole app is nobody's to read."""
+    """Write a session as ADK does, without the state of the app, which users may not read."""
     own = {name: value for name, value in record.state.items() if not name.startswith("app:")}
     session = Session(
         id=record.name.id,
@@ -90,12 +83,12 @@ def session_to_json(record: SessionRecord, stored: Iterable[StoredEvent], root_a
 
 
 def stored_to_json(stored: Iterable[StoredEvent], root_agent_name: str) -> list[dict[str, Any]]:
-    """Show stored events as ADK does."""
+    """Write stored events as ADK does."""
     return [_to_public_json(event) for event in stored_to_events(stored, root_agent_name)]
 
 
 def partial_event(text: str, author: str, invocation_id: str, *, thought: bool) -> dict[str, Any]:
-    """Show a piece of an answer that is under way."""
+    """Write a piece of streamed text as a partial event of ADK."""
     part = types.Part(text=text, thought=True if thought else None)
     return _to_public_json(
         Event(
@@ -112,13 +105,13 @@ def partial_event(text: str, author: str, invocation_id: str, *, thought: bool) 
 def _to_public_json(model: BaseModel) -> dict[str, Any]:
     try:
         shown = model.model_dump(mode="json", by_alias=True, exclude_none=True)
-    except (PydanticSerializationError, UnicodeError):  # it holds half a character, or bytes
+    except (PydanticSerializationError, UnicodeError):  # lone surrogates, or bytes
         shown = to_client_json(model.model_dump(mode="python", by_alias=True, exclude_none=True))
     return _without_secrets(shown)
 
 
 def _without_secrets(value: Any) -> Any:
-    """Leave out credentials, and what ADK notes for itself."""
+    """Remove credentials and the internal fields of ADK."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         if any(str(fields.get(name)) in _AUTH_TYPES for name in ("authType", "auth_type")):
@@ -134,7 +127,7 @@ def _without_secrets(value: Any) -> Any:
 
 
 def dev_ui_folder() -> Path | None:
-    """Return the folder of the built UI; None: this ADK comes without one."""
+    """Return the folder of ADK's built dev UI; None if this ADK has none."""
     spec = importlib.util.find_spec("google.adk")
     for place in (spec and spec.submodule_search_locations) or ():
         folder = Path(place) / "cli" / "browser"

@@ -1,10 +1,10 @@
-"""ADK events to rows, with nothing lost; `lango.adk.services.rows_to_events` is the way back.
+"""Convert ADK events to rows without losing anything; `lango.adk.services.rows_to_events` converts them back.
 
-A row's readable columns (role, author, content, tool_calls) say what most events are. What they cannot express goes
-into `extra`, once and without defaults: the fields of the event by their names, and under `parts` the layout of the
-content where it is not the plain one. The plain layout is one text and then calls, or results only. In a layout, a
-number is a text of that many characters of `content`, `"call"` and `"result"` are the next of `tool_calls`, and an
-object is a part that has more to it.
+The readable columns of a row (role, author, content, tool_calls) hold most events completely. What they cannot express
+goes into `extra`, without defaults: the fields of the event by their names, and under `parts` the layout of the content
+unless it is the default layout, which is one text and then calls, or only results. In a layout, a number is a text of
+that many characters of `content`, `"call"` and `"result"` are the next of `tool_calls`, and an object is a part with
+further fields.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from lango.store.codec.records import without_temporary_state
 
 DEFAULT_AGENT_NAME = "lango-agent"
 
-# what every event has: who, when, where. An event with only these and a state delta is no message.
+# every event has these fields. An event with only these and a state delta is no message.
 _COMMON_FIELDS = {"branch", "isolation_scope", "node_info", "partial", "turn_complete", "custom_metadata"}
 _COLUMN_FIELDS = {"id", "author", "timestamp", "invocation_id", "content", "actions", "node_info"}
 
@@ -36,7 +36,7 @@ EMPTY_ACTION_FIELDS = {name for name, value in _DEFAULT_ACTIONS.items() if value
 
 
 def _sets_only(kind: type[BaseModel], *known: str) -> Callable[[BaseModel], bool]:
-    """Make what tells whether a model sets only these fields: one after the other, it would take ten times as long."""
+    """Return a function that checks whether a model sets only these fields, ten times as fast as one by one."""
     others = sorted(kind.model_fields.keys() - {*known})
     get, unset = itemgetter(*others), (None,) * len(others)
     return lambda model: get(model.__dict__) == unset
@@ -57,13 +57,13 @@ Layout = list[Any]
 
 
 def complete_event(event: Event, root_agent_name: str | None, earlier: Sequence[Event] = ()) -> None:
-    """Give an event what it lacks and what a reload would give it: ids of calls and results, an author.
+    """Fill in what an event lacks and a reload would add: its author, and the ids of calls and results.
 
-    A result without an id gets that of the call it answers, among those of the `earlier` events of its session.
+    A result without an id gets the id of the call that it answers, among the `earlier` events of its session.
     """
     content = event.content
     if content is not None and type(content) is not types.Content:
-        # genai's UserContent and ModelContent are other types of the same content, and compare unequal to it
+        # a UserContent or ModelContent of genai compares unequal to the same Content
         event.content = content = types.Content(role=content.role, parts=content.parts)
     if not event.author:
         event.author = default_author("user" if content and content.role == "user" else "", root_agent_name)
@@ -79,7 +79,7 @@ def complete_event(event: Event, root_agent_name: str | None, earlier: Sequence[
 
 
 def default_author(role: str, root_agent_name: str | None) -> str:
-    """Return the author of a message of this role that names none."""
+    """Return the author of a message of this role that has none."""
     return "user" if role == "user" else (root_agent_name or "").strip() or DEFAULT_AGENT_NAME
 
 
@@ -94,7 +94,7 @@ def _fill_call_ids(calls: Sequence[types.FunctionCall | types.FunctionResponse])
 
 
 def _pair_results(event: Event, results: Sequence[types.FunctionResponse], earlier: Sequence[Event]) -> None:
-    """Let results name the calls that they answer, where an id is missing on either side."""
+    """Give results the ids of the calls that they answer, where an id is missing on either side."""
     if all(result.id and _has_call(result.id, earlier) for result in results):
         return
     messages = [message for candidate in (*earlier, event) for message in _calls_and_results(candidate)]
@@ -104,7 +104,7 @@ def _pair_results(event: Event, results: Sequence[types.FunctionResponse], earli
 
 
 def _has_call(call_id: str, events: Sequence[Event]) -> bool:
-    """Whether a call of this id was made; it is most often the newest one."""
+    """Whether a call of this id was made; the newest events are searched first."""
     return any(call.id == call_id for event in reversed(events) for call in event.get_function_calls())
 
 
@@ -118,7 +118,7 @@ def _calls_and_results(event: Event) -> Iterator[Message]:
 
 
 def event_to_entry(event: Event, approval_expires_s: float | None = None) -> NewEvent:
-    """Turn an event into what the store keeps. The event is complete (see `complete_event`)."""
+    """Convert an event to a store entry. The event is complete (see `complete_event`)."""
     extra = _extra_of_event(event)
     delta = without_temporary_state(event.actions.state_delta) if event.actions.state_delta else None
     if event.content is None:
@@ -145,7 +145,7 @@ def event_to_entry(event: Event, approval_expires_s: float | None = None) -> New
 
 
 def _extra_of_event(event: Event) -> dict[str, Any]:
-    """Dump the fields that have no column. Unset is None for all of them, so that is all there is to leave out."""
+    """Dump the fields that have no column. Unset fields are None."""
     fields = event.__dict__
     rest: dict[str, Any] = {}
     if type(event) is not Event or not _is_usual_event(event):
@@ -166,12 +166,10 @@ def _extra_of_event(event: Event) -> dict[str, Any]:
 
 
 def _to_builtin(value: Any) -> Any:
-    kind = cast(
-        "type[object]", type(value)
-    )  # to ask pydantic's classes whose instance something is takes many times longer
+    kind = cast("type[object]", type(value))  # isinstance with pydantic's classes takes many times longer
     if kind in _BUILTIN_TYPES:
         return value
-    if kind is types.GenerateContentResponseUsageMetadata:  # every answer of a model has one
+    if kind is types.GenerateContentResponseUsageMetadata:  # every model response has it
         counts = {name: count for name, count in value.__dict__.items() if count is not None}
         if {*map(type, counts.values())} <= _COUNT_TYPES and not value.__pydantic_extra__:
             return counts
@@ -189,13 +187,13 @@ def _is_unset(name: str, value: Any) -> bool:
 
 
 def dump_non_defaults(model: BaseModel, exclude: set[str] | None = None) -> dict[str, Any]:
-    """Return what a model says beyond its defaults."""
-    # python mode keeps bytes as bytes, floats as they are: JSON text is the store's matter
+    """Return the fields of a model that differ from their defaults."""
+    # not in JSON mode: the store writes the JSON, and bytes and floats must arrive there unchanged
     return model.model_dump(exclude_defaults=True, exclude=exclude)
 
 
 class _RowBuilder:
-    """A content on its way into columns."""
+    """Collects the parts of a content for the columns of a row."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -240,7 +238,7 @@ class _RowBuilder:
 
     @property
     def has_default_layout(self) -> bool:
-        """The layout is the one that a reader takes for granted."""
+        """Whether the layout need not be stored."""
         layout = self.layout
         if not layout:
             return False
@@ -253,11 +251,11 @@ class _RowBuilder:
 def _extra_fields(
     call: types.FunctionCall | types.FunctionResponse, known: tuple[str, ...], *, usual: bool
 ) -> dict[str, Any]:
-    """What a call or result has besides what `ToolCall` says."""
-    beyond = {} if usual else dump_non_defaults(call, {*known})
+    """Return the fields of a call or result that `ToolCall` does not have."""
+    extra = {} if usual else dump_non_defaults(call, {*known})
     if call.name is None:
-        beyond["name"] = None
-    return beyond
+        extra["name"] = None
+    return extra
 
 
 def _content_to_message(content: types.Content, author: str, extra: dict[str, Any]) -> Message:
@@ -267,40 +265,40 @@ def _content_to_message(content: types.Content, author: str, extra: dict[str, An
         and (message := _single_part_message(content, content.parts[0], author))
     ):
         return message
-    written = _RowBuilder()
+    row = _RowBuilder()
     for part in content.parts or ():
-        written.add(part)
-    if not written.has_default_layout:
-        extra["parts"] = written.layout if content.parts is not None else None
-    role = _role(content, written)
+        row.add(part)
+    if not row.has_default_layout:
+        extra["parts"] = row.layout if content.parts is not None else None
+    role: Role = "tool" if row.has_results else "user" if content.role == "user" else "assistant"
     if role != "tool" and content_role(role) != content.role:
         extra["role"] = content.role
-    results = [dumps(call.output or {}) for call in written.calls] if role == "tool" else []
-    return Message(role, "".join(written.texts) + "\n".join(results), tuple(written.calls), author)
+    results = [dumps(call.output or {}) for call in row.calls] if role == "tool" else []
+    return Message(role, "".join(row.texts) + "\n".join(results), tuple(row.calls), author)
 
 
 _CONTENT_ROLES: dict[str | None, Role] = {"user": "user", "model": "assistant"}
 
 
 def _single_part_message(content: types.Content, part: types.Part, author: str) -> Message | None:
-    """Return the message of one text, one call or one result with nothing more to it, as most are: the short way."""
+    """Convert a content of one plain text, call or result, as most are, faster than `_RowBuilder`; else None."""
     if type(part) is not types.Part:
         return None
     if (result := part.function_response) and _is_only_result(part) and _is_usual_result(result) and result.name:
-        called = ToolCall(result.id or "", result.name, output=result.response)
-        return Message("tool", dumps(result.response or {}), (called,), author)
+        call = ToolCall(result.id or "", result.name, output=result.response)
+        return Message("tool", dumps(result.response or {}), (call,), author)
     role = _CONTENT_ROLES.get(content.role)
     if role is None:
         return None
     if (text := part.text) and _is_only_text(part) and printable_text(text) == text:
         return Message(role, text, author=author)
-    if (call := part.function_call) and _is_only_call(part) and _is_usual_call(call) and call.name:
-        return Message(role, "", (ToolCall(call.id or "", call.name, call.args),), author)
+    if (made := part.function_call) and _is_only_call(part) and _is_usual_call(made) and made.name:
+        return Message(role, "", (ToolCall(made.id or "", made.name, made.args),), author)
     return None
 
 
 def content_role(role: str) -> str:
-    """Return the role that a content has, unless it is told, in a message of this role."""
+    """Return the role of the content in a message of this role, unless the row stores another one."""
     match role:
         case "user":
             return "user"
@@ -310,16 +308,8 @@ def content_role(role: str) -> str:
             return "model"
 
 
-def _role(content: types.Content, written: _RowBuilder) -> Role:
-    if written.has_results:
-        return "tool"
-    if content.role == "user":
-        return "user"
-    return "assistant"
-
-
 def _tokens_outside_columns(content: types.Content) -> int:
-    """Tokens of what no column shows: thoughts, pictures, files."""
+    """Count the tokens of thoughts, pictures and files, which have no column."""
     thoughts: list[Thought] = []
     media: list[Media] = []
     for part in content.parts or ():
@@ -331,5 +321,5 @@ def _tokens_outside_columns(content: types.Content) -> int:
             media.append(Media(part.file_data.mime_type or "", uri=part.file_data.file_uri))
     if not thoughts and not media:
         return 0
-    beside = Message("assistant", thoughts=tuple(thoughts), media=tuple(media))
-    return count_tokens(beside) - count_tokens(Message("assistant"))
+    with_them = Message("assistant", thoughts=tuple(thoughts), media=tuple(media))
+    return count_tokens(with_them) - count_tokens(Message("assistant"))

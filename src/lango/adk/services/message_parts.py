@@ -1,4 +1,4 @@
-"""Files of a message: as parts of ADK's content, and as the store keeps those."""
+"""Convert attachments to ADK parts, and read attachments and thoughts of a stored message."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -10,14 +10,14 @@ from lango.store import StoredEvent
 
 
 def make_attachment(number: int, name: str | None, mime_type: str | None, data: bytes | None) -> Attachment:
-    """Return a file that a message brings: under its own name, where that is one, else under its number."""
-    encodable = (name or "").encode(errors="replace").decode()  # JSON can hold half a character, the store cannot
-    named = encodable if FILE_NAME.fullmatch(encodable) else f"file {number}"
-    return Attachment(named, (mime_type or "").lower(), data or b"")
+    """Make the attachment of a file, named after its number if its own name is not valid."""
+    encodable = (name or "").encode(errors="replace").decode()  # JSON can hold lone surrogates, the store cannot
+    valid_name = encodable if FILE_NAME.fullmatch(encodable) else f"file {number}"
+    return Attachment(valid_name, (mime_type or "").lower(), data or b"")
 
 
 def attachments_to_parts(attachments: Sequence[Attachment]) -> list[types.Part]:
-    """Return files as parts."""
+    """Convert attachments to parts."""
     return [
         types.Part(inline_data=types.Blob(data=file.data, mime_type=file.mime_type, display_name=file.name))
         for file in attachments
@@ -25,10 +25,8 @@ def attachments_to_parts(attachments: Sequence[Attachment]) -> list[types.Part]:
 
 
 def stored_attachments(stored: StoredEvent) -> list[Attachment]:
-    """Return the files that a stored message brings, in order."""
-    layout: Any = (stored.extra or {}).get("parts") or ()
-    parts = [cast("dict[str, Any]", item) for item in layout if isinstance(item, dict)]
-    blobs: list[dict[str, Any]] = [part["inline_data"] for part in parts if part.get("inline_data")]
+    """Return the attachments of a stored message."""
+    blobs: list[dict[str, Any]] = [part["inline_data"] for part in _full_parts(stored) if part.get("inline_data")]
     return [
         Attachment(blob.get("display_name") or "", blob.get("mime_type") or "", blob.get("data") or b"")
         for blob in blobs
@@ -36,7 +34,12 @@ def stored_attachments(stored: StoredEvent) -> list[Attachment]:
 
 
 def stored_thoughts(stored: StoredEvent) -> str:
-    """Return what the model thought before a stored message; nothing where its provider does not tell."""
+    """Return the thoughts of a stored message as text; empty if its provider shows none."""
+    thoughts = [part.get("text") for part in _full_parts(stored) if part.get("thought") is True]
+    return "".join(text for text in thoughts if isinstance(text, str))
+
+
+def _full_parts(stored: StoredEvent) -> list[dict[str, Any]]:
+    """Return the parts of a message whose layout is stored in full; see `lango.adk.services.events_to_rows`."""
     layout: Any = (stored.extra or {}).get("parts") or ()
-    parts = [cast("dict[str, Any]", item) for item in layout if isinstance(item, dict)]
-    return "".join(part["text"] for part in parts if part.get("thought") is True and isinstance(part.get("text"), str))
+    return [cast("dict[str, Any]", item) for item in layout if isinstance(item, dict)]

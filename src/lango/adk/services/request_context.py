@@ -1,4 +1,4 @@
-"""Share facts about the current load and turn between session service, model and plugin."""
+"""Share context variables of the current turn and load between session service, model and plugin."""
 
 import logging
 from contextvars import ContextVar
@@ -7,27 +7,26 @@ from typing import NamedTuple
 from google.adk.events import Event
 
 writing_epoch: ContextVar[int | None] = ContextVar("lango_epoch", default=None)
-"""The epoch of the turn that writes, where a turn does: a turn that lost its claim can write no more."""
+"""The epoch of the turn that writes, if a turn does: a turn that lost its lease cannot write any more."""
 input_event: ContextVar[Event | None] = ContextVar("lango_message", default=None)
-"""The user's message that the turn was stored with: ADK appends it once more, and it is there already."""
+"""The user's message, stored together with its turn: ADK appends it again, which must not store it twice."""
 
 
 class LoadSummary(NamedTuple):
-    """What a load of a session left in the store."""
+    """What the load of a session left out."""
 
     left_out: int = 0
-    """How many messages that a request would show the budget left out."""
+    """How many messages did not fit the budget."""
     logged: bool = True
-    """The load itself logged that; else the model does, with what it leaves out of the request."""
+    """Whether the load itself logged that; otherwise the model does, together with what it leaves out."""
     has_all_calls: bool = True
-    """Every call that the session ever had is among what was loaded."""
+    """Whether the load includes every tool call of the session."""
     clipped_tokens: int = 0
-    """How much of large results was left out: the model's warning counts it, too."""
+    """How many tokens of large results were clipped: the model's warning includes them."""
 
 
-_NOTHING_LEFT_OUT = LoadSummary()
-last_load: ContextVar[LoadSummary] = ContextVar("lango_loaded", default=_NOTHING_LEFT_OUT)
-"""How the session of the current request was loaded."""
+last_load: ContextVar[LoadSummary] = ContextVar("lango_loaded", default=LoadSummary())  # noqa: B039 - a tuple
+"""The load of the current request's session."""
 
 _log = logging.getLogger("lango.history")
 

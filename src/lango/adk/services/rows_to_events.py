@@ -1,4 +1,4 @@
-"""Rows to ADK events: the way back of `lango.adk.services.events_to_rows`."""
+"""Rebuild ADK events from stored rows; see `lango.adk.services.events_to_rows` for the layout."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -25,7 +25,7 @@ from lango.store.codec.rows import role_of_row
 
 
 def stored_to_events(stored: Iterable[StoredEvent], root_agent_name: str | None) -> list[Event]:
-    """Rebuild events. `root_agent_name` is the author of messages that name none; empty: `lango-agent`."""
+    """Rebuild events. `root_agent_name` is the author of messages that have none; empty: `lango-agent`."""
     found = list(stored)
     messages = with_ids([_with_known_role(row.message) if row.message else _NO_MESSAGE for row in found])
     return [
@@ -57,19 +57,18 @@ def _stored_to_event(row: StoredEvent, message: Message | None, root_agent_name:
         update["author"] = message.author or default_author(message.role, root_agent_name)
         update["content"] = _content(message, extra)
     for name, value in extra.items():
-        if name in Event.model_fields:  # a newer ADK may have known more
+        if name in Event.model_fields:  # a newer ADK may have stored further fields
             update[name] = _field_value(name, value)
     return copy_with(_event_template(), update)
 
 
 def _field_value(name: str, value: Any) -> Any:
     if name == "usage_metadata" and all(type(count) is int for count in value.values()):
-        # every answer of a model has one, and counts need no validation
+        # every model response has it, and counts need no validation
         return copy_with(blank_model(types.GenerateContentResponseUsageMetadata), value)
     return _field_adapter(name).validate_python(value)
 
 
-# a copy of a template with what differs is many times faster than validating what was validated before
 @cache
 def _event_template() -> Event:
     return Event(id="template", timestamp=0.0)
@@ -101,7 +100,7 @@ def _content(message: Message, extra: dict[str, Any]) -> types.Content | None:
         parts = [
             copy_with(blank_model(types.Part), {"function_response": _result(call)}) for call in message.tool_calls
         ]
-        parts = parts or [_text(message.content)]  # an older writer's result that answers no call
+        parts = parts or [_text(message.content)]  # a result without a call, from an older version
     else:
         parts = [_text(message.content)] if message.content else []
         parts += [copy_with(blank_model(types.Part), {"function_call": _call(call)}) for call in message.tool_calls]
@@ -112,7 +111,7 @@ _DEFAULT_LAYOUT: Layout = []
 
 
 class _ContentReader(Struct):
-    """A content on its way back from columns, by its layout."""
+    """Rebuilds the parts of a content from the columns of a row, by their layout."""
 
     message: Message
     text_position: int = 0
@@ -152,13 +151,13 @@ class _ContentReader(Struct):
         self.calls_read += 1
         return self.message.tool_calls[self.calls_read - 1]
 
-    def _next_call(self, beyond: Mapping[str, Any]) -> types.FunctionCall:
+    def _next_call(self, fields: Mapping[str, Any]) -> types.FunctionCall:
         call = _call(self._next())
-        return types.FunctionCall.model_validate({**dump_non_defaults(call), **beyond}) if beyond else call
+        return types.FunctionCall.model_validate({**dump_non_defaults(call), **fields}) if fields else call
 
-    def _next_result(self, beyond: Mapping[str, Any]) -> types.FunctionResponse:
+    def _next_result(self, fields: Mapping[str, Any]) -> types.FunctionResponse:
         result = _result(self._next())
-        return types.FunctionResponse.model_validate({**dump_non_defaults(result), **beyond}) if beyond else result
+        return types.FunctionResponse.model_validate({**dump_non_defaults(result), **fields}) if fields else result
 
 
 def _text(text: str) -> types.Part:

@@ -1,4 +1,4 @@
-"""ADK's session service on Lango's store."""
+"""Store ADK sessions in SQL: ADK's session service on the Lango store."""
 
 import asyncio
 import time
@@ -37,31 +37,30 @@ from lango.store.sessions.state import delta_to_restore, split_scopes
 
 
 class StaleStoredSession(StaleSession, StaleSessionError):
-    """Somebody else wrote to the session since it was loaded: as ADK knows it and as Lango knows it."""
+    """Another writer changed the session since it was loaded: an error of both ADK's and Lango's type."""
 
 
 class StoredSessionNotFound(SessionNotFound, SessionNotFoundError):
-    """There is no such session: as ADK knows it and as Lango knows it."""
+    """The session does not exist: an error of both ADK's and Lango's type."""
 
 
 class StoredSessionExists(SessionExists, AlreadyExistsError):
-    """A session of that id is there: as ADK knows it and as Lango knows it."""
+    """A session of that id exists: an error of both ADK's and Lango's type."""
 
 
 class SqlSessionService(BaseSessionService):
-    """Sessions in SQL for any ADK `Runner`: in order, exactly once, across processes.
+    """Stores sessions in SQL for any ADK `Runner`: in order, exactly once, across processes.
 
     Without `budget_tokens`, a session comes with every event, as ADK's contract says. With it, `get_session` returns
-    the newest messages that fit the budget, however long the session is, and events that only change state are applied
-    but not shown. `max_messages` bounds it besides. What is left out is logged, one warning per load; with
-    `warn=False` the model logs it, together with what it leaves out of the request itself.
+    the newest messages that fit the budget, however long the session is; events that only change state are applied but
+    not returned. `max_messages` is a further limit. Each load logs one warning about messages that it leaves out; with
+    `warn=False` the model logs it, together with what it leaves out of the request.
 
-    With `memory`, and a budget, the window starts after what was observed, and the session says what that was; with
-    `user_facts` also what is known of its user.
+    With `memory`, and a budget, the window starts after the observed messages, and the session holds their notes; with
+    `user_facts` also the facts about its user.
 
-    `root_agent_name` is the author of stored messages that name none; empty: `lango-agent`. A question for approval
-    waits for its answer `approval_expires_s` seconds; None: as long as it takes. `ends_turn` knows the event that ends
-    a turn.
+    `root_agent_name` is the author of stored messages that have none; empty: `lango-agent`. An approval request
+    expires after `approval_expires_s` seconds; None: never. `ends_turn` returns whether an event ends its turn.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class SqlSessionService(BaseSessionService):
 
     @property
     def store(self) -> Store:
-        """The store below."""
+        """The store of the sessions."""
         return self._store
 
     async def __aenter__(self) -> Self:
@@ -100,11 +99,11 @@ class SqlSessionService(BaseSessionService):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the database."""
         await self.close()
 
     async def close(self) -> None:
-        """Finish what was begun and let go of the database."""
+        """Finish pending writes and close the database."""
         await self._store.close()
 
     @override
@@ -116,7 +115,7 @@ class SqlSessionService(BaseSessionService):
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Make a session; ids are taken without surrounding spaces."""
+        """Create a session; spaces around the id are removed."""
         name = SessionId(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
         try:
             return session_from_record(await self._store.create_session(name, state, now=time.time()), [])
@@ -154,20 +153,18 @@ class SqlSessionService(BaseSessionService):
             stored = _apply_config(stored, newest, since)
         has_all_calls = not record.rewinds and len([row for row in stored if row.message]) == record.last_seq
         last_load.set(LoadSummary(left_out, self._warn, has_all_calls, sum(row.clipped_tokens for row in stored)))
-        session = session_from_record(record, stored_to_events(stored, self._root_agent_name))
-        session.set_recalled(recalled)
-        return session
+        return session_from_record(record, stored_to_events(stored, self._root_agent_name), recalled)
 
     def _count_left_out(self, record: SessionRecord, stored: list[StoredEvent], first_seq: int) -> int:
-        """Return how many messages the budget left out; what stands before `first_seq` was observed, and is quoted."""
-        in_all = sum(
+        """Count the messages that did not fit the budget; those before `first_seq` are quoted as memory."""
+        total = sum(
             last - max(first, first_seq) + 1
             for first, last in live_ranges(record.last_seq, record.rewinds)
             if last >= first_seq
         )
-        left_out = in_all - len([row for row in stored if row.seq >= first_seq])
+        left_out = total - len([row for row in stored if row.seq >= first_seq])
         if self._warn and left_out:
-            warn_left_out(left_out, in_all)
+            warn_left_out(left_out, total)
         return left_out
 
     @override
@@ -181,7 +178,7 @@ class SqlSessionService(BaseSessionService):
 
     @override
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session and all that belongs to it; nothing happens where there is none."""
+        """Delete a session with all its data, if it exists."""
         await self._store.delete_session(SessionId(app_name, user_id, session_id))
 
     @override
@@ -191,12 +188,12 @@ class SqlSessionService(BaseSessionService):
 
     @override
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store an event, then show it in the session. What raises has stored nothing and shown nothing."""
+        """Store an event, then add it to the session in memory. If it raises, neither has happened."""
         if event.author == "user":
             prepare_for_requests(session)
         if event.partial or _is_stored_already(session, event):
             return event
-        # tasks that share a session object append one after the other, not against each other
+        # tasks that share a session object append in turn: concurrent appends would make each other stale
         lock_key = (id(asyncio.get_running_loop()), id(session))
         if lock_key in self._appending:
             await self._wait_to_append(lock_key)
@@ -227,42 +224,42 @@ class SqlSessionService(BaseSessionService):
                 del self._appending[lock_key]
         return event
 
-    async def _wait_to_append(self, place: tuple[int, int]) -> None:
-        """Wait until those who came before are done."""
-        turn = asyncio.get_running_loop().create_future()
-        if (waiters := self._appending[place]) is None:
-            waiters = self._appending[place] = deque()
-        waiters.append(turn)
+    async def _wait_to_append(self, lock_key: tuple[int, int]) -> None:
+        """Wait until earlier appends to the same session object are done."""
+        woken = asyncio.get_running_loop().create_future()
+        if (waiters := self._appending[lock_key]) is None:
+            waiters = self._appending[lock_key] = deque()
+        waiters.append(woken)
         try:
-            await turn
+            await woken
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it was our turn by then, and is the next one's now
-                self._wake_next_append(place)
+            if not woken.cancelled():  # it was woken before it was cancelled
+                self._wake_next_append(lock_key)
             raise
 
-    def _wake_next_append(self, place: tuple[int, int]) -> None:
-        waiters = self._appending[place]
+    def _wake_next_append(self, lock_key: tuple[int, int]) -> None:
+        waiters = self._appending[lock_key]
         while waiters:
-            turn = waiters.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            woken = waiters.popleft()
+            if not woken.done():
+                woken.set_result(None)
                 return
-        del self._appending[place]
+        del self._appending[lock_key]
 
     async def _complete_rewind(self, key: int, session: Session, event: Event) -> None:
-        """ADK works out the state to return to from the events it sees; a window does not show them all."""
+        """Set the state that a rewind restores: ADK computes it from the loaded events, which are not all."""
         target = await self._store.state_before(key, event.actions.rewind_before_invocation_id or "")
         own, _, _ = split_scopes(without_temporary_state(session.state))
         event.actions.state_delta = delta_to_restore(own, target)
 
     async def _find_version(self, session: Session) -> SessionVersion:
-        """Find a session that somebody made by hand: its time tells how new it is."""
+        """Find the version of a session object that was not loaded here, by its `last_update_time`."""
         name = SessionId(session.app_name, session.user_id, session.id)
         record = await self._store.session(name)
         if record is None:
-            raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there")
+            raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} does not exist")
         if record.updated_at > session.last_update_time:
-            raise StaleSession(f"session {name.id!r} was written since this object was made: load it again")
+            raise StaleSession(f"session {name.id!r} changed since this object was made: load it again")
         return version_of_record(record)
 
 
@@ -283,7 +280,7 @@ def _apply_config(stored: list[StoredEvent], newest: int | None, since: float | 
 
 
 def _to_adk_error(error: StaleSession | SessionNotFound | SessionExists) -> StoreError:
-    """Return the error in ADK's own type for it."""
+    """Convert an error to one that also has ADK's type."""
     match error:
         case StaleSession():
             return StaleStoredSession(str(error))

@@ -7,7 +7,7 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 from pydantic import PrivateAttr
 
-from lango.adk.services.fast_models import copy_with
+from lango.adk.services.fast_models import copy_with, private_value, set_private, set_unvalidated
 from lango.adk.services.unpaired_results import events_for_requests
 from lango.store import SessionId, SessionRecord
 from lango.store.codec.records import TEMP_PREFIX, without_temporary_state
@@ -15,7 +15,7 @@ from lango.store.memory.observations import SessionMemory
 
 
 class SessionVersion(NamedTuple):
-    """What an object shows of the store: a session by its key and its name, its revision, its newest message."""
+    """Which version of a stored session an ADK session shows: its key and name, revision and newest message."""
 
     key: int
     name: SessionId
@@ -24,21 +24,17 @@ class SessionVersion(NamedTuple):
 
 
 class StoredSession(Session):
-    """A session that remembers what it has seen of the store."""
+    """An ADK session that knows which version of the stored session it shows."""
 
     _version: SessionVersion | None = PrivateAttr(default=None)
     _is_as_stored: bool = PrivateAttr(default=False)
-    """It shows what was loaded, as it is stored; until a run begins with it."""
+    """True until a run starts: the events are those that were loaded, unchanged."""
     _recalled: SessionMemory = PrivateAttr(default_factory=SessionMemory)
 
     @property
     def recalled(self) -> SessionMemory:
-        """What is remembered of the messages before those that this object shows."""
+        """The memory of the messages before those that this session shows."""
         return self._recalled
-
-    def set_recalled(self, recalled: SessionMemory) -> None:
-        """Note what is remembered."""
-        self._recalled = recalled
 
 
 @cache
@@ -52,39 +48,39 @@ def version_of_record(record: SessionRecord) -> SessionVersion:
 
 
 def known_version(session: Session) -> SessionVersion | None:
-    """Return what the object shows, if it is of our kind, past pydantic's search for attributes: that takes longer."""
-    private = session.__pydantic_private__
-    return private.get("_version") if private else None
+    """Return the version that a session shows; None if it was not loaded from our store."""
+    return private_value(session, "_version")
 
 
 def set_version(session: Session, version: SessionVersion) -> None:
-    """Note what the object shows now, if it is of our kind."""
-    if (private := session.__pydantic_private__) and "_version" in private:
-        private["_version"] = version
+    """Set the version that a session shows, if it was loaded from our store."""
+    set_private(session, "_version", version)
 
 
 def prepare_for_requests(session: Session) -> None:
-    """Let a session that was loaded show its events as ADK keeps them all in its requests, once."""
-    if (private := session.__pydantic_private__) and private.get("_is_loaded"):
-        private["_is_loaded"] = False
+    """Change the loaded events of a session once, so that ADK drops none of them from its requests."""
+    if private_value(session, "_is_as_stored"):
+        set_private(session, "_is_as_stored", False)
         session.events[:] = events_for_requests(session.events)
 
 
 def show_event(session: Session, event: Event, *, as_event: bool) -> None:
-    """Let the object in memory show what is stored now; `temp:` state lives only there."""
+    """Apply a stored event to the session in memory. State with the prefix `temp:` exists only there."""
     delta = event.actions.state_delta
     if delta:
         session.state.update(delta)
         if any(key.startswith(TEMP_PREFIX) for key in delta):
             event.actions.state_delta = without_temporary_state(delta)
-    vars(session)["last_update_time"] = event.timestamp  # its validation would take as long as all the rest
+    set_unvalidated(session, "last_update_time", event.timestamp)
     if as_event:
         session.events.append(event)
 
 
-def session_from_record(record: SessionRecord, events: list[Event]) -> StoredSession:
-    """Build the ADK session of a stored record and its events."""
-    # a copy of a template: what comes from the store needs no validation, and a list may have 50,000 of them
+def session_from_record(
+    record: SessionRecord, events: list[Event], recalled: SessionMemory | None = None
+) -> StoredSession:
+    """Build the ADK session of a stored record, its events and the memory of earlier ones."""
+    # a copy of a template: stored values need no validation, and a list may have 50,000 sessions
     session = copy_with(
         _session_template(),
         {
@@ -97,6 +93,7 @@ def session_from_record(record: SessionRecord, events: list[Event]) -> StoredSes
         },
     )
     set_version(session, version_of_record(record))
-    if events and (private := session.__pydantic_private__):
-        private["_is_loaded"] = True
+    set_private(session, "_is_as_stored", bool(events))
+    if recalled is not None:
+        set_private(session, "_recalled", recalled)
     return session

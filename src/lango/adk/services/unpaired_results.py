@@ -1,9 +1,8 @@
-"""What ADK would leave out of a request, in a shape that it keeps.
+"""Keep tool results that answer no call in the requests that ADK builds.
 
-ADK sends a result only beside the call of its id: one without a call, one that stands before its call and a second one
-are dropped before any model sees them. They are in the store, so they are sent: as text to any model, and as the
-results that they are to ours, which know them by the type of the content and repair the history themselves. ADK also
-drops a content without a role, whatever it says.
+ADK sends a result only together with the call of its id. It drops a result without a call, a result before its call and
+a second result. They are stored, so they are sent: as quoted text to any model; `ProviderLlm` recognises the type of
+the content, takes the results themselves and repairs the history. ADK also drops any content without a role.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from lango.messages import ToolCall
 
 
 class UnpairedContent(types.Content):
-    """Results that answer no call, as quoted text."""
+    """Results that answer no call, quoted as text."""
 
     _results: tuple[types.Part, ...] = PrivateAttr(default=())
 
@@ -41,15 +40,15 @@ def _quote(result: types.FunctionResponse | None) -> str:
 
 
 def events_for_requests(events: Sequence[Event]) -> list[Event]:
-    """Return the events for ADK to build requests from: with roles, and each result that it would drop quoted.
+    """Return events with roles, in which each result that ADK would drop from its requests is quoted.
 
-    A long-running tool reports several times, and a call that waits for approval has a result that says so: of these,
-    ADK sends the last one, and that is left to it.
+    A long-running tool has several results, and a call that waits for approval has one that says so. ADK sends the last
+    of these, so they stay as they are.
     """
     prepared: list[Event] = []
-    made: dict[str, int] = {}  # the newest event that makes a call of this id
-    answers: dict[tuple[str, int], int] = {}  # the event that answers a call: by its id and the event that makes it
-    reported: set[str] | None = None
+    made: dict[str, int] = {}  # by call id: the newest event that makes such a call
+    answers: dict[tuple[str, int], int] = {}  # by call id and the event that makes the call: the event that answers it
+    updated: set[str] | None = None
     for at, event in enumerate(events):
         parts = (event.content and event.content.parts) or ()
         unpaired: list[types.Part] = []
@@ -59,9 +58,9 @@ def events_for_requests(events: Sequence[Event]) -> list[Event]:
             call_id = part.function_response.id or ""
             owner = made.get(call_id)
             is_second = owner is not None and answers.setdefault((call_id, owner), at) != at
-            if is_second and reported is None:
-                reported = _calls_with_updates(events)
-            if owner is None or (is_second and call_id not in (reported or ())):
+            if is_second and updated is None:
+                updated = _calls_with_updates(events)
+            if owner is None or (is_second and call_id not in (updated or ())):
                 unpaired.append(part)
         for part in parts:
             if part.function_call and part.function_call.id:
@@ -91,7 +90,7 @@ def _calls_with_updates(events: Sequence[Event]) -> set[str]:
 
 
 def _split_event(event: Event, unpaired: list[types.Part]) -> list[Event]:
-    """Part an event: the results that answer no call, and what else it holds."""
+    """Split an event into its other parts and the results that answer no call."""
     assert event.content
     found = {id(part) for part in unpaired}
     others = [part for part in event.content.parts or () if id(part) not in found]

@@ -1,0 +1,50 @@
+"""Reach into ADK where it has no public name: the only module that does.
+
+ADK 2.13 offers no other way for any of these. A contract test fails when one of them is gone.
+"""
+
+import importlib
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from google.adk.tools import BaseTool
+from google.genai import types
+
+_OPTIONAL_MODULE = "google.adk.agents.remote_a2a_agent"
+
+
+def declaration_of(tool: BaseTool) -> types.FunctionDeclaration | None:
+    """Return what the model reads of an ADK tool. ADK calls the method only while it builds a request."""
+    return tool._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def defers_response(tool: BaseTool) -> bool:
+    """Whether the result of a tool that returned nothing comes later, as ADK itself decides it."""
+    return tool.is_long_running or tool._defers_response  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def has_replaced_run(tool: BaseTool) -> bool:
+    """Whether `replace_run` was called for this tool."""
+    return "run_async" in vars(tool)
+
+
+def replace_run(tool: BaseTool, run: Callable[..., Awaitable[Any]]) -> None:
+    """Replace the function that runs a user's own tool object.
+
+    A subclass cannot do it: the user made the object, and ADK dispatches on its class. A result of the plugin's
+    `before_tool_callback` cannot do it either: it would skip the callbacks of the agent.
+    """
+    vars(tool)["run_async"] = run
+
+
+def preload_adk() -> None:
+    """Import what ADK imports in its first run, which would block the event loop for a second and a half.
+
+    ADK tries to import an optional module in every turn. If its package is missing, it is marked so: trying is slow.
+    """
+    importlib.import_module("google.adk.workflow").Workflow  # noqa: B018 - an attribute that imports
+    try:
+        importlib.import_module(_OPTIONAL_MODULE)
+    except ImportError:
+        vars(sys)["modules"][_OPTIONAL_MODULE] = None
