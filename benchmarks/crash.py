@@ -38,6 +38,7 @@ from lango.adk.model.content import contents_to_messages
 from lango.adk.services.events_to_rows import event_to_entry
 from lango.messages import Message
 from lango.store import SessionId, Store
+from lango.store.sessions.window import read_session_events
 from lango.testing import ScriptedProvider
 from tests.agents.parts import broken_for
 from tests.support.provider_rules import broken_rules
@@ -131,7 +132,7 @@ async def ours(url: str, folder: Path, rounds: int, dice: random.Random) -> Tall
                     tally.count("failed", int(key is None or isinstance(error, TimeoutError)), where)
         tally.count("invalid", sum(bool(broken_for(request)) for request in provider.requests), where)
         async with Store(url) as store:
-            found = await store.events(SessionId("crash", "user", session))
+            found = await store.read(read_session_events, SessionId("crash", "user", session))
         messages = [one.message for one in found[1] if one.message] if found else []
         count_faults(tally, kill, messages, folder, before)
         before = len(messages)

@@ -33,6 +33,7 @@ from lango.adk.services.events_to_rows import event_to_entry
 from lango.store import NewEvent, SessionId
 from lango.store.codec.rows import event_to_row
 from lango.store.sessions.append import append
+from lango.store.sessions.sessions import create_session, find_session
 
 OURS, RAW, RAW_IN_THREAD = "SqlSessionService", "raw insert + commit", "raw, awaited from a thread"
 RAW_SQLITE3 = "raw, by Python's sqlite3"
@@ -258,7 +259,7 @@ async def _append_all(service: BaseSessionService, session: Session, events: lis
 async def fill(service: SqlSessionService, session: Session, count: int) -> None:
     """Append many events through the store's own operation, thousands to a transaction."""
     name = SessionId(session.app_name, session.user_id, session.id)
-    record = await service.store.session(name)
+    record = await service.store.read(find_session, name)
     assert record
     key, revision = record.key, record.revision
     samples = [event_to_entry(event) for event in itertools.islice(turns(), 400)]
@@ -274,7 +275,7 @@ async def fill(service: SqlSessionService, session: Session, count: int) -> None
             replace(samples[n % len(samples)], event_id=f"{n:036d}", created_at=n)
             for n in range(at, min(at + 5_000, count))
         ]
-        revision = await service.store._database.write(lambda: some(revision, entries))  # noqa: B023 - awaited here
+        revision = await service.store.write(some, revision, entries)
 
 
 async def loads(folder: Path) -> None:
@@ -384,7 +385,9 @@ async def listing(folder: Path) -> None:
         ours = found[OURS]
         assert isinstance(ours, SqlSessionService)
         for at in range(0, count, 1_000):
-            await asyncio.gather(*(ours.store.create_session(n, {"topic": n.id}) for n in names[at : at + 1_000]))
+            await asyncio.gather(
+                *(ours.store.write(create_session, n, {"topic": n.id}, time.time()) for n in names[at : at + 1_000])
+            )
         for service in (found[ADK_SQLITE], found[ADK_DATABASE]):
             await _fill_adk_sessions(folder, service, names)
         every = {name: functools.partial(service.list_sessions, app_name=APP) for name, service in found.items()}

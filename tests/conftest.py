@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from lango.adk import SqlSessionService
 from lango.store import Store
 from lango.store.lifecycle import integrity
+from lango.store.lifecycle.integrity import check_database, check_session
 
 # a loaded machine is slow, not wrong; what fails today fails tomorrow: other examples are looked for on purpose
 settings.register_profile(
@@ -87,6 +88,6 @@ async def service(store_url: str) -> AsyncIterator[SqlSessionService]:
 
 
 async def _nothing_is_wrong(store: Store) -> None:
-    found = {name.id: await store.check(name) for name in await store.read(integrity.list_names)}
+    found = {name.id: await store.read(check_session, name) for name in await store.read(integrity.list_session_names)}
     assert {id_: list(map(str, problems)) for id_, problems in found.items() if problems} == {}
-    assert await store.check_database() == []
+    assert await store.read(check_database, store.dialect) == []

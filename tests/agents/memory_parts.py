@@ -9,6 +9,7 @@ from lango.memory.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId, SessionRecord
+from lango.store.sessions.sessions import find_session
 from lango.testing import Answer, ScriptedProvider
 
 Role = Callable[[Request], Answer] | Callable[[Request], Awaitable[Answer]]
@@ -67,7 +68,7 @@ def numbers_in(text: str) -> list[int]:
 
 
 async def session_of(runtime: Runtime, session_id: str = "s", user_id: str = "user") -> SessionRecord:
-    session = await runtime.store.session(SessionId(runtime.app_name, user_id, session_id))
+    session = await runtime.store.read(find_session, SessionId(runtime.app_name, user_id, session_id))
     assert session
     return session
 

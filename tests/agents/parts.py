@@ -1,6 +1,7 @@
 """What tests of the runtime share: settings, gates, and checks on what was stored and sent."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import Any
@@ -13,7 +14,9 @@ from lango.messages import Message
 from lango.providers import Request, anthropic, gemini, openai, openai_responses
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId, Store, StoredEvent
-from lango.store.engine.database import Database, Operation, Row
+from lango.store.api_keys import ApiKey, add_key, new_secret
+from lango.store.engine.database import Operation, Row
+from lango.store.sessions.window import read_session_events
 from lango.tools import Tool
 from tests.support import wire_rules
 from tests.support.provider_rules import broken_rules
@@ -97,7 +100,7 @@ def results_in(request: Request) -> dict[str, Any]:
 
 
 async def stored(runtime: Runtime, session: str = "s", user: str = USER) -> list[StoredEvent]:
-    found = await runtime.store.events(SessionId(runtime.app_name, user, session))
+    found = await runtime.store.read(read_session_events, SessionId(runtime.app_name, user, session))
     assert found
     return found[1]
 
@@ -107,13 +110,18 @@ async def messages(runtime: Runtime, session: str = "s", user: str = USER) -> li
 
 
 async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
-    """Ask the database itself."""
+    """Run a query on the store's database."""
 
     def operation() -> Operation[list[Row]]:
         return (yield sql, ())
 
-    database: Database = vars(store)["_database"]
-    return [tuple(row) for row in await database.read(operation)]
+    return [tuple(row) for row in await store.read(operation)]
+
+
+async def add_api_key(store: Store, user: str, **limits: int | None) -> tuple[ApiKey, str]:
+    """Create an API key of a user; the second value is its secret."""
+    secret = new_secret()
+    return await store.write(add_key, user, secret, time.time(), **limits), secret
 
 
 async def statuses(runtime: Runtime) -> list[str]:

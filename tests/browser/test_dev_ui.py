@@ -8,6 +8,8 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from lango.config import ServerSettings
+from lango.store.sessions.sessions import list_sessions
+from lango.store.sessions.window import read_message_page
 from tests.browser.site import Site, serving_script
 
 
@@ -27,8 +29,8 @@ async def test_the_dev_ui_answers_and_requests_no_other_host(site: Site, page: P
     await box.press("Enter")
     await expect(page.get_by_text("hello from the agent").first).to_be_visible()
     await expect(page.locator("svg g.node").first).to_be_visible()  # the agent graph
-    (session,) = await site.runtime.store.sessions(site.runtime.app_name, "user")
-    stored = await site.runtime.store.messages_page(session)
+    (session,) = await site.runtime.store.read(list_sessions, site.runtime.app_name, "user")
+    stored = await site.runtime.store.read(read_message_page, session)
     assert [one.message.content for one in stored if one.message] == ["hello", "hello from the agent"]
     assert not failed
 

@@ -13,6 +13,7 @@ from lango.config import ServerSettings
 from lango.errors import ProviderRejected
 from lango.messages import ToolCall
 from lango.providers import Finish, TextDelta, ThoughtDelta
+from tests.agents.parts import add_api_key
 from tests.browser.conftest import OpenPage
 from tests.browser.page_actions import answer, ask, send, session_id, wait_until_finished
 from tests.browser.page_monitor import PageMonitor, check_accessibility
@@ -191,7 +192,7 @@ async def test_the_page_asks_for_an_api_key_and_keeps_it_in_this_tab_only(
     monitor.expect("401")
     keyed = ServerSettings(port=0, shutdown_s=0.1, auth="keys")
     async with serving_script(tmp_path, ["Welcome, Alice."], server=keyed) as site:
-        _, secret = await site.runtime.store.keys.add("alice")
+        _, secret = await add_api_key(site.runtime.store, "alice")
         page = await open_page()
         await page.goto(site.url)
         dialog = page.get_by_role("dialog", name="API key")

@@ -20,6 +20,7 @@ from lango.adk.services.request_context import writing_epoch
 from lango.errors import FencedWrite, LangoError, StaleSession
 from lango.store import SessionId
 from lango.store.engine.database import Operation, Row
+from lango.store.sessions.sessions import find_session
 from tests.support import strategies
 from tests.unit.adk.test_event_rows import with_stored_role
 
@@ -74,13 +75,13 @@ async def test_s2_order_is_that_of_insertion_whatever_the_clock_says(service: Sq
 
 
 async def test_s1_a_session_object_knows_where_the_store_is(service: SqlSessionService) -> None:
-    """Else no append of it is the quick one: the store finds its own way, and nobody sees why it takes longer."""
+    """Otherwise appends could not use the single statement, and would silently be slower."""
     session = await service.create_session(**APP)
     name = SessionId(session.app_name, session.user_id, session.id)
     only_state = Event(author="a", actions=EventActions(state_delta={"k": 1}))
     for event in [said("1"), only_state, said("2"), said("3")]:
         await service.append_event(session, event)
-        record = await service.store.session(name)
+        record = await service.store.read(find_session, name)
         assert record
         for shown in (session, await load(service, session)):
             seen = (shown.__pydantic_private__ or {})["_version"]
@@ -95,7 +96,7 @@ async def test_s2_tasks_that_share_a_session_append_one_after_the_other(service:
 
 @pytest.fixture(params=["sqlite_in_thread", "postgres"])
 async def waiting_service(request: pytest.FixtureRequest) -> AsyncIterator[SqlSessionService]:
-    """One whose writes are waited for, so that others get to run meanwhile."""
+    """A service whose writes take a moment, so that other tasks run meanwhile."""
     async with SqlSessionService(request.getfixturevalue(f"{request.param}_url")) as service:
         yield service
 
@@ -108,7 +109,7 @@ async def test_s2_a_task_that_is_cancelled_while_it_waits_lets_the_next_one_appe
     async with asyncio.timeout(60):
         first = asyncio.create_task(service.append_event(session, said("first")))
         rest = [asyncio.create_task(service.append_event(session, said(str(n)))) for n in range(10)]
-        await asyncio.sleep(0)  # the first is on its way to the database, and the others wait for it
+        await asyncio.sleep(0)  # the first append is under way, and the others wait for it
         for task in rest[2:9:3]:
             task.cancel()
         await asyncio.gather(first, *rest, return_exceptions=True)
@@ -117,13 +118,15 @@ async def test_s2_a_task_that_is_cancelled_while_it_waits_lets_the_next_one_appe
     assert texts(session) == texts(await load(service, session)) == ["first", *"013467", "9", "last"]
 
 
-async def test_s2_a_task_that_is_cancelled_when_its_turn_comes_passes_it_on(waiting_service: SqlSessionService) -> None:
+async def test_s2_a_task_that_is_cancelled_when_it_acquires_the_lock_releases_it(
+    waiting_service: SqlSessionService,
+) -> None:
     service = waiting_service
     session = await service.create_session(**APP)
 
     async def append_and_cancel() -> None:
         await service.append_event(session, said("first"))
-        second.cancel()  # its turn has come by now, and it does not know it yet
+        second.cancel()  # it has been granted the lock, but has not run yet
 
     async with asyncio.timeout(60):
         first = asyncio.create_task(append_and_cancel())
@@ -133,7 +136,7 @@ async def test_s2_a_task_that_is_cancelled_when_its_turn_comes_passes_it_on(wait
     assert texts(session) == texts(await load(service, session)) == ["first", "3"]
 
 
-async def test_s2_what_many_appends_of_one_object_count_is_what_the_store_holds(
+async def test_s2_the_totals_of_many_concurrent_appends_equal_those_of_the_store(
     service: SqlSessionService,
 ) -> None:
     session = await service.create_session(**APP)
@@ -231,10 +234,10 @@ async def _query(service: SqlSessionService, sql: str) -> list[Any]:
     def operation() -> Operation[list[Row]]:
         return (yield sql, ())
 
-    return [list(row) for row in await service.store._database.read(operation)]  # pyright: ignore[reportPrivateUsage]
+    return [list(row) for row in await service.store.read(operation)]
 
 
-async def test_s8_content_less_events_are_kept(service: SqlSessionService) -> None:
+async def test_s8_events_without_content_are_stored(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
     compaction = {"start_timestamp": 1.0, "end_timestamp": 2.0, "compacted_content": types.Content(parts=[])}
     events = [
@@ -279,9 +282,7 @@ async def test_a_message_of_ten_megabytes(service: SqlSessionService) -> None:
 
 
 @pytest.mark.parametrize("value", [print, object(), [print]])
-async def test_what_cannot_be_kept_is_refused_before_anything_is_written(
-    service: SqlSessionService, value: Any
-) -> None:
+async def test_unstorable_values_are_refused_before_anything_is_written(service: SqlSessionService, value: Any) -> None:
     session = await service.create_session(**APP, state={"k": 0})
     with pytest.raises(LangoError, match="cannot be stored"):
         await service.append_event(session, said("x", actions=EventActions(state_delta={"k": value})))
@@ -291,7 +292,7 @@ async def test_what_cannot_be_kept_is_refused_before_anything_is_written(
     assert texts(await load(service, session)) == ["goes on"]
 
 
-async def test_s10_the_second_writer_is_stale_and_nothing_of_its_write_is_kept(service: SqlSessionService) -> None:
+async def test_s10_the_second_writer_is_stale_and_its_write_is_rolled_back(service: SqlSessionService) -> None:
     first = await service.create_session(**APP)
     second = await load(service, first)
     await service.append_event(first, said("first"))
@@ -304,7 +305,7 @@ async def test_s10_the_second_writer_is_stale_and_nothing_of_its_write_is_kept(s
     assert again.state == {}
     await service.append_event(again, said("second"))
     with pytest.raises(StaleSessionError):
-        await service.append_event(first, changed(k=1))  # a state-only event is a write like any other
+        await service.append_event(first, changed(k=1))  # a state-only event advances the revision, too
 
 
 async def test_s10_a_session_object_made_by_hand(service: SqlSessionService) -> None:
@@ -323,7 +324,7 @@ async def test_s10_the_same_event_twice_counts_once(service: SqlSessionService) 
     before = await load(service, session)
     await service.append_event(session, event)
     await service.append_event(session, event)
-    await service.append_event(before, event)  # as after a lost answer: the writer saw less, but this event is its own
+    await service.append_event(before, event)  # as after a lost answer: the revision is old, but the event is the same
     await service.append_event(before, said("next"))
     assert texts(session) == ["once"]
     assert texts(await load(service, session)) == ["once", "next"]
@@ -378,7 +379,7 @@ async def test_s11_list_sessions_oldest_update_first(service: SqlSessionService)
 
 
 async def test_s11_state_has_adks_meaning(service: SqlSessionService) -> None:
-    """None is kept, dicts are replaced, scopes are shared: compared with ADK's own service, step by step."""
+    """None is stored, dicts are replaced, scopes are shared: compared with ADK's own service, step by step."""
     ours: list[dict[str, Any]] = []
     for one in (service, InMemorySessionService()):
         first = await one.create_session(**APP, session_id="1", state={"d": {"a": 1}, "temp:x": 1, "user:u": 1})
@@ -392,7 +393,7 @@ async def test_s11_state_has_adks_meaning(service: SqlSessionService) -> None:
     assert await service.get_user_state(app_name="app", user_id="nobody") == {}
 
 
-async def test_s11_delete_and_append_to_what_is_deleted(service: SqlSessionService) -> None:
+async def test_s11_append_to_a_deleted_session_is_refused(service: SqlSessionService) -> None:
     session = await service.create_session(**APP, session_id="gone", state={"user:stays": 1})
     await service.append_event(session, said("x"))
     await service.delete_session(**APP, session_id="gone")
@@ -405,7 +406,7 @@ async def test_s11_delete_and_append_to_what_is_deleted(service: SqlSessionServi
     anew = await service.create_session(**APP, session_id="gone")
     assert anew.state == {"user:stays": 1}
     with pytest.raises(SessionNotFoundError):
-        await service.append_event(session, said("y"))  # of the old one, although a new one has its name
+        await service.append_event(session, said("y"))  # to the deleted session, although a new one has its name
     for table in ("messages", "state_events", "open_calls", "session_states", "turns"):
         assert await _query(service, f"SELECT COUNT(*) FROM {table}") == [[0]]
 
@@ -439,6 +440,6 @@ async def test_h6_the_window_holds_the_newest_messages_that_fit(store_url: str) 
         [[each]] = await _query(all_of_it, "SELECT MAX(tokens) FROM messages")
         assert texts(window) == [f"message {n}" for n in range(100)][-(200 // each) :]
         assert window.events == session.events[-len(window.events) :]
-        # the windowed session writes on where the store stands, not where the window begins
+        # the windowed session appends after the newest message, not after its window
         await windowed.append_event(window, said("next"))
         assert texts(await load(all_of_it, session))[-2:] == ["message 99", "next"]

@@ -1,13 +1,19 @@
-"""Conversations that a client carries: stored whole or not at all, and only where the session still stands."""
+"""Histories that a client resends: stored completely or not at all, and only at the expected revision."""
 
 import asyncio
+import time
 
 import pytest
 
 from lango.errors import SessionNotFound, StaleSession
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, SessionId, SessionRecord, Store
+from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.client_history import find_by_input, input_hash
+from lango.store.sessions.sessions import create_session, find_session
+from lango.store.sessions.window import read_session_events
+from lango.store.turns.client_calls import read_client_calls
+from lango.store.turns.lease import lease_turn
 from lango.store.turns.turns import QueuedTurn
 from tests.contract.test_idempotency import asks
 
@@ -15,7 +21,7 @@ NAME = SessionId("app", "alice", "s")
 
 
 def said(number: int) -> NewEvent:
-    """A message of a carried history; every fifth calls a tool, and the one after it brings the result."""
+    """A message of a resent history; every fifth calls a tool, and the next has its result."""
     match number % 5:
         case 3:
             message = Message("assistant", f"m{number}", (ToolCall(f"c{number}", "f", {}),))
@@ -31,59 +37,57 @@ def carrying(text: str, count: int) -> NewEvent:
 
 
 async def contents(store: Store) -> list[str]:
-    found = await store.events(NAME)
+    found = await store.read(read_session_events, NAME)
     assert found
-    assert await store.check(NAME) == []
+    assert await store.read(check_session, NAME) == []
     return [one.message.content for one in found[1] if one.message]
 
 
 @pytest.fixture
 async def session(store: Store) -> SessionRecord:
-    return await store.create_session(NAME)
+    return await store.write(create_session, NAME, None, time.time())
 
 
 async def found(store: Store, text: str, user: str = "alice", prefix: str = "") -> list[str]:
-    return [one.name.id for one in await store.read(lambda: find_by_input("app", user, text, prefix, 20))]
+    return [one.name.id for one in await store.read(find_by_input, "app", user, text, prefix, 20)]
 
 
 @pytest.mark.parametrize("count", [1, 50, 123])
-async def test_a_history_is_stored_before_the_message_that_brings_it(
-    store: Store, session: SessionRecord, count: int
-) -> None:
+async def test_a_resent_history_is_stored_before_its_message(store: Store, session: SessionRecord, count: int) -> None:
     turn = await store.submit_turn(session, carrying("now", count), "me")
     expected = [one.message.content for one in map(said, range(count)) if one.message]
     assert await contents(store) == [*expected, "now"]
-    record = await store.session(NAME)
+    record = await store.read(find_session, NAME)
     assert record
     assert (record.last_seq, record.user_seq, record.revision) == (count + 1, count + 1, count + 1)
     assert record.total_tokens == sum(range(count)) + asks("now").tokens
-    assert await store.client_calls(record) == [], "no call of it waits"
+    assert await store.read(read_client_calls, record) == [], "no call of it waits"
     await store.end_turn(NAME, turn, "done")
 
 
-async def test_a_history_waits_with_its_message(store: Store, session: SessionRecord) -> None:
+async def test_a_resent_history_is_queued_with_its_message(store: Store, session: SessionRecord) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "me")
     assert await contents(store) == ["ahead"]
     await store.end_turn(NAME, ahead, "done")
-    assert await store.claim_turn(NAME, waiting)
+    assert await store.write(lease_turn, waiting.session_key, NAME, waiting.turn, time.time())
     assert await contents(store) == ["ahead", "m0", "m1", "now"]
 
 
-async def test_a_history_that_waited_for_a_process_that_is_gone_is_kept(store: Store, session: SessionRecord) -> None:
+async def test_a_queued_history_of_a_dead_process_is_stored(store: Store, session: SessionRecord) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "gone")
-    gone = QueuedTurn(waiting.turn, "waiting", "gone", 0)
+    gone = QueuedTurn(waiting.turn, "queued", "gone", 0)
     assert not await store.interrupt_turn(session, gone), "it keeps its place while another turn runs"
     await store.end_turn(session.name, ahead, "done")
     assert await store.interrupt_turn(session, gone)
     assert await contents(store) == ["ahead", "m0", "m1", "now"]
 
 
-async def test_of_many_turns_from_the_same_point_one_begins(store: Store, session: SessionRecord) -> None:
+async def test_of_many_turns_at_the_same_revision_one_starts(store: Store, session: SessionRecord) -> None:
     first = await store.submit_turn(session, asks("first"), "me")
     await store.end_turn(NAME, first, "done")
-    record = await store.session(NAME)
+    record = await store.read(find_session, NAME)
     assert record
     outcomes = await asyncio.gather(
         *[
@@ -99,9 +103,9 @@ async def test_of_many_turns_from_the_same_point_one_begins(store: Store, sessio
     assert len(await contents(store)) == 2 + begun[0]
 
 
-async def test_a_turn_begins_nowhere_but_at_its_point(store: Store, session: SessionRecord) -> None:
+async def test_a_turn_at_another_revision_is_stale(store: Store, session: SessionRecord) -> None:
     running = await store.submit_turn(session, asks("1"), "me", at_revision=0)
-    record = await store.session(NAME)
+    record = await store.read(find_session, NAME)
     assert record
     with pytest.raises(StaleSession):
         await store.submit_turn(record, asks("2"), "me", at_revision=0)
@@ -114,7 +118,7 @@ async def test_a_turn_begins_nowhere_but_at_its_point(store: Store, session: Ses
         await store.submit_turn(record, asks("3"), "me", at_revision=record.revision)
 
 
-async def test_the_same_write_tried_again_is_the_same_turn(store: Store, session: SessionRecord) -> None:
+async def test_a_retried_write_returns_the_same_turn(store: Store, session: SessionRecord) -> None:
     """The answer to a COMMIT may be lost."""
     entry = carrying("now", 3)
     turn = await store.submit_turn(session, entry, "me", at_revision=0)
@@ -125,14 +129,14 @@ async def test_the_same_write_tried_again_is_the_same_turn(store: Store, session
 
 async def test_sessions_are_found_by_the_newest_message_of_their_user(store: Store) -> None:
     for user, id_ in (("alice", "one"), ("alice", "two"), ("bob", "three")):
-        record = await store.create_session(SessionId("app", user, id_))
+        record = await store.write(create_session, SessionId("app", user, id_), None, time.time())
         turn = await store.submit_turn(record, asks("Hi"), "me")
         assert id_ not in await found(store, "Hi", user), "it runs"
         await store.end_turn(record.name, turn, "done")
     assert {*await found(store, " Hi\n")} == {"one", "two"}
     assert await found(store, "Hi", prefix="tw") == ["two"]
     assert await found(store, "Hi", "bob") == ["three"]
-    two = await store.session(SessionId("app", "alice", "two"))
+    two = await store.read(find_session, SessionId("app", "alice", "two"))
     assert two
     turn = await store.submit_turn(two, asks("and now?"), "me")
     await store.end_turn(two.name, turn, "failed")
@@ -140,7 +144,7 @@ async def test_sessions_are_found_by_the_newest_message_of_their_user(store: Sto
     assert await found(store, "and now?") == ["two"]
 
 
-def test_any_text_has_a_hash_that_both_databases_keep() -> None:
+def test_any_text_has_a_hash_that_both_databases_can_store() -> None:
     hashes = {input_hash(text) for text in ("", "a", "\0", "\ud800", "漢", "x" * 1_000_000)}
     assert all(-(2**63) <= one < 2**63 for one in hashes)
     assert len(hashes) == 5, "what no column can show is shown alike"

@@ -1,4 +1,4 @@
-"""Any chats, interleaved in any way: each call of the model reads what its own request carried, and nothing else."""
+"""Any chats, interleaved in any way: each model call reads the history of its own request, and nothing else."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -16,6 +16,8 @@ from lango.server.compat.openai.session_selection import submit_carried_history
 from lango.server.context import ServerContext
 from lango.server.security.auth import Caller
 from lango.store import SessionId
+from lango.store.lifecycle.integrity import check_session
+from lango.store.sessions.sessions import list_sessions
 from tests.agents.parts import PATIENCE_S, settings_for
 
 Said = list[tuple[str, str]]
@@ -24,12 +26,12 @@ Step = tuple[Literal["say", "hold", "fail", "again", "edit", "trim", "alter", "r
 STEPS = st.tuples(
     st.sampled_from(["say", "say", "say", "hold", "hold", "fail", "again", "edit", "trim", "alter", "repeat", "both"]),
     st.integers(0, 2),
-    st.sampled_from(["Hi", "yes"]),  # few words: chats are often alike
+    st.sampled_from(["Hi", "yes"]),  # few texts, so that chats are often equal
 )
 
 
 class Model:
-    """Says "ok", or fails, once it may."""
+    """A model that answers "ok", or fails, when the test lets it."""
 
     name = "model"
 
@@ -47,7 +49,7 @@ class Model:
 
 
 class Chat:
-    """A client's chat; while an answer is under way, `may` lets it come."""
+    """A client's chat; `may` releases the answer under way."""
 
     def __init__(self, here: ServerContext, model: Model) -> None:
         self.here = here
@@ -57,7 +59,7 @@ class Chat:
         self.may: asyncio.Future[bool] | None = None
 
     async def send(self) -> None:
-        """Send all that was said, and check what the model reads of it."""
+        """Send the whole history, and check that the model reads it."""
         self.task = asyncio.create_task(self._follow())
         read, self.may = await self.model.calls.get()
         assert read == self.messages
@@ -115,11 +117,14 @@ async def _run(steps: list[Step]) -> None:
         for chat in chats:
             await chat.finish()
         await here.turns.drain(PATIENCE_S)
-        for one in await runtime.store.sessions():
-            assert await runtime.store.check(SessionId(one.name.app_name, one.name.user_id, one.name.id)) == []
+        for one in await runtime.store.read(list_sessions):
+            assert (
+                await runtime.store.read(check_session, SessionId(one.name.app_name, one.name.user_id, one.name.id))
+                == []
+            )
 
 
 @settings(max_examples=30)
 @given(st.lists(STEPS, min_size=4, max_size=14))
-def test_a_model_reads_what_its_request_carried(steps: list[Step]) -> None:
+def test_a_model_reads_the_history_of_its_request(steps: list[Step]) -> None:
     asyncio.run(_run(steps))

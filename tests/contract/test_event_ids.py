@@ -1,4 +1,4 @@
-"""An event id is that of one event: the same event again is a retry, any other one is refused."""
+"""Event ids are unique: the same event again is a retry, another event with its id is refused."""
 
 import itertools
 import time
@@ -16,6 +16,7 @@ from lango.messages import Message
 from lango.runtime.sessions import Sessions
 from lango.store import AppendResult, NewEvent, SessionId, SessionRecord, Store
 from lango.store.lifecycle import fork as forks
+from lango.store.sessions.sessions import create_session, find_session
 
 NAME = SessionId("app", "alice", "s")
 
@@ -64,21 +65,21 @@ def entry(what: str, event_id: str = "same") -> NewEvent:
 
 @pytest.fixture
 async def session(store: Store) -> SessionRecord:
-    return await store.create_session(NAME)
+    return await store.write(create_session, NAME, None, time.time())
 
 
 @pytest.mark.parametrize("forked", [False, True])
-async def test_an_id_is_that_of_one_event_whatever_the_event_is(store: Store, *, forked: bool) -> None:
-    """Each kind of event, then every other one with its id: nothing is written, nothing dropped in silence."""
+async def test_an_event_id_is_unique_for_all_kinds_of_events(store: Store, *, forked: bool) -> None:
+    """Append each kind of event, then every other kind with its id: nothing is written, and each is refused."""
     for number, first in enumerate(EVENTS):
-        made = await store.create_session(SessionId("app", "alice", f"s{number}"))
+        made = await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, time.time())
         await store.append(made.key, made.name, 0, entry("text", "before"))
         appended = await store.append(made.key, made.name, 1, entry(first))
         if forked:
             fork = SessionId("app", "alice", f"f{number}")
-            made = await store.write(lambda made=made, fork=fork: forks.fork(made.name, fork, None, None, 0.0))
+            made = await store.write(forks.fork_session, made.name, fork, None, None, 0.0)
         for other in EVENTS:
-            seen = await store.session(made.name)
+            seen = await store.read(find_session, made.name)
             assert seen
             for revision, last_seq in ((seen.revision, seen.last_seq), (seen.revision, None), (1, None)):
                 again = store.append(made.key, made.name, revision, entry(other), last_seq=last_seq)
@@ -88,7 +89,7 @@ async def test_an_id_is_that_of_one_event_whatever_the_event_is(store: Store, *,
                 else:
                     with pytest.raises(EventConflict, match="already holds another event with the id 'same'"):
                         await again
-            assert await store.session(made.name) == seen, f"{other} after {first}"
+            assert await store.read(find_session, made.name) == seen, f"{other} after {first}"
 
 
 async def test_a_retry_in_another_process_is_recognised_and_another_event_refused(
@@ -103,7 +104,7 @@ async def test_a_retry_in_another_process_is_recognised_and_another_event_refuse
                 await elsewhere.append(session.key, NAME, number, entry(other, first))
 
 
-async def test_adk_is_told_of_an_id_that_comes_again_for_another_event(store: Store) -> None:
+async def test_adk_gets_an_error_for_an_id_of_another_event(store: Store) -> None:
     service = SqlSessionService("", store=store)
     adk = await service.create_session(app_name="app", user_id="alice", session_id="s")
     await service.append_event(adk, Event(id="same", author="a", actions=EventActions(state_delta={"n": 1})))
@@ -114,7 +115,7 @@ async def test_adk_is_told_of_an_id_that_comes_again_for_another_event(store: St
     assert [event.id for event in again.events] == ["same"]
 
 
-async def test_an_export_in_which_an_id_comes_twice_is_refused(store: Store, session: SessionRecord) -> None:
+async def test_an_export_with_a_repeated_id_is_refused(store: Store, session: SessionRecord) -> None:
     await store.append(session.key, NAME, 0, NewEvent("one", time.time(), Message("user", "hi", author="user")))
     await store.append(session.key, NAME, 1, entry("state", "two"))
     sessions = Sessions(store, "app")

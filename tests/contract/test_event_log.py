@@ -1,4 +1,4 @@
-"""What clients were told of a turn, on every database: in order, once, and with one end."""
+"""The event log of turns: in order, once, and with one final event."""
 
 import json
 import time
@@ -10,8 +10,21 @@ from lango.events import TextDelta, TurnDone
 from lango.messages import Message
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN, turn_of_event
-from lango.store.engine.database import Database, Operation
-from lango.store.turns.event_log import KEPT_TURNS, PAGE, EventBatch, LoggedEvent, append_many
+from lango.store.engine.database import Operation
+from lango.store.sessions.sessions import create_session, find_session, list_session_page
+from lango.store.sessions.window import read_message_page
+from lango.store.turns.event_log import (
+    KEPT_TURNS,
+    PAGE,
+    EventBatch,
+    LoggedEvent,
+    append_final_events,
+    append_log_batches,
+    append_log_events,
+    read_event_log,
+)
+from lango.store.turns.queue import find_newest_turn, find_next_turn
+from lango.store.turns.turns import read_turn
 
 NAME = SessionId("app", "alice", "s1")
 
@@ -22,7 +35,7 @@ def told(number: int, text: str = "x", *, turn: int = 1, final: bool = False) ->
 
 
 async def running(store: Store, name: SessionId = NAME) -> tuple[SessionRecord, Turn]:
-    session = await store.session(name) or await store.create_session(name)
+    session = await store.read(find_session, name) or await store.write(create_session, name, None, time.time())
     entry = NewEvent(f"e{time.monotonic_ns()}", time.time(), Message("user", "hi"), invocation_id="inv")
     return session, await store.submit_turn(session, entry, "owner")
 
@@ -30,7 +43,7 @@ async def running(store: Store, name: SessionId = NAME) -> tuple[SessionRecord, 
 async def answer(
     store: Store, session: SessionRecord, turn: Turn, text: str, *, id_: str = "answer", ends_turn: bool = False
 ) -> None:
-    now = await store.session(session.name)
+    now = await store.read(find_session, session.name)
     assert now
     entry = NewEvent(id_, time.time(), Message("assistant", text), invocation_id="inv")
     await store.append(session.key, session.name, now.revision, entry, epoch=turn.epoch, ends_turn=ends_turn)
@@ -38,33 +51,35 @@ async def answer(
 
 async def test_events_are_read_after_any_id_in_order(store: Store) -> None:
     session, turn = await running(store)
-    assert await store.add_told(session.key, 1, [told(1), told(4)])
-    assert await store.add_told(session.key, 1, [told(7), told(8, final=True)])
-    everything = await store.told(session.key, 1)
+    assert await store.write(append_log_events, session.key, 1, [told(1), told(4)])
+    assert await store.write(append_log_events, session.key, 1, [told(7), told(8, final=True)])
+    everything = await store.read(read_event_log, session.key, 1)
     assert [one.id - IDS_PER_TURN for one in everything.events] == [1, 4, 7, 8]
     assert [one.final for one in everything.events] == [False, False, False, True]
     assert everything.turn
     assert everything.turn.status == "running"
     for after, ids in [(1, [4, 7, 8]), (4, [7, 8]), (5, [7, 8]), (8, []), (99, [])]:
-        part = await store.told(session.key, 1, IDS_PER_TURN + after)
+        part = await store.read(read_event_log, session.key, 1, IDS_PER_TURN + after)
         assert [one.id - IDS_PER_TURN for one in part.events] == ids
     assert turn_of_event(everything.events[-1].id) == turn.turn
 
 
-async def test_a_repeated_write_changes_nothing_and_a_closed_turn_takes_no_more(store: Store) -> None:
+async def test_a_repeated_write_changes_nothing_and_a_closed_log_refuses_events(store: Store) -> None:
     session, _ = await running(store)
-    assert await store.add_told(session.key, 1, [told(1), told(2)])
-    assert await store.add_told(session.key, 1, [told(1, "other"), told(2, "other"), told(3, final=True)])
-    assert not await store.add_told(session.key, 1, [told(4)])
-    events = (await store.told(session.key, 1)).events
+    assert await store.write(append_log_events, session.key, 1, [told(1), told(2)])
+    assert await store.write(
+        append_log_events, session.key, 1, [told(1, "other"), told(2, "other"), told(3, final=True)]
+    )
+    assert not await store.write(append_log_events, session.key, 1, [told(4)])
+    events = (await store.read(read_event_log, session.key, 1)).events
     assert events == [told(1), told(2), told(3, final=True)]
 
 
-async def test_events_of_many_turns_are_stored_together_as_they_are_one_by_one(store: Store) -> None:
+async def test_events_of_many_turns_in_one_write_are_stored_as_in_many(store: Store) -> None:
     names = ("goes on", "begins", "is closed", "is repeated", "ends", "is gone")
     keys = {name: (await running(store, SessionId("app", "alice", name)))[0].key for name in names}
     for name in set(names) - {"begins"}:
-        await store.add_told(keys[name], 1, [told(1), told(2, "two", final=name == "is closed")])
+        await store.write(append_log_events, keys[name], 1, [told(1), told(2, "two", final=name == "is closed")])
     await store.delete_session(SessionId("app", "alice", "is gone"))
     given = {
         "goes on": [told(3, 'NUL \0, "quotes", \u2028 and 中'), told(5)],
@@ -74,9 +89,14 @@ async def test_events_of_many_turns_are_stored_together_as_they_are_one_by_one(s
         "ends": [told(3), told(4, final=True)],
         "is gone": [told(3)],
     }
-    stored = await store.add_told_of_many([EventBatch(keys[name], 1, events) for name, events in given.items()])
+    stored = await store.write(
+        append_log_batches, [EventBatch(keys[name], 1, events) for name, events in given.items()], store.dialect
+    )
     assert dict(zip(given, stored, strict=True)) == dict.fromkeys(given, True) | {"is closed": False, "is gone": False}
-    numbers = {name: [one.id - IDS_PER_TURN for one in (await store.told(key, 1)).events] for name, key in keys.items()}
+    numbers = {
+        name: [one.id - IDS_PER_TURN for one in (await store.read(read_event_log, key, 1)).events]
+        for name, key in keys.items()
+    }
     assert numbers == {
         "goes on": [1, 2, 3, 5],
         "begins": [1, 2],
@@ -85,25 +105,27 @@ async def test_events_of_many_turns_are_stored_together_as_they_are_one_by_one(s
         "ends": [1, 2, 3, 4],
         "is gone": [],
     }
-    assert (await store.told(keys["goes on"], 1)).events[2:] == given["goes on"]
-    assert [json.loads(one.data)["text"] for one in (await store.told(keys["is repeated"], 1)).events] == [
+    assert (await store.read(read_event_log, keys["goes on"], 1)).events[2:] == given["goes on"]
+    assert [
+        json.loads(one.data)["text"] for one in (await store.read(read_event_log, keys["is repeated"], 1)).events
+    ] == [
         "x",
         "two",
         "x",
     ]
-    assert (await store.told(keys["ends"], 1)).closed
+    assert (await store.read(read_event_log, keys["ends"], 1)).closed
 
 
-async def test_turns_under_way_are_all_stored_by_one_statement(store: Store) -> None:
+async def test_events_of_running_turns_are_stored_by_one_statement(store: Store) -> None:
     batches: list[EventBatch] = []
     for number in range(20):
         session, _ = await running(store, SessionId("app", "alice", f"s{number}"))
-        await store.add_told(session.key, 1, [told(1)])
+        await store.write(append_log_events, session.key, 1, [told(1)])
         batches.append(EventBatch(session.key, 1, [told(2), told(3)]))
     statements: list[str] = []
 
     def counted() -> Operation[list[bool]]:
-        operation = append_many(batches, "sqlite" if is_sqlite(store) else "postgres")
+        operation = append_log_batches(batches, "sqlite" if is_sqlite(store) else "postgres")
         statement = next(operation)
         try:
             while True:
@@ -117,31 +139,30 @@ async def test_turns_under_way_are_all_stored_by_one_statement(store: Store) -> 
 
 
 def is_sqlite(store: Store) -> bool:
-    database: Database = vars(store)["_database"]
-    return database.dialect == "sqlite"
+    return store.dialect == "sqlite"
 
 
-async def test_a_long_turn_is_read_in_parts(store: Store) -> None:
+async def test_a_long_turn_is_read_in_pages(store: Store) -> None:
     session, _ = await running(store)
-    await store.add_told(session.key, 1, [told(number) for number in range(1, PAGE + 11)])
-    first = (await store.told(session.key, 1)).events
-    rest = (await store.told(session.key, 1, first[-1].id)).events
+    await store.write(append_log_events, session.key, 1, [told(number) for number in range(1, PAGE + 11)])
+    first = (await store.read(read_event_log, session.key, 1)).events
+    rest = (await store.read(read_event_log, session.key, 1, first[-1].id)).events
     assert (len(first), len(rest)) == (PAGE, 10)
 
 
 @pytest.mark.parametrize("already", ["", "Hello ", "Hello world", "something else"])
-async def test_the_end_that_nobody_told_is_told_from_what_is_stored(store: Store, already: str) -> None:
-    """The process died after the answer was stored and before its clients were told."""
+async def test_missing_final_events_are_appended_from_stored_messages(store: Store, already: str) -> None:
+    """The process died after it stored the answer and before it logged the events."""
     session, turn = await running(store)
     if already:
-        await store.add_told(session.key, 1, [told(1, already)])
-    await store.close_told(session.key, 1)
-    assert len((await store.told(session.key, 1)).events) == bool(already), "it still runs"
+        await store.write(append_log_events, session.key, 1, [told(1, already)])
+    await store.write(append_final_events, session.key, 1)
+    assert len((await store.read(read_event_log, session.key, 1)).events) == bool(already), "it still runs"
     await answer(store, session, turn, "Hello world")
     await store.end_turn(session.name, turn, "done", {"usage": {"input": 3, "output": 2}, "invocations": ["inv"]})
     for _ in range(2):
-        await store.close_told(session.key, 1)
-    events = [json.loads(one.data) for one in (await store.told(session.key, 1)).events]
+        await store.write(append_final_events, session.key, 1)
+    events = [json.loads(one.data) for one in (await store.read(read_event_log, session.key, 1)).events]
     text = "".join(event.get("text", "") for event in events)
     assert text == ("Hello world" if "Hello world".startswith(already) else already)
     assert [event["type"] for event in events].count("done") == 1
@@ -151,30 +172,30 @@ async def test_the_end_that_nobody_told_is_told_from_what_is_stored(store: Store
 
 async def test_an_interrupted_turn_ends_with_an_error(store: Store) -> None:
     session, turn = await running(store)
-    await store.add_told(session.key, 1, [told(1, "half an ans")])
+    await store.write(append_log_events, session.key, 1, [told(1, "half an ans")])
     assert await store.interrupt_turn(session, QueuedTurn(turn.turn, "running", "owner", 0))
-    await store.close_told(session.key, 1)
-    *_, last = (await store.told(session.key, 1)).events
+    await store.write(append_final_events, session.key, 1)
+    *_, last = (await store.read(read_event_log, session.key, 1)).events
     assert last.final
     assert json.loads(last.data)["fatal"] is True
-    assert not await store.add_told(session.key, 1, [told(9, "the zombie speaks")])
+    assert not await store.write(append_log_events, session.key, 1, [told(9, "the zombie speaks")])
 
 
-async def test_a_turn_whose_answer_is_stored_is_done_though_nobody_ended_it(store: Store) -> None:
+async def test_a_turn_of_a_dead_process_is_done_if_its_answer_is_stored(store: Store) -> None:
     session, turn = await running(store)
     await answer(store, session, turn, "a step")
     await answer(store, session, turn, "the end", id_="end", ends_turn=True)
     assert await store.interrupt_turn(session, QueuedTurn(turn.turn, "running", "owner", 0))
-    await store.close_told(session.key, 1)
-    *_, last = (await store.told(session.key, 1)).events
+    await store.write(append_final_events, session.key, 1)
+    *_, last = (await store.read(read_event_log, session.key, 1)).events
     assert (last.final, last.event.type) == (True, "done")
     assert not await store.end_turn(session.name, turn, "failed"), "whoever was taken for dead does not change it"
-    record = await store.turn(turn)
+    record = await store.read(read_turn, turn.session_key, turn.turn)
     assert record
     assert record.status == "done"
 
 
-async def test_an_answer_marks_only_the_turn_that_gave_it_and_only_while_it_runs(store: Store) -> None:
+async def test_an_answer_marks_only_its_own_turn_and_only_while_it_runs(store: Store) -> None:
     session, late = await running(store)
     assert await store.interrupt_turn(session, QueuedTurn(late.turn, "running", "owner", 0))
     with pytest.raises(FencedWrite):
@@ -183,30 +204,30 @@ async def test_an_answer_marks_only_the_turn_that_gave_it_and_only_while_it_runs
     with pytest.raises(FencedWrite):
         await answer(store, session, late, "much too late", id_="later", ends_turn=True)
     assert await store.interrupt_turn(session, QueuedTurn(newer.turn, "running", "owner", 0))
-    records = [await store.turn(one) for one in (late, newer)]
+    records = [await store.read(read_turn, one.session_key, one.turn) for one in (late, newer)]
     assert [record and record.status for record in records] == ["interrupted", "interrupted"]
 
 
 async def over(store: Store, session: SessionRecord, turn: Turn, text: str) -> None:
-    """Answer a turn, end it, and keep its events, as a server does."""
+    """Answer a turn, end it, and log its events, as a server does."""
     await answer(store, session, turn, text, id_=f"answer {turn.turn}")
     await store.end_turn(session.name, turn, "done", {"invocations": ["inv"], "usage": {"input": 3, "output": 2}})
     events = [told(1, turn=turn.turn), told(2, text, turn=turn.turn), told(3, turn=turn.turn, final=True)]
-    assert await store.add_told(session.key, turn.turn, events)
+    assert await store.write(append_log_events, session.key, turn.turn, events)
 
 
-async def test_a_turn_beyond_the_log_is_rebuilt_or_refused_and_never_waited_for(store: Store, store_url: str) -> None:
+async def test_events_that_the_log_dropped_are_rebuilt_or_refused(store: Store, store_url: str) -> None:
     session, first = await running(store)
     await over(store, session, first, "answer 1")
     for number in range(2, KEPT_TURNS + 3):
         _, turn = await running(store)
         await over(store, session, turn, f"answer {number}")
-    logged = (await store.told(session.key, 2)).events
+    logged = (await store.read(read_event_log, session.key, 2)).events
     assert [one.id % IDS_PER_TURN for one in logged] == [1, 2, 3], "it is one of those that are kept"
     for inside in (2, 3, 500):
         with pytest.raises(EventsGone, match="not kept any more: read the messages of the session"):
-            await store.told(session.key, 1, IDS_PER_TURN + inside)
-    whole = await store.told(session.key, 1)
+            await store.read(read_event_log, session.key, 1, IDS_PER_TURN + inside)
+    whole = await store.read(read_event_log, session.key, 1)
     assert whole.closed, "nobody waits for more"
     events = [json.loads(one.data) for one in whole.events]
     assert [event["type"] for event in events] == ["accepted", "text_delta", "done"]
@@ -214,62 +235,64 @@ async def test_a_turn_beyond_the_log_is_rebuilt_or_refused_and_never_waited_for(
     assert (events[0]["id"], events[0]["invocation_id"]) == (IDS_PER_TURN + 1, "inv")
     assert (events[1]["text"], events[2]["usage"]["input_tokens"]) == ("answer 1", 3)
     assert [one.final for one in whole.events] == [False, False, True]
-    await store.close_told(session.key, 1)
+    await store.write(append_final_events, session.key, 1)
     async with Store(store_url) as elsewhere:
         for at, one in enumerate(whole.events):
-            rest = await elsewhere.told(session.key, 1, one.id)
+            rest = await elsewhere.read(read_event_log, session.key, 1, one.id)
             assert (rest.events, rest.closed) == (whole.events[at + 1 :], True), "the same ids, whoever reads"
-    assert await store.next_turn(session, 0) == 1
+    assert await store.read(find_next_turn, session, 0) == 1
 
 
-async def test_a_turn_that_no_server_ran_is_rebuilt_without_waiting(store: Store) -> None:
+async def test_events_of_a_turn_that_no_server_ran_are_rebuilt(store: Store) -> None:
     session, turn = await running(store)
-    assert not (await store.told(session.key, 1)).closed, "it still runs"
+    assert not (await store.read(read_event_log, session.key, 1)).closed, "it still runs"
     await answer(store, session, turn, "Hello world")
     await store.end_turn(
         session.name, turn, "done", {"done": {"status": "waiting_for_client", "finish_reason": "stop"}}
     )
-    whole = await store.told(session.key, 1)
+    whole = await store.read(read_event_log, session.key, 1)
     assert whole.closed
     assert [one.event.type for one in whole.events] == ["accepted", "text_delta", "done"]
     assert json.loads(whole.events[-1].data)["status"] == "waiting_for_client"
-    await store.add_told(session.key, 1, [told(1), told(2), told(3, final=True)])  # its server was slow
-    late = await store.told(session.key, 1, whole.events[1].id)
+    await store.write(append_log_events, session.key, 1, [told(1), told(2), told(3, final=True)])  # its server was slow
+    late = await store.read(read_event_log, session.key, 1, whole.events[1].id)
     assert (late.events, late.closed) == (whole.events[2:], True), "a reader of the rebuilt events goes on with them"
 
 
-async def test_events_of_a_running_turn_stay_however_many_wait_behind_it(store: Store) -> None:
+async def test_events_of_a_running_turn_are_kept_however_many_turns_are_queued(store: Store) -> None:
     session, turn = await running(store)
-    assert await store.add_told(session.key, 1, [told(1), told(2)])
+    assert await store.write(append_log_events, session.key, 1, [told(1), told(2)])
     for number in range(2, KEPT_TURNS + 10):
         _, queued = await running(store)
-        assert (queued.turn, queued.status) == (number, "waiting")
-        assert await store.add_told(session.key, number, [told(1, turn=number)])
-    assert await store.add_told(session.key, 1, [told(3)])
-    assert [one.id for one in (await store.told(session.key, 1)).events] == [IDS_PER_TURN + n for n in (1, 2, 3)]
+        assert (queued.turn, queued.status) == (number, "queued")
+        assert await store.write(append_log_events, session.key, number, [told(1, turn=number)])
+    assert await store.write(append_log_events, session.key, 1, [told(3)])
+    assert [one.id for one in (await store.read(read_event_log, session.key, 1)).events] == [
+        IDS_PER_TURN + n for n in (1, 2, 3)
+    ]
     for number in range(2, KEPT_TURNS + 10):
-        assert len((await store.told(session.key, number)).events) == 1
+        assert len((await store.read(read_event_log, session.key, number)).events) == 1
     assert turn.turn == 1
 
 
-async def test_events_go_with_their_session(store: Store) -> None:
+async def test_events_are_deleted_with_their_session(store: Store) -> None:
     session, _ = await running(store)
-    await store.add_told(session.key, 1, [told(1)])
-    assert await store.newest_turn(session) == 1
-    assert await store.next_turn(session, 0) == 1
-    assert await store.next_turn(session, 1) is None
+    await store.write(append_log_events, session.key, 1, [told(1)])
+    assert await store.read(find_newest_turn, session) == 1
+    assert await store.read(find_next_turn, session, 0) == 1
+    assert await store.read(find_next_turn, session, 1) is None
     await store.delete_session(session.name)
-    assert (await store.told(session.key, 1)).events == []
-    assert not await store.add_told(session.key, 1, [told(2)]), "nothing for a session that is gone"
+    assert (await store.read(read_event_log, session.key, 1)).events == []
+    assert not await store.write(append_log_events, session.key, 1, [told(2)]), "nothing for a session that is gone"
 
 
-async def test_sessions_come_page_by_page(store: Store) -> None:
+async def test_sessions_are_listed_in_pages(store: Store) -> None:
     for number in range(7):
-        await store.create_session(SessionId("app", "alice", f"s{number}"), now=100.0 + number // 2)
-    await store.create_session(SessionId("app", "bob", "theirs"))
+        await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, 100.0 + number // 2)
+    await store.write(create_session, SessionId("app", "bob", "theirs"), None, time.time())
     seen: list[str] = []
     after = None
-    while page := await store.sessions_page("app", "alice", after=after, limit=2):
+    while page := await store.read(list_session_page, "app", "alice", after=after, limit=2):
         seen += [record.name.id for record in page]
         after = page[-1].updated_at, page[-1].key
     assert sorted(seen) == [f"s{number}" for number in range(7)]
@@ -277,16 +300,16 @@ async def test_sessions_come_page_by_page(store: Store) -> None:
     assert seen[-1] in ("s0", "s1")
 
 
-async def test_messages_come_page_by_page_without_what_was_taken_back(store: Store) -> None:
-    session = await store.create_session(NAME)
+async def test_messages_are_read_in_pages_without_rewound_ones(store: Store) -> None:
+    session = await store.write(create_session, NAME, None, time.time())
     for number in range(1, 8):
         entry = NewEvent(f"e{number}", time.time(), Message("user", str(number)), invocation_id=f"i{number}")
         await store.append(session.key, NAME, number - 1, entry)
     rewind = NewEvent("e8", time.time(), Message("event"), rewind_before="i5")
     await store.append(session.key, NAME, 7, rewind)
-    again = await store.session(NAME)
+    again = await store.read(find_session, NAME)
     assert again
-    newest = await store.messages_page(again, limit=3)
+    newest = await store.read(read_message_page, again, limit=3)
     assert [one.message.content for one in newest if one.message] == ["2", "3", "4"]
-    rest = await store.messages_page(again, before=newest[0].seq, limit=3)
+    rest = await store.read(read_message_page, again, before=newest[0].seq, limit=3)
     assert [one.message.content for one in rest if one.message] == ["1"]

@@ -1,4 +1,4 @@
-"""Forks share the past, rewinds take back, and both restore the state of their point: on both databases."""
+"""Forks share messages, rewinds remove them, and both restore the state of their point."""
 
 import asyncio
 import time
@@ -16,7 +16,19 @@ from lango.messages import Message, ToolCall
 from lango.runtime.sessions import Sessions
 from lango.store import NewEvent, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.engine.database import Operation, Row
+from lango.store.sessions.sessions import create_session, find_session, list_sessions
+from lango.store.sessions.state import read_state_at
+from lango.store.sessions.window import read_message_page, read_session_events, read_session_window
 from lango.store.turns import recovery
+from lango.store.turns.lease import lease_turn
+from lango.store.turns.tool_journal import (
+    read_full_result,
+    record_intent,
+    record_result,
+    record_start,
+    store_full_result,
+)
+from lango.store.turns.turns import read_turn
 from lango.turns.liveness import Owner
 from tests.contract.test_store import Writer, asks
 
@@ -25,7 +37,7 @@ NAME = SessionId("app", "alice", "s")
 
 @pytest.fixture
 async def writer(store: Store) -> Writer:
-    return Writer(store, await store.create_session(NAME, {"n": 0, "user:u": 1}))
+    return Writer(store, await store.write(create_session, NAME, {"n": 0, "user:u": 1}, time.time()))
 
 
 @pytest.fixture
@@ -41,7 +53,7 @@ async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
 
 
 async def events(store: Store, id_: str) -> list[StoredEvent]:
-    found = await store.events(SessionId("app", "alice", id_))
+    found = await store.read(read_session_events, SessionId("app", "alice", id_))
     assert found
     return found[1]
 
@@ -51,14 +63,14 @@ async def texts(store: Store, id_: str) -> list[str]:
 
 
 async def window(store: Store, id_: str, budget: int = 10**6, most: int | None = None) -> list[int]:
-    found = await store.window(SessionId("app", "alice", id_), budget, most)
+    found = await store.read(read_session_window, SessionId("app", "alice", id_), budget, most)
     assert found
     return [one.seq for one in found[1]]
 
 
 def following(store: Store, record: SessionRecord) -> Writer:
     after = Writer(store, record)
-    after.count = 1_000 * (record.key % 1_000_003)  # ids of its own
+    after.count = 1_000 * (record.key % 1_000_003)  # ids that no other session has
     return after
 
 
@@ -66,7 +78,7 @@ async def fork(sessions: Sessions, source: str = "s", **how: Any) -> SessionReco
     return await sessions.fork(source, user_id="alice", **how)
 
 
-async def test_a_fork_has_the_past_and_a_future_of_its_own(writer: Writer, sessions: Sessions) -> None:
+async def test_a_fork_shares_messages_and_continues_independently(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     await writer.talk(6)
     made = await fork(sessions, at=4, new_id="f")
@@ -82,9 +94,7 @@ async def test_a_fork_has_the_past_and_a_future_of_its_own(writer: Writer, sessi
     assert await rows(store, "SELECT COUNT(*) FROM messages") == [(8,)], "nothing was copied"
 
 
-async def test_a_fork_without_a_point_keeps_everything_and_with_zero_nothing(
-    writer: Writer, sessions: Sessions
-) -> None:
+async def test_a_fork_without_a_point_shares_everything_and_at_zero_nothing(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(3)
     await writer.add(None, state_delta={"n": 7})
     whole = await fork(sessions)
@@ -96,7 +106,7 @@ async def test_a_fork_without_a_point_keeps_everything_and_with_zero_nothing(
     assert await window(writer.store, "empty") == [1, 2]
 
 
-async def test_a_fork_has_the_state_of_its_point(writer: Writer, sessions: Sessions) -> None:
+async def test_a_fork_has_the_state_of_its_fork_point(writer: Writer, sessions: Sessions) -> None:
     await writer.add(Message("user", "1"), state_delta={"n": 1, "user:u": 2, "only": b"\0"})
     await writer.add(None, state_delta={"n": 1.5})
     await writer.add(Message("user", "2"), state_delta={"n": 2, "only": None})
@@ -105,19 +115,19 @@ async def test_a_fork_has_the_state_of_its_point(writer: Writer, sessions: Sessi
     assert {state["user:u"] for state in states} == {2}, "the state of a user is not a session's to take back"
 
 
-async def test_what_happens_to_the_source_later_is_not_shared(writer: Writer, sessions: Sessions) -> None:
+async def test_later_changes_of_the_source_are_not_shared(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(2)
     made = await fork(sessions, new_id="f")
-    await writer.add(None, state_delta={"n": "later"})  # stands at the same message as the fork point
+    await writer.add(None, state_delta={"n": "later"})  # at the same message as the fork point
     other = following(writer.store, made)
     await other.add(None, state_delta={"n": "mine"})
     again = await fork(sessions, "f", new_id="g")
     for id_, expected in [("f", "mine"), ("g", "mine"), ("s", "later")]:
         deltas = [one.state_delta for one in await events(writer.store, id_) if one.message is None]
         assert deltas == [{"n": expected}], id_
-    assert await writer.store.state_at(again.key, 2) == {"n": "mine"}
+    assert await writer.store.read(read_state_at, again.key, 2) == {"n": "mine"}
     assert (await fork(sessions, "g", new_id="h")).state["n"] == "mine"
-    assert await writer.store.state_at(made.key, 1) == {"n": 0}
+    assert await writer.store.read(read_state_at, made.key, 1) == {"n": 0}
 
 
 async def test_a_fork_of_a_fork_of_a_fork(writer: Writer, sessions: Sessions) -> None:
@@ -136,13 +146,13 @@ async def test_a_fork_of_a_fork_of_a_fork(writer: Writer, sessions: Sessions) ->
     inner = await fork(sessions, "f3", at=7, new_id="inner")
     assert await texts(store, "inner") == expected[:7]
     assert [past.last_seq for past in inner.lineage] == [4, 6, 7]
-    record = await store.session(inner.name)
+    record = await store.read(find_session, inner.name)
     assert record
-    page = await store.messages_page(record, before=7, limit=3)
+    page = await store.read(read_message_page, record, before=7, limit=3)
     assert [one.seq for one in page] == [4, 5, 6]
 
 
-async def test_h3_the_window_of_a_fork_begins_as_well_as_any(writer: Writer, sessions: Sessions) -> None:
+async def test_h3_the_window_of_a_fork_has_a_valid_start(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(1)
     await writer.call("a", "b")  # 2
     await writer.answer("a", "b")  # 3
@@ -161,14 +171,14 @@ async def test_h3_the_window_of_a_fork_begins_as_well_as_any(writer: Writer, ses
 
 
 async def closing(store: Store, id_: str) -> dict[str, Any]:
-    """What the fork says of the calls that had no result."""
+    """The results with which the fork closed its open calls."""
     [*_, last] = await events(store, id_)
     assert last.message
     assert last.message.role == "tool"
     return {call.id: call.output for call in last.message.tool_calls}
 
 
-async def test_f5_a_call_whose_result_lies_after_the_point_is_closed(writer: Writer, sessions: Sessions) -> None:
+async def test_f5_a_call_whose_result_is_after_the_fork_point_is_closed(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(1)
     await writer.call("a", "b")  # 2
     await writer.answer("a")  # 3
@@ -185,7 +195,7 @@ async def test_f5_a_call_whose_result_lies_after_the_point_is_closed(writer: Wri
     assert await rows(writer.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
 
 
-async def test_a_long_running_call_waits_again_in_the_fork(writer: Writer, sessions: Sessions) -> None:
+async def test_a_long_running_call_is_open_again_in_the_fork(writer: Writer, sessions: Sessions) -> None:
     extra = {"long_running_tool_ids": ["slow"]}
     await writer.call("slow", "quick", long_running=frozenset({"slow"}), extra=extra)  # 1
     await writer.answer("quick")  # 2
@@ -202,19 +212,26 @@ async def test_a_long_running_call_waits_again_in_the_fork(writer: Writer, sessi
     assert early.last_seq == 2
 
 
-async def test_the_journal_says_what_became_of_a_call_that_the_fork_cuts_off(
-    writer: Writer, sessions: Sessions
-) -> None:
+async def test_a_call_cut_off_by_a_fork_is_closed_by_its_journal_entry(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     turn = await store.submit_turn(writer.session, asks("1"), Owner().name)
     writer.revision = 1
     for call_id in ("real", "again", "begun", "asked"):
         await writer.call(call_id)
-        await store.intend_effect(turn, call_id, "f", "none" if call_id == "again" else "once", "hash")
+        await store.write(
+            record_intent,
+            turn.session_key,
+            turn.epoch,
+            call_id,
+            "f",
+            "none" if call_id == "again" else "once",
+            "hash",
+            time.time(),
+        )
     for call_id in ("real", "again", "begun"):
-        await store.start_effect(turn, call_id)
-    await store.finish_effect(turn, "real", {"ok": 1})
-    await store.keep_whole(turn, "real", "the whole text")
+        await store.write(record_start, turn.session_key, turn.epoch, call_id, time.time())
+    await store.write(record_result, turn.session_key, turn.epoch, "real", {"ok": 1}, time.time())
+    await store.write(store_full_result, turn.session_key, turn.epoch, "real", "the whole text")
     made = await fork(sessions, new_id="f")  # while the turn of the source runs
     closed = {
         call.id: dict(call.output or {})
@@ -225,33 +242,33 @@ async def test_the_journal_says_what_became_of_a_call_that_the_fork_cuts_off(
     assert closed["real"] == {"ok": 1}
     assert closed["again"]["error"] == recovery.SAFE_TO_REPEAT_RESULT
     assert closed["begun"]["error"] == closed["asked"]["error"] == recovery.FORKED_RESULT
-    assert await store.read_whole(made.key, "real", 4, 5) == "whole"
+    assert await store.read(read_full_result, made.key, "real", 4, 5) == "whole"
     assert await store.end_turn(NAME, turn, "done"), "the source goes on as if nothing had happened"
     next_turn = await store.submit_turn(made, asks("2"), "me")
     assert (next_turn.turn, next_turn.status) == (1, "running")
 
 
-async def test_whole_texts_of_clipped_results_are_found_from_the_fork(writer: Writer, sessions: Sessions) -> None:
+async def test_full_texts_of_clipped_results_are_read_from_the_fork(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     turn = await store.submit_turn(writer.session, asks("1"), "me")
     writer.revision = 1
     await writer.call("c")
-    await store.intend_effect(turn, "c", "f", "once", "hash")
-    await store.keep_whole(turn, "c", "0123456789")
+    await store.write(record_intent, turn.session_key, turn.epoch, "c", "f", "once", "hash", time.time())
+    await store.write(store_full_result, turn.session_key, turn.epoch, "c", "0123456789")
     await writer.answer("c")
     await store.end_turn(NAME, turn, "done")
     made = await fork(sessions)
     again = await fork(sessions, made.name.id)
-    assert await store.read_whole(again.key, "c", 2, 3) == "234"
+    assert await store.read(read_full_result, again.key, "c", 2, 3) == "234"
     assert await store.delete_session(NAME)
     assert await store.delete_session(made.name)
-    assert await store.read_whole(again.key, "c", 0, 99) == "0123456789"
+    assert await store.read(read_full_result, again.key, "c", 0, 99) == "0123456789"
     assert await store.delete_session(again.name)
-    assert await rows(store, "SELECT COUNT(*) FROM effects") == [(0,)]
+    assert await rows(store, "SELECT COUNT(*) FROM tool_journal") == [(0,)]
 
 
-SHARED = ("messages", "state_events", "effects", "shared_sessions", "session_pasts")
-TABLES = (*SHARED, "sessions", "open_calls", "session_states", "turns", "turn_events")
+SHARED = ("messages", "state_events", "tool_journal", "shared_sessions", "session_lineage")
+TABLES = (*SHARED, "sessions", "open_calls", "session_states", "turns", "event_log")
 
 
 async def left(store: Store) -> dict[str, int]:
@@ -259,7 +276,7 @@ async def left(store: Store) -> dict[str, int]:
     return {table: count for table, count in counts.items() if count}
 
 
-async def test_a_deleted_source_is_gone_and_its_fork_has_everything(writer: Writer, sessions: Sessions) -> None:
+async def test_a_fork_keeps_all_messages_after_its_source_is_deleted(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     await writer.talk(6)
     await fork(sessions, at=4, new_id="f")
@@ -269,7 +286,7 @@ async def test_a_deleted_source_is_gone_and_its_fork_has_everything(writer: Writ
     assert [one.name.id for one in await sessions.list(user_id="alice")] == ["f"]
     assert await texts(store, "f") == ["m1", "m2", "m3", "m4"]
     assert await rows(store, "SELECT COUNT(*) FROM messages") == [(4,)], "what nobody shares is deleted at once"
-    made = await store.create_session(NAME)
+    made = await store.write(create_session, NAME, None, time.time())
     assert await texts(store, "s") == [], "a new session of that name has nothing of the old one"
     again = await fork(sessions, "f", new_id="g")
     assert await sessions.delete("f", user_id="alice")
@@ -281,7 +298,7 @@ async def test_a_deleted_source_is_gone_and_its_fork_has_everything(writer: Writ
     assert await left(store) == {}, "the last fork took everything along"
 
 
-async def test_a_fork_that_is_deleted_first_leaves_the_source_as_it_was(writer: Writer, sessions: Sessions) -> None:
+async def test_deleting_a_fork_leaves_its_source_unchanged(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(3)
     before = await left(writer.store)
     made = await fork(sessions, at=2)
@@ -292,10 +309,12 @@ async def test_a_fork_that_is_deleted_first_leaves_the_source_as_it_was(writer: 
     assert await left(writer.store) == {}
 
 
-async def test_forks_and_deletes_at_once_leave_nothing_behind_and_lose_nothing(store: Store) -> None:
+async def test_concurrent_forks_and_deletions_leave_no_rows_and_lose_none(store: Store) -> None:
     sessions = Sessions(store, "app")
     for number in range(12):
-        source = Writer(store, await store.create_session(SessionId("app", "alice", f"s{number}")))
+        source = Writer(
+            store, await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, time.time())
+        )
         await source.talk(4)
         await fork(sessions, f"s{number}", new_id=f"a{number}")
         made = await asyncio.gather(
@@ -312,12 +331,12 @@ async def test_forks_and_deletes_at_once_leave_nothing_behind_and_lose_nothing(s
                 assert len(await texts(store, record.name.id)) == count
             else:
                 assert isinstance(record, SessionNotFound)
-    remaining = await store.sessions("app")
+    remaining = await store.read(list_sessions, "app")
     await asyncio.gather(*(store.delete_session(record.name) for record in remaining))
     assert await left(store) == {}
 
 
-async def test_f2_an_event_of_the_past_counts_once_in_the_fork(writer: Writer, sessions: Sessions) -> None:
+async def test_f2_a_shared_event_is_not_appended_again_to_the_fork(writer: Writer, sessions: Sessions) -> None:
     entry = NewEvent("same", time.time(), Message("user", "hi"), tokens=1)
     await writer.store.append(writer.session.key, NAME, 0, entry)
     made = await fork(sessions)
@@ -329,7 +348,7 @@ async def test_f2_an_event_of_the_past_counts_once_in_the_fork(writer: Writer, s
     assert len(await events(writer.store, made.name.id)) == 1
 
 
-async def test_wrong_forks_are_refused_and_leave_nothing(writer: Writer, sessions: Sessions) -> None:
+async def test_invalid_forks_are_refused_and_write_nothing(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(2)
     before = await left(writer.store)
     for at in (-1, 3, 2**62):
@@ -354,7 +373,7 @@ async def test_wrong_forks_are_refused_and_leave_nothing(writer: Writer, session
 # -- titles --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_called_as_it_was_named_or_by_its_first_words(writer: Writer, sessions: Sessions) -> None:
+async def test_a_title_is_the_one_set_or_the_first_words(writer: Writer, sessions: Sessions) -> None:
     async def titles() -> list[str]:
         read = await sessions.read("s", user_id="alice")
         [listed] = await sessions.list(user_id="alice")
@@ -391,21 +410,21 @@ async def test_forks_of_forks_are_numbered(writer: Writer, sessions: Sessions) -
     assert (await fork(sessions, at=0)).display_title == ""
 
 
-async def test_words_that_were_taken_back_are_no_title(writer: Writer, sessions: Sessions) -> None:
+async def test_rewound_words_are_no_title(writer: Writer, sessions: Sessions) -> None:
     await writer.add(Message("user", "secret"), invocation_id="i1")
     rewound = await sessions.rewind("s", before=1, user_id="alice")
     assert rewound.display_title == ""
     writer.revision = rewound.revision
     await writer.add(Message("user", "open"), invocation_id="i2")
     assert [one.display_title for one in await sessions.list(user_id="alice")] == ["open"]
-    [record] = await writer.store.sessions("app")
+    [record] = await writer.store.read(list_sessions, "app")
     assert record.rewinds == ((2, 1),)
 
 
 # -- rewinds -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_rewind_takes_back_the_turn_and_all_after_it(writer: Writer, sessions: Sessions) -> None:
+async def test_a_rewind_removes_the_turn_and_all_after_it(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     for number, invocation in enumerate("abc"):
         await writer.talk(2, invocation_id=invocation, state_delta={"n": number, invocation: True})
@@ -413,9 +432,9 @@ async def test_a_rewind_takes_back_the_turn_and_all_after_it(writer: Writer, ses
     assert rewound.state == {"n": 0, "a": True, "b": None, "c": None, "user:u": 1}
     assert await window(store, "s") == [1, 2]
     assert len(await events(store, "s")) == 7, "nothing is deleted"
-    record = await store.session(NAME)
+    record = await store.read(find_session, NAME)
     assert record
-    assert [one.seq for one in await store.messages_page(record)] == [1, 2]
+    assert [one.seq for one in await store.read(read_message_page, record)] == [1, 2]
     for gone in (3, 4, 5, 6, 7, 0, -1, 8, 2**62):
         with pytest.raises(MessageNotFound):
             await sessions.rewind("s", before=gone, user_id="alice")
@@ -433,7 +452,7 @@ async def test_a_rewind_takes_back_the_turn_and_all_after_it(writer: Writer, ses
     assert await window(store, "s") == [1, 2], "the fork's rewind is its own"
 
 
-async def test_a_rewind_waits_for_no_turn(writer: Writer, sessions: Sessions) -> None:
+async def test_a_rewind_is_refused_while_a_turn_is_open(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     turn = await store.submit_turn(writer.session, asks("1"), Owner().name)
     waiting = await store.submit_turn(writer.session, asks("2"), Owner().name)
@@ -442,25 +461,25 @@ async def test_a_rewind_waits_for_no_turn(writer: Writer, sessions: Sessions) ->
     await store.end_turn(NAME, turn, "done")
     with pytest.raises(TurnRunning):
         await sessions.rewind("s", before=1, user_id="alice")
-    claimed = await store.claim_turn(NAME, waiting)
+    claimed = await store.write(lease_turn, waiting.session_key, NAME, waiting.turn, time.time())
     assert isinstance(claimed, Turn)
     await store.end_turn(NAME, claimed, "done")
     await sessions.rewind("s", before=2, user_id="alice")
     assert await window(store, "s") == [1]
 
 
-async def test_a_turn_whose_process_is_gone_does_not_hold_a_rewind_up(writer: Writer, sessions: Sessions) -> None:
+async def test_a_turn_of_a_dead_process_does_not_block_a_rewind(writer: Writer, sessions: Sessions) -> None:
     gone = Owner()
     gone.release()
     turn = await writer.store.submit_turn(writer.session, asks("1"), gone.name)
     await sessions.rewind("s", before=1, user_id="alice")
     assert await window(writer.store, "s") == []
-    record = await writer.store.turn(turn)
+    record = await writer.store.read(read_turn, turn.session_key, turn.turn)
     assert record
     assert record.status == "interrupted"
 
 
-async def test_a_call_that_was_taken_back_is_not_closed_by_the_next_turn(writer: Writer, sessions: Sessions) -> None:
+async def test_a_rewound_call_is_not_closed_by_the_next_turn(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     await writer.add(Message("user", "1"), invocation_id="i1")
     await writer.call("c", invocation_id="i1")  # nobody answered it
@@ -470,14 +489,14 @@ async def test_a_call_that_was_taken_back_is_not_closed_by_the_next_turn(writer:
     assert await window(store, "s") == [4]
 
 
-async def test_a_message_of_no_turn_cannot_be_taken_back(writer: Writer, sessions: Sessions) -> None:
+async def test_a_message_of_no_turn_cannot_be_rewound(writer: Writer, sessions: Sessions) -> None:
     await writer.talk(1)
     with pytest.raises(MessageNotFound, match="fork before it"):
         await sessions.rewind("s", before=1, user_id="alice")
 
 
-async def test_s11_our_rewind_is_adks(store_url: str) -> None:
-    """The same conversation, taken back once by ADK's own Runner and once by the store."""
+async def test_s11_a_rewind_equals_that_of_adk(store_url: str) -> None:
+    """The same conversation, rewound once by ADK's Runner and once by the store."""
     async with SqlSessionService(store_url) as service:
         sessions = Sessions(service.store, "app")
         ours, theirs = [await conversation(service, id_) for id_ in ("ours", "theirs")]
@@ -500,7 +519,7 @@ async def test_s11_our_rewind_is_adks(store_url: str) -> None:
 
 
 async def conversation(service: SqlSessionService, id_: str) -> list[int]:
-    record = await service.store.create_session(SessionId("app", "alice", id_))
+    record = await service.store.write(create_session, SessionId("app", "alice", id_), None, time.time())
     made = Writer(service.store, record)
     deltas: list[dict[str, Any]] = [{"a": 1, "list": [1]}, {"a": 2, "b": 1, "user:x": 3}, {"list": [1, 2], "c": None}]
     for number, delta in enumerate(deltas):
@@ -519,16 +538,14 @@ steps = st.lists(
 
 @given(steps)
 @settings(max_examples=40)
-async def test_forks_and_rewinds_in_any_order_read_as_copies_would(
-    sqlite_url: str, steps: list[tuple[str, int]]
-) -> None:
-    """Against a model that copies everything: what is shared reads the same."""
+async def test_forks_and_rewinds_in_any_order_read_like_copies(sqlite_url: str, steps: list[tuple[str, int]]) -> None:
+    """Compared with a model that copies everything."""
     async with Store(sqlite_url) as store:
         await Model(store).run(steps)
 
 
 class Model:
-    """Sessions as plain lists, beside the real ones."""
+    """Sessions as plain lists, to compare the stored ones with."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -537,10 +554,12 @@ class Model:
         self.expected: dict[str, list[tuple[str, str]]] = {}
 
     async def run(self, steps: list[tuple[str, int]]) -> None:
-        for record in await self.store.sessions("app"):
+        for record in await self.store.read(list_sessions, "app"):
             await self.store.delete_session(record.name)
         assert await left(self.store) == {}
-        first = Writer(self.store, await self.store.create_session(SessionId("app", "alice", "0")))
+        first = Writer(
+            self.store, await self.store.write(create_session, SessionId("app", "alice", "0"), None, time.time())
+        )
         self.writers, self.expected = [first], {"0": []}
         for number, (step, choice) in enumerate(steps, 1):
             await self.step(self.writers[choice % len(self.writers)], step, choice, number)
@@ -592,7 +611,7 @@ def _running(tokens: list[int]) -> list[int]:
     return totals
 
 
-async def test_call_ids_of_any_kind_are_found_again(writer: Writer, sessions: Sessions) -> None:
+async def test_calls_with_any_ids_are_matched_with_their_results(writer: Writer, sessions: Sessions) -> None:
     long = "x" * 5_000
     calls = tuple(ToolCall(id_, "f", {}) for id_ in (long, "\0", "plain"))
     await writer.add(Message("assistant", tool_calls=calls))

@@ -1,4 +1,4 @@
-"""An idempotency key is that of one message: the same one again is the same turn, another one is refused."""
+"""Idempotency keys: the same message again is the same turn, another message is refused."""
 
 import time
 from collections.abc import Callable
@@ -14,8 +14,11 @@ from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, T
 from lango.store.codec.records import ClientResult
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind
+from lango.store.sessions.sessions import create_session
+from lango.store.sessions.window import read_session_events
 from lango.store.turns import queue
 from lango.store.turns.approvals import ApprovalAnswer
+from lango.store.turns.lease import lease_turn
 
 NAME = SessionId("app", "alice", "s")
 _FILE = {"parts": [1, {"inline_data": {"data": b"\0cat", "mime_type": "image/png"}}]}
@@ -24,35 +27,35 @@ _count = iter(range(1_000_000))
 
 
 def asks(text: str = "1", **fields: Any) -> NewEvent:
-    """Make a message as a client's next try does: with ids of its own."""
+    """Build a message as a client's retry does: with new ids."""
     number = next(_count)
     message = Message("user", text, author="user")
     return NewEvent(f"event {number}", time.time(), message, tokens=1, invocation_id=f"i-{number}", **fields)
 
 
 def brings(output: dict[str, Any]) -> NewEvent:
-    """Make a message that brings the result of a client's tool."""
+    """Build a message with the result of a client's tool."""
     message = Message("tool", "{}", (ToolCall("c", "f", output=output),), "user")
     return replace(asks(), message=message, client_results={"c": ClientResult(output)})
 
 
 @pytest.fixture
 async def session(store: Store) -> SessionRecord:
-    return await store.create_session(NAME)
+    return await store.write(create_session, NAME, None, time.time())
 
 
 async def everything(store: Store) -> list[str]:
-    found = await store.events(NAME)
+    found = await store.read(read_session_events, NAME)
     assert found is not None
     return [one.message.content for one in found[1] if one.message]
 
 
 async def waits(store: Store, session: SessionRecord) -> list[int]:
-    return [one.turn for one in await store.read(lambda: queue.queued_messages(session.key))]
+    return [one.turn for one in await store.read(queue.read_queued_messages, session.key)]
 
 
 async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: NewEvent, *others: NewEvent) -> None:
-    """The key `k` is that of a turn: with its message it is that turn, with any other nothing is stored."""
+    """Check that the key `k` returns its turn for the same message, and stores nothing for another."""
     before = await everything(store), await waits(store, session)
     again = await store.submit_turn(session, entry, "me", idempotency_key="k")
     assert (again.turn, again.repeated) == (turn, True)
@@ -72,15 +75,15 @@ MESSAGES: list[tuple[Callable[[], NewEvent], Callable[[], NewEvent]]] = [
 
 
 @pytest.mark.parametrize(("same", "other"), MESSAGES)
-async def test_a_key_with_another_message_is_refused_while_it_waits_runs_and_is_done(
+async def test_a_key_with_another_message_is_refused_while_queued_running_and_done(
     store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")
     turn = await store.submit_turn(session, same(), "me", idempotency_key="k")
-    assert turn.status == "waiting"
+    assert turn.status == "queued"
     await is_that_of(store, session, turn.turn, same(), other())
     await store.end_turn(NAME, ahead, "done")
-    claimed = await store.claim_turn(NAME, turn)
+    claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
     assert isinstance(claimed, Turn)
     await is_that_of(store, session, turn.turn, same(), other())
     await store.end_turn(NAME, claimed, "done")
@@ -94,18 +97,18 @@ async def test_another_message_is_refused_after_a_restart_a_rewind_and_beside_a_
     await store.end_turn(NAME, turn, "done")
     async with Store(store_url) as other:
         await is_that_of(other, session, turn.turn, asks("1"), asks("2"))
-    await store.write(lambda: rewind.rewind(NAME, 1, time.time()))
+    await store.write(rewind.rewind_session, NAME, 1, time.time())
     await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
-    fork = await store.write(lambda: forks.fork(NAME, SessionId("app", "alice", "fork"), None, None, time.time()))
+    fork = await store.write(forks.fork_session, NAME, SessionId("app", "alice", "fork"), None, None, time.time())
     assert not (await store.submit_turn(fork, asks("2"), "me", idempotency_key="k")).repeated, "a session of its own"
 
 
-async def test_another_message_is_refused_after_the_process_of_the_first_went_away(
+async def test_another_message_is_refused_after_the_process_of_the_first_died(
     store: Store, session: SessionRecord
 ) -> None:
     await store.submit_turn(session, asks("ahead"), "gone")
     turn = await store.submit_turn(session, asks("1"), "gone", idempotency_key="k")
-    for gone in (QueuedTurn(1, "running", "gone", 0), QueuedTurn(turn.turn, "waiting", "gone", 0)):
+    for gone in (QueuedTurn(1, "running", "gone", 0), QueuedTurn(turn.turn, "queued", "gone", 0)):
         assert await store.interrupt_turn(session, gone)
     assert await everything(store) == ["ahead", "1"], "what waited is part of the conversation"
     await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
@@ -121,17 +124,15 @@ async def test_results_of_the_clients_tools_are_compared_too(store: Store, sessi
     await is_that_of(store, session, turn.turn, trying_again)
 
 
-async def test_results_beside_a_message_are_no_part_of_it(store: Store, session: SessionRecord) -> None:
-    """When it is sent again, the calls do not wait any more, and their results are left out."""
+async def test_results_beside_a_message_are_not_part_of_its_digest(store: Store, session: SessionRecord) -> None:
+    """When it is sent again, the calls are closed, and their results are ignored."""
     turn = await store.submit_turn(
         session, asks("1", client_results={"c": ClientResult({"color": "red"})}), "me", idempotency_key="k"
     )
     await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
 
 
-async def test_a_second_answer_to_a_question_is_told_by_whoever_asked_for_it(
-    store: Store, session: SessionRecord
-) -> None:
+async def test_answers_to_approval_requests_are_not_compared_by_digest(store: Store, session: SessionRecord) -> None:
     turn = await store.submit_turn(session, asks("yes"), "me", idempotency_key="k")
     no = ApprovalAnswer("question", "c", approved=False, answered_by="alice")
     again = await store.submit_turn(session, asks("no"), "me", idempotency_key="k", answer=no)
@@ -139,7 +140,7 @@ async def test_a_second_answer_to_a_question_is_told_by_whoever_asked_for_it(
 
 
 @pytest.mark.parametrize(("same", "other"), MESSAGES)
-async def test_another_message_is_refused_after_the_first_was_taken_back(
+async def test_another_message_is_refused_after_the_first_was_withdrawn(
     store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
     ahead = await store.submit_turn(session, asks("ahead"), "me")

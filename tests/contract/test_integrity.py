@@ -1,5 +1,6 @@
-"""What is wrong with a session is found, on both databases; after every test of the contract, nothing is."""
+"""Integrity checks find damaged sessions; all tests of the contract leave consistent ones."""
 
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,6 +11,8 @@ from lango.runtime.sessions import Sessions
 from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import integrity
+from lango.store.lifecycle.integrity import check_database, check_session
+from lango.store.sessions.sessions import create_session
 from tests.contract.test_store import NAME, Writer
 
 
@@ -17,7 +20,7 @@ from tests.contract.test_store import NAME, Writer
 async def broken(store_url: str) -> AsyncIterator[Writer]:
     """A session that a test may break: a text, a call, its result, a call, a text, the result, a call, and state."""
     async with Store(store_url) as store:
-        writer = Writer(store, await store.create_session(NAME, {"city": "Bern"}))
+        writer = Writer(store, await store.write(create_session, NAME, {"city": "Bern"}, time.time()))
         await writer.talk(1)
         await writer.call("a")
         await writer.answer("a")
@@ -65,47 +68,51 @@ async def broken(store_url: str) -> AsyncIterator[Writer]:
         ),
     ],
 )
-async def test_what_is_wrong_is_found_and_named(broken: Writer, damage: str, says: str) -> None:
-    assert await broken.store.check(NAME) == []
+async def test_inconsistencies_are_found_and_named(broken: Writer, damage: str, says: str) -> None:
+    assert await broken.store.read(check_session, NAME) == []
 
     def do() -> Operation[None]:
         yield damage, ()
 
     await broken.store.write(do)
-    assert any(says in str(problem) for problem in await broken.store.check(NAME)), await broken.store.check(NAME)
-    assert await broken.store.read(integrity.list_names) == [NAME]
+    assert any(says in str(problem) for problem in await broken.store.read(check_session, NAME)), (
+        await broken.store.read(check_session, NAME)
+    )
+    assert await broken.store.read(integrity.list_session_names) == [NAME]
 
 
-async def test_what_belongs_to_no_session_is_found(broken: Writer) -> None:
+async def test_orphaned_rows_are_found(broken: Writer) -> None:
     def do() -> Operation[None]:
         yield "DELETE FROM sessions", ()
 
-    assert await broken.store.check_database() == []
+    assert await broken.store.read(check_database, broken.store.dialect) == []
     await broken.store.write(do)
-    assert list(map(str, await broken.store.check_database())) == ["7 messages belong to no session"]
+    assert list(map(str, await broken.store.read(check_database, broken.store.dialect))) == [
+        "7 messages belong to no session"
+    ]
     with pytest.raises(SessionNotFound):
-        await broken.store.check(NAME)
+        await broken.store.read(check_session, NAME)
 
 
-async def test_an_index_that_others_have_changed_is_not_taken_for_a_broken_one(
+async def test_an_index_that_another_connection_merged_is_not_reported(
     store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "lango.store.engine.sqlite._READER_THREADS", 1
     )  # the connection that has searched is the one that checks
-    writer = Writer(store, await store.create_session(NAME))
+    writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     async with Store(store_url) as other:
         for number in range(40):  # FTS5 joins its pieces at every sixteenth, at the latest
             await writer.add(Message("user", f"apples {number}"))
             await other.search(NAME.app_name, NAME.user_id, "apples")
-            assert await store.check_database() == []
+            assert await store.read(check_database, store.dialect) == []
             await store.search(NAME.app_name, NAME.user_id, "apples")
 
 
-async def test_a_fork_whose_source_is_gone_is_whole(broken: Writer) -> None:
+async def test_a_fork_of_a_deleted_session_is_consistent(broken: Writer) -> None:
     sessions = Sessions(broken.store, NAME.app_name)
     fork = await sessions.fork(NAME.id, user_id=NAME.user_id, at=5, new_id="f")
     assert await sessions.delete(NAME.id, user_id=NAME.user_id)
     assert await sessions.check("f", user_id=NAME.user_id) == []
-    assert await broken.store.check_database() == []
+    assert await broken.store.read(check_database, broken.store.dialect) == []
     assert fork.name == SessionId("app", "alice", "f")

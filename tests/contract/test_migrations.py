@@ -1,4 +1,4 @@
-"""Files of every released schema open with all they hold; what is not ours, or newer than us, is left as it is."""
+"""Databases of every released schema open with all their data; foreign databases and newer schemas are refused."""
 
 import hashlib
 import importlib
@@ -28,9 +28,18 @@ FROZEN = sorted(FOLDER.glob("schema_*.db"))
 DUMPS = sorted(FOLDER.glob("schema_*.sql"))
 
 
+RELEASED = {1: "75f2248b87066c8f0455cbe6c9c9ff6f235e5ca3ac381f0129b1b6207db01f1a"}
+"""Digests of the statements of each released migration: a change of the schema is a new migration."""
+
+
+def test_a_released_migration_is_never_edited() -> None:
+    digests = {number: hashlib.sha256("\n".join(each).encode()).hexdigest() for number, each in migrations()}
+    assert {number: digests[number] for number in RELEASED} == RELEASED
+
+
 @pytest.fixture(params=FROZEN, ids=[file.stem for file in FROZEN])
 def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of a frozen file, with what must be read from it beside it."""
+    """A copy of a frozen file, beside the JSON of its expected contents."""
     for source in (request.param, request.param.with_suffix(".json")):
         shutil.copy(source, tmp_path)
     return tmp_path / request.param.name
@@ -61,12 +70,12 @@ def expected(path: Path) -> Any:
     return json.loads(path.with_suffix(".json").read_text("utf-8"))
 
 
-async def test_a_file_of_an_earlier_schema_opens_with_all_its_events_and_state(frozen: Path) -> None:
+async def test_a_file_of_a_released_schema_opens_with_all_its_events_and_state(frozen: Path) -> None:
     assert await read(frozen, write=True) == expected(frozen)
 
 
 @pytest.mark.parametrize("dump", DUMPS, ids=[file.stem for file in DUMPS])
-async def test_a_postgresql_of_an_earlier_schema_opens_with_all_its_events_and_state(
+async def test_a_postgresql_of_a_released_schema_opens_with_all_its_events_and_state(
     dump: Path, postgres_server: str
 ) -> None:
     name = f"old_{uuid.uuid4().hex[:12]}"
@@ -90,16 +99,19 @@ def schema(path: Path) -> dict[str, str]:
     return {name: re.sub(r"\s+", " ", sql) for name, sql in rows}
 
 
-@pytest.mark.parametrize("statements", range(2, 30, 3))
-async def test_a_kill_in_a_migration_leaves_the_file_as_it_was(frozen: Path, statements: int) -> None:
-    worker = Worker(migrate_halfway, str(frozen), statements)
+@pytest.mark.parametrize("statements", range(2, 40, 4))
+async def test_a_kill_while_the_schema_is_created_leaves_the_file_empty(tmp_path: Path, statements: int) -> None:
+    path = tmp_path / "new.db"
+    worker = Worker(migrate_halfway, str(path), statements)
     worker.recv()
     worker.kill()
-    assert await read(frozen) == expected(frozen)
+    assert schema(path) == {}
+    async with Store(f"sqlite:///{path}") as store:
+        assert await store.schema_version() == NEWEST
 
 
 def migrate_halfway(pipe: Connection, path: str, statements: int) -> None:
-    """Run some statements of what is to be migrated, say so, and wait to be killed."""
+    """Run some statements of the migrations, report it, and wait to be killed."""
     connection: Any = apsw.Connection(path)
     connection.execute("PRAGMA cache_size = 1")  # so that pages reach the disk before there is a commit
     connection.execute("BEGIN IMMEDIATE")
@@ -109,12 +121,12 @@ def migrate_halfway(pipe: Connection, path: str, statements: int) -> None:
         for _ in range(statements):
             sql, values = operation.send(connection.execute(sql, values).fetchall())
     except StopIteration:
-        pass  # all of it, and no commit
+        pass  # every statement ran, without a commit
     pipe.send("halfway")
     pipe.recv()
 
 
-async def test_a_database_of_a_newer_version_is_refused_with_a_sentence(store_url: str) -> None:
+async def test_a_database_of_a_newer_version_is_refused(store_url: str) -> None:
     async with Store(store_url):
         pass
     await set_version(store_url, NEWEST + 7)
@@ -143,7 +155,7 @@ async def set_version(url: str, version: int) -> None:
 
 
 def digest(url: str) -> str:
-    """The bytes of the file, and what stands beside it."""
+    """Hash the file, and add the names of the files beside it."""
     if not url.startswith("sqlite"):
         return ""
     path = Path(url.removeprefix("sqlite:///"))

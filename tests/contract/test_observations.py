@@ -1,6 +1,7 @@
-"""Observations in both databases: which hold, after any rewind; who may write them; what goes with a session."""
+"""Observations: which are current after rewinds, who may store them, and what is deleted with a session."""
 
 import asyncio
+import time
 from typing import Any
 
 from hypothesis import given
@@ -9,17 +10,35 @@ from hypothesis import strategies as st
 from lango.messages import Message
 from lango.runtime.sessions import Sessions
 from lango.store import NewEvent, SessionId, SessionRecord, Store
-from lango.store.memory.observations import Batch, Observation, current_batches, next_live_seq
-from lango.store.memory.observer_lease import ObserverLease
-from lango.store.memory.user_facts import Fact
+from lango.store.memory.observations import (
+    Batch,
+    Observation,
+    current_batches,
+    find_floor,
+    next_live_seq,
+    read_all_batches,
+    read_memory,
+    read_unobserved_of,
+    read_window_with_memory,
+)
+from lango.store.memory.observer_lease import (
+    ObserverLease,
+    acquire_observer_lease,
+    release_observer_lease,
+    renew_observer_lease,
+    store_batch,
+    take_over_observer_lease,
+)
+from lango.store.memory.user_facts import Fact, delete_fact, read_facts
 from lango.store.sessions.lineage import live_ranges
+from lango.store.sessions.sessions import create_session, find_session
 
 NAME = SessionId("app", "ann", "s")
 
 
 async def talk(store: Store, turns: int, *, start: int = 0, tokens: int = 10) -> SessionRecord:
-    """Append turns of two messages, each turn an invocation of its own."""
-    session = await store.session(NAME) or await store.create_session(NAME)
+    """Append turns of two messages, each with its own invocation."""
+    session = await store.read(find_session, NAME) or await store.write(create_session, NAME, None, time.time())
     revision = session.revision
     for number in range(start, start + turns):
         for role in ("user", "assistant"):
@@ -29,7 +48,7 @@ async def talk(store: Store, turns: int, *, start: int = 0, tokens: int = 10) ->
 
 
 async def now(store: Store) -> SessionRecord:
-    session = await store.session(NAME)
+    session = await store.read(find_session, NAME)
     assert session
     return session
 
@@ -42,7 +61,7 @@ async def rewind(store: Store, turn: int) -> SessionRecord:
 
 
 async def claimed(store: Store, owner: str = "me") -> ObserverLease:
-    claim = await store.memory.claim(await now(store), owner)
+    claim = await store.write(acquire_observer_lease, (await now(store)).key, owner)
     assert claim
     assert claim.held
     return claim
@@ -53,8 +72,8 @@ async def observe(store: Store, first: int, last: int, **fields: Any) -> int:
     held = await claimed(store)
     note = Observation(f"noted {first}-{last}", first, last, "high", "2026-11-15")
     batch = Batch(first, last, (note,), floor_seq=last + 1, rewinds=len(session.rewinds), tokens=5, **fields)
-    number = await store.memory.add(held, NAME, batch)
-    await store.memory.release(held)
+    number = await store.write(store_batch, held, NAME, batch, (), time.time())
+    await store.write(release_observer_lease, held)
     assert number
     return number
 
@@ -64,53 +83,53 @@ async def fork(store: Store, session_id: str, at: int | None) -> SessionRecord:
 
 
 async def texts(store: Store) -> list[str]:
-    recalled = await store.memory.recall(await now(store))
+    recalled = await store.read(read_memory, await now(store))
     return [note.text for batch in recalled.batches for note in batch.observations]
 
 
-async def test_o2_an_observation_keeps_all_that_it_came_with(store: Store) -> None:
+async def test_o2_an_observation_is_read_as_it_was_stored(store: Store) -> None:
     await talk(store, 3)
     held = await claimed(store)
     notes = (Observation("one", 1, 2, "low", "2026-01-02"), Observation("two ☃ \0", 3, 4, "high", "2026-01-03"))
     batch = Batch(1, 4, notes, floor_seq=3, model="m/x", input_tokens=100, output_tokens=20, tokens=9)
-    assert await store.memory.add(held, NAME, batch) == 1
-    [stored] = (await store.memory.recall(await now(store))).batches
+    assert await store.write(store_batch, held, NAME, batch, (), time.time()) == 1
+    [stored] = (await store.read(read_memory, await now(store))).batches
     assert [note.text for note in stored.observations] == ["one", "two ☃ �"]
     assert stored.observations[0] == notes[0]
     assert (stored.model, stored.input_tokens, stored.output_tokens, stored.tokens) == ("m/x", 100, 20, 9)
     assert stored.created_at > 0
 
 
-async def test_o3_the_window_starts_where_the_newest_batch_says(store: Store) -> None:
+async def test_o3_the_window_starts_at_the_floor_of_the_newest_batch(store: Store) -> None:
     await talk(store, 6)
     await observe(store, 1, 8)
-    found = await store.memory.window(NAME, 1_000)
+    found = await store.read(read_window_with_memory, NAME, 1_000)
     assert found
     assert [one.seq for one in found[1]] == [9, 10, 11, 12]
     assert found[2].observed_seq == 8
-    small = await store.memory.window(NAME, 20)
+    small = await store.read(read_window_with_memory, NAME, 20)
     assert small
     assert [one.seq for one in small[1]] == [12], "the budget holds, and the notes take their part of it"
 
 
-async def test_o2_a_rewind_takes_observations_along_and_their_live_messages_are_unobserved_again(store: Store) -> None:
+async def test_o2_a_rewind_invalidates_observations_and_their_live_messages_are_unobserved_again(store: Store) -> None:
     await talk(store, 6)
     await observe(store, 1, 4)
     await observe(store, 5, 8)
     await rewind(store, 3)  # takes back messages 7 to 12
     assert await texts(store) == ["noted 1-4"], "the batch that spans the point is not used"
-    found = await store.memory.unobserved(NAME)
+    found = await store.read(read_unobserved_of, NAME)
     assert found
     assert [one.seq for one in found[1].messages] == [5, 6]
     assert found[1].tokens == 20
     await talk(store, 1, start=10)
     await observe(store, 5, 15)  # 5, 6 and 14, 15: what is between was taken back
     assert await texts(store) == ["noted 1-4", "noted 5-15"]
-    standings = [batch.standing for batch in await store.memory.history(await now(store))]
+    standings = [batch.standing for batch in await store.read(read_all_batches, await now(store))]
     assert standings == ["current", "taken_back", "current"]
 
 
-async def test_o2_a_rewind_into_a_reflection_brings_back_what_it_was_made_of(store: Store) -> None:
+async def test_o2_a_rewind_into_a_reflection_makes_its_sources_current_again(store: Store) -> None:
     await talk(store, 6)
     numbers = [await observe(store, 1, 4), await observe(store, 5, 8)]
     await observe(store, 1, 8, generation=1, sources=tuple(numbers))
@@ -119,54 +138,56 @@ async def test_o2_a_rewind_into_a_reflection_brings_back_what_it_was_made_of(sto
     assert await texts(store) == ["noted 1-4"]
 
 
-async def test_o2_what_a_running_turn_says_is_not_observed_yet(store: Store) -> None:
+async def test_o2_messages_of_a_running_turn_are_not_observed_yet(store: Store) -> None:
     session = await talk(store, 2)
     entry = NewEvent("asked", 9.0, Message("user", "a question"), 10, "i9")
     turn = await store.submit_turn(session, entry, "me")
-    found = await store.memory.unobserved(NAME)
+    found = await store.read(read_unobserved_of, NAME)
     assert found
     assert [one.seq for one in found[1].messages] == [1, 2, 3, 4]
     await store.end_turn(NAME, turn, "done")
-    found = await store.memory.unobserved(NAME)
+    found = await store.read(read_unobserved_of, NAME)
     assert found
     assert [one.seq for one in found[1].messages] == [1, 2, 3, 4, 5]
 
 
-async def test_o1_one_observer_at_a_time_and_a_lost_claim_writes_nothing(store: Store) -> None:
+async def test_o1_one_observer_at_a_time_and_a_lost_lease_writes_nothing(store: Store) -> None:
     session = await talk(store, 2)
     first = await claimed(store, "first")
-    second = await store.memory.claim(session, "second")
+    second = await store.write(acquire_observer_lease, session.key, "second")
     assert second
     assert not second.held
     assert second.owner == "first"
-    assert await store.memory.beat(first)
-    assert await store.memory.take_over(second, "second") is None, "it lives: its beat grew"
-    again = await store.memory.claim(session, "second")
+    assert await store.write(renew_observer_lease, first)
+    assert await store.write(take_over_observer_lease, second, "second") is None, "it lives: its beat grew"
+    again = await store.write(acquire_observer_lease, session.key, "second")
     assert again
-    taken = await store.memory.take_over(again, "second")
+    taken = await store.write(take_over_observer_lease, again, "second")
     assert taken
-    assert not await store.memory.beat(first)
-    assert await store.memory.add(first, NAME, Batch(1, 2)) is None
-    await store.memory.release(first)
-    assert await store.memory.add(taken, NAME, Batch(1, 4)) == 1
-    assert [batch.last_seq for batch in await store.memory.history(await now(store))] == [4]
+    assert not await store.write(renew_observer_lease, first)
+    assert await store.write(store_batch, first, NAME, Batch(1, 2), (), time.time()) is None
+    await store.write(release_observer_lease, first)
+    assert await store.write(store_batch, taken, NAME, Batch(1, 4), (), time.time()) == 1
+    assert [batch.last_seq for batch in await store.read(read_all_batches, await now(store))] == [4]
 
 
-async def test_o1_a_claim_that_could_not_be_given_back_is_taken_again_by_its_owner(store: Store) -> None:
-    """As after an outage of the database. An owner observes a session once at a time."""
-    session = await store.create_session(NAME)
-    lost = await store.memory.claim(session, "owner")
-    again = await store.memory.claim(session, "owner")
+async def test_o1_an_unreleased_lease_is_acquired_again_by_its_owner(store: Store) -> None:
+    """As after an outage, in which the lease could not be released."""
+    session = await store.write(create_session, NAME, None, time.time())
+    lost = await store.write(acquire_observer_lease, session.key, "owner")
+    again = await store.write(acquire_observer_lease, session.key, "owner")
     assert lost
     assert again
     assert again.held
-    assert not await store.memory.beat(lost)
-    assert await store.memory.beat(again)
+    assert not await store.write(renew_observer_lease, lost)
+    assert await store.write(renew_observer_lease, again)
 
 
-async def test_o1_many_claim_at_once_and_one_gets_it(store: Store) -> None:
+async def test_o1_of_many_owners_at_once_one_acquires_the_lease(store: Store) -> None:
     session = await talk(store, 1)
-    claims = await asyncio.gather(*(store.memory.claim(session, f"owner {number}") for number in range(10)))
+    claims = await asyncio.gather(
+        *(store.write(acquire_observer_lease, session.key, f"owner {number}") for number in range(10))
+    )
     assert sum(claim.held for claim in claims if claim) == 1
 
 
@@ -174,52 +195,56 @@ async def test_o2_deleting_a_session_deletes_its_memory_and_its_facts(store: Sto
     session = await talk(store, 2)
     await observe(store, 1, 4)
     held = await claimed(store)
-    await store.memory.add(held, NAME, Batch(1, 4), [Fact("home", "Bern", 1, 2)])
-    assert await store.memory.facts("app", "ann")
+    await store.write(store_batch, held, NAME, Batch(1, 4), [Fact("home", "Bern", 1, 2)], time.time())
+    assert await store.read(read_facts, "app", "ann")
     assert await store.delete_session(NAME)
-    assert await store.memory.claim(session, "me") is None
-    assert await store.memory.add(held, NAME, Batch(1, 4)) is None, "nothing is left behind by a late observer"
-    assert await store.memory.facts("app", "ann") == []
+    assert await store.write(acquire_observer_lease, session.key, "me") is None
+    assert await store.write(store_batch, held, NAME, Batch(1, 4), (), time.time()) is None, (
+        "nothing is left behind by a late observer"
+    )
+    assert await store.read(read_facts, "app", "ann") == []
     await talk(store, 1)
     assert await texts(store) == []
 
 
-async def test_facts_of_one_name_replace_each_other_and_can_be_forgotten(store: Store) -> None:
+async def test_facts_of_one_name_replace_each_other_and_can_be_deleted(store: Store) -> None:
     await talk(store, 4)
     held = await claimed(store)
-    await store.memory.add(held, NAME, Batch(1, 4), [Fact("home", "Bern", 1, 2), Fact("name", "Ann", 3, 4)])
-    await store.memory.add(held, NAME, Batch(5, 8), [Fact("home", "Basel", 5, 6)])
-    assert [(fact.name, fact.text) for fact in await store.memory.facts("app", "ann")] == [
+    await store.write(
+        store_batch, held, NAME, Batch(1, 4), [Fact("home", "Bern", 1, 2), Fact("name", "Ann", 3, 4)], time.time()
+    )
+    await store.write(store_batch, held, NAME, Batch(5, 8), [Fact("home", "Basel", 5, 6)], time.time())
+    assert [(fact.name, fact.text) for fact in await store.read(read_facts, "app", "ann")] == [
         ("name", "Ann"),
         ("home", "Basel"),
     ]
-    every = await store.memory.facts("app", "ann", replaced=True)
+    every = await store.read(read_facts, "app", "ann", replaced=True)
     assert [(fact.text, fact.replaced_by, fact.session_id) for fact in every] == [
         ("Bern", 3, "s"),
         ("Ann", None, "s"),
         ("Basel", None, "s"),
     ]
-    assert await store.memory.facts("app", "bob") == []
-    assert not await store.memory.forget("app", "bob", 3), "nobody else's"
-    assert await store.memory.forget("app", "ann", 3)
-    left = await store.memory.facts("app", "ann", replaced=True)
+    assert await store.read(read_facts, "app", "bob") == []
+    assert not await store.write(delete_fact, "app", "bob", 3), "nobody else's"
+    assert await store.write(delete_fact, "app", "ann", 3)
+    left = await store.read(read_facts, "app", "ann", replaced=True)
     assert [fact.text for fact in left] == ["Ann"], "the older ones of that name are gone, too"
 
 
-async def test_o2_a_rewind_takes_facts_along_and_what_they_replaced_holds_again(store: Store) -> None:
+async def test_o2_a_rewind_deletes_facts_and_their_predecessors_are_valid_again(store: Store) -> None:
     await talk(store, 4)
     held = await claimed(store)
-    await store.memory.add(held, NAME, Batch(1, 4), [Fact("home", "Bern", 1, 2)])
-    await store.memory.add(held, NAME, Batch(5, 8), [Fact("home", "Basel", 5, 6)])
+    await store.write(store_batch, held, NAME, Batch(1, 4), [Fact("home", "Bern", 1, 2)], time.time())
+    await store.write(store_batch, held, NAME, Batch(5, 8), [Fact("home", "Basel", 5, 6)], time.time())
     await rewind(store, 2)
-    assert [fact.text for fact in await store.memory.facts("app", "ann")] == ["Bern"]
+    assert [fact.text for fact in await store.read(read_facts, "app", "ann")] == ["Bern"]
 
 
 @given(st.lists(st.integers(0, 5), max_size=4), st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), max_size=8))
 def test_o2_after_any_rewinds_the_chain_covers_live_messages_from_the_first_on(
     cuts: list[int], made: list[tuple[int, int]]
 ) -> None:
-    """Rewinds and batches in any order: what holds is a chain without a hole, and never covers what was taken back."""
+    """Rewinds and batches in any order: the current batches are a chain without gaps, and cover no rewound message."""
     last_seq, rewinds, batches = 6, list[tuple[int, int]](), list[Batch]()
     steps = [("rewind", cut, 0) for cut in cuts] + [("batch", size, after) for size, after in made]
     for kind, size, _ in sorted(steps, key=lambda step: (step[2], step[0])):
@@ -242,34 +267,34 @@ def test_o2_after_any_rewinds_the_chain_covers_live_messages_from_the_first_on(
         assert not left or (held and held[-1].last_seq == left[-1]), "what was just observed holds"
 
 
-async def test_o2_a_fork_shares_the_observations_up_to_its_point(store: Store) -> None:
+async def test_o2_a_fork_has_the_observations_up_to_its_fork_point(store: Store) -> None:
     await talk(store, 6)
     numbers = [await observe(store, 1, 4), await observe(store, 5, 8)]
     await observe(store, 1, 8, generation=1, sources=tuple(numbers))
     whole = await fork(store, "whole", None)
-    assert await store.memory.history(whole) == await store.memory.history(await now(store))
+    assert await store.read(read_all_batches, whole) == await store.read(read_all_batches, await now(store))
     part = await fork(store, "part", 6)
-    recalled = await store.memory.recall(part)
+    recalled = await store.read(read_memory, part)
     assert [note.text for batch in recalled.batches for note in batch.observations] == ["noted 1-4"]
-    found = await store.memory.unobserved(part.name)
+    found = await store.read(read_unobserved_of, part.name)
     assert found
     assert [one.seq for one in found[1].messages] == [5, 6]
     assert found[1].tokens == 20
-    window = await store.memory.window(part.name, 1_000)
+    window = await store.read(read_window_with_memory, part.name, 1_000)
     assert window
     assert [one.seq for one in window[1]] == [5, 6]
-    assert await store.memory.floor(part, 6, 2, 1_000) == 3, "a floor in what it shares"
+    assert await store.read(find_floor, part, 6, 2, 1_000) == 3, "a floor in what it shares"
     await store.delete_session(NAME)
-    assert (await store.memory.recall(whole)).observed_seq == 8, "what is shared outlives its source"
-    assert await store.memory.facts("app", "ann") == []
+    assert (await store.read(read_memory, whole)).observed_seq == 8, "what is shared outlives its source"
+    assert await store.read(read_facts, "app", "ann") == []
 
 
-async def test_o2_a_fork_of_a_rewound_session_knows_which_observations_hold_in_it(store: Store) -> None:
+async def test_o2_a_fork_of_a_rewound_session_has_its_current_observations(store: Store) -> None:
     await talk(store, 4)
     await observe(store, 1, 8)
     await rewind(store, 2)  # takes back 5 to 8; the rewind is 9
     await observe(store, 1, 4)
     before = await fork(store, "before", 8)
-    assert (await store.memory.recall(before)).observed_seq == 8, "where nothing was taken back"
+    assert (await store.read(read_memory, before)).observed_seq == 8, "where nothing was taken back"
     after = await fork(store, "after", None)
-    assert (await store.memory.recall(after)).observed_seq == 4
+    assert (await store.read(read_memory, after)).observed_seq == 4

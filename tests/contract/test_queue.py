@@ -1,4 +1,4 @@
-"""The queue of a session, on every database: places are kept, the dead are closed in order, a zombie writes nothing."""
+"""The queue of a session: order is kept, turns of dead processes are closed in order, fenced turns write nothing."""
 
 import asyncio
 import time
@@ -13,20 +13,24 @@ from lango.messages import Message, ToolCall
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.codec.records import CONFIRMATION_CALL
+from lango.store.sessions.sessions import check_epoch, create_session, find_session
+from lango.store.sessions.window import read_session_events
 from lango.store.turns.approvals import ApprovalAnswer
-from lango.store.turns.event_log import LoggedEvent
+from lango.store.turns.event_log import LoggedEvent, append_log_events
+from lango.store.turns.lease import lease_turn, renew_lease
 from lango.store.turns.recovery import UNKNOWN_RESULT
+from lango.store.turns.tool_journal import record_intent, record_result, record_start, store_full_result
 from tests.agents.parts import PATIENCE_S, rows
 
 NAME = SessionId("app", "alice", "s")
 ABOUT: dict[str, Any] = {"originalFunctionCall": {"id": "c1", "name": "f", "args": {}}}
 NEVER_S = 2 * PATIENCE_S
-"""A wait that only a wake-up ends."""
+"""A timeout that only a notification beats."""
 
 
 @pytest.fixture
 async def session(store: Store) -> SessionRecord:
-    return await store.create_session(NAME)
+    return await store.write(create_session, NAME, None, time.time())
 
 
 def asks(text: str) -> NewEvent:
@@ -40,13 +44,13 @@ def calls(*calls: ToolCall, **fields: bool) -> NewEvent:
 
 
 async def write(store: Store, turn: Turn, entry: NewEvent) -> None:
-    session = await store.session(NAME)
+    session = await store.read(find_session, NAME)
     assert session
     await store.append(session.key, NAME, session.revision, entry, epoch=turn.epoch)
 
 
 async def everything(store: Store) -> list[StoredEvent]:
-    found = await store.events(NAME)
+    found = await store.read(read_session_events, NAME)
     assert found
     return found[1]
 
@@ -67,11 +71,11 @@ async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store
     assert await said(store) == [("user", "first")], "nothing is written into the turn that runs"
     await write(store, running, NewEvent("answer", time.time(), Message("assistant", "one")))
     assert await store.end_turn(NAME, running, "done")
-    ahead = await store.claim_turn(NAME, last)
+    ahead = await store.write(lease_turn, last.session_key, NAME, last.turn, time.time())
     assert isinstance(ahead, list)
-    assert [(one.turn, one.status) for one in ahead] == [(dead.turn, "waiting")]
+    assert [(one.turn, one.status) for one in ahead] == [(dead.turn, "queued")]
     assert await store.interrupt_turn(session, ahead[0])
-    assert isinstance(await store.claim_turn(NAME, last), Turn)
+    assert isinstance(await store.write(lease_turn, last.session_key, NAME, last.turn, time.time()), Turn)
     assert await said(store) == [("user", "first"), ("assistant", "one"), ("user", "second"), ("user", "third")]
     assert await rows(store, "SELECT status, first_seq FROM turns ORDER BY turn") == [
         ("done", 1),
@@ -80,13 +84,13 @@ async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store
     ]
 
 
-async def test_what_a_dead_turn_left_open_is_closed_before_the_next_message(
+async def test_open_calls_of_a_dead_turn_are_closed_before_the_next_message(
     store: Store, session: SessionRecord
 ) -> None:
     dead = await store.submit_turn(session, asks("first"), "gone")
     await write(store, dead, calls(ToolCall("c1", "f", {})))
-    await store.intend_effect(dead, "c1", "f", "once", "hash")
-    await store.start_effect(dead, "c1")
+    await store.write(record_intent, dead.session_key, dead.epoch, "c1", "f", "once", "hash", time.time())
+    await store.write(record_start, dead.session_key, dead.epoch, "c1", time.time())
     queued = await store.submit_turn(session, asks("second"), "gone")
     assert not await store.interrupt_turn(session, gone(queued)), "the dead turn before it comes first"
     assert await store.interrupt_turn(session, gone(dead))
@@ -98,10 +102,10 @@ async def test_what_a_dead_turn_left_open_is_closed_before_the_next_message(
     assert closed.tool_calls[0].output == {"error": UNKNOWN_RESULT, "outcome": "unknown"}
 
 
-async def test_an_open_question_is_closed_before_a_queued_message_of_a_dead_process(
+async def test_an_approval_request_is_declined_before_a_queued_message_of_a_dead_process(
     store: Store, session: SessionRecord
 ) -> None:
-    """As when it had run: the conversation goes on without an answer, and that is a no."""
+    """As if it had run: the next message declines the approval request."""
     asking = await store.submit_turn(session, asks("first"), "me")
     queued = await store.submit_turn(session, asks("second"), "gone")
     await write(store, asking, calls(ToolCall("c1", "f", {})))
@@ -113,51 +117,53 @@ async def test_an_open_question_is_closed_before_a_queued_message_of_a_dead_proc
 
 
 async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, session: SessionRecord) -> None:
-    """Also while no newer turn runs: what only stood still wakes up some time."""
+    """Also while no newer turn runs: a paused process may continue at any time."""
     zombie = await store.submit_turn(session, asks("first"), "gone")
     await write(store, zombie, calls(ToolCall("c1", "f", {})))
-    await store.intend_effect(zombie, "c1", "f", "once", "hash")
-    await store.start_effect(zombie, "c1")
+    await store.write(record_intent, zombie.session_key, zombie.epoch, "c1", "f", "once", "hash", time.time())
+    await store.write(record_start, zombie.session_key, zombie.epoch, "c1", time.time())
     assert await store.interrupt_turn(session, gone(zombie))
     before = await snapshot(store)
     with pytest.raises(FencedWrite):
         await write(store, zombie, NewEvent("late", time.time(), Message("assistant", "from the grave")))
     with pytest.raises(FencedWrite):
-        await store.intend_effect(zombie, "c2", "f", "once", "hash")
+        await store.write(record_intent, zombie.session_key, zombie.epoch, "c2", "f", "once", "hash", time.time())
     with pytest.raises(FencedWrite):
-        await store.start_effect(zombie, "c1")
+        await store.write(record_start, zombie.session_key, zombie.epoch, "c1", time.time())
     with pytest.raises(FencedWrite):
-        await store.check_lease(zombie)
-    await store.finish_effect(zombie, "c1", {"late": True})
-    await store.keep_whole(zombie, "c1", "late")
+        await store.write(check_epoch, zombie.session_key, zombie.epoch)
+    await store.write(record_result, zombie.session_key, zombie.epoch, "c1", {"late": True}, time.time())
+    await store.write(store_full_result, zombie.session_key, zombie.epoch, "c1", "late")
     told = LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))
-    assert not await store.add_told(session.key, zombie.turn, [told])
-    assert await store.beat_turn(zombie) == "lost"
+    assert not await store.write(append_log_events, session.key, zombie.turn, [told])
+    assert await store.write(renew_lease, zombie) == "lost"
     assert not await store.end_turn(NAME, zombie, "done")
     assert await snapshot(store) == before
 
 
 async def snapshot(store: Store) -> list[list[tuple[object, ...]]]:
-    tables = ("sessions", "messages", "turns", "effects", "turn_events", "open_calls", "session_states")
+    tables = ("sessions", "messages", "turns", "tool_journal", "event_log", "open_calls", "session_states")
     return [await rows(store, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
 
 
-async def test_a_claim_says_what_became_of_a_turn(store: Store, session: SessionRecord) -> None:
+async def test_leasing_an_ended_turn_returns_its_status(store: Store, session: SessionRecord) -> None:
     running = await store.submit_turn(session, asks("first"), "me")
-    assert await store.claim_turn(NAME, running) == running, "claimed twice, it is the same turn"
+    assert await store.write(lease_turn, running.session_key, NAME, running.turn, time.time()) == running, (
+        "claimed twice, it is the same turn"
+    )
     taken_back = await store.submit_turn(session, asks("second"), "me")
     dead = await store.submit_turn(session, asks("third"), "gone")
     assert await store.withdraw_turn(taken_back)
     await store.end_turn(NAME, running, "done")
     assert await store.interrupt_turn(session, gone(dead))
     for turn, status in ((running, "done"), (taken_back, "cancelled"), (dead, "interrupted")):
-        claimed = await store.claim_turn(NAME, turn)
+        claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
         assert isinstance(claimed, Turn)
         assert (claimed.status, claimed.epoch) == (status, None)
 
 
-async def test_taking_a_message_back_leaves_the_answers_of_others(store: Store, session: SessionRecord) -> None:
-    """An answer to a question that waits for its turn has come in time, whatever else is taken back."""
+async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, session: SessionRecord) -> None:
+    """A queued answer to an approval request counts as in time, whatever else is withdrawn."""
     turn = await store.submit_turn(session, asks("first"), "me")
     await write(store, turn, calls(ToolCall("c1", "f", {})))
     await write(store, turn, calls(ToolCall("q1", CONFIRMATION_CALL, ABOUT)))
@@ -177,7 +183,7 @@ async def test_taking_a_message_back_leaves_the_answers_of_others(store: Store, 
 
 @pytest.mark.parametrize("how", ["end", "withdraw", "interrupt"])
 @pytest.mark.parametrize("where", ["the same store", "another store"])
-async def test_whoever_is_next_is_woken(
+async def test_the_next_queued_turn_is_notified(
     store: Store, session: SessionRecord, store_url: str, how: str, where: str
 ) -> None:
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
@@ -187,9 +193,9 @@ async def test_whoever_is_next_is_woken(
             first, blocking = blocking, await store.submit_turn(session, asks("second"), "gone")
             await store.end_turn(NAME, first, "done")
         turn = await other.submit_turn(session, asks("next"), "me")
-        assert turn.status == "waiting"
+        assert turn.status == "queued"
         comes_up = await stack.enter_async_context(other.watch_queue(turn))
-        assert isinstance(await other.claim_turn(NAME, turn), list)
+        assert isinstance(await other.write(lease_turn, turn.session_key, NAME, turn.turn, time.time()), list)
         waiting = asyncio.ensure_future(comes_up(NEVER_S))
         match how:
             case "end":
@@ -199,12 +205,12 @@ async def test_whoever_is_next_is_woken(
             case _:
                 assert await store.interrupt_turn(session, gone(blocking))
         await waiting
-        assert isinstance(await other.claim_turn(NAME, turn), Turn)
+        assert isinstance(await other.write(lease_turn, turn.session_key, NAME, turn.turn, time.time()), Turn)
 
 
-async def test_a_wait_ends_when_its_time_is_over(store: Store, session: SessionRecord) -> None:
+async def test_a_wait_for_the_queue_ends_at_its_timeout(store: Store, session: SessionRecord) -> None:
     await store.submit_turn(session, asks("first"), "me")
     turn = await store.submit_turn(session, asks("second"), "me")
     async with store.watch_queue(turn) as comes_up, asyncio.timeout(PATIENCE_S):
         await comes_up(0.01)
-        assert isinstance(await store.claim_turn(NAME, turn), list)
+        assert isinstance(await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time()), list)

@@ -1,6 +1,7 @@
-"""Search over one's own sessions, on both databases."""
+"""Full-text search over the sessions of a user."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lango.store import SessionId, Store
 from lango.store.search.index import BATCH, INDEXED_CHARACTERS
 from lango.store.search.query import Hit
 from lango.store.search.terms import parse_terms
+from lango.store.sessions.sessions import create_session
 from tests.contract.test_fork_and_rewind import following, rows
 from tests.contract.test_store import Writer
 
@@ -23,7 +25,7 @@ def sessions(store: Store) -> Sessions:
 
 
 async def told(store: Store, id_: str, *texts: str, user: str = "user", app: str = "app") -> Writer:
-    writer = Writer(store, await store.create_session(SessionId(app, user, id_)))
+    writer = Writer(store, await store.write(create_session, SessionId(app, user, id_), None, time.time()))
     for number, text in enumerate(texts):
         await writer.add(Message("assistant" if number % 2 else "user", text), invocation_id=f"i{number}")
     return writer
@@ -75,7 +77,7 @@ async def test_scripts_without_spaces_are_found_by_any_part(store: Store, sessio
     assert marked(hit) == ["京大学"]
 
 
-async def test_the_best_come_first_and_the_newest_among_equals(store: Store, sessions: Sessions) -> None:
+async def test_hits_are_ranked_and_then_newest_first(store: Store, sessions: Sessions) -> None:
     await told(store, "old", "green apples")
     await told(store, "long", "green " + "".join(f"and {n} other words " for n in range(40)) + " apples")
     await told(store, "apart", "apples are often green")
@@ -87,7 +89,7 @@ async def test_the_best_come_first_and_the_newest_among_equals(store: Store, ses
     assert len(await found(sessions, "green", limit=2)) == 2
 
 
-async def test_a_piece_around_the_words_is_shown(store: Store, sessions: Sessions) -> None:
+async def test_a_snippet_around_the_words_is_shown(store: Store, sessions: Sessions) -> None:
     await told(store, "s", "first line\nsecond " + "x " * 500 + "needle\n" + "y " * 500)
     [hit] = await sessions.search("needle")
     assert marked(hit) == ["needle"]
@@ -113,7 +115,7 @@ async def test_titles_are_found_and_old_ones_are_not(store: Store, sessions: Ses
     assert await found(sessions, "sweden") == []
 
 
-async def test_6_nobody_finds_what_is_somebody_elses(store: Store, sessions: Sessions) -> None:
+async def test_6_a_search_finds_only_the_users_own_messages(store: Store, sessions: Sessions) -> None:
     await told(store, "s", "the secret word", user="alice")
     await told(store, "s", "the secret word", user="alice", app="another app")
     await told(store, "mine", "the public word", user="bob")
@@ -142,20 +144,20 @@ async def test_the_index_is_brought_up_to_date_by_the_search_and_by_nothing_else
     assert len(await found(sessions, "number", limit=1000)) == BATCH * 2 + 3
 
 
-async def test_several_who_search_at_once(store: Store, sessions: Sessions) -> None:
+async def test_concurrent_searches_index_each_message_once(store: Store, sessions: Sessions) -> None:
     await told(store, "s", *(f"word w{n}" for n in range(BATCH + 20)))
     results = await asyncio.gather(*(found(sessions, "word", limit=500) for _ in range(5)))
     assert {len(result) for result in results} == {BATCH + 20}
 
 
-async def test_of_a_very_long_message_the_beginning_is_found(store: Store, sessions: Sessions) -> None:
+async def test_only_the_beginning_of_a_very_long_message_is_indexed(store: Store, sessions: Sessions) -> None:
     await told(store, "s", "begin " + "filler " * (INDEXED_CHARACTERS // 7) + " the end of it", "x" * 100_000)
     assert await found(sessions, "begin") == [("s", 1)]
     assert await found(sessions, "end of it") == []
     assert await found(sessions, "x" * 1_000) == [("s", 2)]
 
 
-async def test_a_message_that_was_taken_back_is_not_found(store: Store, sessions: Sessions) -> None:
+async def test_a_rewound_message_is_not_found(store: Store, sessions: Sessions) -> None:
     await told(store, "s", "apples", "pears", "plums")
     before = await sessions.fork("s", new_id="before", title="Other")
     assert await found(sessions, "pears") == [("s", 2), ("before", 2)]
@@ -167,7 +169,7 @@ async def test_a_message_that_was_taken_back_is_not_found(store: Store, sessions
     assert before.last_seq == 3
 
 
-async def test_what_is_shared_is_found_in_each_session_that_holds_it(store: Store, sessions: Sessions) -> None:
+async def test_a_shared_message_is_found_in_each_fork(store: Store, sessions: Sessions) -> None:
     await told(store, "s", "apples", "pears")
     made = await sessions.fork("s", at=1, new_id="f", title="Other")
     await following(store, made).add(Message("user", "plums"))
@@ -177,7 +179,7 @@ async def test_what_is_shared_is_found_in_each_session_that_holds_it(store: Stor
     assert sorted(await found(sessions, "plums")) == [("f", 2), ("g", 2)]
 
 
-async def test_a_deleted_session_is_not_found_and_leaves_no_word(store: Store, sessions: Sessions) -> None:
+async def test_a_deleted_session_is_not_found_and_leaves_no_words(store: Store, sessions: Sessions) -> None:
     await told(store, "s", "apples", "pears")
     await told(store, "late", "plums")
     await sessions.rename("s", "Fruit")
@@ -197,7 +199,7 @@ async def test_a_deleted_session_is_not_found_and_leaves_no_word(store: Store, s
     assert await rows(store, "SELECT COUNT(*) FROM search_progress") == [(0,)]
 
 
-async def test_a_shared_row_is_indexed_after_its_session_is_gone(store: Store, sessions: Sessions) -> None:
+async def test_a_shared_row_is_indexed_after_its_session_is_deleted(store: Store, sessions: Sessions) -> None:
     await told(store, "s", "apples", "pears")
     await sessions.fork("s", at=1, new_id="f", title="Other")
     await sessions.delete("s")
@@ -205,7 +207,7 @@ async def test_a_shared_row_is_indexed_after_its_session_is_gone(store: Store, s
     assert await found(sessions, "pears") == []
 
 
-async def test_searching_and_deleting_at_once_leaves_no_word(store: Store, sessions: Sessions) -> None:
+async def test_concurrent_searches_and_deletions_leave_no_words(store: Store, sessions: Sessions) -> None:
     for number in range(8):
         await told(store, f"s{number}", *(f"word {n}" for n in range(30)))
     work = [sessions.delete(f"s{number}") for number in range(8)]

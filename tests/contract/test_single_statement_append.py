@@ -1,6 +1,7 @@
-"""An ordinary event is stored by one statement, and nobody can tell: the rows are those that the long way writes."""
+"""An ordinary event is appended by a single statement, which writes the same rows as the operation."""
 
 import asyncio
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from lango.store import AppendResult, NewEvent, SessionId, SessionRecord, Store,
 from lango.store.codec.records import CONFIRMATION_CALL
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork
+from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.append_statement import append_statement
+from lango.store.sessions.sessions import create_session, find_session
 from tests.agents.parts import PATIENCE_S
 
 NAME = SessionId("app", "alice", "s")
@@ -24,9 +27,9 @@ TABLES = {
     "sessions": "revision, last_seq, user_seq, total_tokens, epoch, updated_at, rewinds",
     "messages": "seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id, invocation_id, "
     "call_seq, state_delta, extra",
-    "open_calls": "call_id, seq, long_running, asks_about, about_seq, expires_at",
+    "open_calls": "call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at",
     "state_events": "seq, revision, event_id, created_at, state_delta, extra",
-    "turns": "turn, status, epoch, answered",
+    "turns": "turn, status, epoch, answer_stored",
 }
 
 
@@ -39,7 +42,7 @@ def rows_of(key: int) -> Operation[dict[str, list[Any]]]:
 
 
 class Told(Struct):
-    """What came of an append."""
+    """The outcome of an append."""
 
     appended: AppendResult | None = None
     error: type[LangoError] | None = None
@@ -77,8 +80,8 @@ results = st.builds(result, call_ids)
 
 @st.composite
 def entries(draw: st.DrawFn) -> NewEvent:
-    """An event: mostly an ordinary one, now and then anything else."""
-    number = draw(st.integers(0, 31))  # so that some ids come twice
+    """An event, mostly an ordinary one."""
+    number = draw(st.integers(0, 31))  # so that some ids repeat
     match draw(st.integers(0, 12)):
         case 0 | 1 | 2:
             role: Role = draw(st.sampled_from(["user", "assistant"]))
@@ -98,13 +101,13 @@ def entries(draw: st.DrawFn) -> NewEvent:
 
 
 class Step(Struct):
-    """An append, and what its writer thinks that it has seen."""
+    """An append, and how its revision and newest message are wrong."""
 
     entry: NewEvent
     behind: int = 0
-    """So many revisions are not seen."""
+    """How many revisions its writer is behind."""
     off: int = 0
-    """So far it is mistaken about the newest message."""
+    """The error of its newest message."""
     epoch: int | None = None
     ends_turn: bool = False
 
@@ -138,7 +141,7 @@ ASKED = [
 @given(script=steps, forked=st.booleans())
 @example(script=[Step(entry) for entry in LATE], forked=False)
 @example(script=[Step(entry) for entry in ASKED], forked=False)
-def test_whatever_is_appended_the_short_way_leaves_what_the_long_way_leaves(
+def test_the_single_statement_writes_the_same_rows_as_the_operation(
     store_url: str, script: list[Step], forked: bool
 ) -> None:
     asyncio.run(_the_same(store_url, script, forked=forked))
@@ -148,31 +151,31 @@ async def _the_same(store_url: str, script: list[Step], *, forked: bool) -> None
     async with Store(store_url) as store:
         short, long = [await _session(store, forked=forked) for _ in range(2)]
         for step in script:
-            seen = await store.session(short.name)
+            seen = await store.read(find_session, short.name)
             assert seen is not None
             options: dict[str, Any] = {"epoch": step.epoch, "ends_turn": step.ends_turn}
             revision = max(0, seen.revision - step.behind)
             told = await tell(store, short, revision, step.entry, **options, last_seq=seen.last_seq + step.off)
             assert told == await tell(store, long, revision, step.entry, **options), step
-        assert await store.read(lambda: rows_of(short.key)) == await store.read(lambda: rows_of(long.key))
-        assert await store.check(short.name) == []
+        assert await store.read(rows_of, short.key) == await store.read(rows_of, long.key)
+        assert await store.read(check_session, short.name) == []
 
 
 async def _session(store: Store, *, forked: bool) -> SessionRecord:
     name = SessionId("app", "alice", uuid.uuid4().hex)
-    session = await store.create_session(name, now=0.0)
+    session = await store.write(create_session, name, None, 0.0)
     turn = await store.submit_turn(session, said(0), "me")
     assert isinstance(turn, Turn)
     if forked:
         await store.append(session.key, name, 1, said(31, "assistant"), epoch=turn.epoch, ends_turn=True)
-        return await store.write(lambda: fork.fork(name, SessionId("app", "alice", uuid.uuid4().hex), 2, None, 0.0))
-    found = await store.session(name)
+        return await store.write(fork.fork_session, name, SessionId("app", "alice", uuid.uuid4().hex), 2, None, 0.0)
+    found = await store.read(find_session, name)
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("kind", ["sqlite_at_once", "postgres"])
-async def test_ordinary_events_need_no_more_than_the_statement(kind: str, request: pytest.FixtureRequest) -> None:
+async def test_ordinary_events_are_appended_by_the_single_statement(kind: str, request: pytest.FixtureRequest) -> None:
     ordinary = [
         said(1),
         said(2, "assistant", "", (ToolCall("c", "f", {"n": 1}),)),
@@ -181,12 +184,12 @@ async def test_ordinary_events_need_no_more_than_the_statement(kind: str, reques
         said(5, "assistant", "", (ToolCall("c", "f", {"n": 1}),), long_running=frozenset("c")),
     ]
     async with Store(request.getfixturevalue(f"{kind}_url")) as store:
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         for number, entry in enumerate(ordinary):
             short = append_statement(session.key, number, number, entry, None)
-            appended = await store._database.write(_never, shortcut=lambda short=short: short)  # pyright: ignore[reportPrivateUsage]
+            appended = await store._database.write(_never, single_statement=lambda short=short: short)  # pyright: ignore[reportPrivateUsage]
             assert appended == AppendResult(number + 1, number + 1)
-        assert [row[:3] for row in (await store.read(lambda: rows_of(session.key)))["open_calls"]] == [("c", 5, 1)]
+        assert [row[:3] for row in (await store.read(rows_of, session.key))["open_calls"]] == [("c", 5, 1)]
 
 
 def _never() -> Operation[AppendResult]:
@@ -194,8 +197,8 @@ def _never() -> Operation[AppendResult]:
     yield
 
 
-async def test_a_statement_that_did_not_apply_leaves_the_next_one_as_quick(store: Store) -> None:
-    session = await store.create_session(NAME)
+async def test_a_statement_that_did_not_apply_does_not_disable_the_next(store: Store) -> None:
+    session = await store.write(create_session, NAME, None, time.time())
     for number in range(3):
         stale = await tell(store, session, 7, said(9), last_seq=7)
         assert stale.error is StaleSession
@@ -206,15 +209,15 @@ async def test_a_statement_that_did_not_apply_leaves_the_next_one_as_quick(store
         )
 
 
-async def test_the_log_comes_home_though_no_write_passes_the_writers_thread(
+async def test_the_log_is_checkpointed_without_writes_in_the_writers_thread(
     sqlite_at_once_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("lango.store.engine.sqlite._CHECKPOINT_PAGES", 40)
     monkeypatch.setattr("lango.store.engine.sqlite._CHECK_LOG_EVERY", 10)
     async with Store(sqlite_at_once_url) as store, asyncio.timeout(PATIENCE_S):
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         file, number = tmp_path / "lango.db", 0
-        before = file.stat().st_size  # all that is written is in the log beside it, until that comes home
+        before = file.stat().st_size  # writes are in the log until it is checkpointed
         while file.stat().st_size == before:
             await tell(store, session, number, said(number), last_seq=number)
             number += 1

@@ -12,14 +12,27 @@ from lango.messages import Message, ToolCall
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.codec.records import CONFIRMATION_CALL
 from lango.store.lifecycle import fork as forks
+from lango.store.sessions.sessions import create_session, find_session
+from lango.store.sessions.state import read_state_at, read_state_before
+from lango.store.sessions.window import read_message_page, read_session_events, read_session_window
 from lango.store.turns import recovery, tool_journal
-from lango.store.turns.tool_journal import Effect, JournalEntry
+from lango.store.turns.lease import lease_turn, renew_lease
+from lango.store.turns.tool_journal import (
+    Effect,
+    JournalEntry,
+    read_journal_entries,
+    read_journal_entry,
+    record_intent,
+    record_result,
+    record_start,
+)
+from lango.store.turns.turns import request_cancel
 
 NAME = SessionId("app", "alice", "s")
 
 
 class Writer:
-    """Appends to one session, message after message, as one who has seen everything."""
+    """Appends messages to a session at its newest revision."""
 
     def __init__(self, store: Store, session: SessionRecord) -> None:
         self.store = store
@@ -49,18 +62,18 @@ class Writer:
         return await self.add(Message("tool", "{}", results), tokens, **fields)
 
     async def window(self, budget_tokens: int) -> list[int]:
-        found = await self.store.window(NAME, budget_tokens)
+        found = await self.store.read(read_session_window, NAME, budget_tokens)
         assert found is not None
         return [one.seq for one in found[1]]
 
 
 @pytest.fixture
 async def writer(store: Store) -> Writer:
-    return Writer(store, await store.create_session(NAME))
+    return Writer(store, await store.write(create_session, NAME, None, time.time()))
 
 
 async def everything(store: Store) -> list[StoredEvent]:
-    found = await store.events(NAME)
+    found = await store.read(read_session_events, NAME)
     assert found is not None
     return found[1]
 
@@ -83,7 +96,7 @@ async def test_h4_one_message_over_the_budget_stays(writer: Writer) -> None:
     assert await writer.window(100) == [6], "the user's words are not clipped"
 
 
-async def test_h3_a_window_that_was_cut_begins_neither_with_a_result_nor_with_half_a_call(writer: Writer) -> None:
+async def test_h3_a_cut_window_begins_neither_with_a_result_nor_with_an_unanswered_call(writer: Writer) -> None:
     await writer.talk(1)
     await writer.call("a", "b")  # 2
     await writer.answer("a", "b")  # 3
@@ -93,7 +106,7 @@ async def test_h3_a_window_that_was_cut_begins_neither_with_a_result_nor_with_ha
     assert await writer.window(40) == [1, 2, 3, 4]
 
 
-async def test_h3_a_call_that_nobody_answered_does_not_begin_a_window(writer: Writer) -> None:
+async def test_h3_a_call_without_result_does_not_begin_a_window(writer: Writer) -> None:
     await writer.talk(1)
     await writer.call("lost")  # 2: the process died in the tool
     await writer.talk(2)  # 3, 4
@@ -114,7 +127,7 @@ async def test_h3_results_of_an_older_writer_count_as_answers(writer: Writer) ->
 async def test_h3_no_window_parts_a_result_of_an_older_writer_from_its_call(
     writer: Writer, role: Any, named: bool
 ) -> None:
-    """Every budget, so every place where a window may be cut."""
+    """For every budget, and so every point where a window may be cut."""
     unit_of: dict[int, int] = {}
     for _ in range(4):
         await writer.talk(1)
@@ -129,19 +142,19 @@ async def test_h3_no_window_parts_a_result_of_an_older_writer_from_its_call(
         assert all(unit_of.get(seq, seq) in seqs for seq in seqs), budget
 
 
-async def test_h4_large_results_do_not_push_out_what_came_before_them(writer: Writer) -> None:
+async def test_h4_large_results_do_not_displace_earlier_messages(writer: Writer) -> None:
     out = {"out": "word " * 2_000}
     for number in range(6):  # 3 messages each
         await writer.talk(1)
         await writer.call(f"c{number}")
         result = ToolCall(f"c{number}", "f", output=out)
         await writer.add(Message("tool", "", (result,)), tokens=2_000)
-    found = await writer.store.window(NAME, 400)
+    found = await writer.store.read(read_session_window, NAME, 400)
     assert found
     assert [one.seq for one in found[1]] == list(range(10, 19)), "three of them, a quarter each"
     clipped = [one for one in found[1] if one.message and one.message.role == "tool"]
     assert all(one.tokens <= 120 and one.clipped_tokens > 1_800 for one in clipped)
-    found = await writer.store.window(NAME, 100_000)
+    found = await writer.store.read(read_session_window, NAME, 100_000)
     assert found
     assert all(one.clipped_tokens == 0 for one in found[1]), "where all fits, nothing is clipped"
 
@@ -160,18 +173,18 @@ async def test_h4_arguments_of_calls_that_are_over_are_clipped_and_stored_whole(
     await writer.add(Message("assistant", "", (ToolCall("c", "look", LARGE),)), tokens=5)
     await writer.answer("c")
     budget = 1_000
-    found = await writer.store.window(NAME, budget)
+    found = await writer.store.read(read_session_window, NAME, budget)
     assert found
     assert arguments(found[1][1]) == LARGE, "the turn goes on from this call"
     await writer.add(Message("user", "and now?"))
-    found = await writer.store.window(NAME, budget)
+    found = await writer.store.read(read_session_window, NAME, budget)
     assert found
     [call] = [one for one in found[1] if one.message and one.message.role == "assistant"]
     assert list(arguments(call)) == ["clipped"]
     assert re.search(r"\[\.\.\. \d+ of \d+ tokens left out \.\.\.\]", arguments(call)["clipped"])
     assert call.tokens <= budget // 4 + 20
     assert arguments((await everything(writer.store))[1]) == LARGE
-    found = await writer.store.window(NAME, 100_000)
+    found = await writer.store.read(read_session_window, NAME, 100_000)
     assert found
     assert [arguments(one) for one in found[1] if one.seq == 2] == [LARGE], "where all fits, nothing is clipped"
 
@@ -182,7 +195,7 @@ async def test_many_calls_that_cost_more_than_they_say_share_the_budget(writer: 
         await writer.add(Message("assistant", "", (call,)), tokens=5)
         await writer.answer(f"c{number}")
     await writer.add(Message("user", "and now?"))
-    found = await writer.store.window(NAME, 8_000)
+    found = await writer.store.read(read_session_window, NAME, 8_000)
     assert found
     assert len(found[1]) == 21
     assert sum(one.tokens for one in found[1]) <= 8_200
@@ -195,7 +208,7 @@ async def test_calls_that_have_still_to_run_are_never_clipped(writer: Writer, lo
     await writer.add(Message("assistant", "", (call, quick)), tokens=5, long_running=waits)
     await writer.answer("quick")
     await writer.add(Message("user", "are you there?"))
-    found = await writer.store.window(NAME, 1_000)
+    found = await writer.store.read(read_session_window, NAME, 1_000)
     assert found
     assert arguments(found[1][0]) == LARGE
 
@@ -208,13 +221,13 @@ async def test_an_approval_request_and_the_call_that_it_shows_are_never_clipped_
     await writer.answer("c")  # ADK answers it: it waits for approval
     for add in (lambda: writer.add(Message("user", "what is it?")), lambda: writer.answer("q")):
         await add()
-        found = await writer.store.window(NAME, 1_000)
+        found = await writer.store.read(read_session_window, NAME, 1_000)
         assert found
         assert arguments(found[1][0]) == LARGE
         assert arguments(found[1][1]) == question.input
 
 
-async def test_calls_that_wait_are_always_in_the_window(writer: Writer) -> None:
+async def test_open_calls_are_always_in_the_window(writer: Writer) -> None:
     await writer.call("slow", "quick", long_running=frozenset({"slow"}))  # 1
     await writer.answer("quick")  # 2
     await writer.talk(10)  # 3..12
@@ -225,7 +238,7 @@ async def test_calls_that_wait_are_always_in_the_window(writer: Writer) -> None:
     assert 1 not in await writer.window(30)
 
 
-async def test_a_call_of_the_current_turn_waits_too(writer: Writer) -> None:
+async def test_an_open_call_of_the_current_turn_is_in_the_window(writer: Writer) -> None:
     await writer.talk(1)
     await writer.call("now", tokens=500)
     assert await writer.window(100) == [1, 2]
@@ -243,7 +256,7 @@ async def test_h4_parallel_results_stay_with_their_call(writer: Writer) -> None:
     assert await writer.window(35) == [1, 3, 4, 5], "and the user's message that the turn answers"
 
 
-async def test_zero_token_events_come_with_their_neighbours(writer: Writer) -> None:
+async def test_zero_token_events_are_in_the_window_with_their_neighbours(writer: Writer) -> None:
     await writer.talk(4)
     await writer.add(Message("event"), tokens=0)
     await writer.talk(2)
@@ -268,22 +281,27 @@ async def test_rewinds_cut_the_window_as_adk_reads_them(writer: Writer) -> None:
 
 
 async def test_s8_the_state_of_any_point_can_be_restored(store: Store) -> None:
-    writer = Writer(store, await store.create_session(NAME, {"n": 0, "user:u": 1}))
+    writer = Writer(store, await store.write(create_session, NAME, {"n": 0, "user:u": 1}, time.time()))
     await writer.add(Message("user", "1"), state_delta={"n": 1})
     await writer.add(None, state_delta={"n": 1.5, "temp:t": 1, "app:a": 1})
     await writer.add(Message("user", "2"), invocation_id="second")
     await writer.add(Message("user", "3"), state_delta={"n": None})
     key = writer.session.key
-    assert [await store.state_at(key, seq) for seq in range(4)] == [{"n": 0}, {"n": 1.5}, {"n": 1.5}, {"n": None}]
-    assert await store.state_before(key, "second") == {"n": 1.5}
+    assert [await store.read(read_state_at, key, seq) for seq in range(4)] == [
+        {"n": 0},
+        {"n": 1.5},
+        {"n": 1.5},
+        {"n": None},
+    ]
+    assert await store.read(read_state_before, key, "second") == {"n": 1.5}
 
 
-async def test_f4_an_event_and_its_state_stand_or_fall_together(writer: Writer) -> None:
+async def test_f4_an_event_and_its_state_are_committed_together(writer: Writer) -> None:
     await writer.add(Message("user", "1"), state_delta={"n": 1, "user:u": 1, "app:a": 1})
     entry = NewEvent("late", time.time(), Message("user", "2"), state_delta={"n": 2, "user:u": 2, "app:a": 2})
     with pytest.raises(StaleSession):
         await writer.store.append(writer.session.key, NAME, 0, entry)
-    session = await writer.store.session(NAME)
+    session = await writer.store.read(find_session, NAME)
     assert session is not None
     assert session.state == {"n": 1, "user:u": 1, "app:a": 1}
     assert (session.last_seq, session.revision) == (1, 1)
@@ -299,7 +317,7 @@ async def test_f2_one_row_per_event_id(writer: Writer) -> None:
     assert (again.revision, fresh.revision) == (1, 1)
     with pytest.raises(EventConflict):
         await writer.store.append(writer.session.key, NAME, 1, NewEvent("same", time.time(), Message("user", "other")))
-    session = await writer.store.session(NAME)
+    session = await writer.store.read(find_session, NAME)
     assert session is not None
     assert (session.revision, session.last_seq, session.total_tokens) == (1, 1, 1)
 
@@ -329,27 +347,27 @@ async def test_a7_the_users_message_and_its_turn_are_stored_together(writer: Wri
     assert stored.invocation_id == "i-hello"
 
 
-async def test_a7_the_next_message_waits_in_order_and_is_not_lost(writer: Writer) -> None:
+async def test_a7_the_next_message_is_queued_in_order_and_is_not_lost(writer: Writer) -> None:
     store, session = writer.store, writer.session
     first = await store.submit_turn(session, asks("1"), "me")
     second = await store.submit_turn(session, asks("2"), "me")
     third = await store.submit_turn(session, asks("3"), "me")
-    assert (second.status, third.status) == ("waiting", "waiting")
+    assert (second.status, third.status) == ("queued", "queued")
     with pytest.raises(TurnRunning):
         await store.submit_turn(session, asks("4"), "me", wait=False)
-    assert [(a.turn, a.status) for a in await ahead(store, third)] == [(1, "running"), (2, "waiting")]
+    assert [(a.turn, a.status) for a in await ahead(store, third)] == [(1, "running"), (2, "queued")]
     assert await store.end_turn(NAME, first, "done")
     assert [a.turn for a in await ahead(store, third)] == [2], "the third waits for the second"
-    claimed = await store.claim_turn(NAME, second)
+    claimed = await store.write(lease_turn, second.session_key, NAME, second.turn, time.time())
     assert isinstance(claimed, Turn)
     assert claimed.epoch == 2
     await store.end_turn(NAME, claimed, "done")
-    assert isinstance(await store.claim_turn(NAME, third), Turn)
+    assert isinstance(await store.write(lease_turn, third.session_key, NAME, third.turn, time.time()), Turn)
     assert [one.message.content for one in await everything(store) if one.message] == ["1", "2", "3"]
 
 
 async def ahead(store: Store, turn: Turn) -> list[QueuedTurn]:
-    found = await store.claim_turn(NAME, turn)
+    found = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
     assert isinstance(found, list)
     return found
 
@@ -361,25 +379,25 @@ async def test_the_same_request_twice_is_one_turn(writer: Writer) -> None:
     assert len(await everything(writer.store)) == 1
 
 
-async def test_a_turn_that_was_taken_over_can_write_no_more(writer: Writer) -> None:
+async def test_a_turn_that_was_taken_over_is_fenced(writer: Writer) -> None:
     store, session = writer.store, writer.session
     zombie = await store.submit_turn(session, asks("1"), "gone")
     await store.submit_turn(session, asks("2"), "gone too")
     turn = await store.submit_turn(session, asks("3"), "me")
     running, waiting = await ahead(store, turn)
-    assert await store.beat_turn(zombie) == "alive"
+    assert await store.write(renew_lease, zombie) == "alive"
     assert not await store.interrupt_turn(session, running), "it gave a sign of life meanwhile"
     [running, waiting] = await ahead(store, turn)
     assert await store.interrupt_turn(session, running)
     assert await store.interrupt_turn(session, waiting)
-    claimed = await store.claim_turn(NAME, turn)
+    claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
     assert isinstance(claimed, Turn)
-    assert await store.beat_turn(zombie) == "lost"
+    assert await store.write(renew_lease, zombie) == "lost"
     assert not await store.end_turn(NAME, zombie, "done")
     with pytest.raises(FencedWrite):
         await store.append(session.key, NAME, 3, NewEvent("z", time.time(), Message("user", "z")), epoch=zombie.epoch)
     with pytest.raises(FencedWrite):
-        await store.intend_effect(zombie, "c", "f", "once", "hash")
+        await store.write(record_intent, zombie.session_key, zombie.epoch, "c", "f", "once", "hash", time.time())
     await store.append(session.key, NAME, 3, NewEvent("t", time.time(), Message("user", "t")), epoch=claimed.epoch)
     said = [one.message.content for one in await everything(store) if one.message]
     assert said == ["1", "2", "3", "t"], "the message that waited is part of the conversation"
@@ -387,11 +405,11 @@ async def test_a_turn_that_was_taken_over_can_write_no_more(writer: Writer) -> N
 
 async def test_a_turn_can_be_cancelled_from_anywhere(writer: Writer) -> None:
     store, session = writer.store, writer.session
-    assert not await store.cancel_turn(session)
+    assert not await store.write(request_cancel, session.key)
     turn = await store.submit_turn(session, asks("1"), "me")
     waiting = await store.submit_turn(session, asks("2"), "me")
-    assert await store.cancel_turn(session)
-    assert await store.beat_turn(turn) == "cancelled"
+    assert await store.write(request_cancel, session.key)
+    assert await store.write(renew_lease, turn) == "cancelled"
     assert await store.withdraw_turn(waiting)
     assert not await store.withdraw_turn(waiting)
     assert await store.end_turn(NAME, turn, "cancelled", {"why": "asked"})
@@ -400,69 +418,79 @@ async def test_a_turn_can_be_cancelled_from_anywhere(writer: Writer) -> None:
         await store.submit_turn(session, asks("3"), "me")
 
 
-async def test_a_call_whose_id_comes_again_keeps_what_is_known_of_it(writer: Writer) -> None:
+async def test_a_repeated_call_id_keeps_its_journal_entries_apart(writer: Writer) -> None:
     store, session = writer.store, writer.session
     for number, by in enumerate(("alice", "bob", "carol")):
         turn = await store.submit_turn(session, asks(str(number)), "me")
-        record = await store.session(NAME)
+        record = await store.read(find_session, NAME)
         assert record
         writer.revision = record.revision
         await writer.call("c")
-        if by == "bob":  # the turn that asks ends, and the one that brings the answer runs the tool
-            await store.intend_effect(turn, "c", "f", "once", "hash")
-            await store.write(lambda: tool_journal.record_approval(session.key, "c", "bob", time.time(), approved=True))
+        if by == "bob":  # the turn that requests approval ends, and the turn with the answer runs the tool
+            await store.write(record_intent, turn.session_key, turn.epoch, "c", "f", "once", "hash", time.time())
+            await store.write(tool_journal.record_approval, session.key, "c", "bob", time.time(), approved=True)
             await store.end_turn(NAME, turn, "done")
             turn = await store.submit_turn(session, asks("yes"), "me")
-            record = await store.session(NAME)
+            record = await store.read(find_session, NAME)
             assert record
             writer.revision = record.revision
-        await store.intend_effect(turn, "c", "f", "once", "hash", tool_journal.ApprovalDecision(True, by))
-        await store.start_effect(turn, "c")
-        await store.finish_effect(turn, "c", {"ok": True})
+        await store.write(
+            record_intent,
+            turn.session_key,
+            turn.epoch,
+            "c",
+            "f",
+            "once",
+            "hash",
+            time.time(),
+            tool_journal.ApprovalDecision(True, by),
+        )
+        await store.write(record_start, turn.session_key, turn.epoch, "c", time.time())
+        await store.write(record_result, turn.session_key, turn.epoch, "c", {"ok": True}, time.time())
         await writer.answer("c")
         await store.end_turn(NAME, turn, "done")
-    whole = await store.session(NAME)
+    whole = await store.read(find_session, NAME)
     assert whole
-    fork = await store.write(lambda: forks.fork(NAME, SessionId("app", "alice", "fork"), None, None, time.time()))
+    fork = await store.write(forks.fork_session, NAME, SessionId("app", "alice", "fork"), None, None, time.time())
     for one in (whole, fork):
-        page = await store.messages_page(one)
-        found = await store.effects_of(one.key, page)
+        page = await store.read(read_message_page, one)
+        found = await store.read(read_journal_entries, one.key, page)
         told = [found[place] for place in sorted(found)]
         assert [record.approved_by for record in told] == ["alice"] * 2 + ["bob"] * 3 + ["carol"] * 2
         assert {record.status for record in told} == {"finished"}
 
 
-async def test_a8_the_journal_says_what_became_of_a_call(writer: Writer) -> None:
+async def test_a8_the_journal_records_intent_start_and_result(writer: Writer) -> None:
     store, session = writer.store, writer.session
     turn = await store.submit_turn(session, asks("1"), "me")
-    assert await store.effect(session.key, "c") is None
-    await store.intend_effect(turn, "c", "exec", "once", "hash")
+    assert await store.read(read_journal_entry, session.key, "c") is None
+    await store.write(record_intent, turn.session_key, turn.epoch, "c", "exec", "once", "hash", time.time())
     assert (await told(store, session, "c")).status == "intended"
-    assert await store.start_effect(turn, "c")
-    assert not await store.start_effect(turn, "c"), "never twice"
+    assert await store.write(record_start, turn.session_key, turn.epoch, "c", time.time())
+    assert not await store.write(record_start, turn.session_key, turn.epoch, "c", time.time()), "never twice"
     assert (await told(store, session, "c")).status == "started"
-    await store.finish_effect(turn, "c", {"ok": 1})
+    await store.write(record_result, turn.session_key, turn.epoch, "c", {"ok": 1}, time.time())
     finished = await told(store, session, "c")
     assert (finished.status, finished.result, finished.effect, finished.name) == ("finished", {"ok": 1}, "once", "exec")
     assert finished.started_at is not None
     assert finished.finished_at is not None
 
 
-async def test_a8_calls_that_a_dead_turn_left_open_are_closed_honestly(writer: Writer) -> None:
+async def test_a8_open_calls_of_a_dead_turn_are_closed_by_the_journal(writer: Writer) -> None:
     store, session = writer.store, writer.session
     turn = await store.submit_turn(session, asks("1"), "me")
     writer.revision = 1
     await writer.call("finished", "started", "safe", "intended", "unheard", "slow", long_running=frozenset({"slow"}))
     declared: dict[str, Effect] = {"finished": "once", "started": "once", "safe": "idempotent", "intended": "once"}
     for call_id, effect in declared.items():
-        await store.intend_effect(turn, call_id, "f", effect, "hash")
+        await store.write(record_intent, turn.session_key, turn.epoch, call_id, "f", effect, "hash", time.time())
         if call_id != "intended":
-            await store.start_effect(turn, call_id)
-    await store.finish_effect(turn, "finished", {"real": True})
+            await store.write(record_start, turn.session_key, turn.epoch, call_id, time.time())
+    await store.write(record_result, turn.session_key, turn.epoch, "finished", {"real": True}, time.time())
     second = await store.submit_turn(session, asks("2"), "me")
     [gone] = await ahead(store, second)
     assert await store.interrupt_turn(session, gone)
-    await store.claim_turn(NAME, second)
+    await store.write(lease_turn, second.session_key, NAME, second.turn, time.time())
     asked, called, closed, after = await everything(store)
     assert asked.message == Message("user", "1", author="user")
     assert after.message == Message("user", "2", author="user"), "closed before the next message comes"
@@ -490,22 +518,25 @@ async def test_f5_ending_a_turn_closes_its_calls_too(writer: Writer) -> None:
 
 
 async def told(store: Store, session: SessionRecord, call_id: str) -> JournalEntry:
-    record = await store.effect(session.key, call_id)
+    record = await store.read(read_journal_entry, session.key, call_id)
     assert record is not None
     return record
 
 
 async def test_a_store_can_be_closed_and_used_again(store: Store) -> None:
-    await store.create_session(NAME)
+    await store.write(create_session, NAME, None, time.time())
     await store.close()
-    assert await store.session(NAME) is not None
+    assert await store.read(find_session, NAME) is not None
     await store.close()
     await store.close()
 
 
-async def test_a_store_that_is_closed_while_others_write_and_read_goes_on(store: Store) -> None:
-    """The end of one opening must not be taken for the end of the next: then `close` would wait for ever."""
-    writers = [Writer(store, await store.create_session(SessionId("app", "alice", str(number)))) for number in range(4)]
+async def test_a_store_closed_during_reads_and_writes_can_be_used_again(store: Store) -> None:
+    """The end of one writer thread must not be taken for that of the next: `close` would wait forever."""
+    writers = [
+        Writer(store, await store.write(create_session, SessionId("app", "alice", str(number)), None, time.time()))
+        for number in range(4)
+    ]
     closed = asyncio.Event()
 
     async def write(writer: Writer) -> None:
@@ -515,7 +546,7 @@ async def test_a_store_that_is_closed_while_others_write_and_read_goes_on(store:
 
     async def read() -> None:
         while not closed.is_set():
-            assert await store.session(writers[0].session.name)
+            assert await store.read(find_session, writers[0].session.name)
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for writer in writers:
@@ -525,6 +556,6 @@ async def test_a_store_that_is_closed_while_others_write_and_read_goes_on(store:
             await store.close()
         closed.set()
     for writer in writers:
-        record = await store.session(writer.session.name)
+        record = await store.read(find_session, writer.session.name)
         assert record is not None
         assert record.last_seq == writer.count

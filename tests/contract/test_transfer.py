@@ -1,7 +1,8 @@
-"""Export and import: nothing is lost, the same bytes come out again, and a wrong file writes nothing."""
+"""Export and import: nothing is lost, a second export has the same bytes, and an invalid file writes nothing."""
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -17,11 +18,20 @@ from lango.runtime.session_transfer import import_session
 from lango.runtime.sessions import Sessions
 from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
+from lango.store.sessions.sessions import create_session, find_session, list_session_page, list_sessions
+from lango.store.sessions.state import read_state_at
 from lango.store.transfer import export_format
 from lango.store.transfer.export import PAGE
 from lango.store.transfer.import_check import check_lines
 from lango.store.transfer.import_write import insert_batch, row_batches, stage_session
 from lango.store.turns import recovery
+from lango.store.turns.tool_journal import (
+    read_full_result,
+    record_intent,
+    record_result,
+    record_start,
+    store_full_result,
+)
 from lango.turns.liveness import Owner
 from tests.contract.test_fork_and_rewind import events, following, left, rows, window
 from tests.contract.test_store import Writer, asks
@@ -52,7 +62,7 @@ def kinds(lines: list[str]) -> list[str]:
 
 
 async def everything(store: Store, sessions: Sessions) -> None:
-    """A session with one of each: messages, states, turns, effects, a rewind, a title, odd values."""
+    """A session with messages, state, turns, journal entries, a rewind, a title, and odd values."""
     service = SqlSessionService("", store=store)
     odd = {"nul": "a\0b", "half": "\ud800", "nan": float("nan"), "bytes": b"\xff\0", "tag": {"$lango:bytes": 1}}
     session = await service.create_session(app_name="app", user_id="alice", session_id="s", state=odd)
@@ -60,19 +70,19 @@ async def everything(store: Store, sessions: Sessions) -> None:
         await service.append_event(session, event)
     changed = Event(author="a", actions=EventActions(state_delta={"user:u": 1, "app:a": 2, "n": float("inf")}))
     await service.append_event(session, changed)
-    record = await store.session(NAME)
+    record = await store.read(find_session, NAME)
     assert record
     turn = await store.submit_turn(record, asks("1"), Owner().name, idempotency_key="once")
     writer = following(store, record)
     writer.revision = record.revision + 1
     await writer.call("long", invocation_id="i-1")
-    await store.intend_effect(turn, "long", "f", "once", "hash")
-    await store.start_effect(turn, "long")
-    await store.keep_whole(turn, "long", "all of it\n" * 1_000)
-    await store.finish_effect(turn, "long", {"a": "part of it"})
+    await store.write(record_intent, turn.session_key, turn.epoch, "long", "f", "once", "hash", time.time())
+    await store.write(record_start, turn.session_key, turn.epoch, "long", time.time())
+    await store.write(store_full_result, turn.session_key, turn.epoch, "long", "all of it\n" * 1_000)
+    await store.write(record_result, turn.session_key, turn.epoch, "long", {"a": "part of it"}, time.time())
     await writer.answer("long", invocation_id="i-1")
     await store.end_turn(NAME, turn, "done", {"usage": {"input": 3, "output": 4}})
-    await store.write(lambda: observed(record.key))
+    await store.write(observed, record.key)
     await sessions.rewind("s", before=5, user_id="alice")
     await sessions.rename("s", "Everything — 漢字", user_id="alice")
 
@@ -94,14 +104,14 @@ async def test_export_import_export_gives_the_same_bytes(store: Store, sessions:
         there = Sessions(other, "app")
         made = await there.import_lines(lines, user_id="alice")
         assert await exported(there) == lines, "in a database of the other kind"
-        before = await store.session(NAME)
+        before = await store.read(find_session, NAME)
         assert before
         own = {name: value for name, value in before.state.items() if not name.startswith(("user:", "app:"))}
         assert repr(made.state) == repr(own), "the state of users and apps is not a session's to bring"
         assert (made.rewinds, made.last_seq, made.total_tokens, made.user_seq) == (
             (before.rewinds, before.last_seq, before.total_tokens, before.user_seq)
         )
-        assert await other.read_whole(made.key, "long", 0, 9) == "all of it"
+        assert await other.read(read_full_result, made.key, "long", 0, 9) == "all of it"
         assert await window(other, "s") == await window(store, "s")
         assert repr(await events(other, "s")) == repr(await events(store, "s"))
         turn = await other.submit_turn(made, asks("2"), "me")
@@ -126,13 +136,13 @@ async def test_a_fork_is_exported_whole(store: Store, sessions: Sessions) -> Non
     assert again.forked_from == made.forked_from
     assert [repr(one) for one in await events(store, "g")] == before
     assert await exported(sessions, "g") == lines
-    assert await store.read_whole(again.key, "long", 0, 9) == "all of it"
+    assert await store.read(read_full_result, again.key, "long", 0, 9) == "all of it"
     await following(store, again).talk(1)
     await sessions.delete("g", user_id="alice")
     assert await left(store) == {}
 
 
-async def test_an_import_may_be_of_another_user_app_and_id(store: Store, sessions: Sessions) -> None:
+async def test_an_import_may_change_user_app_and_id(store: Store, sessions: Sessions) -> None:
     await everything(store, sessions)
     lines = await exported(sessions)
     with pytest.raises(SessionExists):
@@ -147,19 +157,19 @@ async def test_an_import_may_be_of_another_user_app_and_id(store: Store, session
     assert {hit.session_id for hit in found} <= {"s"}
 
 
-async def test_a_turn_that_runs_is_not_exported_and_its_calls_are_closed_after_the_import(
+async def test_a_running_turn_is_not_exported_and_its_calls_are_closed_after_the_import(
     store: Store, sessions: Sessions
 ) -> None:
-    record = await store.create_session(NAME)
+    record = await store.write(create_session, NAME, None, time.time())
     turn = await store.submit_turn(record, asks("1"), Owner().name)
     writer = following(store, record)
     writer.revision = 1
     await writer.call("known")
     await writer.call("unknown")
     for call_id in ("known", "unknown"):
-        await store.intend_effect(turn, call_id, "f", "once", "hash")
-        await store.start_effect(turn, call_id)
-    await store.finish_effect(turn, "known", {"real": "result"})
+        await store.write(record_intent, turn.session_key, turn.epoch, call_id, "f", "once", "hash", time.time())
+        await store.write(record_start, turn.session_key, turn.epoch, call_id, time.time())
+    await store.write(record_result, turn.session_key, turn.epoch, "known", {"real": "result"}, time.time())
     lines = await exported(sessions)
     assert "turn" not in kinds(lines)
     made = await sessions.import_lines(lines, user_id="alice", session_id="copy")
@@ -178,7 +188,7 @@ async def test_a_turn_that_runs_is_not_exported_and_its_calls_are_closed_after_t
 
 
 async def test_an_export_of_many_pages(store: Store, sessions: Sessions) -> None:
-    writer = Writer(store, await store.create_session(NAME, {"n": 0}))
+    writer = Writer(store, await store.write(create_session, NAME, {"n": 0}, time.time()))
     for number in range(PAGE + 7):
         await writer.add(Message("user", f"m{number}"), state_delta={"n": number} if number % 3 == 0 else None)
         if number % 5 == 0:
@@ -187,11 +197,13 @@ async def test_an_export_of_many_pages(store: Store, sessions: Sessions) -> None
     made = await sessions.import_lines(lines, user_id="alice", session_id="copy")
     assert (await exported(sessions, "copy"))[2:] == lines[2:]
     for seq in (0, 1, 20, PAGE, PAGE + 7):
-        assert await store.state_at(made.key, seq) == await store.state_at(writer.session.key, seq)
+        assert await store.read(read_state_at, made.key, seq) == await store.read(
+            read_state_at, writer.session.key, seq
+        )
 
 
-async def test_what_is_written_meanwhile_is_not_in_an_export(store: Store, sessions: Sessions) -> None:
-    writer = Writer(store, await store.create_session(NAME))
+async def test_an_export_is_a_snapshot(store: Store, sessions: Sessions) -> None:
+    writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     await writer.talk(2 * PAGE)
     lines: list[str] = []
     async for line in sessions.export_lines("s", user_id="alice"):
@@ -204,10 +216,8 @@ async def test_what_is_written_meanwhile_is_not_in_an_export(store: Store, sessi
     assert check_lines(lines).last_seq == 2 * PAGE
 
 
-async def test_an_export_of_a_session_that_is_deleted_meanwhile_does_not_look_whole(
-    store: Store, sessions: Sessions
-) -> None:
-    writer = Writer(store, await store.create_session(NAME))
+async def test_an_export_of_a_session_that_is_deleted_meanwhile_fails(store: Store, sessions: Sessions) -> None:
+    writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     await writer.talk(3 * PAGE)
     lines: list[str] = []
 
@@ -223,7 +233,7 @@ async def test_an_export_of_a_session_that_is_deleted_meanwhile_does_not_look_wh
         check_lines(lines)
 
 
-# -- wrong files ---------------------------------------------------------------------------------------------------
+# -- invalid files -------------------------------------------------------------------------------------------------
 
 
 def changed(lines: list[str], place: int, /, **values: Any) -> list[str]:
@@ -236,7 +246,7 @@ def changed(lines: list[str], place: int, /, **values: Any) -> list[str]:
 
 
 async def small(store: Store, sessions: Sessions) -> list[str]:
-    writer = Writer(store, await store.create_session(NAME, {"n": 0}))
+    writer = Writer(store, await store.write(create_session, NAME, {"n": 0}, time.time()))
     await writer.talk(1)
     await writer.call("c")
     await writer.answer("c")
@@ -298,7 +308,7 @@ WRONG: dict[str, Callable[[list[str]], list[Any]]] = {
 }
 
 
-async def test_a_wrong_file_is_refused_and_nothing_is_written(store: Store, sessions: Sessions) -> None:
+async def test_an_invalid_export_is_refused_and_nothing_is_written(store: Store, sessions: Sessions) -> None:
     lines = await small(store, sessions)
     assert kinds(lines) == ["header", "session", "state", "message", "message", "message", "state", "end"]
     before = await left(store)
@@ -331,23 +341,23 @@ def counted() -> Operation[int]:
 
 
 async def half_way(store: Store, importing: "asyncio.Task[Any]", before: int) -> bool:
-    """Write beside an import until some of its rows are there, and not all; False: it was over before."""
+    """Write beside an import until some of its rows are stored; False: it ended before."""
     while not importing.done():
         if before < await store.write(counted) < before + _MANY:
             return True
-        await asyncio.sleep(0)  # a write may be done without waiting
+        await asyncio.sleep(0)  # a write may complete without waiting
     return False
 
 
-async def test_16_others_write_while_a_session_is_imported_and_nobody_sees_half_of_it(
+async def test_16_an_import_does_not_block_writers_and_is_visible_only_when_complete(
     store: Store, sessions: Sessions
 ) -> None:
     lines = await many(store, sessions)
     before = await store.write(counted)
     importing = asyncio.ensure_future(sessions.import_lines(lines, user_id="alice", session_id="copy"))
     assert await half_way(store, importing, before), "the import held the writer until it was done"
-    assert await store.session(SessionId("app", "alice", "copy")) is None
-    assert [one.name.id for one in await store.sessions_page("app", "alice")] == ["s"]
+    assert await store.read(find_session, SessionId("app", "alice", "copy")) is None
+    assert [one.name.id for one in await store.read(list_session_page, "app", "alice")] == ["s"]
     assert (await importing).last_seq == _MANY
     again = [json.loads(line) for line in await exported(sessions, "copy")]
     assert again[2:] == [json.loads(line) for line in lines][2:]
@@ -362,17 +372,17 @@ async def test_16_an_import_that_is_stopped_leaves_nothing(store: Store, session
     with pytest.raises(asyncio.CancelledError):
         await importing
     assert await left(store) == rows_before
-    with pytest.raises(SessionExists):  # found at the end, after everything was written
+    with pytest.raises(SessionExists):  # detected at the end, after all rows were written
         await sessions.import_lines(lines, user_id="alice", session_id="s")
     assert await left(store) == rows_before
 
 
-async def test_16_what_a_killed_import_left_is_deleted_by_a_later_one(store: Store, sessions: Sessions) -> None:
+async def test_16_the_rows_of_a_killed_import_are_deleted_by_a_later_one(store: Store, sessions: Sessions) -> None:
     lines = await small(store, sessions)
     before = await left(store)
-    staged = await store.write(lambda: stage_session(0.0))
+    staged = await store.write(stage_session, 0.0)
     [batch] = row_batches(staged, check_lines(lines), lines)
-    await store.write(lambda: insert_batch(batch))
+    await store.write(insert_batch, batch)
     assert await left(store) != before
     await sessions.import_lines(lines, user_id="alice", session_id="copy")
     await store.delete_session(SessionId("app", "alice", "copy"))
@@ -393,8 +403,8 @@ async def test_lines_may_come_as_bytes_and_one_by_one(store: Store, sessions: Se
     assert (await exported(sessions, "a"))[2:] == (await exported(sessions, "b"))[2:] == lines[2:]
 
 
-async def test_json_that_somebody_else_spelt_is_kept_as_it_is(store: Store, sessions: Sessions) -> None:
-    writer = Writer(store, await store.create_session(NAME))
+async def test_json_of_another_encoder_is_exported_unchanged(store: Store, sessions: Sessions) -> None:
+    writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     await writer.talk(2)
     odd = """'{ "b" : 1,  "a" : [ 1.50 ] }'"""
 
@@ -409,12 +419,12 @@ async def test_json_that_somebody_else_spelt_is_kept_as_it_is(store: Store, sess
 
 
 COLUMNS = {
-    # of every table that holds what belongs to a session: what an export carries, and why it leaves the rest out
+    # of every table of a session: the columns that an export omits, and why
     "sessions": "last_seq user_seq total_tokens: counted again; session_key: ours; input_hash: made by the next turn",
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",
-    "turns": "owner lease_until beat cancelled message answered: of turns that run; session_key",
-    "effects": "session_key",
+    "turns": "owner heartbeat cancel_requested queued_input answer_stored: of turns that run; session_key",
+    "tool_journal": "session_key",
     "observation_batches": "session_key",
     "observations": "session_key",
 }
@@ -426,7 +436,7 @@ async def test_every_column_is_exported_or_left_out_on_purpose(sqlite_url: str) 
         "messages": export_format.MessageLine,
         "state_events": export_format.StateLine,
         "turns": export_format.TurnLine,
-        "effects": export_format.ToolJournalLine,
+        "tool_journal": export_format.ToolJournalLine,
         "observation_batches": export_format.BatchLine,
         "observations": export_format.ObservationLine,
     }
@@ -441,7 +451,7 @@ async def test_every_column_is_exported_or_left_out_on_purpose(sqlite_url: str) 
 
 @given(st.lists(strategies.events, max_size=4))
 @settings(max_examples=25)
-async def test_any_events_come_out_as_they_went_in(sqlite_url: str, events_: list[Event]) -> None:
+async def test_any_events_survive_export_and_import(sqlite_url: str, events_: list[Event]) -> None:
     async with SqlSessionService(sqlite_url) as service:
         sessions = Sessions(service.store, "app")
         for id_ in ("s", "copy"):
@@ -480,7 +490,7 @@ ABSURD: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "absurd"), ABSURD)
-async def test_an_import_with_absurd_numbers_writes_nothing(
+async def test_an_import_with_out_of_range_numbers_writes_nothing(
     store: Store, sessions: Sessions, kind: str, absurd: dict[str, Any]
 ) -> None:
     await everything(store, sessions)
@@ -489,18 +499,18 @@ async def test_an_import_with_absurd_numbers_writes_nothing(
     lines[changed] |= absurd
     with pytest.raises(InvalidExport, match=next(iter(absurd))):
         await sessions.import_lines([json.dumps(line) + "\n" for line in lines], user_id="alice", session_id="absurd")
-    assert await store.session(SessionId("app", "alice", "absurd")) is None
+    assert await store.read(find_session, SessionId("app", "alice", "absurd")) is None
     assert [record.name.id for record in await sessions.list(user_id="alice")] == ["s"]
 
 
-async def test_a_session_that_cannot_be_read_does_not_break_the_list(store: Store, sessions: Sessions) -> None:
+async def test_an_unreadable_session_does_not_break_the_list(store: Store, sessions: Sessions) -> None:
     for id_ in ("sound", "broken"):
-        await store.create_session(SessionId("app", "alice", id_))
+        await store.write(create_session, SessionId("app", "alice", id_), None, time.time())
 
     def write_rewinds(text: str | None) -> Operation[None]:
         yield "UPDATE sessions SET rewinds = $1 WHERE id = $2", (text, "broken")
 
-    await store.write(lambda: write_rewinds("no JSON"))
+    await store.write(write_rewinds, "no JSON")
     assert [record.name.id for record in await sessions.list(user_id="alice")] == ["sound"]
-    assert [record.name.id for record in await store.sessions("app", "alice")] == ["sound"]
-    await store.write(lambda: write_rewinds(None))
+    assert [record.name.id for record in await store.read(list_sessions, "app", "alice")] == ["sound"]
+    await store.write(write_rewinds, None)

@@ -1,6 +1,7 @@
-"""The picture of a session: what turns took, which messages are theirs, and what the next request would keep."""
+"""The usage of a session: of its turns, and the window of the next request."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,8 @@ from lango.runtime.runtime import Runtime
 from lango.runtime.session_usage import SessionUsage
 from lango.store import SessionId, SessionRecord
 from lango.store.engine.database import Operation
+from lango.store.sessions.sessions import create_session, find_session
+from lango.store.sessions.window import read_message_page
 from lango.store.turns import turn_usage as store_usage
 from lango.testing import Entry, ScriptedProvider
 from tests.agents.memory_parts import Roles, remembering
@@ -56,7 +59,7 @@ async def talking(store_url: str, script: Iterable[Entry], **history: Any) -> As
         yield Talk(runtime, provider)
 
 
-async def test_a_turn_says_what_its_model_calls_and_its_tools_took(store_url: str) -> None:
+async def test_a_turn_shows_the_usage_of_its_model_calls_and_tools(store_url: str) -> None:
     calls = [ToolCall("c1", "look", {"at": "5"}), ToolCall("c2", "look", {"at": "nothing"}), UsageDelta(100, 20, 30)]
     async with talking(store_url, [calls, ["It is dark.", UsageDelta(150, 7)], ["Yes.", UsageDelta(180, 2)]]) as talk:
         await talk.say("what is there?", "really?")
@@ -81,14 +84,14 @@ async def test_a_turn_says_what_its_model_calls_and_its_tools_took(store_url: st
         assert not second.tools
         assert first.ended_at
         assert first.started_at <= first.ended_at <= second.started_at
-        session = await talk.runtime.store.session(SessionId(talk.runtime.app_name, "user", "s"))
+        session = await talk.runtime.store.read(find_session, SessionId(talk.runtime.app_name, "user", "s"))
         assert session
         assert first.tokens + second.tokens == session.total_tokens == usage.window.tokens
         assert (usage.all_turns, usage.total.input_tokens, usage.total.output_tokens) == (2, 430, 29)
         assert usage.total.model_calls == 3
 
 
-async def test_a_tool_that_was_approved_says_by_whom(store_url: str) -> None:
+async def test_an_approved_tool_call_shows_who_approved_it(store_url: str) -> None:
     async with talking(store_url, [ToolCall("c1", "wipe", {"at": "5"}), "wiped"]) as talk:
         await talk.say("wipe it")
         async for _ in talk.runtime.approve("s", "c1", approved=True):
@@ -112,7 +115,7 @@ async def test_a_failed_turn_shows_the_call_that_failed(store_url: str) -> None:
         assert done.first_seq == failed.last_seq + 1
 
 
-async def test_a_turn_that_runs_is_shown_as_far_as_it_is(store_url: str) -> None:
+async def test_a_running_turn_shows_its_usage_so_far(store_url: str) -> None:
     held, go = asyncio.Event(), asyncio.Event()
 
     async def hold(_: object) -> str:
@@ -129,7 +132,7 @@ async def test_a_turn_that_runs_is_shown_as_far_as_it_is(store_url: str) -> None
         await running
 
 
-async def test_the_sum_grows_with_every_turn_and_reads_those_that_are_over_once(
+async def test_totals_include_every_turn_and_read_ended_turns_once(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = asyncio.Event()
@@ -175,7 +178,7 @@ async def test_the_sum_grows_with_every_turn_and_reads_those_that_are_over_once(
         ], "what is over is not read again"
 
 
-async def test_turns_come_in_pages_that_fit_together(store_url: str) -> None:
+async def test_turns_are_read_in_adjacent_pages(store_url: str) -> None:
     async with talking(store_url, [["ok", UsageDelta(10, 1)]] * 7) as talk:
         await talk.say(*(f"message {number}" * number for number in range(7)))
         whole = await talk.usage()
@@ -209,7 +212,7 @@ async def test_the_window_is_what_the_next_request_keeps(store_url: str, bounds:
         sent = talk.provider.requests[-1].messages[:-1]
         assert usage.window.messages == len(sent)
         assert usage.window.left_out_messages == 8 * 4 - len(sent)
-        kept = await talk.runtime.store.messages_page(await _record(talk), before=33, limit=len(sent))
+        kept = await talk.runtime.store.read(read_message_page, await _record(talk), before=33, limit=len(sent))
         assert [_said(one.message) for one in kept if one.message] == [_said(one) for one in sent]
         assert usage.window.first_seq == kept[0].seq
         assert usage.window.tokens == sum(one.tokens for one in kept)
@@ -222,7 +225,7 @@ def _said(message: Message) -> tuple[str, str, list[str]]:
     return message.role, message.content if message.role != "tool" else "", [call.id for call in message.tool_calls]
 
 
-async def test_with_memory_the_window_begins_after_what_was_observed(store_url: str) -> None:
+async def test_with_memory_the_window_begins_after_the_observed_messages(store_url: str) -> None:
     roles = Roles(agent=lambda _: "yes, and a few words more, so that it is soon enough to be observed")
     async with open_runtime(remembering(store_url), provider=roles.provider) as runtime:
         for number in range(8):
@@ -233,13 +236,13 @@ async def test_with_memory_the_window_begins_after_what_was_observed(store_url: 
         assert usage.window.observed_seq > 0
         assert usage.window.left_out_messages > 0
         sent = roles.agent[-1].messages
-        assert usage.window.messages == len(sent) - 2  # what is quoted, and the new message
+        assert usage.window.messages == len(sent) - 2  # without the quoted memory and the new message
         assert usage.window.memory_tokens == count_tokens(sent[0])
         assert usage.window.tokens + usage.window.left_out_tokens == sum(turn.tokens for turn in usage.turns)
 
 
 async def _record(talk: Talk) -> Any:
-    return await talk.runtime.store.session(SessionId(talk.runtime.app_name, "user", "s"))
+    return await talk.runtime.store.read(find_session, SessionId(talk.runtime.app_name, "user", "s"))
 
 
 async def test_a_giant_result_counts_as_it_is_sent(store_url: str) -> None:
@@ -252,18 +255,18 @@ async def test_a_giant_result_counts_as_it_is_sent(store_url: str) -> None:
         assert window.left_out_messages == 0, "it is clipped, and nothing is cut"
 
 
-async def test_a_session_that_is_not_there_has_no_picture(store_url: str) -> None:
+async def test_a_missing_session_has_no_usage(store_url: str) -> None:
     async with talking(store_url, []) as talk:
         name = SessionId(talk.runtime.app_name, "user", "s")
         with pytest.raises(SessionNotFound):
             await talk.usage()
-        await talk.runtime.store.create_session(name)
+        await talk.runtime.store.write(create_session, name, None, time.time())
         empty = await talk.usage()
         assert (list(empty.turns), empty.window.first_seq, empty.window.messages, empty.all_turns) == ([], None, 0, 0)
         assert empty.total.cost_usd is None
 
 
-async def test_what_is_taken_back_is_left_out_and_stays_spent(store_url: str) -> None:
+async def test_rewound_messages_leave_the_window_and_their_cost_still_counts(store_url: str) -> None:
     async with talking(store_url, [["ok", UsageDelta(10, 1)]] * 4) as talk:
         await talk.say("one", "two", "three")
         await talk.runtime.sessions.rewind("s", before=3)
@@ -275,7 +278,7 @@ async def test_what_is_taken_back_is_left_out_and_stays_spent(store_url: str) ->
         assert usage.window.tokens == usage.turns[0].tokens + usage.turns[3].tokens
 
 
-async def test_a_fork_keeps_the_past_in_its_window_and_pays_for_its_own_turns(store_url: str) -> None:
+async def test_a_fork_has_shared_messages_in_its_window_and_only_its_own_cost(store_url: str) -> None:
     async with talking(store_url, [["ok", UsageDelta(10, 1)]] * 4) as talk:
         await talk.say("one", "two", "three")
         await talk.runtime.sessions.fork("s", at=4, new_id="t")

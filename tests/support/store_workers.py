@@ -22,6 +22,7 @@ from lango.errors import LangoError
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, SessionId, Store
 from lango.store.engine import sqlite
+from lango.store.sessions.sessions import find_session
 
 NAME = SessionId("app", "user", "shared")
 PATIENCE_S = 120.0
@@ -101,7 +102,7 @@ def append_ordinary_for_ever(pipe: Connection, url: str) -> None:
 
 async def _append_for_ever(pipe: Connection, url: str, make: Callable[[int], NewEvent]) -> None:
     async with Store(url) as store:
-        session = await store.session(NAME)
+        session = await store.read(find_session, NAME)
         assert session
         revision = session.revision
         for number in range(session.last_seq + 1, 1_000_000):

@@ -34,6 +34,9 @@ from lango.providers import Request
 from lango.providers.protocol import Delta
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId, Store
+from lango.store.lifecycle.integrity import check_session
+from lango.store.sessions.window import read_session_events
+from lango.store.turns import tool_journal
 from lango.store.turns.recovery import NOT_RUN_RESULT, SAFE_TO_REPEAT_RESULT, UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext
@@ -121,21 +124,21 @@ def announce(point: Point) -> None:
     store.append = after(store.append, _appended)
     for method, name in {"submit_turn": "message stored", "end_turn": "turn ended"}.items():
         setattr(store, method, after(getattr(store, method), functools.partial(_named, name)))
-    for method, name in {
-        "intend_effect": "effect intended",
-        "start_effect": "effect begun",
-        "finish_effect": "result journaled",
-    }.items():
-        setattr(store, method, after(getattr(store, method), functools.partial(_of_payment, name)))
+    store.write = after(store.write, _journaled)
 
 
 def _named(name: str, *_: object) -> str:
     return name
 
 
-def _of_payment(name: str, _store: object, _turn: object, call_id: str, *_: object) -> str:
+def _journaled(_store: object, operation: Any, *args: Any) -> str:
     """Both tools run at once, and either may be the first: the boundaries are those of the one with an effect."""
-    return name if call_id.startswith("pay-") else ""
+    names: dict[Any, str] = {
+        tool_journal.record_intent: "effect intended",
+        tool_journal.record_start: "effect begun",
+        tool_journal.record_result: "result journaled",
+    }
+    return names[operation] if operation in names and args[2].startswith("pay-") else ""
 
 
 def _appended(*args: Any) -> str:
@@ -245,7 +248,7 @@ async def check(url: str, folder: Path, kills: list[Kill], requests: list[Reques
     """F1 to F6 over everything that was killed so far in one session."""
     name = SessionId("crash", "user", kills[0].session)
     async with Store(url) as store:
-        found = await store.events(name)
+        found = await store.read(read_session_events, name)
         assert found
         record, stored = found
         messages = [one.message for one in stored if one.message]
@@ -264,7 +267,7 @@ async def check(url: str, folder: Path, kills: list[Kill], requests: list[Reques
         check_calls(messages, folder)
         await check_statuses(store, len(kills))
         assert await rows(store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
-        assert await store.check(name) == []
+        assert await store.read(check_session, name) == []
     # F6
     assert [problem for request in requests for problem in broken_for(request)] == []
 
@@ -296,6 +299,6 @@ def check_calls(messages: list[Message], folder: Path) -> None:
 
 async def check_statuses(store: Store, kills: int) -> None:
     statuses = Counter(status for [status] in await rows(store, "SELECT status FROM turns"))
-    assert statuses["running"] == statuses["waiting"] == 0
+    assert statuses["running"] == statuses["queued"] == 0
     assert sum(statuses.values()) == 2 * kills
     assert set(statuses) <= {"done", "interrupted"}

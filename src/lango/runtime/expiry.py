@@ -5,11 +5,14 @@ The requests, and their expiry times, are stored by `lango.store.turns.approvals
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 
 from lango.errors import StoreError
 from lango.store import SessionId, Store
+from lango.store.sessions.sessions import find_session
 from lango.store.turns import approvals
+from lango.store.turns.approvals import expire_approvals
 
 _log = logging.getLogger("lango.runtime")
 
@@ -33,9 +36,9 @@ class ApprovalExpiry:
 
     async def expire_session(self, name: SessionId) -> None:
         """Expire the due requests of a session now."""
-        session = await self._store.session(name)
-        if session is not None and await self._store.read(lambda: approvals.has_expired(session.key)):
-            await self._store.expire_questions(session.key)
+        session = await self._store.read(find_session, name)
+        if session is not None and await self._store.read(approvals.has_expired_approvals, session.key):
+            await self._store.write(expire_approvals, session.key, time.time())
 
     async def run(self) -> None:
         """Expire requests when they are due, until cancelled."""
@@ -52,9 +55,9 @@ class ApprovalExpiry:
 
     async def _expire_due(self) -> float:
         """Expire the due requests; return in how many seconds to check again."""
-        left_s = await self._store.read(approvals.next_expiry_s)
+        left_s = await self._store.read(approvals.read_next_expiry_s)
         if left_s is None or left_s > 0:
             return max(_MIN_WAIT_S, min(_MAX_WAIT_S, _MAX_WAIT_S if left_s is None else left_s))
-        session_keys = await self._store.read(approvals.sessions_with_expired)
-        expired = [await self._store.expire_questions(key) for key in session_keys]
+        session_keys = await self._store.read(approvals.find_expired_sessions)
+        expired = [await self._store.write(expire_approvals, key, time.time()) for key in session_keys]
         return _MIN_WAIT_S if all(expired) else _BUSY_SESSION_WAIT_S

@@ -21,6 +21,8 @@ from lango.runtime.turn_recovery import end_unknown_turn, end_unrun_turn, replay
 from lango.runtime.turn_runner import TurnRunner, run_in_turn_span
 from lango.store import SessionId, SessionRecord, Store, Turn
 from lango.store.engine.outages import wait_for_database
+from lango.store.sessions.sessions import find_session
+from lango.store.turns.turns import read_turn, request_cancel
 from lango.tools import Tool
 from lango.turns.lease_holder import acquire_lease, finish_despite_cancel
 from lango.turns.liveness import LivenessMonitor, Owner
@@ -172,10 +174,10 @@ class Runtime:
 
     async def cancel(self, session_id: str, *, user_id: str = "user") -> bool:
         """Stop the session's running turn, in any process; stored messages stay. False: none runs."""
-        session = await self._store.session(SessionId(self.app_name, user_id, session_id))
+        session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
         if session is None:
             return False
-        found = await self._store.cancel_turn(session)
+        found = await self._store.write(request_cancel, session.key)
         for running in self._running.get(session.key, []):
             if running.turn.epoch is not None and not running.turn.repeated:
                 running.stop(TurnCancelled("the turn was stopped"))
@@ -183,7 +185,7 @@ class Runtime:
 
     async def take_back(self, session_id: str, turn: int, *, user_id: str = "user") -> bool:
         """Withdraw a queued message; False: it is not queued (any more)."""
-        session = await self._store.session(SessionId(self.app_name, user_id, session_id))
+        session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
         if session is None or not await self._store.withdraw_turn(Turn(session.key, turn)):
             return False
         for running in self._running.get(session.key, []):
@@ -277,7 +279,11 @@ class Runtime:
             except OutcomeUnknown:
                 self._end_unknown_turn(session, turn_input)
                 raise
-            record = await self._store.turn(turn) if turn.repeated and not caller_left else None
+            record = (
+                await self._store.read(read_turn, turn.session_key, turn.turn)
+                if turn.repeated and not caller_left
+                else None
+            )
         if caller_left or self._closed:
             if not turn.repeated:
                 await self._end_unrun_turn(session, turn)
@@ -287,12 +293,12 @@ class Runtime:
                 return known
         running = RunningTurn(session, turn)
         self._running.setdefault(session.key, []).append(running)
-        queued, invocation_id = turn.status == "waiting", turn_input.entry.invocation_id
+        queued, invocation_id = turn.status == "queued", turn_input.entry.invocation_id
         if record is not None:  # as in the first response to this request
             queued, invocation_id = record.was_queued, record.invocation_id
         running.emit(Accepted(running.next_id(), turn.turn, waiting=queued, invocation_id=invocation_id))
         running.task = self._spawn(run_in_turn_span(running, self._run_turn(running, turn_input)))
-        if mode == "interrupt" and turn.status == "waiting" and not turn.repeated:
+        if mode == "interrupt" and turn.status == "queued" and not turn.repeated:
             await self._stop_earlier_turns(running)
         return running
 
@@ -304,7 +310,7 @@ class Runtime:
                 if running.turn.epoch is not None:
                     running.stop(TurnCancelled("a newer message came"))
         try:
-            await self._store.cancel_turn(newest.session, before=newest.turn.turn)
+            await self._store.write(request_cancel, newest.session.key, newest.turn.turn)
         except BaseException:  # the caller gets this error, and not the turn
             newest.stop(TurnCancelled("the turn was stopped"))
             raise

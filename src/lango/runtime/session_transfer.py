@@ -1,7 +1,6 @@
 """Export a session as lines of JSON, and import it again."""
 
 import asyncio
-import functools
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
@@ -21,20 +20,20 @@ async def export_session(store: Store, name: SessionId) -> AsyncGenerator[str, N
     """Export a session as lines of JSON."""
     from lango.store.transfer import export as exports  # slow to import, and rarely needed
 
-    export = await store.read(lambda: exports.begin_export(name))
+    export = await store.read(exports.begin_export, name)
     for line in exports.header_lines(export):
         yield line
     for first in range(1, max(export.session.last_seq, 1) + 1, exports.PAGE):
-        for line in await store.read(functools.partial(exports.event_lines, export, first)):
+        for line in await store.read(exports.event_lines, export, first):
             yield line
     for line in exports.turn_lines(export):
         yield line
     call_ids = sorted(export.open_calls)
     for first in range(0, len(call_ids), exports.PAGE):
         page = call_ids[first : first + exports.PAGE]
-        for line in await store.read(functools.partial(exports.tool_journal_lines, export, page)):
+        for line in await store.read(exports.tool_journal_lines, export, page):
             yield line
-    for line in await store.read(lambda: exports.observation_lines(export)):
+    for line in await store.read(exports.observation_lines, export):
         yield line
     yield exports.end_line(export)
 
@@ -70,14 +69,14 @@ async def import_session(
         exported = checked.session
         assert exported
         name = SessionId(app_name or exported.app, user_id or exported.user, session_id or exported.id)
-        staged = await store.write(lambda: import_write.stage_session(time.time()), long=True)
+        staged = await store.write_long(import_write.stage_session, time.time())
         try:
             batches = import_write.row_batches(staged, checked, lines_from_start(0.5))
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-                await store.write(functools.partial(import_write.insert_batch, batch), long=True)
-            return await store.write(lambda: import_write.publish_session(name, staged, checked), long=True)
+                await store.write_long(import_write.insert_batch, batch)
+            return await store.write_long(import_write.publish_session, name, staged, checked)
         except BaseException:
-            await asyncio.shield(store.write(lambda: delete.delete(staged.name), long=True))
+            await asyncio.shield(store.write_long(delete.delete_session, staged.name))
             raise
 
 

@@ -17,7 +17,7 @@ from lango.messages import Message
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.engine.database import Operation
 from lango.store.memory.observations import SessionMemory, read_window_with_memory
-from lango.store.sessions.sessions import get
+from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_window
 from lango.store.turns import turn_usage
 from lango.store.turns.turns import Status
@@ -138,7 +138,7 @@ async def session_usage(
     Pass the same `cache` to each call, so that a long session is not summed again each time.
     """
     totals_cache = cache or TotalsCache()
-    found = await store.read(lambda: _read(name, rules, before, limit, totals_cache))
+    found = await store.read(_read, name, rules, before, limit, totals_cache)
     if found is None:
         return None
     session, totals, view = found
@@ -149,7 +149,7 @@ async def session_usage(
 def _read(
     name: SessionId, rules: WindowRules, before: int | None, limit: int, known: TotalsCache
 ) -> Operation[tuple[SessionRecord, turn_usage.Totals, SessionUsage] | None]:
-    session = yield from get(name)
+    session = yield from find_session(name)
     if session is None:
         return None
     kept_window = yield from _window(session, rules)

@@ -17,10 +17,12 @@ from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind as rewinds
-from lango.store.lifecycle.integrity import Problem
+from lango.store.lifecycle.integrity import Problem, check_session
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
-from lango.store.sessions.sessions import get
+from lango.store.sessions.sessions import create_session, find_session, list_session_page
+from lango.store.sessions.window import read_message_page
+from lango.store.turns.queue import read_session_with_open_turns
 from lango.turns.lease_holder import interrupt_dead_turns
 from lango.turns.liveness import LivenessMonitor
 
@@ -44,12 +46,12 @@ class Sessions:
     ) -> Sequence[SessionRecord]:
         """Read sessions without their state, the newest first, or those that follow `after`."""
         place = (after.updated_at, after.key) if after else None
-        return await self._store.sessions_page(self._app_name, user_id, after=place, limit=limit)
+        return await self._store.read(list_session_page, self._app_name, user_id, after=place, limit=limit)
 
     async def read(self, session_id: str, *, user_id: str = "user") -> SessionRecord:
         """Read a session with its state and title. Raise `SessionNotFound`."""
         name = self._session_id(session_id, user_id)
-        record = await self._store.read(lambda: _read_with_title(name))
+        record = await self._store.read(_read_with_title, name)
         if record is None:
             raise _not_found(session_id)
         return record
@@ -59,7 +61,7 @@ class Sessions:
     ) -> Sequence[StoredEvent]:
         """Read the newest messages, or the newest before a sequence number, in order."""
         session = await self.read(session_id, user_id=user_id)
-        return await self._store.messages_page(session, before=before, limit=limit)
+        return await self._store.read(read_message_page, session, before=before, limit=limit)
 
     async def usage(
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = DEFAULT_TURNS
@@ -88,13 +90,13 @@ class Sessions:
         """Create a session. Raise `SessionExists` if there is one of that id."""
         name = self._new_session_id(session_id, user_id)
         cleaned_title = titles.clean_title(title)
-        record = await self._store.create_session(name, state)
+        record = await self._store.write(create_session, name, state, time.time())
         return await self.rename(record.name.id, cleaned_title, user_id=user_id) if cleaned_title else record
 
     async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionRecord:
         """Set the title of a session; without one, its first words are the title again."""
         name = self._session_id(session_id, user_id)
-        await self._store.write(lambda: titles.rename(name, title))
+        await self._store.write(titles.rename_session, name, title)
         return await self.read(session_id, user_id=user_id)
 
     async def fork(
@@ -112,7 +114,7 @@ class Sessions:
         as for ten.
         """
         name, new, now = self._session_id(session_id, user_id), self._new_session_id(new_id, user_id), time.time()
-        return await self._store.write(lambda: forks.fork(name, new, at, title, now))
+        return await self._store.write(forks.fork_session, name, new, at, title, now)
 
     async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionRecord:
         """Rewind the turn that holds message `before`, and all later turns; the state is that before the turn.
@@ -121,11 +123,11 @@ class Sessions:
         """
         name, now = self._session_id(session_id, user_id), time.time()
         try:
-            return await self._store.write(lambda: rewinds.rewind(name, before, now))
+            return await self._store.write(rewinds.rewind_session, name, before, now)
         except TurnRunning:
             if not await self._interrupt_dead_turns(name):
                 raise
-        return await self._store.write(lambda: rewinds.rewind(name, before, now))
+        return await self._store.write(rewinds.rewind_session, name, before, now)
 
     async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
         """Delete a session with all its data; False: there is none. Forks keep the messages that they share."""
@@ -133,7 +135,7 @@ class Sessions:
 
     async def check(self, session_id: str, *, user_id: str = "user") -> Sequence[Problem]:
         """Check the stored data of a session, and return the problems; see `lango.store.lifecycle.integrity`."""
-        return await self._store.check(self._session_id(session_id, user_id))
+        return await self._store.read(check_session, self._session_id(session_id, user_id))
 
     async def search(self, words: str, *, user_id: str = "user", limit: int = 20) -> Sequence[Hit]:
         """Find messages and titles with all words, the best matches first; the last word may be incomplete."""
@@ -159,7 +161,7 @@ class Sessions:
 
     async def _interrupt_dead_turns(self, name: SessionId) -> bool:
         """Interrupt the turns of a session whose owner is gone; False: some are still alive."""
-        session, queued = await self._store.read(lambda: rewinds.busy(name))
+        session, queued = await self._store.read(read_session_with_open_turns, name)
         if session is None:
             return False
         return await interrupt_dead_turns(self._store, session, queued, self._liveness.is_gone) == len(queued)
@@ -177,7 +179,7 @@ class Sessions:
 
 
 def _read_with_title(name: SessionId) -> Operation[SessionRecord | None]:
-    record = yield from get(name)
+    record = yield from find_session(name)
     return None if record is None else (yield from titles.with_first_words(record))
 
 
@@ -187,18 +189,18 @@ def _not_found(session_id: str) -> SessionNotFound:
 
 async def get_or_create_session(store: Store, name: SessionId) -> SessionRecord:
     """Return a session; create it if it does not exist."""
-    session = await store.session(name)
+    session = await store.read(find_session, name)
     while session is None:
         try:
-            session = await store.create_session(name)
+            session = await store.write(create_session, name, None, time.time())
         except SessionExists:  # another process created it just now
-            session = await store.session(name)
+            session = await store.read(find_session, name)
     return session
 
 
 async def require_session(store: Store, name: SessionId) -> SessionRecord:
     """Return a session that was read before. Raise `StaleSession` if it was deleted since."""
-    session = await store.session(name)
+    session = await store.read(find_session, name)
     if session is None:
         raise StaleSession(f"session {name.id!r} was deleted since it was read")
     return session

@@ -1,7 +1,6 @@
 """End turns that were not run to their end, and replay turns that ran before."""
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -11,6 +10,9 @@ from lango.errors import LangoError, SessionNotFound, StoreError, TurnFailed, er
 from lango.events import TurnError, TurnEvent
 from lango.store import SessionRecord, Store, Turn
 from lango.store.turns import lease
+from lango.store.turns.event_log import append_final_events, read_event_log
+from lango.store.turns.queue import read_open_turns
+from lango.store.turns.turns import read_turn, read_turn_texts
 from lango.turns import lease_holder
 from lango.turns.lease_holder import interrupt_dead_turns
 from lango.turns.liveness import OwnerIsGone
@@ -35,8 +37,10 @@ async def retry_until_stored(write: Callable[[], Coroutine[Any, Any, object]], t
 
 async def end_unknown_turn(store: Store, session: SessionRecord, owner: str, invocation_id: str) -> None:
     """End a turn of which its owner does not know whether it was stored or leased, once the store is available."""
-    end = functools.partial(lease.abandon, session.key, session.name, owner, invocation_id, time.time())
-    await retry_until_stored(lambda: store.write(end), f"a turn of session {session.name.id}")
+    abandoned = (session.key, session.name, owner, invocation_id, time.time())
+    await retry_until_stored(
+        lambda: store.write(lease.abandon_turn, *abandoned), f"a turn of session {session.name.id}"
+    )
 
 
 async def end_unrun_turn(store: Store, session: SessionRecord, turn: Turn) -> None:
@@ -50,13 +54,16 @@ async def end_unrun_turn(store: Store, session: SessionRecord, turn: Turn) -> No
 async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) -> None:
     """Emit the events of a turn that ran before, or runs in another process, to a repeated request."""
     session, turn = running.session, running.turn
-    while (record := await store.turn(turn)) and record.status in ("waiting", "running"):
-        queued = await store.open_turns(session, before=turn.turn + 1)
+    while (record := await store.read(read_turn, turn.session_key, turn.turn)) and record.status in (
+        "queued",
+        "running",
+    ):
+        queued = await store.read(read_open_turns, session.key, turn.turn + 1)
         if not await interrupt_dead_turns(store, session, queued, is_gone):
             await asyncio.sleep(lease_holder.POLL_S)
     if record is None:
         raise SessionNotFound("the session was deleted meanwhile")
-    answers = await store.said_in_turn(turn)
+    answers = await store.read(read_turn_texts, turn.session_key, turn.turn)
     running.answer = "".join(stored.message.content for stored in answers if stored.message)
     late = record.status != "interrupted" and not is_gone(session.key, turn.turn, record.owner, record.heartbeat)
     async for event in _read_event_log(store, turn, running.events[-1].id, _LATE_EVENTS_S if late else 0):
@@ -69,7 +76,7 @@ async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float
     """Read the events of a finished turn from the event log; the last ones may be stored shortly after its end."""
     deadline = asyncio.get_running_loop().time() + late_s
     while True:
-        page = await store.told(turn.session_key, turn.turn, after_id)
+        page = await store.read(read_event_log, turn.session_key, turn.turn, after_id)
         for logged in page.events:
             yield logged.event
             after_id = logged.id
@@ -80,7 +87,7 @@ async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float
         if page.events:
             continue
         if asyncio.get_running_loop().time() >= deadline:
-            await store.close_told(turn.session_key, turn.turn)
+            await store.write(append_final_events, turn.session_key, turn.turn)
         else:
             await asyncio.sleep(lease_holder.POLL_S / 10)
 

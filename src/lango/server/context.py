@@ -1,5 +1,6 @@
 """Hold the objects that every route of a running server shares."""
 
+import time
 from typing import Annotated
 
 from fastapi import Depends
@@ -14,7 +15,9 @@ from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnStreams
 from lango.store import SessionId, SessionRecord
+from lango.store.sessions.sessions import find_session
 from lango.store.turns import approvals
+from lango.store.turns.approvals import expire_approvals
 
 
 class ServerContext:
@@ -31,7 +34,7 @@ class ServerContext:
 
     async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session of the caller; raise `SessionNotFound` for one of another user, too."""
-        session = await self.store.session(SessionId(self.runtime.app_name, caller.user_id, session_id))
+        session = await self.store.read(find_session, SessionId(self.runtime.app_name, caller.user_id, session_id))
         if session is None:
             raise session_not_found(session_id)
         return session
@@ -39,8 +42,8 @@ class ServerContext:
     async def get_session_without_expired_approvals(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session of the caller, after closing its expired approval requests."""
         session = await self.get_session(caller, session_id)
-        if await self.store.read(lambda: approvals.has_expired(session.key)):
-            await self.store.expire_questions(session.key)
+        if await self.store.read(approvals.has_expired_approvals, session.key):
+            await self.store.write(expire_approvals, session.key, time.time())
             session = await self.get_session(caller, session_id)
         return session
 

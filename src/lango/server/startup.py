@@ -12,6 +12,7 @@ from lango.config import ServerSettings, Settings
 from lango.errors import ConfigError
 from lango.server.security.hosts import is_loopback
 from lango.store import Store
+from lango.store.api_keys import list_keys
 from lango.telemetry.traces import current_trace_ids
 
 _EXTRA_FIELDS = ("session", "turn", "status", "trace_id")
@@ -64,7 +65,7 @@ async def check_exposure(settings: ServerSettings, store: Store) -> None:
             f"without keys the server listens on this machine only, and {settings.host} is not: "
             'make a key with `lango keys add` and set server.auth = "keys", or use --host 127.0.0.1'
         )
-    if not any(key.revoked_at is None for key in await store.keys.list()):
+    if not any(key.revoked_at is None for key in await store.read(list_keys)):
         raise ConfigError(f"no API key exists yet to call {settings.host} with: make one with `lango keys add`")
 
 

@@ -1,15 +1,13 @@
-"""Operations on API keys: kept as hashes, each of one user."""
+"""Store API keys as hashes, and count the tokens that each has used."""
 
 import hashlib
 import secrets
-import time
-from collections.abc import Sequence
 
 from msgspec import Struct
 
 from lango.errors import Unstorable
 from lango.store.codec.records import check_id, is_id
-from lango.store.engine.database import Database, Operation, Row
+from lango.store.engine.database import Operation, Row
 
 KEY_PREFIX = "lango_"
 _DAY_S = 86_400
@@ -30,7 +28,7 @@ _SPENT = "SELECT tokens FROM api_key_usage WHERE key_id = $1 AND day = $2"
 
 
 class ApiKey(Struct, frozen=True):
-    """Who a key belongs to, and how much it may ask for. The key itself is nowhere."""
+    """The user of a key, and its limits. The key itself is not stored."""
 
     id: str
     user_id: str
@@ -41,97 +39,60 @@ class ApiKey(Struct, frozen=True):
 
 
 def new_secret() -> str:
-    """Make a key of 256 random bits."""
+    """Generate a key of 256 random bits."""
     return KEY_PREFIX + secrets.token_urlsafe(32)
 
 
-def hash_key(secret: str) -> str:
-    """Return what is stored of a key. It is random, so that a plain hash is not to be guessed."""
+def _hash(secret: str) -> str:
+    """Hash a key: it is random, so a plain hash cannot be guessed."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def add_key(key: ApiKey, hash_: str) -> Operation[None]:
-    """Store a key."""
-    check_id("user_id", key.user_id)
-    if not key.user_id:
+def add_key(
+    user_id: str, secret: str, now: float, *, requests_per_minute: int | None = None, tokens_per_day: int | None = None
+) -> Operation[ApiKey]:
+    """Store the hash of a user's key."""
+    check_id("user_id", user_id)
+    if not user_id:
         raise Unstorable("a key needs a user")
-    yield _INSERT, (key.id, hash_, key.user_id, key.created_at, key.requests_per_minute, key.tokens_per_day)
+    hash_ = _hash(secret)
+    yield _INSERT, (hash_[:8], hash_, user_id, now, requests_per_minute, tokens_per_day)
+    return ApiKey(hash_[:8], user_id, now, None, requests_per_minute, tokens_per_day)
 
 
-def find_key(hash_: str) -> Operation[ApiKey | None]:
-    """Return the key of a hash, unless it was revoked."""
-    rows = yield _FIND, (hash_,)
+def find_key(secret: str) -> Operation[ApiKey | None]:
+    """Return the key with this secret, unless it was revoked."""
+    rows = yield _FIND, (_hash(secret),)
     return _row_to_key(rows[0]) if rows else None
 
 
 def list_keys() -> Operation[list[ApiKey]]:
-    """Return every key, the revoked ones too."""
+    """Return all keys, the revoked ones too."""
     rows = yield _LIST, ()
     return [_row_to_key(row) for row in rows]
 
 
 def revoke_key(key_id: str, now: float) -> Operation[bool]:
-    """Revoke a key; False: there is none of that id that still holds."""
-    return bool((yield _REVOKE, (now, key_id)))
+    """Revoke a key; False: there is no valid key of that id."""
+    return is_id(key_id) and bool((yield _REVOKE, (now, key_id)))
 
 
 def spend_tokens(key_id: str, tokens: int, now: float) -> Operation[None]:
-    """Note what a turn took."""
+    """Add the tokens of a turn to the usage of a key."""
     yield _SPEND, (key_id, int(now // _DAY_S), tokens)
 
 
 def spent_tokens(key_id: str, now: float) -> Operation[int]:
-    """Return the tokens that a key has taken on this day, UTC."""
+    """Return the tokens that a key has used on this day, UTC."""
     rows = yield _SPENT, (key_id, int(now // _DAY_S))
     return rows[0][0] if rows else 0
 
 
 def seconds_until_tomorrow(now: float) -> int:
-    """Return how long the day still is."""
+    """Return the seconds until the next day, UTC."""
     return int(_DAY_S - now % _DAY_S) + 1
 
 
 def _row_to_key(row: Row) -> ApiKey:
     id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day = row
     return ApiKey(id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day)
-
-
-class KeyStore:
-    """The API keys of a store."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def add(
-        self, user_id: str, *, requests_per_minute: int | None = None, tokens_per_day: int | None = None
-    ) -> tuple[ApiKey, str]:
-        """Make a key for a user. The second value is the key itself: it is shown once and kept nowhere."""
-        secret = new_secret()
-        hash_ = hash_key(secret)
-        key = ApiKey(hash_[:8], user_id, time.time(), None, requests_per_minute, tokens_per_day)
-        await self._database.write(lambda: add_key(key, hash_))
-        return key, secret
-
-    async def find(self, secret: str) -> ApiKey | None:
-        """Return whose key this is, unless it was revoked."""
-        hash_ = hash_key(secret)
-        return await self._database.read(lambda: find_key(hash_))
-
-    async def list(self) -> Sequence[ApiKey]:
-        """Return every key, the revoked ones too."""
-        return await self._database.read(list_keys)
-
-    async def revoke(self, key_id: str) -> bool:
-        """Revoke a key; False: none of that id holds."""
-        now = time.time()
-        return is_id(key_id) and await self._database.write(lambda: revoke_key(key_id, now))
-
-    async def spend_tokens(self, key_id: str, tokens: int) -> None:
-        """Note what a turn took of a key's tokens."""
-        now = time.time()
-        await self._database.write(lambda: spend_tokens(key_id, tokens, now))
-
-    async def spent_tokens(self, key_id: str) -> int:
-        """Return the tokens that a key has taken today, UTC."""
-        now = time.time()
-        return await self._database.read(lambda: spent_tokens(key_id, now))

@@ -5,11 +5,13 @@ Leases are stored by `lango.store.turns.lease`; whether an owner is gone is deci
 
 import asyncio
 import logging
+import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from lango.errors import CallNotWaiting, FencedWrite, LangoError, TurnCancelled
 from lango.store import QueuedTurn, SessionRecord, Store, Turn
+from lango.store.turns import lease
 from lango.turns.liveness import OwnerIsGone
 from lango.turns.running_turn import RunningTurn
 
@@ -26,7 +28,9 @@ async def acquire_lease(running: RunningTurn, store: Store, is_gone: OwnerIsGone
     session = running.session
     async with store.watch_queue(running.turn) as wait_for_queue:
         while True:
-            leased, left = await finish_despite_cancel(store.claim_turn(session.name, running.turn))
+            leased, left = await finish_despite_cancel(
+                store.write(lease.lease_turn, running.turn.session_key, session.name, running.turn.turn, time.time())
+            )
             if isinstance(leased, Turn) and leased.epoch is not None:
                 running.turn = leased
             if left:
@@ -69,7 +73,7 @@ async def renew_lease(running: RunningTurn, store: Store) -> None:
     while running.stop_reason is None:
         await asyncio.sleep(HEARTBEAT_S)
         try:
-            lease_state = await store.beat_turn(running.turn)
+            lease_state = await store.write(lease.renew_lease, running.turn)
         except LangoError as error:
             _log.warning("the heartbeat of turn %s failed: %s", running.turn.turn, error)
             continue

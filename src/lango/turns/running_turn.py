@@ -49,7 +49,7 @@ class RunningTurn(Struct, eq=False):
     def next_id(self) -> int:
         """Return the next event id, larger than every earlier one of the session."""
         self._event_count += 1
-        return self.turn.turn * event_ids.IDS_PER_TURN + self._event_count
+        return event_ids.event_id(self.turn.turn, self._event_count)
 
     def emit(self, event: TurnEvent) -> None:
         """Add an event for every reader."""

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from lango.store import SessionId, Store
+from lango.store.sessions.window import read_session_events
 from tests.support.servers.served import PATIENCE_S, Server, events_of, send, serving
 
 NOT_IN_TIME = "not run: nobody answered the question for approval in time, and that is a no"
@@ -110,7 +111,7 @@ async def test_a_server_closes_expired_approval_requests_by_itself(
             outputs: list[Any] = []
             while not outputs or "error" not in outputs[-1]:
                 await asyncio.sleep(0.02)
-                found = await store.events(name)
+                found = await store.read(read_session_events, name)
                 assert found
                 made = [call for stored in found[1] if stored.message for call in stored.message.tool_calls]
                 outputs = [call.output for call in made if call.id == request["call_id"] and call.output]
@@ -123,5 +124,4 @@ async def expire_all(store: Store) -> None:
     def operation() -> Any:
         yield "UPDATE open_calls SET expires_at = 1.0 WHERE expires_at IS NOT NULL", ()
 
-    database: Any = vars(store)["_database"]
-    await database.write(operation)
+    await store.write(operation)

@@ -112,7 +112,7 @@ async def test_resuming_after_the_end_is_204(server: Server, session: str) -> No
         path = f"/v1/sessions/{session}/stream"
         for after in (events[-1].id, events[-1].id + 5_000_000, 10**17):
             assert (await client.get(path, headers={"Last-Event-ID": str(after)})).status_code == 204
-        for wrong in ("x", "-1", "1.5", "9" * 30, "1; DROP TABLE turn_events"):
+        for wrong in ("x", "-1", "1.5", "9" * 30, "1; DROP TABLE event_log"):
             assert (await client.get(path, headers={"Last-Event-ID": wrong})).status_code == 400
         assert (await client.get("/v1/sessions/nobody/stream")).status_code == 404
         await client.post("/v1/sessions", json={"id": f"{session}-new"})

@@ -16,6 +16,7 @@ from google.adk.sessions import Session
 from google.genai import types
 
 from lango.store import Store
+from tests.agents.parts import add_api_key
 from tests.support.servers.served import PATIENCE_S, Server, serving
 from tests.support.servers.served_agent import seen
 
@@ -269,7 +270,7 @@ async def test_an_invalid_run_is_refused(server: Server, session: Session, wrong
 
 async def test_with_keys_only_ones_own_user_is_there(tmp_path: Path, sqlite_url: str) -> None:
     async with Store(sqlite_url) as store:
-        alice, bob = [(await store.keys.add(name))[1] for name in ("alice", "bob")]
+        alice, bob = [(await add_api_key(store, name))[1] for name in ("alice", "bob")]
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         base = f"/apps/{APP}/users/alice/sessions"
         async with server.client(Authorization=f"Bearer {alice}") as client:

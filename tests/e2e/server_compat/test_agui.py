@@ -30,6 +30,7 @@ from ag_ui.core import (
 from pydantic import TypeAdapter
 
 from lango.store import Store
+from tests.agents.parts import add_api_key
 from tests.support.servers.served import PATIENCE_S, Server, serving
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
@@ -212,7 +213,7 @@ async def test_an_invalid_run_is_refused(server: Server, wrong: dict[str, Any], 
 
 async def test_threads_are_their_users_own_and_a_missing_package_is_named(tmp_path: Path, sqlite_url: str) -> None:
     async with Store(sqlite_url) as store:
-        alice, bob = [(await store.keys.add(name))[1] for name in ("alice", "bob")]
+        alice, bob = [(await add_api_key(store, name))[1] for name in ("alice", "bob")]
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         async with server.client() as client:
             body = run_input("t", "hi").model_dump(by_alias=True, mode="json")

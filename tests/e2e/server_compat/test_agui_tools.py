@@ -35,6 +35,7 @@ from ag_ui.core import (
 from lango.server.compat.resent_history import FILE_LEFT_OUT
 from lango.store import Store
 from lango.store.turns.client_calls import NO_RESULT_TEXT
+from tests.agents.parts import add_api_key
 from tests.e2e.server_compat.test_agui import CALL, END, TEXT, one_of, run, types_of
 from tests.support.servers.agui_client import run_script
 from tests.support.servers.served import Server, serving
@@ -332,7 +333,7 @@ async def test_the_call_waits_through_a_kill_in_its_turn_and_is_answered_elsewhe
 
 async def test_a_result_for_a_session_of_another_user_is_404(tmp_path: Path, sqlite_url: str) -> None:
     async with Store(sqlite_url) as store:
-        alice, bob = [(await store.keys.add(name))[1] for name in ("alice", "bob")]
+        alice, bob = [(await add_api_key(store, name))[1] for name in ("alice", "bob")]
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         async with server.client(Authorization=f"Bearer {alice}") as http:
             client = Client(http)

@@ -11,6 +11,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
 from lango.store import Store
+from tests.agents.parts import add_api_key
 from tests.support.servers.served import PATIENCE_S, Server, serving
 
 
@@ -232,7 +233,7 @@ async def test_unsupported_requests_are_refused(client: AsyncOpenAI, wrong: dict
 
 async def test_a_key_is_a_user_and_conversations_are_its_own(tmp_path: Path, sqlite_url: str) -> None:
     async with Store(sqlite_url) as store:
-        alice, bob = [(await store.keys.add(name))[1] for name in ("alice", "bob")]
+        alice, bob = [(await add_api_key(store, name))[1] for name in ("alice", "bob")]
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         base = f"{server.url}/v1"
         async with (

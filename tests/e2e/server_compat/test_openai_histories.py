@@ -14,7 +14,10 @@ from openai import AsyncOpenAI
 
 from lango.store import SessionId, Store
 from lango.store.codec.records import CLIENT_HISTORY_KEY
+from lango.store.lifecycle.integrity import check_session
+from lango.store.sessions.window import read_session_events
 from lango.store.turns.client_calls import NO_RESULT
+from tests.agents.parts import add_api_key
 from tests.e2e.server_compat.test_openai_files import PNG, picture, text, url_of
 from tests.support.servers.served import PATIENCE_S, Server, serving
 
@@ -93,8 +96,8 @@ async def sound(url: str, session: str, user: str = "user") -> list[tuple[str, b
     """Check the integrity of a session; return the role of each message, and whether it was carried."""
     name = SessionId("obedient", user, session)
     async with Store(url) as store:
-        assert await store.check(name) == []
-        found = await store.events(name)
+        assert await store.read(check_session, name) == []
+        found = await store.read(read_session_events, name)
     assert found
     metadata: list[dict[str, Any]] = [(one.extra or {}).get("custom_metadata") or {} for one in found[1]]
     roles = [one.message.role for one in found[1] if one.message]
@@ -184,7 +187,7 @@ async def test_tool_results_of_another_chat_are_not_read(sdk: AsyncOpenAI) -> No
 
 async def test_another_callers_key_continues_no_session(tmp_path: Path, sqlite_url: str) -> None:
     async with Store(sqlite_url) as store:
-        keys = [(await store.keys.add(name))[1] for name in ("alice", "bob")]
+        keys = [(await add_api_key(store, name))[1] for name in ("alice", "bob")]
     named = {"X_OpenWebUI_Chat_Id": "c1", "X_OpenWebUI_User_Id": "u1"}
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         alice, bob = [AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, timeout=PATIENCE_S) for key in keys]

@@ -1,5 +1,6 @@
 """Real processes on one database: S10, and two that start at the same moment."""
 
+import time
 import uuid
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 from lango.adk.services.session_service import SqlSessionService
 from lango.store import Store
 from lango.store.engine.schema import migrations
+from lango.store.sessions.sessions import create_session
+from lango.store.sessions.window import read_session_events
 from tests.support.store_workers import (
     NAME,
     Worker,
@@ -24,7 +27,7 @@ NEWEST = migrations()[-1][0]
 
 async def make_session(url: str) -> None:
     async with Store(url) as store:
-        await store.create_session(NAME)
+        await store.write(create_session, NAME, None, time.time())
 
 
 async def test_s10_two_processes_write_300_events_each_and_nothing_is_lost(store_url: str) -> None:
@@ -40,7 +43,7 @@ async def test_s10_two_processes_write_300_events_each_and_nothing_is_lost(store
 
     async with SqlSessionService(store_url) as service:
         session = await load(service)
-        found = await service.store.events(NAME)
+        found = await service.store.read(read_session_events, NAME)
     assert found
     record, stored = found
     assert [one.seq for one in stored] == list(range(1, 2 * WRITES + 1)), "no gap, no double"

@@ -18,6 +18,7 @@ from google.genai import types
 from lango import open_runtime
 from lango.errors import ApprovalExpired, ClientToolRefused, ConfigError
 from lango.messages import ToolCall
+from lango.store.turns.approvals import read_approval_requests
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
 from tests.agents.parts import approvals, collect, messages, results_in, settings_for, text_of
@@ -139,9 +140,9 @@ def test_15_approve_on_the_command_line_compares_with_the_stored_call(tmp_path: 
 
 def test_15_no_tool_has_a_reserved_name() -> None:
     for name in RESERVED:
-        with pytest.raises(ConfigError, match="ADK's own"):
+        with pytest.raises(ConfigError, match="reserved by ADK"):
             Tool(name, "", None, lambda: None)
-        with pytest.raises(ClientToolRefused, match="ADK's own"):
+        with pytest.raises(ClientToolRefused, match="reserved by ADK"):
             client_tool(name, "")
 
 
@@ -186,7 +187,7 @@ async def test_15_an_imported_request_for_approval_cannot_be_answered(store_url:
         assert approvals(await collect(runtime.stream("s", "go")))
         lines = [line async for line in runtime.sessions.export_lines("s")]
         copy = await runtime.sessions.import_lines(lines, session_id="copy")
-        assert await runtime.store.open_questions(copy) == []
+        assert await runtime.store.read(read_approval_requests, copy) == []
         with pytest.raises(ApprovalExpired):
             await runtime.submit_approval("copy", "c1", approved=True)
         assert wiped.ran == []

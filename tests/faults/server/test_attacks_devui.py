@@ -12,6 +12,7 @@ from lango.server.app import create_app
 from lango.server.security.auth import current_caller
 from lango.server.security.authenticated_route import AuthenticatedRoute
 from lango.store import Store
+from tests.agents.parts import add_api_key
 from tests.support.servers.served import PATIENCE_S, Server, send, serving
 
 STATIC = {"/dev-ui", "/dev-ui/assets/config/runtime-config.json", "/dev-ui/config", "/dev-ui/{path:path}"}
@@ -113,7 +114,7 @@ def test_25_what_would_write_files_or_run_code_is_not_here(server: Server, metho
 async def test_25_with_keys_no_user_is_reached_by_adks_rest_but_ones_own(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/lango.db"
     async with Store(url) as store:
-        alice, bob = [(await store.keys.add(user))[1] for user in ("alice", "bob")]
+        alice, bob = [(await add_api_key(store, user))[1] for user in ("alice", "bob")]
     with serving(tmp_path, url, server='auth = "keys"') as server:
         async with (
             server.client(Authorization=f"Bearer {alice}") as hers,

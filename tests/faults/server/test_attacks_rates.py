@@ -17,6 +17,7 @@ from lango.server.security.auth import Authenticator
 from lango.server.security.connections import ConnectionLimits
 from lango.server.security.hosts import is_loopback, network_of
 from lango.store import Store
+from tests.agents.parts import add_api_key
 from tests.support.servers.served import PATIENCE_S, Server, serving
 
 LIMIT = 5
@@ -30,7 +31,7 @@ class Keyed:
     async def key(self, user: str, requests_per_minute: int | None = LIMIT) -> str:
         """Make a key that allows a few requests a minute."""
         async with Store(self.url) as store:
-            return (await store.keys.add(user, requests_per_minute=requests_per_minute))[1]
+            return (await add_api_key(store, user, requests_per_minute=requests_per_minute))[1]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ async def test_24_a_limit_never_sticks_and_no_clock_moves_it(sqlite_url: str, mo
     monkeypatch.setattr(auth, "time", clocks)
     async with Store(sqlite_url) as store:
         authenticator = Authenticator(ServerSettings(auth="keys"), store)
-        _, secret = await store.keys.add("alice", requests_per_minute=LIMIT)
+        _, secret = await add_api_key(store, "alice", requests_per_minute=LIMIT)
 
         async def passed(count: int) -> int:
             asked = [authenticator.authenticate(f"Bearer {secret}") for _ in range(count)]

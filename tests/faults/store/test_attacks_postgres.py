@@ -1,6 +1,7 @@
 """Attack 20: a PostgreSQL store, by hostile ids, schemas, roles, notifications, locks and clients."""
 
 import asyncio
+import time
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -13,8 +14,12 @@ import pytest
 from lango.errors import StoreError, StoreUnavailable, StoreUrlError, Unstorable
 from lango.messages import Message
 from lango.store import NewEvent, SessionId, Store
+from lango.store.api_keys import find_key, revoke_key
 from lango.store.engine.postgres_notify import channel_name
 from lango.store.engine.urls import open_database
+from lango.store.memory.user_facts import delete_fact, read_facts
+from lango.store.sessions.sessions import create_session, find_session, list_sessions
+from lango.store.sessions.window import read_session_events
 from tests.support.servers.served import PATIENCE_S, lango, send, serving
 
 pytestmark = pytest.mark.postgres
@@ -43,7 +48,7 @@ HOSTILE = [
 
 @pytest.fixture
 async def admin(postgres_server: str) -> AsyncIterator[Any]:
-    """A connection past Lango, as another application of the same database has."""
+    """A direct connection, like that of another application of the database."""
     connect: Any = cast("Any", asyncpg).connect
     connection = await connect(postgres_server)
     try:
@@ -57,7 +62,7 @@ def schema_of(url: str) -> str:
 
 
 async def tell(store: Store, name: SessionId, text: str) -> None:
-    session = await store.create_session(name)
+    session = await store.write(create_session, name, None, time.time())
     entry = NewEvent(f"e-{name.user_id[:40]}", 1.0, message=Message("user", text))
     await store.append(session.key, name, session.revision, entry)
 
@@ -67,30 +72,30 @@ async def test_20_users_with_hostile_ids_see_their_own_alone(postgres_url: str) 
         for number, user in enumerate(HOSTILE):
             await tell(store, SessionId("app", user, "s"), f"the canary of number{number}x")
         for number, user in enumerate(HOSTILE):
-            assert [one.name.user_id for one in await store.sessions("app", user)] == [user]
+            assert [one.name.user_id for one in await store.read(list_sessions, "app", user)] == [user]
             [hit] = await store.search("app", user, "canary")
             assert f"number{number}x" in hit.text
             assert not await store.search("ap", user, "canary")
         assert await store.delete_session(SessionId("app", "%", "s"))
-        assert len(await store.sessions("app")) == len(HOSTILE) - 1
+        assert len(await store.read(list_sessions, "app")) == len(HOSTILE) - 1
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "\ud800", "x" * 513, "x" * 1_000_000])
-async def test_20_an_id_that_cannot_be_stored_is_nobodys(postgres_url: str, bad: str) -> None:
+async def test_20_an_unstorable_id_belongs_to_no_session(postgres_url: str, bad: str) -> None:
     async with Store(postgres_url) as store:
         for name in (SessionId("app", "u", bad), SessionId("app", bad, "s"), SessionId(bad, "u", "s")):
-            assert await store.session(name) is None
-            assert await store.events(name) is None
+            assert await store.read(find_session, name) is None
+            assert await store.read(read_session_events, name) is None
             assert not await store.delete_session(name)
             with pytest.raises(Unstorable):
-                await store.create_session(name)
-        assert await store.sessions("app", bad) == []
+                await store.write(create_session, name, None, time.time())
+        assert await store.read(list_sessions, "app", bad) == []
         assert await store.search("app", bad, "hello") == []
-        assert await store.memory.facts("app", bad) == []
-        assert not await store.memory.forget("app", bad, 1)
-        assert not await store.memory.forget("app", "u", 2**70)
-        assert not await store.keys.revoke(bad)
-        assert await store.keys.find(bad) is None
+        assert await store.read(read_facts, "app", bad) == []
+        assert not await store.write(delete_fact, "app", bad, 1)
+        assert not await store.write(delete_fact, "app", "u", 2**70)
+        assert not await store.write(revoke_key, bad, time.time())
+        assert await store.read(find_key, bad) is None
 
 
 @pytest.mark.parametrize(
@@ -117,13 +122,13 @@ async def test_20_a_search_has_no_syntax(postgres_url: str, asked: str) -> None:
         assert all("theirs" not in hit.text for hit in await store.search("app", "alice", asked))
 
 
-async def test_20_schemas_whose_names_look_alike_are_apart(postgres_url: str, admin: Any) -> None:
+async def test_20_schemas_with_similar_names_are_separate(postgres_url: str, admin: Any) -> None:
     plain = postgres_url
     for url in (plain, plain.replace("test_", "TEST_"), plain.replace("test_", "Test_")):
         async with Store(url) as store:
-            assert await store.sessions() == []
-            await store.create_session(SessionId("app", "u", schema_of(url)[:5]))
-            assert [one.name.id for one in await store.sessions()] == [schema_of(url)[:5]]
+            assert await store.read(list_sessions) == []
+            await store.write(create_session, SessionId("app", "u", schema_of(url)[:5]), None, time.time())
+            assert [one.name.id for one in await store.read(list_sessions)] == [schema_of(url)[:5]]
             tables = await admin.fetchval("SELECT COUNT(*) FROM pg_tables WHERE schemaname = $1", schema_of(url))
             assert tables > 10, "they are where the URL says"
 
@@ -131,14 +136,14 @@ async def test_20_schemas_whose_names_look_alike_are_apart(postgres_url: str, ad
 @pytest.mark.parametrize(
     "schema", ["x" * 64, "pg_temp", "pg_catalog", "information_schema", 'a"b', "a,public", "a b", "é"]
 )
-def test_20_a_schema_that_would_be_another_is_refused(postgres_server: str, schema: str) -> None:
+def test_20_a_schema_name_that_would_be_truncated_or_reserved_is_refused(postgres_server: str, schema: str) -> None:
     with pytest.raises(StoreUrlError):
         open_database(f"{postgres_server}&schema={schema}")
 
 
 async def test_20_a_hostile_schema_in_the_path_of_a_role_is_not_used(postgres_url: str, admin: Any) -> None:
     async with Store(postgres_url) as store:
-        await store.create_session(SessionId("app", "u", "ours"))
+        await store.write(create_session, SessionId("app", "u", "ours"), None, time.time())
     evil = f"evil_{schema_of(postgres_url)}"
     await admin.execute(
         f'CREATE SCHEMA {evil}; CREATE TABLE {evil}.sessions (LIKE "{schema_of(postgres_url)}".sessions)'
@@ -146,8 +151,8 @@ async def test_20_a_hostile_schema_in_the_path_of_a_role_is_not_used(postgres_ur
     await admin.execute(f"ALTER ROLE postgres SET search_path = {evil}, public")
     try:
         async with Store(postgres_url) as store:
-            assert [one.name.id for one in await store.sessions()] == ["ours"]
-            await store.create_session(SessionId("app", "u", "more"))
+            assert [one.name.id for one in await store.read(list_sessions)] == ["ours"]
+            await store.write(create_session, SessionId("app", "u", "more"), None, time.time())
         assert await admin.fetchval(f"SELECT COUNT(*) FROM {evil}.sessions") == 0
     finally:
         await admin.execute("ALTER ROLE postgres RESET search_path")
@@ -155,9 +160,9 @@ async def test_20_a_hostile_schema_in_the_path_of_a_role_is_not_used(postgres_ur
 
 @pytest.fixture
 async def small_url(postgres_url: str, admin: Any) -> AsyncIterator[str]:
-    """The store by a role that may read and write its rows, and nothing else."""
+    """A store whose role may only read and write rows."""
     async with Store(postgres_url) as store:
-        await store.create_session(SessionId("app", "u", "before"))
+        await store.write(create_session, SessionId("app", "u", "before"), None, time.time())
     schema, role = schema_of(postgres_url), f"small_{schema_of(postgres_url)}"
     await admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{SECRET}'")
     await admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
@@ -179,43 +184,43 @@ async def test_20_a_role_that_may_only_read_and_write_rows_is_enough(small_url: 
     assert SECRET not in str(refused.value)
 
 
-async def test_20_a_lock_that_another_role_holds_keeps_no_process_from_starting(postgres_url: str, admin: Any) -> None:
+async def test_20_a_lock_of_another_role_does_not_block_startup(postgres_url: str, admin: Any) -> None:
     async with Store(postgres_url) as store:
-        await store.create_session(SessionId("app", "u", "s"))
+        await store.write(create_session, SessionId("app", "u", "s"), None, time.time())
     await admin.execute("SELECT pg_advisory_lock($1)", zlib.crc32(schema_of(postgres_url).encode()))
     async with asyncio.timeout(PATIENCE_S / 4), Store(postgres_url) as store:
-        assert await store.session(SessionId("app", "u", "s"))
+        assert await store.read(find_session, SessionId("app", "u", "s"))
 
 
-async def test_20_a_statement_timeout_is_an_outage_and_not_a_bug(postgres_url: str, admin: Any) -> None:
+async def test_20_a_statement_timeout_counts_as_an_outage(postgres_url: str, admin: Any) -> None:
     """Another transaction holds the row, and the server gives a statement 100 ms."""
     name = SessionId("app", "u", "s")
     async with Store(postgres_url) as store:
-        await store.create_session(name)
+        await store.write(create_session, name, None, time.time())
     await admin.execute("ALTER ROLE postgres SET statement_timeout = '100ms'")
     try:
         async with Store(postgres_url, wait_s=0.5) as store, admin.transaction():
-            await store.sessions()
+            await store.read(list_sessions)
             await admin.execute(f'LOCK TABLE "{schema_of(postgres_url)}".sessions')
             with pytest.raises(StoreUnavailable) as refused:
-                await store.create_session(SessionId("app", "u", "t"))
+                await store.write(create_session, SessionId("app", "u", "t"), None, time.time())
             assert refused.value.retry_after_s
     finally:
         await admin.execute("ALTER ROLE postgres RESET statement_timeout")
 
 
 @pytest.mark.parametrize("payload", ["abc {}", "{} '; DROP", "9" * 5000 + " {}", "-1 {}", "\u0663 {}", "1e9 {}"])
-async def test_20_a_forged_notification_wakes_or_does_nothing(
+async def test_20_a_forged_notification_is_harmless(
     postgres_url: str, admin: Any, payload: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Store(postgres_url) as store:
-        session = await store.create_session(SessionId("app", "u", "s"))
+        session = await store.write(create_session, SessionId("app", "u", "s"), None, time.time())
         database = vars(store)["_database"]
         async with database.subscribe(session.key) as changes:
             await admin.execute(
                 "SELECT pg_notify($1, $2)", channel_name(schema_of(postgres_url)), payload.format(session.key)
             )
-            assert await changes.wait(PATIENCE_S), "what is a session's number is heard, whatever stands before it"
+            assert await changes.wait(PATIENCE_S), "a session key is accepted after a forged payload, too"
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -242,7 +247,7 @@ URLS = [
 async def test_20_no_error_shows_a_password(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises((StoreError, StoreUrlError)) as refused:
         async with Store(url, wait_s=0.0) as store:
-            await store.sessions()
+            await store.read(list_sessions)
     assert SECRET not in str(refused.value)
     assert "12" not in str(refused.value).replace("127.0.0.1", ""), "nor a part of it"
     assert SECRET not in caplog.text
@@ -261,7 +266,7 @@ def test_20_doctor_shows_no_password(tmp_path: Path) -> None:
 async def test_20_clients_that_do_not_read_hold_no_connection_of_the_store(
     postgres_url: str, tmp_path: Path, admin: Any
 ) -> None:
-    """Thirty streams are open, three times as many as the store has connections, and others are served at once."""
+    """Thirty streams are open, three times the size of the pool, and other requests are served at once."""
     with serving(tmp_path, postgres_url) as server:
         async with server.client() as client, AsyncExitStack() as held:
             for number in range(30):

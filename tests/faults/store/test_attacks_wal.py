@@ -1,10 +1,11 @@
-"""Attack 21: SQLite's log and pages are damaged, cut off or exchanged, and no stored row is lost without a word."""
+"""Attack 21: SQLite's log and pages are damaged, truncated or replaced, and no stored row is lost silently."""
 
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,17 +16,20 @@ import pytest
 from lango.errors import StoreDamaged, StoreUnavailable
 from lango.store import SessionId, Store
 from lango.store.engine.sqlite_log import problem_of
+from lango.store.lifecycle.integrity import check_database
+from lango.store.sessions.sessions import create_session, list_sessions
 from tests.support.servers.served import lango
 
 SESSIONS = 30
 _WRITER = f"""
 import asyncio, sys
 from lango.store import SessionId, Store
+from lango.store.sessions.sessions import create_session
 
 async def write():
     store = Store("sqlite:///" + sys.argv[1])
     for number in range({SESSIONS}):
-        await store.create_session(SessionId("lango", "user", f"s{{number}}"))
+        await store.write(create_session, SessionId("lango", "user", f"s{{number}}"), None, 0.0)
     print("written", flush=True)
     await asyncio.Event().wait()
 
@@ -53,7 +57,7 @@ def index_of(database: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two stores whose processes were killed after they had stored their rows: all of them are in the log."""
+    """Two stores whose processes were killed after their writes: all rows are in the log."""
     folder = tmp_path_factory.mktemp("killed")
     files = [folder / "lango.db", folder / "other.db"]
     for file in files:
@@ -74,11 +78,11 @@ def database(originals: list[Path], tmp_path: Path) -> Path:
 async def stored(database: Path) -> int:
     async with Store(f"sqlite:///{database}") as store:
         await store.probe()
-        assert await store.check_database() == []
-        return len(await store.sessions())
+        assert await store.read(check_database, store.dialect) == []
+        return len(await store.read(list_sessions))
 
 
-async def test_21_a_log_that_a_killed_process_left_is_read_whole(database: Path) -> None:
+async def test_21_the_log_of_a_killed_process_is_read_completely(database: Path) -> None:
     assert await stored(database) == SESSIONS
 
 
@@ -135,7 +139,7 @@ HARMS = [
 
 
 @pytest.mark.parametrize("harm", HARMS)
-async def test_21_a_damaged_log_is_refused_as_often_as_it_is_opened(
+async def test_21_a_damaged_log_is_refused_each_time_it_is_opened(
     database: Path, originals: list[Path], harm: Harm
 ) -> None:
     harm(database, originals[1])
@@ -145,13 +149,13 @@ async def test_21_a_damaged_log_is_refused_as_often_as_it_is_opened(
         assert str(database.parent) not in str(refused.value)
 
 
-async def test_21_an_index_that_is_damaged_or_gone_costs_nothing(database: Path) -> None:
-    """SQLite makes it anew from the log."""
+async def test_21_a_damaged_or_missing_index_loses_nothing(database: Path) -> None:
+    """SQLite rebuilds it from the log."""
     flip(index_of(database), 0, 32_768)
     assert await stored(database) == SESSIONS
 
 
-async def test_21_an_index_of_another_database_is_not_believed(database: Path, originals: list[Path]) -> None:
+async def test_21_an_index_of_another_database_is_not_trusted(database: Path, originals: list[Path]) -> None:
     shutil.copy(index_of(originals[1]), index_of(database))
     with pytest.raises(StoreDamaged, match="do not belong together"):
         await stored(database)
@@ -162,18 +166,20 @@ async def test_21_an_index_of_another_database_is_not_believed(database: Path, o
 async def test_21_a_log_that_names_another_store_is_refused_without_an_index(
     database: Path, originals: list[Path], tmp_path: Path
 ) -> None:
-    """Whenever a database grows, its first page is in the log, with the number of its store."""
+    """The first page, with the store's number, is in the log whenever the database grows."""
     other = tmp_path / "grown.db"
     async with Store(f"sqlite:///{other}") as store:
         for number in range(200):
-            await store.create_session(SessionId("lango", "user", f"g{number}"), {"text": "x" * 500})
+            await store.write(
+                create_session, SessionId("lango", "user", f"g{number}"), {"text": "x" * 500}, time.time()
+            )
         shutil.copy(log_of(other), log_of(database))
     index_of(database).unlink()
     assert problem_of(str(database)) == "belongs to another database"
 
 
-async def test_21_a_transaction_that_a_power_failure_broke_is_no_damage(database: Path) -> None:
-    """Only the last one can be: it was not synced yet, and its client was told nothing. The index did not survive."""
+async def test_21_a_transaction_cut_by_a_power_failure_is_not_damage(database: Path) -> None:
+    """Only the last transaction can be: it was not synced, nor confirmed to its client. The index is lost, too."""
     index_of(database).unlink()
     flip(log_of(database), log_of(database).stat().st_size - 100)
     assert await stored(database) == SESSIONS - 1
@@ -183,7 +189,7 @@ async def test_21_a_file_that_is_being_written_from_its_log_is_not_damaged(tmp_p
     """SQLite writes the first page first: the header says how many pages there will be, and the file is still short."""
     database = tmp_path / "lango.db"
     async with Store(f"sqlite:///{tmp_path}/open.db") as store:
-        await store.create_session(SessionId("lango", "user", "s"), {"grows": "x" * 500_000})
+        await store.write(create_session, SessionId("lango", "user", "s"), {"grows": "x" * 500_000}, time.time())
         for beside in ("", "-wal", "-shm"):
             shutil.copy2(f"{tmp_path}/open.db{beside}", f"{database}{beside}")
     log = log_of(database).read_bytes()
@@ -195,14 +201,14 @@ async def test_21_a_file_that_is_being_written_from_its_log_is_not_damaged(tmp_p
     assert await stored(database) == 1
 
 
-async def test_21_frames_of_an_earlier_round_of_the_log_are_no_damage(tmp_path: Path) -> None:
-    """A log is written from its beginning again once all of it is in the database: what is behind is old."""
+async def test_21_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
+    """A log is overwritten from its beginning once it is checkpointed: later frames are old."""
     database = tmp_path / "lango.db"
     async with Store(f"sqlite:///{database}") as store:
         for number in range(40):
-            await store.create_session(SessionId("lango", "user", f"a{number}"))
+            await store.write(create_session, SessionId("lango", "user", f"a{number}"), None, time.time())
         cast("Any", vars(vars(store)["_database"])["_writer"]).execute("PRAGMA wal_checkpoint(FULL)").fetchall()
-        await store.create_session(SessionId("lango", "user", "after"))
+        await store.write(create_session, SessionId("lango", "user", "after"), None, time.time())
         copy = tmp_path / "copy"
         copy.mkdir()
         for beside in ("", "-wal", "-shm"):
@@ -216,26 +222,26 @@ async def test_21_frames_of_an_earlier_round_of_the_log_are_no_damage(tmp_path: 
 
 async def test_21_two_stores_in_one_process_keep_their_locks(database: Path) -> None:
     async with Store(f"sqlite:///{database}") as first, Store(f"sqlite:///{database}") as second:
-        await first.create_session(SessionId("lango", "user", "first"))
-        await second.create_session(SessionId("lango", "user", "second"))
-        assert len(await first.sessions()) == SESSIONS + 2
+        await first.write(create_session, SessionId("lango", "user", "first"), None, time.time())
+        await second.write(create_session, SessionId("lango", "user", "second"), None, time.time())
+        assert len(await first.read(list_sessions)) == SESSIONS + 2
 
 
 @pytest.mark.parametrize("harm", [_delete, _cut, _empty])
-async def test_21_a_log_that_goes_while_it_is_in_use_is_noticed(database: Path, harm: Harm) -> None:
+async def test_21_a_log_that_is_deleted_in_use_is_detected(database: Path, harm: Harm) -> None:
     async with Store(f"sqlite:///{database}") as store:
         for number in range(10):
-            await store.create_session(SessionId("lango", "user", f"more{number}"))
+            await store.write(create_session, SessionId("lango", "user", f"more{number}"), None, time.time())
         await store.probe()
         harm(database, database)
         with pytest.raises(StoreUnavailable, match=r"lango\.db-wal was"):
             await store.probe()
         if harm is _delete:
             with pytest.raises(StoreUnavailable, match="deleted while it was in use"):
-                await store.create_session(SessionId("lango", "user", "late"))
+                await store.write(create_session, SessionId("lango", "user", "late"), None, time.time())
 
 
-def test_21_doctor_and_the_way_out(database: Path) -> None:
+def test_21_doctor_explains_how_to_recover(database: Path) -> None:
     _middle(database, database)
     folder = database.parent
     (folder / "lango.toml").write_text('[store]\nurl = "sqlite:///lango.db"\n')

@@ -1,4 +1,4 @@
-"""Order is a sequence, never a clock."""
+"""The order of messages does not depend on clocks."""
 
 import pytest
 from google.adk.events import Event

@@ -14,6 +14,9 @@ import pytest
 
 from lango.store import Store
 from lango.store.engine.schema import migrations
+from lango.store.lifecycle import integrity
+from lango.store.sessions.sessions import create_session
+from lango.store.sessions.window import read_session_events
 from tests.support.store_workers import NAME, Worker, append_for_ever, append_ordinary_for_ever, open_when_told
 
 ROUNDS = 25
@@ -28,8 +31,8 @@ def check_integrity(url: str) -> None:
 
 
 async def check_session(store: Store, acknowledged: int) -> int:
-    """F1 to F4 after a kill; return how many events are stored."""
-    found = await store.events(NAME)
+    """Check F1 to F4 after a kill; return the number of stored events."""
+    found = await store.read(read_session_events, NAME)
     assert found
     record, stored = found
     count = len(stored)
@@ -38,23 +41,25 @@ async def check_session(store: Store, acknowledged: int) -> int:
     assert [one.event_id for one in stored] == [f"w-{n}" for n in range(1, count + 1)], "in order, each once"
     assert record.last_seq == record.revision == count
     assert record.total_tokens == 3 * count == (stored[-1].total_tokens if stored else 0)
-    # an event and its state delta stand or fall together, in every scope
+    # an event and its state delta are committed together, in every scope
     expected: dict[str, int] = {f"w{n}": n for n in range(1, count + 1)}
     if count:
         expected |= {"newest": count, "user:w": count, "app:n": count}
     assert record.state == expected
-    assert await store.check(NAME) == []
+    assert await store.read(integrity.check_session, NAME) == []
     return count
 
 
 async def check_ordinary(store: Store, acknowledged: int) -> int:
-    """F1 to F3 after a kill in a statement that is all of an append; return how many events are stored."""
-    found = await store.events(NAME)
+    """Check F1 to F3 after a kill in a single-statement append; return the number of stored events."""
+    found = await store.read(read_session_events, NAME)
     assert found
     stored = [one.event_id for one in found[1]]
     assert acknowledged <= len(stored) <= acknowledged + 1
     assert stored == [f"w-{n}" for n in range(1, len(stored) + 1)]
-    assert await store.check(NAME) == [], "with its place in the session and its call, or not at all"
+    assert await store.read(integrity.check_session, NAME) == [], (
+        "with its place in the session and its call, or not at all"
+    )
     return len(stored)
 
 
@@ -66,7 +71,7 @@ async def test_f1_to_f4_after_kill_9_in_an_append_at_many_random_points(
 ) -> None:
     dice = random.Random(0)
     async with Store(store_url) as store:
-        await store.create_session(NAME)
+        await store.write(create_session, NAME, None, time.time())
         acknowledged = 0
         for _ in range(ROUNDS):
             worker = Worker(work, store_url)
@@ -79,7 +84,7 @@ async def test_f1_to_f4_after_kill_9_in_an_append_at_many_random_points(
     check_integrity(store_url)
 
 
-async def test_kill_9_at_the_very_first_start_again_and_again(tmp_path: Path) -> None:
+async def test_kill_9_at_the_first_start(tmp_path: Path) -> None:
     dice = random.Random(1)
     cut_off = 0
     for round_ in range(ROUNDS):
@@ -111,13 +116,13 @@ async def test_kill_9_of_the_first_client_of_a_fresh_postgres(postgres_server: s
 async def opens_and_works(url: str) -> None:
     async with Store(url) as store:
         assert await store.schema_version() == NEWEST
-        await store.create_session(NAME)
+        await store.write(create_session, NAME, None, time.time())
         assert await check_session(store, 0) == 0
 
 
 @pytest.mark.parametrize("statement", [1, 2, 5, 9, 12])
-async def test_kill_inside_a_migration_leaves_what_was_before(statement: int, tmp_path: Path) -> None:
-    """Stop after so many statements of the migration, as a kill would: the transaction was never committed."""
+async def test_kill_during_schema_creation_leaves_the_database_unchanged(statement: int, tmp_path: Path) -> None:
+    """Kill the process after so many statements of the migration, without a commit."""
     path = tmp_path / "lango.db"
     worker = Worker(functools.partial(_migrate_halfway), str(path), statement)
     assert worker.recv() == "halfway"

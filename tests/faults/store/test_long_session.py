@@ -27,8 +27,8 @@ SELECT {key}, i, CASE WHEN i % 2 = 1 THEN 'user' ELSE 'assistant' END, 'message 
 
 
 def fill(name: SessionId, count: int, kind: str) -> Operation[None]:
-    """Make a long session in one statement, with the running totals that appending would have given it."""
-    record = yield from sessions.create(name, {}, 0.0)
+    """Insert a long session with one statement, with correct running totals."""
+    record = yield from sessions.create_session(name, {}, 0.0)
     numbers = _NUMBERS[kind].format(count=count)
     yield _FILL.format(numbers=numbers, key=record.key, tokens=TOKENS), ()
     values = (count, count, count - 1, count * TOKENS, record.key)
@@ -47,13 +47,13 @@ async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
 
 
 def load(name: str) -> Operation[list[StoredEvent]]:
-    record = yield from sessions.get(SessionId("app", "user", name))
+    record = yield from sessions.find_session(SessionId("app", "user", name))
     assert record
     return (yield from window.read_window(record, BUDGET))
 
 
 def statements_of_window(record: SessionRecord) -> Operation[list[Statement]]:
-    """Read the window, and return what was asked of the database for it."""
+    """Read the window, and return the statements that it took."""
     asked: list[Statement] = []
     reading = window.read_window(record, BUDGET)
     try:
@@ -66,7 +66,7 @@ def statements_of_window(record: SessionRecord) -> Operation[list[Statement]]:
 
 
 def counted(operation: Operation[Any], asked: list[Statement]) -> Operation[Any]:
-    """Run an operation, and note what was asked of the database."""
+    """Run an operation, and collect its statements."""
     try:
         statement = next(operation)
         while True:
@@ -81,7 +81,7 @@ def explain(statement: Statement, explain: str) -> Operation[list[Row]]:
 
 
 async def test_h6_the_window_is_found_by_the_primary_key(database: Database) -> None:
-    record = await database.read(lambda: sessions.get(SessionId("app", "user", "long")))
+    record = await database.read(lambda: sessions.find_session(SessionId("app", "user", "long")))
     assert record
     asked = await database.read(lambda: statements_of_window(record))
     assert any("RECURSIVE" in statement[0] for statement in asked)
@@ -107,18 +107,20 @@ async def test_h6_the_window_is_the_same_whatever_lies_before_it(database: Datab
 
 
 @pytest.mark.parametrize("at", [None, 50_001])
-async def test_a_fork_of_100_000_messages_asks_as_little_as_one_of_1_000(database: Database, at: int | None) -> None:
+async def test_a_fork_of_100_000_messages_takes_as_many_statements_as_one_of_1_000(
+    database: Database, at: int | None
+) -> None:
     asked: dict[str, list[Statement]] = {name: [] for name in SIZES}
     for name, statements in asked.items():
         source, new = SessionId("app", "user", name), SessionId("app", "user", f"fork of {name}")
         point = at and at * SIZES[name] // SIZES["long"]
-        made = await database.write(lambda: counted(fork.fork(source, new, point, None, 1.0), statements))  # noqa: B023
+        made = await database.write(lambda: counted(fork.fork_session(source, new, point, None, 1.0), statements))  # noqa: B023
         count = point or SIZES[name]
         assert (made.last_seq, made.total_tokens) == (count, count * TOKENS)
         stored = await database.read(lambda: window.read_window(made, BUDGET))  # noqa: B023
         assert [one.seq for one in stored] == list(range(count - BUDGET // TOKENS + 1, count + 1))
     assert len(asked["long"]) == len(asked["short"]) < 25
     await check_plans(database, asked["long"])
-    record = await database.read(lambda: sessions.get(SessionId("app", "user", "fork of long")))
+    record = await database.read(lambda: sessions.find_session(SessionId("app", "user", "fork of long")))
     assert record
     await check_plans(database, await database.read(lambda: statements_of_window(record)))

@@ -1,7 +1,8 @@
-"""The connection is lost in a COMMIT, in each one in turn: every write takes effect once, and no client notices."""
+"""The connection is lost in each COMMIT in turn: every write takes effect once, and no client notices."""
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
@@ -14,10 +15,24 @@ from lango.messages import ToolCall
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId
+from lango.store.api_keys import find_key, revoke_key, spend_tokens, spent_tokens
+from lango.store.lifecycle.integrity import check_database
+from lango.store.sessions.sessions import create_session, find_session
+from lango.store.turns.event_log import append_log_events, read_event_log
 from lango.testing import Answer
 from lango.tools import Tool, client_tool
 from tests.agents.memory_parts import Roles, remembering
-from tests.agents.parts import PATIENCE_S, approvals, broken_for, check_order, collect, kinds, stored, text_of
+from tests.agents.parts import (
+    PATIENCE_S,
+    add_api_key,
+    approvals,
+    broken_for,
+    check_order,
+    collect,
+    kinds,
+    stored,
+    text_of,
+)
 from tests.contract.test_event_log import told
 from tests.support.postgres_proxy import Loss, Proxy
 
@@ -28,7 +43,7 @@ PICK = client_tool("pick", "Let the user pick.", BY)
 
 
 def agent(request: Request) -> Answer:
-    """Call the tool that a message begins with the name of, then say so; for other messages just answer."""
+    """Call the tool whose name a message begins with; answer other messages with text."""
     last = request.messages[-1]
     if last.role != "user":
         return "it is done"
@@ -37,7 +52,7 @@ def agent(request: Request) -> Answer:
 
 
 class Tools:
-    """What the tools did, by the session that they were called in."""
+    """The effects of the tools, by session."""
 
     def __init__(self) -> None:
         self.runs: Counter[tuple[str, str]] = Counter()
@@ -84,10 +99,10 @@ class Stage:
         return [kinds(events), text_of(events), getattr(events[-1], "status", None), getattr(events[-1], "error", None)]
 
     async def whole(self, session: str) -> list[Any]:
-        """Check that a session is whole; return what is stored of it, as far as it is the same in any session."""
+        """Check the integrity of a session; return its rows without what differs between sessions."""
         assert await self.runtime.sessions.check(session) == []
         record = await self.runtime.sessions.read(session)
-        turns = [await self.runtime.store.told(record.key, turn) for turn in range(1, 10)]
+        turns = [await self.runtime.store.read(read_event_log, record.key, turn) for turn in range(1, 10)]
         return [
             [
                 (one.seq, one.message.role, len(one.message.tool_calls))
@@ -105,7 +120,7 @@ async def turns_with_a_tool(stage: Stage, session: str) -> list[Any]:
     return [
         await stage.say(session, f"pay {session}", idempotency_key="a key"),
         await stage.say(session, "hello"),
-        await stage.say(session, f"pay {session}", idempotency_key="a key"),  # told again
+        await stage.say(session, f"pay {session}", idempotency_key="a key"),  # repeated
         await stage.whole(session),
     ]
 
@@ -160,20 +175,28 @@ async def sessions_of_all_kinds(stage: Stage, session: str) -> list[Any]:
     found = {hit.session_id for hit in await sessions.search("hello") if session in hit.session_id.split()}
     whole = [await stage.whole(one) for one in (session, forked.name.id, imported.name.id)]
     assert await sessions.delete(imported.name.id)
-    assert await store.session(imported.name) is None
+    assert await store.read(find_session, imported.name) is None
     return [whole, len(found)]
 
 
 async def what_a_server_keeps(stage: Stage, session: str) -> list[Any]:
     store = stage.runtime.store
-    key, secret = await store.keys.add(session)
+    key, secret = await add_api_key(store, session)
     for _ in range(3):
-        await store.keys.spend_tokens(key.id, 100)
-    record = await store.create_session(SessionId(stage.runtime.app_name, "user", session))
+        await store.write(spend_tokens, key.id, 100, time.time())
+    record = await store.write(create_session, SessionId(stage.runtime.app_name, "user", session), None, time.time())
     await stage.say(session, "hello")
-    kept = [await store.add_told(record.key, 1, [told(1)]), await store.add_told(record.key, 1, [told(2, final=True)])]
-    kept.append(await store.keys.revoke(key.id))
-    return [kept, await store.keys.spent_tokens(key.id), await store.keys.find(secret), await stage.whole(session)]
+    kept = [
+        await store.write(append_log_events, record.key, 1, [told(1)]),
+        await store.write(append_log_events, record.key, 1, [told(2, final=True)]),
+    ]
+    kept.append(await store.write(revoke_key, key.id, time.time()))
+    return [
+        kept,
+        await store.read(spent_tokens, key.id, time.time()),
+        await store.read(find_key, secret),
+        await stage.whole(session),
+    ]
 
 
 async def memory(stage: Stage, session: str) -> list[Any]:
@@ -214,12 +237,12 @@ async def staged(proxy: Proxy, name: str) -> AsyncGenerator[Stage]:
     settings = remembering(proxy.url, enabled=name == "memory")
     async with open_runtime(settings, provider=roles.provider, tools=tools.tools) as runtime:
         yield Stage(runtime, tools, roles)
-        assert await runtime.store.check_database() == []
+        assert await runtime.store.read(check_database, runtime.store.dialect) == []
     assert not [broken for request in roles.agent for broken in broken_for(request)]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_the_lost_answer_of_each_commit_is_asked_for_again(proxy: Proxy, name: str) -> None:
+async def test_the_outcome_of_each_commit_with_a_lost_answer_is_looked_up(proxy: Proxy, name: str) -> None:
     async with staged(proxy, name) as stage:
         expected = await SCENARIOS[name](stage, "expected")
         number, lost = 0, 1
@@ -237,7 +260,7 @@ async def test_the_lost_answer_of_each_commit_is_asked_for_again(proxy: Proxy, n
 async def test_commits_that_are_lost_again_and_again_take_effect_once(
     proxy: Proxy, name: str, how: Loss, every: int
 ) -> None:
-    """Also those that never arrive, and those that arrive when another connection asks for them already."""
+    """Also COMMITs that never arrive, and those that arrive while another connection looks for them."""
     async with staged(proxy, name) as stage:
         expected = await SCENARIOS[name](stage, "expected")
         for first in range(1, every + 1):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
 from lango.store.engine.outages import wait_for_database
 from lango.store.engine.sqlite import SqliteDatabase
+from lango.store.lifecycle.integrity import check_session
+from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider
 from tests.agents.parts import (
     PATIENCE_S,
@@ -50,7 +53,7 @@ async def whole(runtime: Runtime, session: str = "s") -> None:
 
 
 async def pass_by(leaps: Leaps, proxy: Proxy, seconds: float) -> None:
-    """Let time be over while the database is away, with attempts to reach it in between."""
+    """Advance the clock past the time to wait while the database is away, with attempts in between."""
     while seconds > 0:
         await proxy.has_refused()
         leaps.leap(min(seconds, STEP_S))
@@ -69,7 +72,7 @@ async def test_a_turn_waits_for_postgres_as_long_as_store_wait_s_says(
         await gate.wait()
         await proxy.go_away()
         gate.may_end.set()
-        asked = asyncio.create_task(runtime.store.session(NAME))
+        asked = asyncio.create_task(runtime.store.read(find_session, NAME))
         await pass_by(leaps, proxy, LONGER_THAN_A_REQUEST_S)
         with pytest.raises(StoreUnavailable) as refused:
             await asked
@@ -88,7 +91,7 @@ async def test_a_turn_waits_for_postgres_as_long_as_store_wait_s_says(
 
 
 @pytest.mark.postgres
-async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_leaves_its_session_free(
+async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_frees_its_session(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, leaps = Gate(), Leaps(monkeypatch)
@@ -101,7 +104,7 @@ async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_leaves_its
         await pass_by(leaps, proxy, LONGER_THAN_A_TURN_S)
         events = await collect(turn.follow())
         assert last_error(events).error == "StoreUnavailable"
-        with pytest.raises(StoreUnavailable):  # at once: others have waited long enough
+        with pytest.raises(StoreUnavailable):  # at once: the outage has lasted long enough
             await runtime.submit("s", "too early")
         proxy.come_back()
         assert await asyncio.wait_for(runtime.run("s", "and now?"), PATIENCE_S) == "never said"
@@ -111,7 +114,7 @@ async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_leaves_its
 
 
 @pytest.mark.postgres
-async def test_a_message_that_could_not_be_waited_for_does_not_block_those_after_it(
+async def test_a_message_that_timed_out_does_not_block_later_ones(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, leaps = Gate(), Leaps(monkeypatch)
@@ -134,7 +137,7 @@ async def test_a_message_that_could_not_be_waited_for_does_not_block_those_after
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("key", [None, "a key"])
-async def test_a_message_of_which_nobody_knows_whether_it_was_stored_does_not_block_its_session(
+async def test_a_message_with_unknown_outcome_does_not_block_its_session(
     proxy: Proxy, key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaps = Leaps(monkeypatch)
@@ -155,12 +158,12 @@ async def test_a_message_of_which_nobody_knows_whether_it_was_stored_does_not_bl
 
 
 @pytest.mark.postgres
-async def test_an_ordinary_event_of_which_nobody_knows_whether_it_was_stored_is_recognised_later(
+async def test_an_ordinary_event_with_unknown_outcome_is_recognised_later(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaps = Leaps(monkeypatch)
     async with Store(proxy.url) as store:
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         one = ordinary(1)
         proxy.lose(1, "answer", then_away=True)
         writing = asyncio.create_task(store.append(session.key, NAME, 0, one, last_seq=0))
@@ -171,16 +174,18 @@ async def test_an_ordinary_event_of_which_nobody_knows_whether_it_was_stored_is_
         proxy.come_back()
         again = await store.append(session.key, NAME, 0, one, last_seq=0)
         assert (again.seq, again.repeated) == (1, True)
-        assert await store.check(NAME) == []
+        assert await store.read(check_session, NAME) == []
 
 
-# -- what transactions leave behind -------------------------------------------------------------------------------
+# -- rows of transactions -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.postgres
-async def test_the_rows_that_tell_commits_apart_are_few_and_do_not_stay_for_ever(postgres_url: str) -> None:
+async def test_rows_of_commits_are_few_and_are_deleted(postgres_url: str) -> None:
     async with Store(postgres_url) as store:
-        await asyncio.gather(*(store.create_session(SessionId("app", "user", f"s{n}")) for n in range(50)))
+        await asyncio.gather(
+            *(store.write(create_session, SessionId("app", "user", f"s{n}"), None, time.time()) for n in range(50))
+        )
         assert len(await rows(store, "SELECT slot FROM commits")) <= 10, "one for each connection that was used"
         await store.write(_long_ago)
     async with Store(postgres_url) as store:
@@ -192,7 +197,7 @@ def _long_ago() -> Operation[None]:
 
 
 @pytest.mark.postgres
-async def test_a_process_that_is_frozen_in_a_transaction_does_not_hold_others_up_for_ever(postgres_url: str) -> None:
+async def test_a_process_frozen_in_a_transaction_does_not_block_others_forever(postgres_url: str) -> None:
     def limit() -> Operation[str]:
         [[limit]] = yield "SHOW idle_in_transaction_session_timeout", ()
         return limit
@@ -202,8 +207,8 @@ async def test_a_process_that_is_frozen_in_a_transaction_does_not_hold_others_up
 
 
 @pytest.mark.postgres
-async def test_a_server_that_cannot_be_written_for_a_moment_is_tried_again(postgres_url: str) -> None:
-    """As it is while a replica takes the place of its primary."""
+async def test_a_server_that_is_briefly_read_only_is_retried(postgres_url: str) -> None:
+    """As during a failover."""
     attempts = 0
 
     def write() -> Operation[int]:

@@ -1,8 +1,9 @@
-"""PostgreSQL goes away in the middle of appends and comes back: tried again under the same key, no duplicate."""
+"""PostgreSQL restarts during appends: they are retried without duplicates."""
 
 import asyncio
 import contextlib
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from lango import open_runtime
 from lango.errors import StoreUnavailable
 from lango.messages import ToolCall
 from lango.store import Store
+from lango.store.sessions.sessions import create_session
+from lango.store.sessions.window import read_session_events
 from lango.testing import ScriptedProvider
 from tests.agents.parts import Gate, Leaps, collect, settings_for, statuses, text_of
 from tests.support.store_workers import NAME, PATIENCE_S, entry
@@ -22,14 +25,14 @@ from tests.support.store_workers import NAME, PATIENCE_S, entry
 
 @pytest.fixture
 def own_server(patient_postgres: None) -> Iterator[Any]:
-    """A server that this test may stop."""
+    """A server that this test can stop."""
     with tempfile.TemporaryDirectory(prefix="lango-pg-", ignore_cleanup_errors=True) as folder:
         server = get_server(folder, cleanup_mode="stop")
         try:
             yield server
         finally:
             pg_ctl(server, "stop", "-m", "immediate", check=False)
-            with contextlib.suppress(psutil.NoSuchProcess):  # it was stopped just now
+            with contextlib.suppress(psutil.NoSuchProcess):  # it is stopped
                 server.cleanup()
 
 
@@ -46,7 +49,7 @@ def pg_ctl(server: Any, *command: str, check: bool = True) -> None:
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mode: str) -> None:
     async with Store(own_server.get_uri()) as store:
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         done = asyncio.Event()
         revision = number = 0
 
@@ -61,12 +64,12 @@ async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mo
             before = number
             await asyncio.to_thread(pg_ctl, own_server, "restart", "-m", mode)
             async with asyncio.timeout(PATIENCE_S):
-                while number < before + 20:  # it goes on after the restart
+                while number < before + 20:  # continues after the restart
                     await asyncio.sleep(0.01)
                     assert not writing.done(), writing.exception()
         done.set()
         await asyncio.wait_for(writing, PATIENCE_S)
-        found = await store.events(NAME)
+        found = await store.read(read_session_events, NAME)
     assert found
     record, stored = found
     assert [one.event_id for one in stored] == [f"w-{n}" for n in range(1, number + 1)], "each once, in order"
@@ -76,9 +79,9 @@ async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mo
 
 
 @pytest.mark.postgres
-async def test_f7_a_postgres_that_stays_away_is_a_typed_error_in_time(own_server: Any) -> None:
+async def test_f7_an_unreachable_postgres_is_a_typed_error_in_time(own_server: Any) -> None:
     async with Store(own_server.get_uri()) as store:
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         await asyncio.to_thread(pg_ctl, own_server, "stop", "-m", "immediate")
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(StoreUnavailable, match="cannot be reached") as caught:
@@ -89,7 +92,7 @@ async def test_f7_a_postgres_that_stays_away_is_a_typed_error_in_time(own_server
 
 
 @pytest.mark.postgres
-async def test_a_turn_goes_on_when_the_server_was_stopped_and_started(
+async def test_a_turn_continues_after_a_restart_of_the_server(
     own_server: Any,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

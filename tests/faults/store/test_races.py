@@ -20,9 +20,14 @@ from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.engine.database import Operation
 from lango.store.engine.postgres_notify import channel_name
 from lango.store.lifecycle import delete
+from lango.store.sessions.sessions import create_session, find_session
+from lango.store.sessions.window import read_session_events
 from lango.store.turns import event_log, lease, tool_journal
-from lango.store.turns.event_log import LoggedEvent
+from lango.store.turns.event_log import LoggedEvent, append_final_events, read_event_log
+from lango.store.turns.lease import lease_turn
 from lango.store.turns.recovery import NOT_RUN_RESULT
+from lango.store.turns.tool_journal import record_intent
+from lango.store.turns.turns import read_turn
 from tests.agents.parts import PATIENCE_S, rows
 from tests.support.store_workers import Worker
 
@@ -41,7 +46,7 @@ async def store(postgres_url: str) -> AsyncGenerator[Store]:
 
 @pytest.fixture
 async def session(store: Store) -> SessionRecord:
-    return await store.create_session(NAME)
+    return await store.write(create_session, NAME, None, time.time())
 
 
 def asks(text: str) -> NewEvent:
@@ -49,7 +54,7 @@ def asks(text: str) -> NewEvent:
 
 
 def held_before(statement: str, operation: Callable[[], Operation[T]]) -> Callable[[], Operation[T]]:
-    """Hold an operation before the first statement that contains a text, for as long as the gate is shut."""
+    """Pause an operation before the first statement that contains a text, until the gate opens."""
 
     def held() -> Generator[Any, Any, T]:
         inner = operation()
@@ -90,7 +95,7 @@ async def together(
     return await first, await second
 
 
-async def test_a_message_that_is_taken_back_while_its_turn_is_claimed_is_not_answered(
+async def test_a_message_withdrawn_while_its_turn_is_leased_is_not_answered(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
     running = await store.submit_turn(session, asks("first"), "me")
@@ -100,7 +105,7 @@ async def test_a_message_that_is_taken_back_while_its_turn_is_claimed_is_not_ans
         "SET status = 'running'", lambda: lease.lease_turn(session.key, NAME, queued.turn, time.time())
     )
     claimed, withdrawn = await together(store, postgres_url, claiming, lambda: store.withdraw_turn(queued))
-    record = await store.turn(queued)
+    record = await store.read(read_turn, queued.session_key, queued.turn)
     assert record
     assert isinstance(claimed, Turn)
     assert (withdrawn, claimed.epoch is not None, record.status) in [
@@ -109,21 +114,21 @@ async def test_a_message_that_is_taken_back_while_its_turn_is_claimed_is_not_ans
     ]
 
 
-async def test_a_tool_does_not_begin_while_its_turn_is_taken_over(
+async def test_a_tool_does_not_start_while_its_turn_is_taken_over(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
     zombie = await store.submit_turn(session, asks("first"), "gone")
-    now = await store.session(NAME)
+    now = await store.read(find_session, NAME)
     assert now
     call = NewEvent("call", time.time(), Message("assistant", tool_calls=(ToolCall("c1", "f", {}),)))
     await store.append(session.key, NAME, now.revision, call, epoch=zombie.epoch)
-    await store.intend_effect(zombie, "c1", "f", "once", "hash")
+    await store.write(record_intent, zombie.session_key, zombie.epoch, "c1", "f", "once", "hash", time.time())
     starting = held_before(
         "SET status = 'started'", lambda: tool_journal.record_start(session.key, zombie.epoch or 0, "c1", time.time())
     )
     gone = QueuedTurn(zombie.turn, "running", "gone", 0)
     began, interrupted = await together(store, postgres_url, starting, lambda: store.interrupt_turn(session, gone))
-    found = await store.events(NAME)
+    found = await store.read(read_session_events, NAME)
     assert found
     closed = found[1][-1].message
     assert closed
@@ -132,16 +137,18 @@ async def test_a_tool_does_not_begin_while_its_turn_is_taken_over(
     assert not (began and told_not_run), "the model was told that it did not run"
 
 
-async def test_the_events_of_a_turn_have_one_end(store: Store, session: SessionRecord, postgres_url: str) -> None:
-    """Its own process writes more of them while another one closes them."""
+async def test_the_events_of_a_turn_have_one_final_event(
+    store: Store, session: SessionRecord, postgres_url: str
+) -> None:
+    """Its own process appends events while another process closes the log."""
     turn = await store.submit_turn(session, asks("first"), "me")
     await store.end_turn(NAME, turn, "done")
     told = [LoggedEvent.of(TextDelta(id_, "late")) for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)]
-    adding = held_before("INSERT INTO turn_events", lambda: event_log.append(session.key, 1, told))
-    await together(store, postgres_url, adding, lambda: store.close_told(session.key, 1))
-    await store.close_told(session.key, 1)
-    assert [one.final for one in (await store.told(session.key, 1)).events].count(True) == 1
-    assert (await store.told(session.key, 1)).events[-1].final
+    adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, told))
+    await together(store, postgres_url, adding, lambda: store.write(append_final_events, session.key, 1))
+    await store.write(append_final_events, session.key, 1)
+    assert [one.final for one in (await store.read(read_event_log, session.key, 1)).events].count(True) == 1
+    assert (await store.read(read_event_log, session.key, 1)).events[-1].final
 
 
 async def test_a_deleted_session_leaves_no_events_behind(
@@ -149,9 +156,9 @@ async def test_a_deleted_session_leaves_no_events_behind(
 ) -> None:
     await store.submit_turn(session, asks("first"), "me")
     told = [LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))]
-    adding = held_before("INSERT INTO turn_events", lambda: event_log.append(session.key, 1, told))
-    await together(store, postgres_url, adding, lambda: store.write(lambda: delete.delete(NAME)))
-    assert await rows(store, "SELECT COUNT(*) FROM turn_events") == [(0,)]
+    adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, told))
+    await together(store, postgres_url, adding, lambda: store.write(delete.delete_session, NAME))
+    assert await rows(store, "SELECT COUNT(*) FROM event_log") == [(0,)]
 
 
 async def test_sessions_that_change_at_the_same_time_share_one_notification(store: Store, postgres_url: str) -> None:
@@ -184,34 +191,34 @@ async def test_sessions_that_change_at_the_same_time_share_one_notification(stor
 
 
 def claim_when_told(pipe: Connection, url: str) -> None:
-    """Claim each turn that is sent; say whether it runs now."""
+    """Lease each turn that is sent; reply whether it runs now."""
 
     async def run() -> None:
         async with Store(url) as store:
             pipe.send("ready")
             while (turn := await asyncio.to_thread(pipe.recv)) is not None:
-                claimed = await store.claim_turn(NAME, turn)
+                claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
                 pipe.send(isinstance(claimed, Turn) and claimed.epoch is not None and claimed)
 
     asyncio.run(run())
 
 
-async def test_a_message_that_is_taken_back_is_never_answered_by_another_process(store_url: str) -> None:
+async def test_a_withdrawn_message_is_never_answered_by_another_process(store_url: str) -> None:
     worker = Worker(claim_when_told, store_url)
     outcomes: set[tuple[bool, bool]] = set()
     async with Store(store_url) as store, asyncio.timeout(PATIENCE_S):
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         assert worker.recv() == "ready"
         for number in range(ROUNDS):
             running = await store.submit_turn(session, asks(f"first {number}"), "me")
             queued = await store.submit_turn(session, asks(f"second {number}"), "me")
             await store.end_turn(NAME, running, "done")
             worker.send(queued)
-            await asyncio.sleep(number % 10 / 1000)  # so that the two meet at every point of each other
+            await asyncio.sleep(number % 10 / 1000)  # so that the two overlap at every point
             withdrawn = await store.withdraw_turn(queued)
             claimed = await asyncio.to_thread(worker.recv)
             outcomes.add((withdrawn, bool(claimed)))
-            record = await store.turn(queued)
+            record = await store.read(read_turn, queued.session_key, queued.turn)
             assert record
             assert record.status == ("cancelled" if withdrawn else "running")
             if claimed:

@@ -1,8 +1,9 @@
-"""The SQLite file itself: private, free of what was deleted, and watched: deleted, replaced, overwritten, damaged."""
+"""The SQLite file: private, without deleted text, and checked for deletion, replacement, overwriting and damage."""
 
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from lango.config import StoreSettings
 from lango.errors import StoreError, StoreUnavailable
 from lango.messages import ToolCall
 from lango.store import SessionId, Store
+from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from tests.support.servers.served import configure, send, serving
@@ -25,7 +27,7 @@ Harm = Callable[[Path, Path], None]
 
 
 def copies(folder: Path) -> dict[str, int]:
-    """Count how often the canary stands in each file of a folder, whatever part of the file is in use."""
+    """Count the canary in each file of a folder, also in unused parts."""
     return {file.name: file.read_bytes().count(CANARY.encode()) for file in folder.iterdir() if file.is_file()}
 
 
@@ -46,7 +48,7 @@ async def talk(url: str, *sessions: str) -> None:
             assert await runtime.sessions.search(CANARY)
 
 
-async def test_a_deleted_session_leaves_none_of_its_text_in_any_file(tmp_path: Path) -> None:
+async def test_no_file_holds_the_text_of_a_deleted_session(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/lango.db"
     await talk(url, "secret", "other-secret")
     async with open_runtime(Settings(store=StoreSettings(url=url)), provider=ScriptedProvider([])) as runtime:
@@ -61,7 +63,7 @@ async def test_a_deleted_session_leaves_none_of_its_text_in_any_file(tmp_path: P
         assert [hit.session_id for hit in await runtime.sessions.search("nothing")] == ["kept"]
 
 
-async def test_what_a_reader_still_holds_is_purged_when_it_has_gone(tmp_path: Path) -> None:
+async def test_text_that_a_reader_holds_is_purged_after_it_closes(tmp_path: Path) -> None:
     await talk(f"sqlite:///{tmp_path}/lango.db", "secret")
     reader: Any = apsw.Connection(str(tmp_path / "lango.db"), flags=apsw.SQLITE_OPEN_READONLY)
     async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
@@ -70,16 +72,16 @@ async def test_what_a_reader_still_holds_is_purged_when_it_has_gone(tmp_path: Pa
         assert await store.delete_session(NAME)
         reader.execute("COMMIT")
         reader.close()
-        await store.create_session(SessionId("lango", "user", "next"))
+        await store.write(create_session, SessionId("lango", "user", "next"), None, time.time())
         await store.purge()
         assert sum(copies(tmp_path).values()) == 0
 
 
-async def test_the_files_of_a_store_are_this_users_alone(tmp_path: Path) -> None:
+async def test_the_files_of_a_store_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         async with Store(f"sqlite:///{tmp_path}/lango.db") as store:
-            await store.create_session(NAME)
+            await store.write(create_session, NAME, None, time.time())
             made = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     finally:
         os.umask(before)
@@ -117,44 +119,44 @@ def _damage(path: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [_delete, _replace, _replace_by_a_copy])
-async def test_a_file_that_is_not_the_one_that_was_opened_is_not_written(tmp_path: Path, harm: Harm) -> None:
+async def test_a_replaced_file_is_not_written(tmp_path: Path, harm: Harm) -> None:
     async with Store(f"sqlite:///{tmp_path}/other.db") as other:
-        await other.create_session(NAME)
+        await other.write(create_session, NAME, None, time.time())
     path = tmp_path / "lango.db"
     async with Store(f"sqlite:///{path}") as store:
-        await store.create_session(NAME)
+        await store.write(create_session, NAME, None, time.time())
         for number in range(20):  # writes in the caller's thread and in the writer's
-            await store.create_session(SessionId("lango", "user", f"s{number}"))
+            await store.write(create_session, SessionId("lango", "user", f"s{number}"), None, time.time())
         await store.probe()
         harm(path, tmp_path / "other.db")
         for number in range(10):
             with pytest.raises(StoreUnavailable, match="while it was in use"):
-                await store.create_session(SessionId("lango", "user", f"late{number}"))
+                await store.write(create_session, SessionId("lango", "user", f"late{number}"), None, time.time())
         with pytest.raises(StoreUnavailable):
             await store.probe()
         with pytest.raises(StoreUnavailable, match="while it was in use"):
-            await store.session(NAME)
+            await store.read(find_session, NAME)
     async with Store(f"sqlite:///{path}") as store:
-        await store.create_session(SessionId("lango", "user", "again"))
+        await store.write(create_session, SessionId("lango", "user", "again"), None, time.time())
 
 
 @pytest.mark.parametrize("harm", [_overwrite, _empty, _damage])
-async def test_a_file_that_was_overwritten_in_place_is_noticed_by_readiness(tmp_path: Path, harm: Harm) -> None:
+async def test_readiness_detects_an_overwritten_file(tmp_path: Path, harm: Harm) -> None:
     async with Store(f"sqlite:///{tmp_path}/other.db") as other:
-        await other.create_session(NAME)
+        await other.write(create_session, NAME, None, time.time())
     path = tmp_path / "lango.db"
     async with Store(f"sqlite:///{path}") as store:
-        await store.create_session(NAME)
+        await store.write(create_session, NAME, None, time.time())
         await store.probe()
         whole = path.read_bytes()
         harm(path, tmp_path / "other.db")
         with pytest.raises(StoreError):
             await store.probe()
-        path.write_bytes(whole)  # put back: it is whole again, and no restart is needed
+        path.write_bytes(whole)  # restored: no restart is needed
         await store.probe()
 
 
-async def test_a_server_whose_store_was_deleted_says_so(tmp_path: Path) -> None:
+async def test_a_server_reports_a_deleted_store(tmp_path: Path) -> None:
     configure(tmp_path, f"sqlite:///{tmp_path}/lango.db")
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db") as server:
         async with server.client() as client:

@@ -1,4 +1,4 @@
-"""A database that cannot be written for a while: a typed error in time, reads go on, and no restart afterwards."""
+"""A database that cannot be written for a while: a typed error in time, reads continue, and no restart is needed."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ BUSY_TIMEOUT_S = 0.2
 
 
 class Session:
-    """One session on a SQLite file, with a short patience for locks."""
+    """A session on a SQLite file, with a short timeout for locks."""
 
     def __init__(self, path: Path, *, in_thread: bool = False, at_once: bool = False) -> None:
         self.database = SqliteDatabase(str(path), busy_timeout_s=BUSY_TIMEOUT_S)
@@ -40,7 +40,7 @@ class Session:
         self.at_once = at_once
 
     async def create(self) -> None:
-        await self.database.write(lambda: sessions.create(NAME, {}, 0.0))
+        await self.database.write(lambda: sessions.create_session(NAME, {}, 0.0))
 
     async def append(self, size: int = 10) -> int:
         record = await self.record()
@@ -48,9 +48,13 @@ class Session:
         delta = None if self.at_once else {"newest": number}
         entry = NewEvent(f"e{number}", 0.0, Message("user", f"{number}" + "x" * size), state_delta=delta)
         operation = functools.partial(append, record.key, NAME, record.revision, entry)
-        return (await self.database.write(operation, long=self.in_thread, shortcut=self._shortcut(record, entry))).seq
+        return (
+            await self.database.write(
+                operation, long=self.in_thread, single_statement=self._single_statement(record, entry)
+            )
+        ).seq
 
-    def _shortcut(
+    def _single_statement(
         self, record: SessionRecord, entry: NewEvent
     ) -> Callable[[], SingleStatementWrite[AppendResult] | None] | None:
         if not self.at_once:
@@ -58,24 +62,24 @@ class Session:
         return lambda: append_statement(record.key, record.revision, record.last_seq, entry, None)
 
     async def record(self) -> SessionRecord:
-        record = await self.database.read(lambda: sessions.get(NAME))
+        record = await self.database.read(lambda: sessions.find_session(NAME))
         assert record
         return record
 
     async def check(self) -> int:
-        """F3 and F4: return how many events there are."""
+        """Check F3 and F4; return the number of events."""
         record = await self.record()
         stored = await self.database.read(lambda: window.read_events(record))
         assert [one.seq for one in stored] == list(range(1, record.last_seq + 1))
         assert record.revision == record.last_seq
         assert self.at_once or record.state.get("newest", 0) == record.last_seq
-        assert await self.database.read(lambda: integrity.check(NAME)) == []
+        assert await self.database.read(lambda: integrity.check_session(NAME)) == []
         return len(stored)
 
 
 @pytest.fixture(params=["as it is", "in the thread", "by one statement"])
 def session(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
-    """A session for each way of writing."""
+    """A session for each thread that writes."""
     at_once = request.param == "by one statement"
     if at_once:
         monkeypatch.setattr("lango.store.engine.sqlite._FAST_COMMIT_S", float("inf"))
@@ -87,7 +91,7 @@ def session(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def hold_the_lock(pipe: Connection, path: str) -> None:
-    """Take the write lock whenever told, and give it back when told."""
+    """Take and release the write lock on request."""
     connection: Any = apsw.Connection(path)
     while pipe.recv():
         connection.execute("BEGIN EXCLUSIVE")
@@ -116,12 +120,12 @@ async def test_f7_a_locked_database_is_waited_for_and_then_a_typed_error(session
         assert await session.append() == 2 + locked, "no restart needed"
     await session.database.close()
 
-    # a store that opens while the file is locked says so, and opens once it is free
+    # a store that opens while the file is locked raises, and opens once it is free
     other.send("lock")
     assert other.recv() == "locked"
     late = Session(path, in_thread=session.in_thread, at_once=session.at_once)
     with pytest.raises(StoreUnavailable, match="is locked"):
-        await late.database.write(lambda: sessions.create(NAME, {}, 0.0))
+        await late.database.write(lambda: sessions.create_session(NAME, {}, 0.0))
     other.send("free")
     assert other.recv() == "free"
     assert await late.check() == 3
@@ -130,7 +134,7 @@ async def test_f7_a_locked_database_is_waited_for_and_then_a_typed_error(session
     other.kill()
 
 
-async def test_a_short_lock_is_only_waited_for(tmp_path: Path) -> None:
+async def test_a_short_lock_only_delays_a_write(tmp_path: Path) -> None:
     path = tmp_path / "lango.db"
     session = Session(path)
     session.database = SqliteDatabase(str(path), busy_timeout_s=PATIENCE_S)
@@ -178,21 +182,21 @@ async def test_f7_a_full_database_is_a_typed_error_and_reads_go_on(session: Sess
     await session.database.close()
 
 
-async def test_f7_a_full_database_takes_nothing_of_those_who_write_at_once(tmp_path: Path) -> None:
-    """What one `fsync` would have served fails together, and each writer is told so."""
+async def test_f7_a_full_database_loses_nothing_of_concurrent_writes(tmp_path: Path) -> None:
+    """Writes of one group fail together, and each writer gets the error."""
     database = SqliteDatabase(str(tmp_path / "lango.db"), busy_timeout_s=BUSY_TIMEOUT_S)
     names = [replace(NAME, id=f"s{n}") for n in range(6)]
-    records = {name: await database.write(lambda name=name: sessions.create(name, {}, 0.0)) for name in names}
+    records = {name: await database.write(lambda name=name: sessions.create_session(name, {}, 0.0)) for name in names}
     told = dict.fromkeys(names, 0)
 
     async def one(name: SessionId) -> None:
         entry = NewEvent(f"e{told[name]}", 0.0, Message("user", "x" * 20_000))
         operation = functools.partial(append, records[name].key, name, told[name], entry)
-        await database.write(operation, long=True)  # through the writer's thread, with whoever else waits
+        await database.write(operation, long=True)  # through the writer's thread, grouped with others
         told[name] += 1
 
     async def stored() -> dict[SessionId, int]:
-        found = {name: await database.read(lambda name=name: sessions.get(name)) for name in names}
+        found = {name: await database.read(lambda name=name: sessions.find_session(name)) for name in names}
         return {name: record.last_seq if record else -1 for name, record in found.items()}
 
     await database.write(lambda: pragma("max_page_count = 300"))
@@ -210,7 +214,7 @@ async def test_f7_a_full_database_takes_nothing_of_those_who_write_at_once(tmp_p
 
 
 def fill_up_behind_a_limit(pipe: Connection, path: str) -> None:
-    """The kernel refuses what is beyond a file size that this process may be given back."""
+    """The kernel refuses writes beyond the file size limit of this process."""
 
     async def run() -> None:
         session = Session(Path(path))
@@ -226,7 +230,7 @@ def fill_up_behind_a_limit(pipe: Connection, path: str) -> None:
     asyncio.run(run())
 
 
-def test_f7_a_write_that_the_system_refuses_is_a_typed_error(tmp_path: Path) -> None:
+def test_f7_a_write_error_of_the_system_is_a_typed_error(tmp_path: Path) -> None:
     worker = Worker(fill_up_behind_a_limit, str(tmp_path / "lango.db"))
     name, sentence, count = worker.recv()
     assert name == "StoreUnavailable"
@@ -241,7 +245,7 @@ def fill_up_a_disk(pipe: Connection, folder: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     new_user, new_mount = 0x10000000, 0x00020000
     may = libc.unshare(new_mount | (0 if os.geteuid() == 0 else new_user)) == 0
-    may = may and libc.mount(b"none", b"/", None, 0x44000, None) == 0  # private: nobody else sees the next one
+    may = may and libc.mount(b"none", b"/", None, 0x44000, None) == 0  # private: no other process sees the next mount
     may = may and libc.mount(b"none", folder.encode(), b"tmpfs", 0, b"size=2m") == 0
     pipe.send("mounted" if may else os.strerror(ctypes.get_errno()))
 
@@ -277,8 +281,8 @@ def test_f7_a_full_disk_is_a_typed_error_and_reads_go_on(tmp_path: Path) -> None
 
 
 def use_a_read_only_file(pipe: Connection, path: str) -> None:
-    """Root may write anything, so this process becomes somebody else first."""
-    migrations()  # imports what somebody else may have no right to read
+    """Root may write anything, so this process becomes another user first."""
+    migrations()  # imports files that the other user may not read
     if os.geteuid() == 0:
         os.chown(Path(path).parent, 65534, 65534)
         os.chown(path, 65534, 65534)
@@ -301,12 +305,12 @@ def use_a_read_only_file(pipe: Connection, path: str) -> None:
     asyncio.run(run())
 
 
-async def test_f7_a_read_only_file_can_be_read_and_is_written_again_when_it_can_be(tmp_path: Path) -> None:
+async def test_f7_a_read_only_file_is_read_and_is_written_once_it_is_writable(tmp_path: Path) -> None:
     path = tmp_path / "store" / "lango.db"
     path.parent.mkdir()
     for folder in path.parents:
         if not folder.stat().st_mode & 0o001:
-            folder.chmod(folder.stat().st_mode | 0o001)  # whoever the process becomes must get there
+            folder.chmod(folder.stat().st_mode | 0o001)  # the other user must get there
     session = Session(path)
     await session.create()
     await session.append()

@@ -51,7 +51,7 @@ async def test_an_answer_after_which_another_agent_speaks_is_no_end(store_url: s
         assert [event.text for event in events if isinstance(event, TextDelta)] == ["I pay. ", "it is done"]
         assert isinstance(events[-1], TurnError)
         assert events[-1].error == "TurnFailed"
-        assert await rows(runtime.store, "SELECT status, answered FROM turns") == [("interrupted", 0)]
+        assert await rows(runtime.store, "SELECT status, answer_stored FROM turns") == [("interrupted", 0)]
     assert provider.requests == []
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from lango.store import SessionId, Store
+from lango.store.sessions.window import read_session_events
 from tests.agents.parts import rows
 from tests.support.store_workers import Worker
 from tests.support.turn_worker import check_calls, run_a_turn, run_many_turns
@@ -25,7 +26,7 @@ async def test_a7_processes_take_turns_on_one_session(store_url: str, tmp_path: 
             assert said == ["I pay. it is done"] * TURNS
             assert broken == []
             worker.join()
-        found = await store.events(NAME)
+        found = await store.read(read_session_events, NAME)
         assert found
         messages = [one.message for one in found[1] if one.message]
         assert [one.role for one in messages] == ["user", "assistant", "tool", "assistant"] * (3 * TURNS)
@@ -48,7 +49,7 @@ async def test_a7_one_that_is_killed_in_a_tool_gives_its_place_to_those_that_wai
         second = Worker(run_many_turns, store_url, str(tmp_path), "s", "second", 1)
         assert second.recv() == "ready"
         second.send("go")
-        while await rows(store, "SELECT status FROM turns ORDER BY turn") != [("running",), ("waiting",)]:
+        while await rows(store, "SELECT status FROM turns ORDER BY turn") != [("running",), ("queued",)]:
             pass
         assert not second.pipe.poll(0.5), "it waits: the first one lives"
         first.kill()
@@ -58,6 +59,6 @@ async def test_a7_one_that_is_killed_in_a_tool_gives_its_place_to_those_that_wai
         second.join()
         statuses = await rows(store, "SELECT status FROM turns ORDER BY turn")
         assert statuses == [("interrupted",), ("done",)]
-        found = await store.events(NAME)
+        found = await store.read(read_session_events, NAME)
         assert found
         check_calls([one.message for one in found[1] if one.message], tmp_path)

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ from lango.runtime.runtime import Runtime
 from lango.store import NewEvent, SessionId, Store
 from lango.store.engine import changes, postgres, postgres_notify
 from lango.store.engine.database import Operation
+from lango.store.lifecycle.integrity import check_session
+from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider
 from lango.turns import lease_holder, liveness
 from lango.turns.liveness import LivenessMonitor
@@ -116,7 +119,7 @@ def turn_of(text: str) -> list[str]:
 
 
 async def snapshot(store: Store) -> list[list[tuple[object, ...]]]:
-    tables = ("sessions", "messages", "turns", "effects", "turn_events", "open_calls", "session_states")
+    tables = ("sessions", "messages", "turns", "tool_journal", "event_log", "open_calls", "session_states")
     return [await rows(store, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
 
 
@@ -135,7 +138,7 @@ async def test_a_death_in_the_queue_leaves_the_turn_that_runs_alone(
         else:
             turn = await runtime.submit("s", "second", idempotency_key="key of second")
         await looks.at(2)
-        assert (await statuses(runtime))[:2] == ["running", "waiting"], "it keeps its place"
+        assert (await statuses(runtime))[:2] == ["running", "queued"], "it keeps its place"
         assert await spoken(runtime) == ["first", "assistant"], "nothing is written into the turn that runs"
         first.send("go on")
         assert await ended(first) == ["done"]
@@ -149,7 +152,7 @@ async def test_a_death_in_the_queue_leaves_the_turn_that_runs_alone(
             assert await statuses(runtime) == ["done", "interrupted"]
             assert await spoken(runtime) == [*turn_of("first"), "second"]
         check_calls(await messages(runtime), tmp_path)
-        assert await runtime.store.check(NAME) == []
+        assert await runtime.store.read(check_session, NAME) == []
 
 
 @pytest.mark.parametrize("sent", ["the next message", "the same message again"])
@@ -168,7 +171,7 @@ async def test_two_deaths_are_closed_in_the_order_of_the_queue(store_url: str, t
         assert await spoken(runtime) == ["first", "assistant", "tool", "second", *turn_of("third")]
         assert await statuses(runtime) == ["interrupted", "interrupted", "done"]
         check_calls(await messages(runtime), tmp_path)
-        assert await runtime.store.check(NAME) == []
+        assert await runtime.store.read(check_session, NAME) == []
 
 
 # -- a stop ----------------------------------------------------------------------------------------------------
@@ -189,7 +192,7 @@ async def test_a_stopped_process_is_taken_over_and_writes_nothing_when_it_wakes_
     async with here(store_url, tmp_path) as (runtime, looks):
         turn = await runtime.submit("s", "second")
         await looks.at(1)
-        assert await statuses(runtime) == ["running", "waiting"], "it had no time yet"
+        assert await statuses(runtime) == ["running", "queued"], "it had no time yet"
         clock.leap()
         assert (await collect(turn.follow()))[-1].type == "done"
         before = await snapshot(runtime.store)
@@ -214,7 +217,7 @@ async def test_a_queued_turn_whose_process_is_stopped_holds_its_place_for_a_whil
         first.send("go on")
         assert await ended(first) == ["done"]
         await looks.at(2)
-        assert await statuses(runtime) == ["done", "waiting", "waiting"]
+        assert await statuses(runtime) == ["done", "queued", "queued"]
         if wakes == "in time":
             wake(stopped)
             assert await ended(stopped) == ["accepted", "done"]
@@ -266,7 +269,7 @@ def stand_still_in_a_transaction(pipe: Connection, url: str, where: str) -> None
 @pytest.mark.parametrize("where", ["after a statement", "in a statement"])
 async def test_a_process_that_is_stopped_in_a_transaction_gives_its_locks_back(postgres_url: str, where: str) -> None:
     async with Store(postgres_url) as store, asyncio.timeout(PATIENCE_S):
-        session = await store.create_session(NAME)
+        session = await store.write(create_session, NAME, None, time.time())
         stopped = Worker(stand_still_in_a_transaction, postgres_url, where)
         assert stopped.recv() == "here"
         stop(stopped)

@@ -18,6 +18,8 @@ from lango.config import Settings
 from lango.errors import ProviderRejected
 from lango.messages import ToolCall
 from lango.store import SessionId, Store
+from lango.store.sessions.sessions import find_session
+from lango.store.sessions.window import read_session_events
 from lango.testing import ScriptedProvider
 from tests.agents.memory_parts import Roles, remembering
 from tests.agents.parts import broken_for, messages, settings_for
@@ -58,7 +60,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def in_all(store: Store, app_name: str, user_id: str = "user") -> int:
-    session = await store.session(SessionId(app_name, user_id, "s"))
+    session = await store.read(find_session, SessionId(app_name, user_id, "s"))
     assert session
     return session.last_seq
 
@@ -81,7 +83,7 @@ class Talk:
 
 
 async def call_ids(store: Store, app_name: str) -> list[str]:
-    found = await store.events(SessionId(app_name, "user", "s"))
+    found = await store.read(read_session_events, SessionId(app_name, "user", "s"))
     assert found
     stored = [row.message for row in found[1] if row.message]
     made = [call.id for message in stored if message.role == "assistant" for call in message.tool_calls]

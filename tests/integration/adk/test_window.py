@@ -2,6 +2,7 @@
 
 import logging
 import random
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from lango.messages import Message, ToolCall
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.store import NewEvent, SessionId
+from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import broken_for, settings_for
@@ -26,7 +28,9 @@ async def fill(runtime: Runtime, turns: int, seed: int = 1) -> None:
     """Store turns of every shape: plain ones, calls, parallel calls."""
     dice = random.Random(seed)
     name = SessionId(runtime.app_name, "user", "s")
-    session = await runtime.store.session(name) or await runtime.store.create_session(name)
+    session = await runtime.store.read(find_session, name) or await runtime.store.write(
+        create_session, name, None, time.time()
+    )
     revision, count = session.revision, 0
     for number in range(turns):
         messages = [Message("user", f"question {number}", author="user")]
@@ -70,7 +74,7 @@ async def test_h2_the_warning_counts_messages_that_were_not_loaded(
     provider = ScriptedProvider(["yes"] * 2)
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[look]) as runtime:
         await fill(runtime, 150)
-        stored = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        stored = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert stored
         with caplog.at_level(logging.WARNING, "lango.history"):
             sent = await request_of(runtime, provider)

@@ -87,7 +87,7 @@ async def test_t2_a_base_exception_of_a_handler_is_an_error_result(
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert not end.ok
         assert await statuses(runtime) == ["done"]
-        assert await rows(runtime.store, "SELECT status FROM effects") == [("finished",)]
+        assert await rows(runtime.store, "SELECT status FROM tool_journal") == [("finished",)]
         assert await runtime.run("s", "and?") == "fine"
     assert told_of(error) in results_in(provider.requests[1])["c1"]["error"]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]

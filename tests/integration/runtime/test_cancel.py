@@ -14,6 +14,7 @@ from lango.providers import Request
 from lango.providers.protocol import Delta
 from lango.runtime.runtime import Runtime
 from lango.store import NewEvent, SessionId
+from lango.store.sessions.sessions import find_session
 from lango.store.turns.recovery import SAFE_TO_REPEAT_RESULT, UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import tool
@@ -162,7 +163,7 @@ async def test_a8_a_tool_that_finished_before_the_cancel_keeps_its_result(store_
         task = asyncio.create_task(runtime.run("s", "go"))
         await gate.wait()
         await finished.wait()
-        while ("finished",) not in await rows(runtime.store, "SELECT status FROM effects"):
+        while ("finished",) not in await rows(runtime.store, "SELECT status FROM tool_journal"):
             await asyncio.sleep(0)
         await runtime.cancel("s")
         with pytest.raises(TurnCancelled):
@@ -224,7 +225,7 @@ async def test_a8_the_same_id_in_another_turn_is_another_call(store_url: str) ->
     async with open_runtime(settings_for(store_url), provider=old, tools=[quick]) as runtime:
         await runtime.run("s", "go")
         for number in range(120):  # the id leaves the window, so that the model adapter no longer sees it
-            name = (await runtime.store.session(_name(runtime))) or pytest.fail("gone")
+            name = (await runtime.store.read(find_session, _name(runtime))) or pytest.fail("gone")
             await runtime.store.append(name.key, name.name, name.revision, _filler(number))
     provider = ScriptedProvider([ToolCall("same", gate.tool.name, {}), "I see"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:

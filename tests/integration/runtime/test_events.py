@@ -144,7 +144,7 @@ async def test_a6_a_tool_runs_between_its_start_event_and_its_end_event(store_ur
 
     async def look(context: ToolContext) -> str:
         order.append("ran")
-        status = await rows(holder[0].store, "SELECT status FROM effects")
+        status = await rows(holder[0].store, "SELECT status FROM tool_journal")
         assert status == [("started",)]
         assert [message.tool_calls[0].id for message in await messages(holder[0]) if message.tool_calls] == ["c1"]
         assert context.call_id == "c1"
@@ -166,7 +166,7 @@ async def test_a6_a_tool_runs_between_its_start_event_and_its_end_event(store_ur
                 assert event.result == {"result": "seen"}
                 assert (await messages(runtime))[-1].role in ("tool", "assistant")
                 assert [message for message in await messages(runtime) if message.role == "tool"]
-                assert await rows(runtime.store, "SELECT status FROM effects") == [("finished",)]
+                assert await rows(runtime.store, "SELECT status FROM tool_journal") == [("finished",)]
         check_order(events)
         assert kinds(events) == ["accepted", "text_delta", "tool_start", "tool_end", "text_delta", "done"]
     assert [message for message in order if message != "start"] == ["ran", "end"]

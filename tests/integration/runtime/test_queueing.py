@@ -1,7 +1,6 @@
 """A7: a session runs one turn at a time, across runtimes; further messages queue, are refused or interrupt."""
 
 import asyncio
-import functools
 import random
 from typing import Any
 
@@ -14,6 +13,7 @@ from lango.messages import ToolCall
 from lango.providers import Request
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
+from lango.store.turns.turns import read_turn_texts
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import (
@@ -55,7 +55,7 @@ async def test_a7_messages_during_a_turn_are_queued_in_order(store_url: str) -> 
             accepted = turn.events[0]
             assert isinstance(accepted, Accepted)
             assert accepted.waiting
-        assert await statuses(runtime) == ["running", "waiting", "waiting"]
+        assert await statuses(runtime) == ["running", "queued", "queued"]
         assert [message.content for message in await messages(runtime)][:1] == ["first"], "nothing is mixed in"
         assert len(await messages(runtime)) == 2
         gate.may_end.set()
@@ -248,7 +248,7 @@ async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(sto
             for one in (runtime, other):
                 with pytest.raises(IdempotencyKeyReused, match="use another key"):
                     await one.run("s", "something else", idempotency_key=key)
-        assert await statuses(runtime) == ["done", "running", "waiting"]
+        assert await statuses(runtime) == ["done", "running", "queued"]
         assert await other.run("s", "go", idempotency_key="k") == "first"
         assert [message.content for message in await messages(runtime) if message.role == "user"] == ["go", "go on"]
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as later:
@@ -285,7 +285,7 @@ async def test_a7_a_queued_turn_whose_reader_leaves_is_withdrawn(store_url: str)
         first = asyncio.create_task(runtime.run("s", "first"))
         await gate.wait()
         second = asyncio.create_task(runtime.run("s", "second"))
-        while await statuses(runtime) != ["running", "waiting"]:
+        while await statuses(runtime) != ["running", "queued"]:
             await asyncio.sleep(0)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -308,7 +308,7 @@ async def test_a7_a_caller_that_leaves_at_any_moment_leaves_no_open_turn(store_u
             task.cancel()
             await asyncio.wait([task], timeout=PATIENCE_S)
             assert task.done(), f"hangs when cancelled after {delay_s} s"
-        left = await rows(runtime.store, "SELECT COUNT(*) FROM turns WHERE status IN ('running', 'waiting')")
+        left = await rows(runtime.store, "SELECT COUNT(*) FROM turns WHERE status IN ('running', 'queued')")
         assert left == [(0,)]
         assert (await runtime.run("s", "and now?")).startswith("re: ")
 
@@ -321,14 +321,18 @@ async def test_an_old_request_is_replayed_from_its_own_messages_only(store_url: 
         turn = (await runtime.submit("s", "b", idempotency_key="b")).turn
 
         async def stored_texts() -> list[tuple[int, str]]:
-            return [(row.seq, row.message.content) for row in await runtime.store.said_in_turn(turn) if row.message]
+            return [
+                (row.seq, row.message.content)
+                for row in await runtime.store.read(read_turn_texts, turn.session_key, turn.turn)
+                if row.message
+            ]
 
         def as_an_older_version_wrote_it(below: int) -> Operation[list[Row]]:
             return (yield "UPDATE turns SET first_seq = NULL WHERE turn < $1", (below,))
 
         assert await stored_texts() == [(4, "two")]
         for below in (2, 3, 4):  # of its neighbours, some have a first sequence number stored
-            await runtime.store.write(functools.partial(as_an_older_version_wrote_it, below))
+            await runtime.store.write(as_an_older_version_wrote_it, below)
             assert await stored_texts() == [(4, "two")]
         assert await runtime.run("s", "b", idempotency_key="b") == "two"
 
@@ -366,4 +370,4 @@ async def test_a_message_that_is_stored_while_the_runtime_closes_is_withdrawn(st
     for outcome in await asyncio.gather(*sending, return_exceptions=True):
         assert isinstance(outcome, TurnCancelled)
     async with Store(store_url) as store:
-        assert not await rows(store, "SELECT 1 FROM turns WHERE status IN ('waiting', 'running')")
+        assert not await rows(store, "SELECT 1 FROM turns WHERE status IN ('queued', 'running')")

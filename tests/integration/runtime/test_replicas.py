@@ -12,7 +12,10 @@ from lango.errors import TurnFailed
 from lango.events import ToolStart
 from lango.messages import Message, ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Turn
+from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord
+from lango.store.sessions.sessions import create_session, find_session
+from lango.store.turns.lease import lease_turn, renew_lease
+from lango.store.turns.turns import read_turn
 from lango.testing import ScriptedProvider
 from lango.turns import liveness
 from lango.turns.liveness import LivenessMonitor
@@ -24,7 +27,9 @@ DEAD = f"{liveness._machine_id()}|999999999|1|token"  # pyright: ignore[reportPr
 
 async def session_of(runtime: Runtime) -> SessionRecord:
     name = SessionId(runtime.app_name, "user", "s")
-    return await runtime.store.session(name) or await runtime.store.create_session(name)
+    return await runtime.store.read(find_session, name) or await runtime.store.write(
+        create_session, name, None, time.time()
+    )
 
 
 def entry(text: str) -> NewEvent:
@@ -37,7 +42,7 @@ async def test_a_queued_message_of_a_process_that_died_is_not_lost(store_url: st
         session = await session_of(runtime)
         for text in ("ran there", "waited there"):
             await runtime.store.submit_turn(session, entry(text), DEAD)
-        assert await statuses(runtime) == ["running", "waiting"]
+        assert await statuses(runtime) == ["running", "queued"]
         assert await runtime.run("s", "here") == "I see"
         assert await statuses(runtime) == ["interrupted", "interrupted", "done"]
         assert [message.content for message in await messages(runtime)] == [
@@ -77,11 +82,13 @@ async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
         second = await runtime.store.submit_turn(session, entry("second"), ELSEWHERE)
         here = await runtime.submit("s", "here")
         for _ in range(4):  # longer than the limit: both the running and the queued turn send heartbeats
-            assert await runtime.store.beat_turn(first) == "alive"
-            assert isinstance(await runtime.store.claim_turn(session.name, second), list)
+            assert await runtime.store.write(renew_lease, first) == "alive"
+            assert isinstance(
+                await runtime.store.write(lease_turn, second.session_key, session.name, second.turn, time.time()), list
+            )
             await checked_again()
             now += 10
-        assert await statuses(runtime) == ["running", "waiting", "waiting"]
+        assert await statuses(runtime) == ["running", "queued", "queued"]
         assert not here.finished
         await checked_again()
         now += 16  # now both have sent no heartbeat for long enough
@@ -117,7 +124,7 @@ async def test_writes_of_a_process_that_lost_its_lease_are_refused(store_url: st
         await gate.wait()
         # the other runtime takes its owner for dead, as after a pause of the whole machine
         session = await session_of(other)
-        heartbeat = await other.store.turn(Turn(session.key, 1))
+        heartbeat = await other.store.read(read_turn, session.key, 1)
         assert heartbeat is not None
         assert await other.store.interrupt_turn(session, QueuedTurn(1, "running", heartbeat.owner, heartbeat.heartbeat))
         assert await other.run("s", "what happened?") == "I see"

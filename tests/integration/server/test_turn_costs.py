@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from lango.server.streaming.recorder import EventLogWriter
 from lango.store import NewEvent, SessionId, Store
 from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.engine.sqlite import SqliteDatabase
-from lango.store.turns.event_log import EventBatch, LoggedEvent
+from lango.store.sessions.sessions import create_session
+from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_events, read_event_log
 from lango.testing import ScriptedProvider
 from tests.agents.parts import settings_for
 from tests.support.servers.served import send, serving, text_of
@@ -51,10 +53,10 @@ async def turns_under_way(store: Store, count: int) -> list[EventBatch]:
     """Start turns, and return the next event of each."""
     batches: list[EventBatch] = []
     for number in range(count):
-        session = await store.create_session(SessionId("app", "alice", f"s{number}"))
+        session = await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, time.time())
         entry = NewEvent(f"e{number}", 1.0, Message("user", "hi"), invocation_id="inv")
         await store.submit_turn(session, entry, "owner")
-        await store.add_told(session.key, 1, [event(1)])
+        await store.write(append_log_events, session.key, 1, [event(1)])
         batches.append(EventBatch(session.key, 1, [event(2)]))
     return batches
 
@@ -69,11 +71,10 @@ async def test_events_of_concurrent_streams_are_stored_in_one_write(
     batches = await turns_under_way(store, 20)
     log, writes = EventLogWriter(store), list[str]()
     counted(monkeypatch, store, "write", writes)
-    counted(monkeypatch, vars(store)["_database"], "write", writes)
     assert all(await asyncio.gather(*(log.append(batch) for batch in batches)))
     assert len(writes) == 1
     for batch in batches:
-        assert (await store.told(batch.session_key, 1, IDS_PER_TURN + 1)).events == batch.events
+        assert (await store.read(read_event_log, batch.session_key, 1, IDS_PER_TURN + 1)).events == batch.events
 
 
 async def test_a_failed_write_fails_for_every_stream_and_the_next_write_works(
@@ -82,11 +83,11 @@ async def test_a_failed_write_fails_for_every_stream_and_the_next_write_works(
     batches = await turns_under_way(store, 3)
     log = EventLogWriter(store)
 
-    async def away(_: object) -> list[bool]:
+    async def away(*_: object) -> list[bool]:
         raise StoreUnavailable("the store is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "add_told_of_many", away)
+        patched.setattr(store, "write", away)
         failed = await asyncio.gather(*(log.append(batch) for batch in batches), return_exceptions=True)
     assert [type(one) for one in failed] == [StoreUnavailable] * 3
     assert await asyncio.gather(*(log.append(batch) for batch in batches)) == [True] * 3
@@ -99,7 +100,7 @@ async def test_a_cancelled_append_does_not_cancel_others(store: Store) -> None:
     await asyncio.sleep(0)
     first.cancel()
     assert await second
-    assert (await store.told(batches[1].session_key, 1, IDS_PER_TURN + 1)).events == batches[1].events
+    assert (await store.read(read_event_log, batches[1].session_key, 1, IDS_PER_TURN + 1)).events == batches[1].events
 
 
 async def test_a_server_has_no_tokenizer_in_memory_after_its_first_turns(tmp_path: Path, sqlite_url: str) -> None:

@@ -1,6 +1,7 @@
-"""A question for approval that nobody answers is a no: in time, once, whoever is there, and written down as that."""
+"""An approval request that is not answered in time is denied: once, by any process, and recorded as that."""
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,10 @@ from lango.events import ToolEnd, TurnDone
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId
+from lango.store.sessions.sessions import find_session
+from lango.store.sessions.window import read_message_page
+from lango.store.turns.approvals import expire_approvals, read_approval_requests
+from lango.store.turns.tool_journal import read_journal_entries
 from lango.testing import ScriptedProvider
 from tests.agents.parts import (
     PATIENCE_S,
@@ -36,37 +41,36 @@ async def write(runtime: Runtime, sql: str) -> None:
     def operation() -> Any:
         yield sql, ()
 
-    database: Any = vars(runtime.store)["_database"]
-    await database.write(operation)
+    await runtime.store.write(operation)
 
 
 async def time_is_over(runtime: Runtime) -> None:
-    """Let the time of every question be over, by the database's clock."""
+    """Expire every open request, by the database's clock."""
     await write(runtime, "UPDATE open_calls SET expires_at = 1.0 WHERE expires_at IS NOT NULL")
 
 
 async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
-    """Wait until the newest result of a call is no promise any more."""
+    """Wait until the newest result of a call is final."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            told = [
+            outputs = [
                 call.output
                 for one in await messages(runtime)
                 for call in one.tool_calls
                 if call.id == call_id and call.output
             ]
-            if told and "error" in told[-1]:
-                return dict(told[-1])
+            if outputs and "error" in outputs[-1]:
+                return dict(outputs[-1])
             await asyncio.sleep(0.02)
 
 
 async def journal(runtime: Runtime) -> list[tuple[Any, ...]]:
     return await rows(
-        runtime.store, "SELECT call_id, approved, approved_by, status FROM effects ORDER BY call_id, epoch"
+        runtime.store, "SELECT call_id, approved, approved_by, status FROM tool_journal ORDER BY call_id, epoch"
     )
 
 
-async def test_a_question_says_until_when_it_waits(store_url: str) -> None:
+async def test_an_approval_request_has_its_expiry(store_url: str) -> None:
     provider = ScriptedProvider([send("bob")])
     settings = settings_for(store_url, tools={"approval_expires_s": 600})
     async with open_runtime(settings, provider=provider, tools=[Sent().tool]) as runtime:
@@ -75,15 +79,17 @@ async def test_a_question_says_until_when_it_waits(store_url: str) -> None:
         assert question.expires_at
         asked_at = question.expires_at - timedelta(seconds=600)  # by the clock of the database
         assert before - timedelta(seconds=5) <= asked_at <= datetime.now(UTC) + timedelta(seconds=5)
-        session = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        session = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert session
-        [waiting] = await runtime.store.open_questions(session)
+        [waiting] = await runtime.store.read(read_approval_requests, session)
         assert (waiting.call_id, waiting.name, waiting.arguments) == ("c1", "send", {"to": "bob"})
         assert waiting.expires_at == pytest.approx(question.expires_at.timestamp(), abs=0.001)
 
 
 @pytest.mark.parametrize("limit", [{}, {"approval_expires_s": 0}])
-async def test_a_day_is_the_default_and_zero_is_for_ever(sqlite_url: str, limit: dict[str, Any]) -> None:
+async def test_requests_expire_after_a_day_by_default_and_never_with_zero(
+    sqlite_url: str, limit: dict[str, Any]
+) -> None:
     provider = ScriptedProvider([send("bob")])
     async with open_runtime(settings_for(sqlite_url, tools=limit), provider=provider, tools=[Sent().tool]) as runtime:
         [question] = approvals(await collect(runtime.stream("s", "send it")))
@@ -94,7 +100,7 @@ async def test_a_day_is_the_default_and_zero_is_for_ever(sqlite_url: str, limit:
             assert question.expires_at - datetime.now(UTC) > timedelta(hours=23)
 
 
-async def test_a_question_that_nobody_answers_is_closed_as_a_no_by_itself(store_url: str) -> None:
+async def test_an_unanswered_approval_request_is_denied_at_its_expiry(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "it was not sent"])
     settings = settings_for(store_url, tools={"approval_expires_s": 0.2})
@@ -106,13 +112,13 @@ async def test_a_question_that_nobody_answers_is_closed_as_a_no_by_itself(store_
         with pytest.raises(ApprovalExpired, match="not answered in time"):
             await runtime.submit_approval("s", "c1", approved=True)
         assert await runtime.run("s", "and?") == "it was not sent"
-        assert await journal(runtime) == [("c1", 0, "policy", "intended")], "nothing is said about it twice"
+        assert await journal(runtime) == [("c1", 0, "policy", "intended")], "it is recorded once"
     assert sent.to == []
     assert results_in(provider.requests[1])["c1"]["error"] == NOT_IN_TIME
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_a_question_expires_while_nothing_runs_and_is_closed_at_the_next_start(store_url: str) -> None:
+async def test_an_approval_request_expires_while_no_process_runs(store_url: str) -> None:
     settings = settings_for(store_url)
     sent = Sent()
     async with open_runtime(settings, provider=ScriptedProvider([send("bob")]), tools=[sent.tool]) as runtime:
@@ -127,8 +133,8 @@ async def test_a_question_expires_while_nothing_runs_and_is_closed_at_the_next_s
     assert broken_for(provider.requests[0]) == []
 
 
-async def test_an_answer_that_comes_too_late_is_refused_and_the_call_closed(store_url: str) -> None:
-    """The answer itself sees to it: it does not wait for the task that looks from time to time."""
+async def test_a_late_answer_is_rejected_and_the_call_closed(store_url: str) -> None:
+    """The answer itself expires the request; it does not wait for the periodic task."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "no"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -155,13 +161,13 @@ async def test_replicas_close_a_question_once(store_url: str) -> None:
         await closed(one)
         inside: list[Any] = [vars(runtime)["_expiry"] for runtime in (one, other)]
         await asyncio.gather(*(expiry._expire_due() for expiry in inside * 3))
-        told = [
+        outputs = [
             call for message in await messages(other) for call in message.tool_calls if call.id == "c1" and call.output
         ]
-        assert [list(call.output or {}) for call in told] == [["status"], ["error", "outcome"]]
+        assert [list(call.output or {}) for call in outputs] == [["status"], ["error", "outcome"]]
 
 
-async def test_a_message_closes_the_question_that_it_overtakes(store_url: str) -> None:
+async def test_a_message_denies_the_open_approval_request(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "something else, then"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -180,8 +186,8 @@ async def _roles(url: str) -> list[Any]:
         return await messages(runtime)
 
 
-async def test_an_answer_in_time_holds_though_its_turn_comes_late(store_url: str) -> None:
-    """The answer to the second question waits behind the first call, which takes longer than the question's time."""
+async def test_an_answer_in_time_counts_though_its_turn_is_queued(store_url: str) -> None:
+    """The answer to the second request is queued behind the first call, which takes longer than the expiry."""
     gate = Gate("slow", level="dangerous")
     sent = Sent()
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "both done"])
@@ -200,7 +206,7 @@ async def test_an_answer_in_time_holds_though_its_turn_comes_late(store_url: str
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_nobody_writes_beside_a_running_turn_to_close_a_question(store_url: str) -> None:
+async def test_expiry_does_not_write_beside_a_running_turn(store_url: str) -> None:
     gate = Gate("slow", level="dangerous")
     sent = Sent()
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "one done"])
@@ -209,22 +215,22 @@ async def test_nobody_writes_beside_a_running_turn_to_close_a_question(store_url
         first = await runtime.submit_approval("s", "c1", approved=True)
         await gate.wait()
         await time_is_over(runtime)
-        session = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        session = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert session
-        assert not await runtime.store.expire_questions(session.key)
+        assert not await runtime.store.write(expire_approvals, session.key, time.time())
         with pytest.raises(ApprovalExpired):
             await runtime.submit_approval("s", "c2", approved=True)
         gate.may_end.set()
         events = await collect(first.follow())
         assert isinstance(events[-1], TurnDone), events
-        assert await runtime.store.expire_questions(session.key)
+        assert await runtime.store.write(expire_approvals, session.key, time.time())
         assert (await closed(runtime, "c2"))["error"] == NOT_IN_TIME
         assert await runtime.run("s", "well?") == "one done"
     assert sent.to == []
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_the_journal_says_who_answered_and_how_long_it_took(store_url: str) -> None:
+async def test_the_journal_records_who_answered_and_how_long_it_took(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("ann", "c1"), "sent", send("bob", "c2"), "not sent"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -243,10 +249,10 @@ async def test_the_journal_says_who_answered_and_how_long_it_took(store_url: str
             ("c2", 0, "alice", "intended"),
             ("c2", 0, "alice", "intended"),
         ]
-        session = await runtime.store.session(SessionId(runtime.app_name, "alice", "s"))
+        session = await runtime.store.read(find_session, SessionId(runtime.app_name, "alice", "s"))
         assert session
-        messages = await runtime.store.messages_page(session)
-        found = await runtime.store.effects_of(session.key, messages)
+        messages = await runtime.store.read(read_message_page, session)
+        found = await runtime.store.read(read_journal_entries, session.key, messages)
         assert {(call_id, one.duration_s is None) for (_, call_id), one in found.items()} == {
             ("c1", False),
             ("c2", True),
@@ -257,7 +263,7 @@ async def test_the_journal_says_who_answered_and_how_long_it_took(store_url: str
 @pytest.mark.parametrize(
     ("tools", "approved"), [({"approval": "auto"}, 1), ({"allow": ["send"]}, 1), ({"deny": ["send"]}, 0)]
 )
-async def test_what_the_settings_decide_is_written_down_as_policy(
+async def test_decisions_of_the_settings_are_recorded_as_policy(
     sqlite_url: str, tools: dict[str, Any], approved: int
 ) -> None:
     provider = ScriptedProvider([[send("bob"), ToolCall("c2", "look", {})], "done"])
@@ -269,8 +275,8 @@ async def test_what_the_settings_decide_is_written_down_as_policy(
         assert [row[:3] for row in await journal(runtime)] == [("c1", approved, "policy"), ("c2", None, None)]
 
 
-async def test_a_fork_at_a_question_asks_again(store_url: str) -> None:
-    """Whatever was answered in the session that it comes from."""
+async def test_a_fork_at_an_approval_request_asks_again(store_url: str) -> None:
+    """Regardless of answers in the session that was forked."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "sent", "sent once more"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -280,27 +286,27 @@ async def test_a_fork_at_a_question_asks_again(store_url: str) -> None:
         [waits] = [one.seq for one in await stored(runtime) if one.message and "waits" in one.message.content]
         await runtime.sessions.fork("s", at=waits, new_id="after", user_id="user")
         for name in ("before", "after"):
-            record = await runtime.store.session(SessionId(runtime.app_name, "user", name))
+            record = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", name))
             assert record
-            [question] = await runtime.store.open_questions(record)
+            [question] = await runtime.store.read(read_approval_requests, record)
             assert (question.call_id, question.arguments) == ("c1", {"to": "bob"})
         events = await collect(runtime.approve("after", "c1", approved=True))
         assert text_of(events) == "sent once more"
         assert sent.to == ["bob", "bob"]
-        assert await runtime.store.expire_questions(record.key)
+        assert await runtime.store.write(expire_approvals, record.key, time.time())
     assert [broken_for(request) for request in provider.requests] == [[]] * 3
 
 
-async def test_a_question_that_was_taken_back_is_nobodys_any_more(store_url: str) -> None:
+async def test_a_rewound_approval_request_is_closed(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider(["hello", send("bob"), "good"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
         await runtime.run("s", "hello")
         await collect(runtime.stream("s", "send it"))
         await runtime.sessions.rewind("s", before=3, user_id="user")
-        record = await runtime.store.session(SessionId(runtime.app_name, "user", "s"))
+        record = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert record
-        assert await runtime.store.open_questions(record) == []
+        assert await runtime.store.read(read_approval_requests, record) == []
         with pytest.raises(ApprovalExpired):
             await runtime.submit_approval("s", "c1", approved=True)
         assert await runtime.run("s", "how are you?") == "good"

@@ -1,4 +1,4 @@
-"""The one rule for text and values."""
+"""JSON text of any value."""
 
 import math
 from collections import OrderedDict
@@ -27,17 +27,17 @@ values = st.recursive(
 
 
 @given(values)
-def test_what_is_dumped_is_loaded_again(value: Any) -> None:
+def test_loads_inverts_dumps(value: Any) -> None:
     stored = dumps(value)
     assert "\0" not in stored.encode().decode()
     assert loads(stored) == value
 
 
-def test_not_a_number_stays_one() -> None:
+def test_nan_is_decoded_as_nan() -> None:
     assert math.isnan(loads(dumps({"x": float("nan")}))["x"])
 
 
-def test_text_that_any_column_can_show_is_left_alone() -> None:
+def test_printable_text_is_unchanged() -> None:
     assert printable_text("plain, é漢😀") == "plain, é漢😀"
     assert printable_text("a\0b\ud800c\udfff") == "a\ufffdb\ufffdc\ufffd"
     assert len(printable_text("\0\ud800")) == 2, "offsets into the text stay true"
@@ -77,13 +77,13 @@ class Point(NamedTuple):
         ([b"null"], '[{"$lango:bytes":"bnVsbA=="}]'),
     ],
 )
-def test_each_value_is_spelt_in_one_way(value: Any, said: str) -> None:
-    """However plain it is: what is quick to encode must not be encoded as something else."""
+def test_equal_values_have_equal_texts(value: Any, said: str) -> None:
+    """The fast encoder must write the same text as the exact one."""
     assert dumps(value) == said
 
 
 @pytest.mark.parametrize("value", [print, {"f": print}, object(), {object(): 1}])
-def test_what_has_no_json_form_is_refused(value: Any) -> None:
+def test_values_without_json_form_are_refused(value: Any) -> None:
     with pytest.raises(Unstorable):
         dumps(value)
 
@@ -104,20 +104,20 @@ def _in_object(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("wrap", [_in_list, _in_object])
-def test_what_could_not_be_read_back_from_a_deep_stack_is_refused(wrap: Callable[[Any], Any]) -> None:
+def test_too_deeply_nested_values_are_refused(wrap: Callable[[Any], Any]) -> None:
     value: Any = 1
     for _ in range(254):
         value = wrap(value)
     assert dumps([1] * 300 + [[]] * 300), "many are not deep"
     dumps(value)
-    for further in (1, 300, 400):  # all this can be written here; the last could not be read a few calls deeper
+    for further in (1, 300, 400):  # all could be encoded here; the last could not be decoded a few calls deeper
         for _ in range(further):
             value = wrap(value)
         with pytest.raises(Unstorable, match="254 levels deep"):
             dumps(value)
 
 
-def test_a_number_that_is_too_long_to_be_read_is_refused() -> None:
+def test_too_long_numbers_are_refused() -> None:
     assert loads(dumps(10**4000)) == 10**4000
     with pytest.raises(Unstorable, match="digits"):
         dumps({"n": 10**5000})

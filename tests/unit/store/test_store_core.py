@@ -1,4 +1,4 @@
-"""What can be shown of the store without a database."""
+"""The parts of the store that need no database."""
 
 import importlib
 import pkgutil
@@ -23,8 +23,8 @@ from tests.support.strategies import text
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=14))
-def test_live_ranges_are_what_adk_calls_live(script: list[tuple[bool, int]]) -> None:
-    """A script of events (each its own invocation) and of rewinds to one of them, in any order and number."""
+def test_live_ranges_equal_those_of_adk(script: list[tuple[bool, int]]) -> None:
+    """A script of events (each its own invocation) and rewinds to one of them, in any order."""
     events: list[Event] = []
     rewinds: list[tuple[int, int]] = []
     for seq, (is_rewind, target) in enumerate(script, 1):
@@ -35,14 +35,14 @@ def test_live_ranges_are_what_adk_calls_live(script: list[tuple[bool, int]]) -> 
                 rewinds.append((seq, target))
         events.append(event)
     live = {int(event.id) for event in _apply_rewinds(events)}
-    # a rewind to nowhere is an event without content: it may stay, it shows nothing
+    # a rewind to nowhere is an event without content, and may stay
     nowhere = {seq for seq, (is_rewind, _) in enumerate(script, 1) if is_rewind} - {at for at, _ in rewinds}
     ours = {seq for first, last in lineage.live_ranges(len(events), rewinds) for seq in range(first, last + 1)}
     assert ours - nowhere == live
 
 
 @given(text | st.uuids().map(str) | st.uuids().map(lambda u: f"e-{u}") | text.map(lambda t: f"~{t}"))
-def test_an_id_is_what_it_was_after_it_was_shortened(id_: str) -> None:
+def test_expand_inverts_shorten(id_: str) -> None:
     assert expand(shorten(id_)) == id_
     assert expand(shorten(shorten(id_))) == shorten(id_), "an id that is itself a short spelling"
 
@@ -54,7 +54,7 @@ def test_adks_ids_are_shortened() -> None:
 
 
 def all_statements() -> list[str]:
-    """Every statement that SQLite runs, wherever in the store it is; one with `::` is PostgreSQL's alone."""
+    """Return all statements of the store that SQLite runs; those with `::` are only for PostgreSQL."""
     found = pkgutil.walk_packages(store.__path__, "lango.store.")
     modules = [importlib.import_module(one.name) for one in found if not one.name.startswith("lango.store.engine")]
     named = [(name, value) for module in modules for name, value in vars(module).items() if isinstance(value, str)]
@@ -63,7 +63,7 @@ def all_statements() -> list[str]:
 
 @pytest.mark.parametrize("statement", all_statements())
 def test_parameters_first_appear_in_order(statement: str) -> None:
-    """To SQLite `$2` is a name: what it stands for is where it first appears."""
+    """SQLite numbers `$2` by its first appearance."""
     firsts = list(dict.fromkeys(re.findall(r"\$(\d+)", statement)))
     assert firsts == [str(number) for number in range(1, len(firsts) + 1)]
 
@@ -101,7 +101,7 @@ def test_every_primary_key_begins_with_the_sessions_key() -> None:
         ("sqlite://u:secret@lango.db", "sqlite:///lango.db"),
     ],
 )
-def test_a_wrong_url_is_told_in_one_sentence(url: str, says: str) -> None:
+def test_a_wrong_url_is_explained_in_one_sentence(url: str, says: str) -> None:
     with pytest.raises(StoreUrlError, match=re.escape(says)) as caught:
         Store(url)
     assert "secret" not in "".join(traceback.format_exception(caught.value, limit=0))
@@ -121,6 +121,6 @@ def test_what_the_store_exports() -> None:
     assert sorted(store.__all__) == store.__all__
 
 
-def test_a_missing_folder_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_folder_is_not_created(tmp_path: Path) -> None:
     assert Store(f"sqlite:///{tmp_path}/none/x.db")
     assert not (tmp_path / "none").exists()

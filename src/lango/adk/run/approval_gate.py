@@ -10,7 +10,7 @@ from google.adk.tools import BaseTool, ToolContext
 
 from lango.adk.agents.adk_tool import needs_approval
 from lango.adk.run.turn_state import TurnState
-from lango.store.turns.tool_journal import DECIDED_BY_POLICY, ApprovalDecision
+from lango.store.turns.tool_journal import DECIDED_BY_POLICY, ApprovalDecision, read_journal_entry
 
 AWAITS_APPROVAL = "not run: it waits for a person's approval, which lapses when the conversation goes on without it"
 REFUSED = "not run: a person refused this call"
@@ -40,7 +40,7 @@ def require_approval(state: TurnState, tool: BaseTool, context: ToolContext) -> 
 
 async def check_approved_arguments(state: TurnState, call_id: str, fingerprint: str) -> dict[str, Any] | None:
     """Return an error if the arguments of an approved call are not those that the user was shown."""
-    journaled = await state.store.effect(state.turn.session_key, call_id)
+    journaled = await state.store.read(read_journal_entry, state.turn.session_key, call_id)
     return {"error": ARGUMENTS_CHANGED} if journaled is not None and journaled.arguments != fingerprint else None
 
 

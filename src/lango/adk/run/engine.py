@@ -35,7 +35,8 @@ from lango.memory import Memory, Observer, thresholds_for
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
 from lango.store import SessionId, Store, Turn
-from lango.store.turns.approvals import ApprovalRequest
+from lango.store.sessions.sessions import find_session
+from lango.store.turns.approvals import ApprovalRequest, read_approval_requests
 from lango.tools import Tool
 from lango.turns.liveness import OwnerIsGone
 from lango.turns.turn_input import TurnInput
@@ -248,8 +249,8 @@ class AdkEngine:
             raise run.state.failure
 
     async def _open_approvals(self, name: SessionId) -> dict[str, ApprovalRequest]:
-        session = await self._store.session(name)
-        open_now = await self._store.open_questions(session) if session else []
+        session = await self._store.read(find_session, name)
+        open_now = await self._store.read(read_approval_requests, session) if session else []
         return {request.call_id: request for request in open_now}
 
 

@@ -19,9 +19,10 @@ from lango.messages import Attachment, Message, ToolCall
 from lango.store import SessionId, Store
 from lango.store.codec.records import CONFIRMATION_CALL, ClientResult
 from lango.store.codec.rows import approval_subject
+from lango.store.sessions.sessions import find_session
 from lango.store.turns.approvals import ApprovalAnswer
-from lango.store.turns.client_calls import ClientCall
-from lango.store.turns.tool_journal import DECIDED_BY_POLICY
+from lango.store.turns.client_calls import ClientCall, read_client_calls
+from lango.store.turns.tool_journal import DECIDED_BY_POLICY, read_journal_entry
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import tools_by_name
 from lango.turns.turn_input import TurnInput
@@ -101,8 +102,8 @@ class InputBuilder:
 
     async def open_client_calls(self, name: SessionId) -> list[ClientCall]:
         """Return the calls of a session that wait for a result from the client."""
-        session = await self._store.session(name)
-        return await self._store.client_calls(session) if session else []
+        session = await self._store.read(find_session, name)
+        return await self._store.read(read_client_calls, session) if session else []
 
     async def approval_answer(self, name: SessionId, call_id: str, *, approved: bool, by: str = "") -> TurnInput:
         """Build the input that answers an approval request. Raise `ApprovalExpired` if none is open for the call."""
@@ -118,8 +119,8 @@ class InputBuilder:
         return turn_input
 
     async def _why_expired(self, name: SessionId, call_id: str) -> str:
-        session = await self._store.session(name)
-        journal = await self._store.effect(session.key, call_id) if session else None
+        session = await self._store.read(find_session, name)
+        journal = await self._store.read(read_journal_entry, session.key, call_id) if session else None
         if journal and journal.approved is False and journal.approved_by == DECIDED_BY_POLICY:
             return f"the approval request for call {call_id!r} was not answered in time, which counts as a refusal"
         return f"no call {call_id!r} waits for approval in session {name.id!r} (any more)"

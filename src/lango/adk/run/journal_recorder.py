@@ -13,6 +13,8 @@ from google.genai import types
 from lango.adk.agents.adk_internals import defers_response
 from lango.adk.run.turn_state import TurnState
 from lango.errors import NotJson
+from lango.store.sessions.sessions import check_epoch
+from lango.store.turns import tool_journal
 from lango.tools.results import error_text, to_result
 
 if TYPE_CHECKING:
@@ -27,10 +29,12 @@ async def record_start(state: TurnState, call_id: str) -> bool:
     A process that was suspended meanwhile may have lost the turn: it checks its lease again before the tool runs.
     """
     checked_at = time.monotonic()
-    is_first = await state.store.start_effect(state.turn, call_id)
+    is_first = await state.store.write(
+        tool_journal.record_start, state.turn.session_key, state.turn.epoch, call_id, time.time()
+    )
     while time.monotonic() - checked_at > _RECHECK_LEASE_AFTER_S:
         checked_at = time.monotonic()
-        await state.store.check_lease(state.turn)
+        await state.store.write(check_epoch, state.turn.session_key, state.turn.epoch)
     return is_first
 
 
@@ -41,13 +45,17 @@ async def record_result(
     duration_s = time.monotonic() - state.started_at.pop(call_id)
     if call_id in context.actions.requested_tool_confirmations:
         # the tool itself requested approval: it has done nothing yet, and will be called again
-        await state.store.finish_effect(state.turn, call_id, None, "unknown")
+        await state.store.write(
+            tool_journal.record_result, state.turn.session_key, state.turn.epoch, call_id, None, time.time(), "unknown"
+        )
         return None
     if not result and defers_response(tool):
         return None
     state.durations_s[call_id] = duration_s
     plain = _to_json_object(result)
-    await state.store.finish_effect(state.turn, call_id, plain)
+    await state.store.write(
+        tool_journal.record_result, state.turn.session_key, state.turn.epoch, call_id, plain, time.time()
+    )
     # a result that is JSON is not replaced: the agent's own callbacks come later, and expect their own objects
     return None if plain in (result, {"result": result}) or _holds_media(result) else dict(plain)
 
@@ -58,7 +66,9 @@ async def record_error(state: TurnState, call_id: str, error: BaseException) -> 
         return None  # the row stays `started`: the outcome is unknown
     result = {"error": error_text(error)}
     state.durations_s[call_id] = time.monotonic() - state.started_at.pop(call_id)
-    await state.store.finish_effect(state.turn, call_id, result)
+    await state.store.write(
+        tool_journal.record_result, state.turn.session_key, state.turn.epoch, call_id, result, time.time()
+    )
     return result
 
 

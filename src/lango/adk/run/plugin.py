@@ -42,6 +42,7 @@ from lango.adk.run.turn_state import TurnState, current_turn
 from lango.adk.services.request_context import LoadSummary, last_load, warn_left_out
 from lango.errors import ClientToolRefused, TurnLimit
 from lango.events import ToolStart
+from lango.store.turns.tool_journal import record_intent
 
 _log = logging.getLogger("lango.runtime")
 _current_call: ContextVar[ModelCallStats | None] = ContextVar("lango_model_call", default=None)
@@ -174,7 +175,17 @@ async def _journal_and_admit(
     if context.tool_confirmation and (changed := await check_approved_arguments(state, call_id, fingerprint)):
         return changed
     decision = approval_decision(state, tool, context)
-    await state.store.intend_effect(state.turn, call_id, tool.name, effect_of(tool), fingerprint, decision)
+    await state.store.write(
+        record_intent,
+        state.turn.session_key,
+        state.turn.epoch,
+        call_id,
+        tool.name,
+        effect_of(tool),
+        fingerprint,
+        time.time(),
+        decision,
+    )
     if refused := require_approval(state, tool, context):
         return refused
     if not await record_start(state, call_id):

@@ -9,6 +9,7 @@ from lango.adk.agents.adk_internals import has_replaced_run, replace_run
 from lango.adk.agents.adk_tool import AdkTool, time_limit_s
 from lango.adk.agents.callback_guard import is_adk_control_flow
 from lango.adk.run.turn_state import current_turn
+from lango.store.turns import tool_journal
 from lango.tools import Tool, ToolOutcome
 from lango.tools.builtin.enabled_tools import HOW_TO_READ
 from lango.tools.execution import CANCELLED_INSIDE, convert_base_exceptions
@@ -29,13 +30,16 @@ async def _store_full_result(call_id: str, outcome: ToolOutcome) -> None:
     """Store a result that the model reads clipped."""
     state = current_turn.get()
     if state is not None and outcome.whole is not None:
-        await state.store.keep_whole(state.turn, call_id, outcome.whole)
+        turn = state.turn
+        await state.store.write(tool_journal.store_full_result, turn.session_key, turn.epoch, call_id, outcome.whole)
 
 
 async def read_full_result(call_id: str, offset: int, limit: int) -> str | None:
     """Read a piece of a clipped result of the current turn's session."""
     state = current_turn.get()
-    return await state.store.read_whole(state.turn.session_key, call_id, offset, limit) if state else None
+    if state is None:
+        return None
+    return await state.store.read(tool_journal.read_full_result, state.turn.session_key, call_id, offset, limit)
 
 
 def guard_tool(tool: BaseTool) -> None:

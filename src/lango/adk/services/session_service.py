@@ -31,9 +31,11 @@ from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreErro
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.codec.records import without_temporary_state
 from lango.store.codec.rows import garbage_collection_paused
-from lango.store.memory.observations import SessionMemory
+from lango.store.memory.observations import SessionMemory, read_window_with_memory
 from lango.store.sessions.lineage import live_ranges
-from lango.store.sessions.state import delta_to_restore, split_scopes
+from lango.store.sessions.sessions import create_session, find_session, list_sessions
+from lango.store.sessions.state import delta_to_restore, read_state_before, read_user_state, split_scopes
+from lango.store.sessions.window import read_session_events, read_session_window
 
 
 class StaleStoredSession(StaleSession, StaleSessionError):
@@ -118,7 +120,7 @@ class SqlSessionService(BaseSessionService):
         """Create a session; spaces around the id are removed."""
         name = SessionId(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
         try:
-            return session_from_record(await self._store.create_session(name, state, now=time.time()), [])
+            return session_from_record(await self._store.write(create_session, name, state, time.time()), [])
         except (StaleSession, SessionNotFound, SessionExists) as error:
             raise _to_adk_error(error) from error
 
@@ -137,13 +139,15 @@ class SqlSessionService(BaseSessionService):
         since = config.after_timestamp if config else None
         recalled = SessionMemory()
         if self._budget_tokens is None:
-            found = await self._store.events(name, newest, since)
+            found = await self._store.read(read_session_events, name, newest, since)
         elif self._memory:
-            remembered = await self._store.memory.window(name, self._budget_tokens, with_facts=self._user_facts)
+            remembered = await self._store.read(
+                read_window_with_memory, name, self._budget_tokens, with_facts=self._user_facts
+            )
             found = remembered and remembered[:2]
             recalled = remembered[2] if remembered else recalled
         else:
-            found = await self._store.window(name, self._budget_tokens, self._max_messages)
+            found = await self._store.read(read_session_window, name, self._budget_tokens, self._max_messages)
         if found is None:
             return None
         record, stored = found
@@ -170,7 +174,7 @@ class SqlSessionService(BaseSessionService):
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """List sessions with their state and without their events, oldest update first."""
-        records = await self._store.sessions(app_name, user_id)
+        records = await self._store.read(list_sessions, app_name, user_id)
         with garbage_collection_paused():
             return ListSessionsResponse.model_construct(
                 sessions=[session_from_record(record, []) for record in records]
@@ -184,7 +188,7 @@ class SqlSessionService(BaseSessionService):
     @override
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, without prefixes."""
-        return await self._store.user_state(app_name, user_id)
+        return await self._store.read(read_user_state, app_name, user_id)
 
     @override
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -248,14 +252,14 @@ class SqlSessionService(BaseSessionService):
 
     async def _complete_rewind(self, key: int, session: Session, event: Event) -> None:
         """Set the state that a rewind restores: ADK computes it from the loaded events, which are not all."""
-        target = await self._store.state_before(key, event.actions.rewind_before_invocation_id or "")
+        target = await self._store.read(read_state_before, key, event.actions.rewind_before_invocation_id or "")
         own, _, _ = split_scopes(without_temporary_state(session.state))
         event.actions.state_delta = delta_to_restore(own, target)
 
     async def _find_version(self, session: Session) -> SessionVersion:
         """Find the version of a session object that was not loaded here, by its `last_update_time`."""
         name = SessionId(session.app_name, session.user_id, session.id)
-        record = await self._store.session(name)
+        record = await self._store.read(find_session, name)
         if record is None:
             raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} does not exist")
         if record.updated_at > session.last_update_time:

@@ -12,6 +12,7 @@ from lango.server.json_body import large_response
 from lango.server.schemas import ErrorBody, RecordView
 from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.store.memory import observations
 from lango.store.memory.observations import SessionMemory
 
 router = APIRouter(
@@ -98,8 +99,8 @@ async def read_memory(
 ) -> Response:
     """Read the observations that the agent reads, each with its source messages."""
     session = await context.get_session(caller, session_id)
-    recalled = await context.store.memory.recall(session)
-    batches = await context.store.memory.history(session) if every else recalled.batches
+    recalled = await context.store.read(observations.read_memory, session)
+    batches = await context.store.read(observations.read_all_batches, session) if every else recalled.batches
 
     def shown() -> dict[str, Any]:
         notes = [

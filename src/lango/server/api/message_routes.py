@@ -16,9 +16,11 @@ from lango.server.json_body import large_response
 from lango.server.schemas import Attachment, Message, MessagePage, attachments_of
 from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
-from lango.store import Turn
 from lango.store.codec.records import as_datetime
+from lango.store.sessions.window import read_message, read_message_page
 from lango.store.turns import queue
+from lango.store.turns.tool_journal import read_journal_entries
+from lango.store.turns.turns import read_turn
 
 _FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
@@ -40,9 +42,9 @@ async def read_messages(
 ) -> Response:
     """Read messages in order: the newest, or those before a sequence number."""
     session = await context.get_session_without_expired_approvals(caller, session_id)
-    records = await context.store.messages_page(session, before=before, limit=limit + 1)
+    records = await context.store.read(read_message_page, session, before=before, limit=limit + 1)
     page = records[-limit:]
-    journal = await context.store.effects_of(session.key, page)
+    journal = await context.store.read(read_journal_entries, session.key, page)
 
     def shown() -> dict[str, Any]:
         messages = [Message.from_stored(stored, journal).model_dump(mode="json") for stored in page]
@@ -62,7 +64,7 @@ async def read_attachment(
     context: Context,
 ) -> Response:
     """Read a file of a message: an image for display, any other type as a download."""
-    stored = await context.store.message(await context.get_session(caller, session_id), seq)
+    stored = await context.store.read(read_message, await context.get_session(caller, session_id), seq)
     files = stored_attachments(stored) if stored else []
     if index >= len(files):
         raise ApiError(404, "AttachmentNotFound", f"message {seq} of session {session_id!r} has no such file")
@@ -117,7 +119,7 @@ class QueuedMessages(BaseModel):
 async def list_queued_messages(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> QueuedMessages:
     """Read the queued messages, in order."""
     session = await context.get_session(caller, session_id)
-    queued = await context.store.read(lambda: queue.queued_messages(session.key))
+    queued = await context.store.read(queue.read_queued_messages, session.key)
     return QueuedMessages(waiting=[QueuedMessage.from_record(message) for message in queued])
 
 
@@ -133,7 +135,7 @@ async def withdraw_queued_message(
     if await context.runtime.take_back(session_id, turn, user_id=caller.user_id):
         context.turns.session_watch.notify(session, queued=True)
         return
-    record = await context.store.turn(Turn(session.key, turn))
+    record = await context.store.read(read_turn, session.key, turn)
     if record is None:
         raise ApiError(404, "TurnNotFound", f"session {session_id!r} has no turn {turn}")
     if record.status != "cancelled":

@@ -31,6 +31,7 @@ from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
 from lango.server.security.middleware import max_message_bytes
 from lango.store import SessionRecord
+from lango.store.sessions.sessions import list_session_page
 
 router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
 
@@ -72,7 +73,9 @@ async def list_sessions(
 ) -> SessionPage:
     """List the caller's sessions, the newest first."""
     after = _decode_cursor(cursor) if cursor else None
-    records = await context.store.sessions_page(context.runtime.app_name, caller.user_id, after=after, limit=limit + 1)
+    records = await context.store.read(
+        list_session_page, context.runtime.app_name, caller.user_id, after=after, limit=limit + 1
+    )
     page = records[:limit]
     more = _encode_cursor(page[-1].updated_at, page[-1].key) if len(records) > limit else None
     return SessionPage(sessions=[Session.from_record(record) for record in page], next_cursor=more)

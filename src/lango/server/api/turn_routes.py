@@ -29,6 +29,7 @@ from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
 from lango.server.streaming.live import live_events
 from lango.server.streaming.sse import EventStreamResponse
+from lango.store.turns.approvals import read_approval_requests
 
 _KEY_REUSED: dict[int | str, dict[str, Any]] = {
     422: {
@@ -101,8 +102,8 @@ async def list_approval_requests(
     session_id: SessionIdPath, caller: CurrentCaller, context: Context
 ) -> ApprovalRequests:
     """Read the open approval requests."""
-    requests = await context.store.open_questions(
-        await context.get_session_without_expired_approvals(caller, session_id)
+    requests = await context.store.read(
+        read_approval_requests, await context.get_session_without_expired_approvals(caller, session_id)
     )
     return ApprovalRequests(approvals=[ApprovalRequest.model_validate(request) for request in requests])
 

@@ -4,7 +4,6 @@ Clients of AG-UI and OpenAI send the whole conversation each time. Its end is ne
 used, too, if their calls still wait.
 """
 
-import functools
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,9 +19,13 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.store import SessionId, SessionRecord, Turn
+from lango.store import SessionId, SessionRecord
 from lango.store.codec.rows import parse_result_text
+from lango.store.sessions.sessions import find_session
+from lango.store.sessions.window import read_message_page
 from lango.store.turns import queue, turns
+from lango.store.turns.client_calls import read_client_calls
+from lango.store.turns.turns import read_turn
 from lango.tools import Tool
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -90,13 +93,13 @@ async def submit_results(
     key = await results_key(context, session, new)
     for candidate in (key, await results_key(context, session, new, "again", attempt)):
         key = candidate
-        turn = await context.store.read(functools.partial(turns.find_by_idempotency_key, session.key, key))
-        record = await context.store.turn(Turn(session.key, turn)) if turn else None
-        if turn and record and record.status in ("waiting", "running", "done"):
+        turn = await context.store.read(turns.find_by_idempotency_key, session.key, key)
+        record = await context.store.read(read_turn, session.key, turn) if turn else None
+        if turn and record and record.status in ("queued", "running", "done"):
             return TurnRef(session, turn)
         if not turn:
             break
-    open_calls = {waiting.call.id for waiting in await context.store.client_calls(session)}
+    open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
     if require_all:
         check_all_answered(open_calls, results.keys())
     taken = {call_id: result for call_id, result in results.items() if call_id in open_calls or call_id in new}
@@ -117,7 +120,7 @@ async def results_key(context: ServerContext, session: SessionRecord, calls: Col
 
 async def _event_of_calls(context: ServerContext, session: SessionRecord, calls: Collection[str]) -> str:
     """Return the id of the newest event with one of these calls: some models reuse call ids."""
-    newest = await context.store.messages_page(session, limit=_RECENT_MESSAGES)
+    newest = await context.store.read(read_message_page, session, limit=_RECENT_MESSAGES)
     for stored in reversed(newest):
         if (
             stored.message
@@ -143,11 +146,11 @@ async def unstored_messages(
             400, "BadRequest", f"messages: at most {MAX_NEW_MESSAGES} of the user's may come at once, not {newest}"
         )
     first = len(user_messages) - newest
-    session = await context.store.session(SessionId(context.runtime.app_name, caller.user_id, session_id))
+    session = await context.store.read(find_session, SessionId(context.runtime.app_name, caller.user_id, session_id))
     if session is None:
         return user_messages[first:-1]
-    page = await context.store.messages_page(session, limit=_COMPARED_MESSAGES)
-    queued = await context.store.read(lambda: queue.queued_messages(session.key))
+    page = await context.store.read(read_message_page, session, limit=_COMPARED_MESSAGES)
+    queued = await context.store.read(queue.read_queued_messages, session.key)
     stored = [
         visible_stored(message).message for message in (*page, *(queued_message.message for queued_message in queued))
     ]

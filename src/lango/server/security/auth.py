@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 from lango.config import ServerSettings
 from lango.server.errors import ApiError
 from lango.store import Store
-from lango.store.api_keys import seconds_until_tomorrow
+from lango.store.api_keys import find_key, seconds_until_tomorrow, spent_tokens
 
 if TYPE_CHECKING:
     from lango.server.security.oidc import Issuer
@@ -76,7 +76,7 @@ class Authenticator:
         if self._issuer and secret.count(".") == 2:  # a token: keys have no dots
             user_id = await self._issuer.verify_user(secret)
             return Caller(user_id, self._user_quota(user_id))
-        key = await self._store.keys.find(secret) if secret else None
+        key = await self._store.read(find_key, secret) if secret else None
         if key is None:
             needed = "a valid API key or token" if self._issuer else "a valid API key"
             message = f"{needed} is needed: Authorization: Bearer <key>"
@@ -112,7 +112,7 @@ class Authenticator:
         quota = caller.quota
         if quota is None or quota.tokens_per_day is None:
             return
-        if await self._store.keys.spent_tokens(quota.id) >= quota.tokens_per_day:
+        if await self._store.read(spent_tokens, quota.id, time.time()) >= quota.tokens_per_day:
             wait_s = seconds_until_tomorrow(time.time())
             limit = f"{quota.tokens_per_day} tokens a day"
             raise ApiError(429, "TokensUsedUp", f"this {quota.holder} may use {limit}", retry_after_s=wait_s)

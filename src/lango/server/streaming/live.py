@@ -16,8 +16,10 @@ from lango.server.streaming.session_watch import UserWatch
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
 from lango.store import SessionRecord
 from lango.store.codec.event_ids import turn_of_event
+from lango.store.sessions.sessions import find_session
 from lango.store.turns import queue
 from lango.store.turns.event_log import LoggedEvent
+from lango.store.turns.queue import find_next_turn
 
 _SILENT_TURN_S = 0.5
 """A turn without an event for so long may run in a process that logs none before the end, such as a command."""
@@ -66,11 +68,11 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
     turn = None
     last = 0 if after_id is None else turn_of_event(after_id) - 1
     if session is not None and after_id is None:
-        turn = await streams.store.read(lambda: queue.current_turn(session))
+        turn = await streams.store.read(queue.find_current_turn, session)
     while True:
         seen = watch.activity[key]
         if turn is None and session is not None:
-            turn = await streams.store.next_turn(session, last)
+            turn = await streams.store.read(find_next_turn, session, last)
         if turn is not None and session is not None:
             reader.is_turn_silent = turn_of_event(after_id or 0) != turn
             async with aclosing(streams.follow(TurnRef(session, turn), after_id or 0)) as events:
@@ -79,7 +81,7 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
                     yield logged
             last, turn, reader.is_turn_silent = turn, None, False
             continue
-        if session is not None and await streams.store.session(session.name) is None:
+        if session is not None and await streams.store.read(find_session, session.name) is None:
             raise SessionNotFound("the session was deleted")
         if streams.is_closing:
             raise Stopping("the server stops")

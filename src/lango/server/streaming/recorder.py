@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from lango.errors import StoreError
 from lango.events import TextDelta, ThoughtDelta, TurnEvent
 from lango.store import Store
-from lango.store.turns.event_log import EventBatch, LoggedEvent
+from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_batches
 from lango.turns.notifier import Notifier
 from lango.turns.running_turn import RunningTurn
 
@@ -53,7 +53,7 @@ class EventLogWriter:
 
     async def _write_together(self, queued: list[tuple[EventBatch, asyncio.Future[bool]]]) -> None:
         try:
-            stored = await self._store.add_told_of_many([batch for batch, _ in queued])
+            stored = await self._store.write(append_log_batches, [batch for batch, _ in queued], self._store.dialect)
         except Exception as error:  # noqa: BLE001 - raised by `append`
             for _, future in queued:
                 if not future.done():

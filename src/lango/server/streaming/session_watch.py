@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 
 from lango.errors import StoreError
 from lango.store import SessionRecord, Store
+from lango.store.sessions.sessions import list_session_page
 from lango.turns.notifier import Notifier
 
 _log = logging.getLogger("lango.server")
@@ -45,7 +46,7 @@ class UserWatch:
         """Poll the store for changes of other processes."""
         while True:
             try:
-                self._compare(await self._store.sessions_page(*self._owner, limit=_COMPARED_SESSIONS))
+                self._compare(await self._store.read(list_session_page, *self._owner, limit=_COMPARED_SESSIONS))
             except StoreError as error:
                 _log.warning("sessions could not be polled: %s", error)
             await asyncio.sleep(_POLL_S)

@@ -17,9 +17,11 @@ from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.recorder import EventLogWriter, Recorder
 from lango.server.streaming.session_watch import SessionWatch
 from lango.store import SessionRecord
+from lango.store.api_keys import spend_tokens
 from lango.store.codec.event_ids import turn_of_event
-from lango.store.turns.event_log import LoggedEvent, LogPage
-from lango.store.turns.turns import TurnRecord
+from lango.store.turns.event_log import LoggedEvent, LogPage, append_final_events, read_event_log
+from lango.store.turns.queue import find_newest_turn, find_next_turn, read_open_turns
+from lango.store.turns.turns import TurnRecord, read_turn
 from lango.tools import Tool
 from lango.turns.lease_holder import interrupt_dead_turns
 from lango.turns.liveness import LivenessMonitor
@@ -132,7 +134,7 @@ class TurnStreams:
             task = asyncio.create_task(self._record(recorder, caller))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            self.session_watch.notify(running.session, queued=running.turn.status == "waiting")
+            self.session_watch.notify(running.session, queued=running.turn.status == "queued")
         return TurnRef(running.session, running.turn.turn)
 
     async def _record(self, recorder: Recorder, caller: Caller) -> None:
@@ -161,10 +163,10 @@ class TurnStreams:
     async def _count_usage(self, recorder: Recorder, caller: Caller) -> TurnRecord | None:
         """Add the usage of a turn to the metrics and to the caller's quota."""
         try:
-            record = await self.store.turn(recorder.running.turn)
+            record = await self.store.read(read_turn, recorder.running.turn.session_key, recorder.running.turn.turn)
             self._metrics.count_turn(recorder, record)
             if caller.quota and record and (usage := record.extra.get("usage")):
-                await self.store.keys.spend_tokens(caller.quota.id, usage["input"] + usage["output"])
+                await self.store.write(spend_tokens, caller.quota.id, usage["input"] + usage["output"], time.time())
         except StoreError as error:
             _log.warning("turn %s could not be counted: %s", recorder.running.turn.turn, error)
             return None
@@ -196,26 +198,26 @@ class TurnStreams:
             async with aclosing(self.follow(TurnRef(session, turn), after_id or 0)) as events:
                 async for logged in events:
                     yield logged
-            turn = await self.store.next_turn(session, turn)
+            turn = await self.store.read(find_next_turn, session, turn)
 
     async def has_more(self, session: SessionRecord, after_id: int | None) -> bool:
         """Whether a session has events after an id, or a turn that may still emit some."""
         turn = await self._first_turn(session, after_id)
         if turn is None:
             return False
-        page = await self.store.told(session.key, turn, after_id or 0)
-        return bool(page.events) or not page.closed or await self.store.next_turn(session, turn) is not None
+        page = await self.store.read(read_event_log, session.key, turn, after_id or 0)
+        return bool(page.events) or not page.closed or await self.store.read(find_next_turn, session, turn) is not None
 
     async def _first_turn(self, session: SessionRecord, after_id: int | None) -> int | None:
         if after_id is None:
-            return await self.store.newest_turn(session)
-        return await self.store.next_turn(session, turn_of_event(after_id) - 1)
+            return await self.store.read(find_newest_turn, session)
+        return await self.store.read(find_next_turn, session, turn_of_event(after_id) - 1)
 
     async def _follow_stored(self, turn: TurnRef, after_id: int) -> AsyncGenerator[LoggedEvent | None, None]:
         """Read the events of a turn that does not run here from the store."""
         wait_s, last_event_at, over_at = _POLL_S, time.monotonic(), None
         while True:
-            page = await self.store.told(turn.session.key, turn.turn, after_id)
+            page = await self.store.read(read_event_log, turn.session.key, turn.turn, after_id)
             for logged in page.events:
                 yield logged
                 after_id, last_event_at, wait_s = logged.id, time.monotonic(), _POLL_S
@@ -223,7 +225,7 @@ class TurnStreams:
                 return
             if page.turn is None:
                 raise SessionNotFound("the session was deleted")
-            if page.turn.status not in ("waiting", "running"):
+            if page.turn.status not in ("queued", "running"):
                 over_at = over_at or time.monotonic()
             if await self._close_abandoned(turn, page, over_at):
                 continue
@@ -239,12 +241,12 @@ class TurnStreams:
         record = page.turn
         assert record
         gone = self._liveness.is_gone(turn.session.key, turn.turn, record.owner, record.heartbeat)
-        if record.status in ("waiting", "running"):
-            ahead = await self.store.open_turns(turn.session, before=turn.turn + 1) if gone else ()
+        if record.status in ("queued", "running"):
+            ahead = await self.store.read(read_open_turns, turn.session.key, turn.turn + 1) if gone else ()
             return await interrupt_dead_turns(self.store, turn.session, ahead, self._liveness.is_gone) > 0
         late = over_at is not None and time.monotonic() - over_at > _END_GRACE_S
         if gone or late or record.status == "interrupted":
-            await self.store.close_told(turn.session.key, turn.turn)
+            await self.store.write(append_final_events, turn.session.key, turn.turn)
             return True
         return False
 

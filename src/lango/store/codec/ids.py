@@ -1,7 +1,7 @@
-"""A shorter spelling for the ids that ADK makes.
+"""Shorten ADK's UUIDs for storage, and make any call id a key that both databases can index.
 
-ADK's ids are UUIDs of 36 characters, and an event has two, one of them in an index too: a tenth of what an average
-event takes on disk. They are stored as `~` and 22 characters. Any other id is stored as it is.
+ADK's ids are UUIDs of 36 characters, and an event has two, one of them also in an index: a tenth of the size of an
+average event. They are stored as `~` and 22 characters. Other ids are stored unchanged.
 """
 
 import binascii
@@ -11,31 +11,31 @@ from functools import lru_cache
 from lango.store.codec.json_text import printable_text
 
 _UUID_LENGTH, _UUID_DIGITS = 36, 32
-_INVOCATION_PREFIX = "e-"  # what ADK puts before the UUID of an invocation
+_INVOCATION_PREFIX = "e-"  # ADK's prefix of invocation ids
 _SHORT_PREFIX = "~"
-# of bytes: to translate a text takes ten times as long
+# of bytes: translating text takes ten times as long
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_", b"+/")
 
 
 def shorten(id_: str) -> str:
-    """Return the stored spelling of an id."""
+    """Return the stored form of an id."""
     if len(id_) == _UUID_LENGTH and (packed := _pack_uuid(id_)):
         return _SHORT_PREFIX + packed
     if len(id_) == _UUID_LENGTH + 2 and id_.startswith(_INVOCATION_PREFIX) and (packed := _pack_uuid(id_[2:])):
         return f"{_INVOCATION_PREFIX}{_SHORT_PREFIX}{packed}"
-    # somebody's own id that looks like a short one
+    # an id that looks like a shortened one
     return _SHORT_PREFIX * 2 + id_ if id_.startswith((_SHORT_PREFIX, _INVOCATION_PREFIX + _SHORT_PREFIX)) else id_
 
 
 @lru_cache(64)
 def shorten_cached(id_: str) -> str:
-    """Do the same for an id that stands in many events, as that of an invocation does."""
+    """Shorten an id that is in many events, as that of an invocation."""
     return shorten(id_)
 
 
 def _pack_uuid(uuid: str) -> str:
-    """Return the short spelling of a UUID, if it is one as ADK spells it."""
+    """Shorten a UUID in the form that ADK writes; None: it is none."""
     digits = uuid.replace("-", "")
     if not (uuid[8] == uuid[13] == uuid[18] == uuid[23] == "-" and len(digits) == _UUID_DIGITS):
         return ""
@@ -49,7 +49,7 @@ def _pack_uuid(uuid: str) -> str:
 
 
 def expand(stored: str) -> str:
-    """Return the id that a stored spelling stands for."""
+    """Return the id of a stored form."""
     if stored.startswith(_SHORT_PREFIX * 2):
         return stored[2:]
     if stored.startswith(_SHORT_PREFIX):
@@ -68,7 +68,7 @@ _MAX_CALL_ID_LENGTH = 128
 
 
 def call_key(call_id: str) -> str:
-    """Return a call's id as a key that both databases can index, whatever a model or a foreign event put there."""
+    """Return a key for a call's id that both databases can index, whatever a model or a foreign event used as id."""
     shown = printable_text(call_id)
     if shown == call_id and len(call_id) <= _MAX_CALL_ID_LENGTH:
         return call_id

@@ -1,11 +1,10 @@
-"""One rule for text and values, the same for both databases.
+"""Encode any value of an event as JSON text, and decode it to the same value.
 
-Values are stored as JSON text. JSON cannot say everything that an event may hold, and PostgreSQL cannot store every
-text, so:
+JSON cannot express every value, and PostgreSQL cannot store every text, so:
 
-- A column that people read (`content`, `author`, ...) shows U+FFFD for NUL and for lone surrogates (`readable`). JSON
-  text escapes both, so whatever a column cannot show exactly is kept exactly in JSON beside it.
-- Bytes and the floats NaN and Infinity are kept exactly, as an object whose one key begins with `$lango:`.
+- A text column (`content`, `author`, ...) has U+FFFD for NUL and for lone surrogates (`printable_text`). JSON text
+  escapes both, so the exact text is stored in the JSON of another column.
+- Bytes and the floats NaN and Infinity are encoded exactly, as an object whose only key begins with `$lango:`.
 - Tuples come back as lists, keys as strings; dates, enums, models and the like in pydantic's JSON form of them.
 - Anything else (a function, an open file, a structure that contains itself or is nested too deep to be read back from
   anywhere) is refused with `Unstorable`.
@@ -30,16 +29,16 @@ _TAG = "$lango:"
 _BYTES = _TAG + "bytes"
 _FLOAT = _TAG + "float"
 _KEY = _TAG + "key:"
-_UNPRINTABLE = re.compile("[\\0\ud800-\udfff]")  # NUL is out for PostgreSQL, lone surrogates for both
+_UNPRINTABLE = re.compile("[\\0\ud800-\udfff]")  # PostgreSQL refuses NUL, both refuse lone surrogates
 _MAX_DEPTH = 254  # as orjson counts
-_LONGEST_INT_BITS = 14_000  # Python reads and writes no longer ones than 4,300 digits
+_LONGEST_INT_BITS = 14_000  # 4,300 digits, the most that Python converts
 
 
 def _encoder(*, ascii_only: bool) -> Callable[[Any], str]:
-    """Return a JSON encoder that is made once; the standard one is made anew for each value, at four times the cost."""
+    """Return a reusable JSON encoder; the standard library builds one per value, at four times the cost."""
     encoder = json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, separators=(",", ":"))
     make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # another Python than CPython
+    if make is None:  # not CPython
         return encoder.encode
     quote: Any = getattr(json.encoder, "encode_basestring_ascii" if ascii_only else "encode_basestring")
 
@@ -60,23 +59,23 @@ _encode_ascii = _encoder(ascii_only=True)
 
 
 def printable_text(text: str) -> str:
-    """Return the text as a column can show it; equal to `text` unless it holds NUL or a lone surrogate."""
+    """Replace NUL and lone surrogates, which no text column can store."""
     if text.isascii() and "\0" not in text:
         return text
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
-# what is not plain JSON is refused, not guessed at
+# refuse everything but plain JSON
 _STRICT = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 
 
 def dumps(value: Any) -> str:
-    """Return JSON text that `loads` turns back into the same value. Raise `Unstorable` where there is none."""
+    """Encode a value as JSON text that `loads` decodes to the same value. Raise `Unstorable` if there is none."""
     try:
         text = orjson.dumps(value, option=_STRICT).decode()
     except TypeError:
         return _dumps_with_tags(value)
-    return _dumps_with_tags(value) if "null" in text or _TAG in text else text  # it may be NaN that is null
+    return _dumps_with_tags(value) if "null" in text or _TAG in text else text  # orjson writes NaN as null
 
 
 def _dumps_with_tags(value: Any) -> str:
@@ -102,7 +101,7 @@ def _too_deep() -> Unstorable:
 
 
 def loads(text: str) -> Any:
-    """Return the value that `dumps` was given."""
+    """Decode the text of `dumps`."""
     return decode_strings(text, object_hook=_remove_tags if _holds_tag(text) else None)
 
 
@@ -112,7 +111,7 @@ def _holds_tag(text: str) -> bool:
 
 
 def dumps_untagged(value: Any) -> str:
-    """Return JSON text for what JSON can say, spelt as `dumps` does; tags are only objects here."""
+    """Encode a plain JSON value, formatted as by `dumps`; tags are ordinary objects."""
     text = _encode(value)
     if not text.isascii():
         try:
@@ -123,7 +122,7 @@ def dumps_untagged(value: Any) -> str:
 
 
 def loads_untagged(text: str) -> Any:
-    """Return what JSON text says, tags as the objects that they are. Raise `ValueError` for what is not JSON."""
+    """Decode JSON text, with tags as ordinary objects. Raise `ValueError` if it is not JSON."""
     return decode(text, parse_constant=_refuse_constant)
 
 
@@ -132,7 +131,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _add_tags(value: Any, depth: int) -> Any:
-    """Spell what JSON cannot say as objects with a tag."""
+    """Encode values that JSON cannot express as objects with a tag."""
     if depth > _MAX_DEPTH:
         raise _too_deep()
     match value:
@@ -156,7 +155,7 @@ def _add_tags(value: Any, depth: int) -> Any:
 def _key(key: Any) -> str:
     plain = key if isinstance(key, str) else _to_jsonable(key)
     text = plain if isinstance(plain, str) else json.dumps(plain)
-    # somebody's own key that looks like one of our tags
+    # a key that looks like one of our tags
     return _KEY + text if text.startswith(_TAG) else text
 
 
@@ -173,14 +172,14 @@ def _remove_tags(members: dict[str, Any]) -> Any:
     if len(members) == 1:
         [(key, value)] = members.items()
         if key == _BYTES:
-            return msgspec.convert(value, bytes)  # base64, at a third of what the standard library takes
+            return msgspec.convert(value, bytes)  # base64, in a third of the time of the standard library
         if key == _FLOAT:
             return float(value)
     return {key.removeprefix(_KEY): value for key, value in members.items()}
 
 
 def to_client_json(value: Any) -> Any:
-    """Return a value as any JSON client can read it: half a character becomes U+FFFD, bytes base64, NaN null."""
+    """Convert a value to plain JSON: lone surrogates become U+FFFD, bytes base64, NaN null."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""What goes into the store and what comes out: plain values."""
+"""Define the values that go into the store and come out of it."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,29 +13,34 @@ from lango.store.codec.json_text import printable_text
 
 TEMP_PREFIX = "temp:"
 MAX_ID_BYTES = 512
-"""PostgreSQL cannot index longer ones; the same limit holds on SQLite."""
+"""PostgreSQL cannot index longer ids; the same limit holds for SQLite."""
 
 
 class SessionId(Struct, frozen=True):
-    """What a session is called: by its app, its user and its own id. ADK strips ids, so all do."""
+    """The name of a session: its app, its user and its id, stripped as by ADK."""
 
     app_name: str
     user_id: str
     id: str
 
     def __post_init__(self) -> None:
-        """Take the id without surrounding spaces."""
+        """Strip the id."""
         if (bare := self.id.strip()) != self.id:
             force_setattr(self, "id", bare)
 
+    @property
+    def is_storable(self) -> bool:
+        """Whether both databases can store it: if not, no session has this name."""
+        return is_id(self.app_name) and is_id(self.user_id) and is_id(self.id)
+
     def check(self) -> None:
-        """Raise `Unstorable` where one of the databases could not keep it."""
+        """Raise `Unstorable` unless both databases can store it."""
         check_id("app_name", self.app_name)
         check_id("user_id", self.user_id)
         check_id("the session id", self.id)
 
     def check_new(self) -> None:
-        """Raise `Unstorable` where no session can be called this."""
+        """Raise `Unstorable` if no session can have this name."""
         self.check()
         if not self.id:
             raise Unstorable("the session id is empty; name one")
@@ -53,7 +58,7 @@ def check_id(name: str, value: str) -> None:
 
 def is_id(value: str) -> bool:
     """Whether a value can be the id of anything in both databases."""
-    return printable_text(value) == value and len(value) <= MAX_ID_BYTES
+    return printable_text(value) == value and len(value.encode()) <= MAX_ID_BYTES
 
 
 class SharedRange(Struct, frozen=True):
@@ -62,13 +67,13 @@ class SharedRange(Struct, frozen=True):
     first_seq: int
     last_seq: int
     last_revision: int
-    """What the source had come to when it was forked: what it did later is its own."""
+    """The revision of the source at the fork: later state events are not shared."""
     last_epoch: int
     source_key: int
 
 
 class Origin(Struct, frozen=True):
-    """Where a fork comes from: the session, and the last message that was kept."""
+    """The source of a fork: the session, and its last shared message."""
 
     id: str
     seq: int
@@ -88,27 +93,27 @@ class SessionRecord(Struct, frozen=True):
     updated_at: float
     rewinds: tuple[tuple[int, int], ...] = ()
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Session, user and app state in one, with ADK's prefixes."""
+    """Session, user and app state together, with ADK's prefixes."""
     title: str | None = None
-    """As somebody named it."""
+    """As set by a user."""
     first_words: str = ""
-    """How the user began, where it was asked for."""
+    """The beginning of the first message, if it was read."""
     forked_from: Origin | None = None
     lineage: tuple[SharedRange, ...] = ()
-    """Where the messages stand that a fork shares, the oldest first."""
+    """The ranges of rows that a fork shares, the oldest first."""
 
     @property
     def display_title(self) -> str:
-        """The title, or how the user began."""
+        """The title, or the first words."""
         return self.title or self.first_words
 
 
 class ClientResult(Struct, frozen=True):
-    """What a client says that a tool of its own returned."""
+    """The result of a client's tool."""
 
     output: Mapping[str, Any]
     full_text: str | None = None
-    """The text that was clipped in `output`; None where nothing was."""
+    """The full text of a result that is clipped in `output`."""
 
 
 class NewEvent(Struct, frozen=True):
@@ -122,19 +127,19 @@ class NewEvent(Struct, frozen=True):
     state_delta: Mapping[str, Any] | None = None
     extra: Mapping[str, Any] | None = None
     long_running: frozenset[str] = frozenset()
-    """Ids of calls whose result may come much later."""
+    """Ids of calls whose results may come after the turn."""
     rewind_before: str | None = None
-    """The invocation from which on this event takes the conversation back."""
+    """The first invocation that this event removes from the visible history."""
     approval_timeout_s: float | None = None
-    """How long questions for approval wait for an answer; None: as long as it takes."""
+    """How long approval requests can be answered; None: without limit."""
     client_results: Mapping[str, ClientResult] = field(default_factory=dict[str, ClientResult])
-    """What came with it for calls that wait for the client, by their ids; a tool message holds the same."""
+    """Results of client calls that came with it, by call id; a tool message has the same."""
     preceding: "tuple[NewEvent, ...]" = ()
-    """Messages that a client carries and that are stored right before it, in the same transaction."""
+    """The history that a client resent, stored before it in the same transaction."""
 
 
 class StoredEvent(Struct, frozen=True):
-    """An event as it stands in the store. Without a message it only changed state."""
+    """A stored event. Without a message it only changed state."""
 
     seq: int
     event_id: str
@@ -146,31 +151,31 @@ class StoredEvent(Struct, frozen=True):
     state_delta: Mapping[str, Any] | None = None
     extra: Mapping[str, Any] | None = None
     clipped_tokens: int = 0
-    """How much of its results was left out when it was read for a window."""
+    """The tokens of its results that were clipped for a window."""
 
 
 class AppendResult(Struct, frozen=True):
-    """Where an event came to stand, and what the session is at since."""
+    """The sequence number of an appended event, and the new revision."""
 
     seq: int
     revision: int
     repeated: bool = False
-    """The event was there already: nothing was written."""
+    """The event was stored before: nothing was written."""
 
 
 def without_temporary_state(delta: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what lives only as long as the invocation."""
+    """Remove state that lives only as long as the invocation."""
     return {name: value for name, value in delta.items() if not name.startswith(TEMP_PREFIX)}
 
 
 CLIENT_CALLS_KEY = "lango_client_calls"
-"""Where the metadata of an event name those of its calls that the client makes."""
+"""The metadata of an event that lists its client calls."""
 CLIENT_HISTORY_KEY = "lango_carried"
-"""Where the metadata of an event say that a client carried it here: the agent neither heard nor said it in a turn."""
+"""The metadata of an event that a client resent: no turn of this store made it."""
 
 
 def as_datetime(seconds: float) -> datetime:
-    """Return a time as aware UTC. One that no calendar has, as a foreign event may bring, is the first of them all."""
+    """Convert a time to aware UTC; a time out of range, as of a foreign event, becomes the earliest."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
@@ -178,4 +183,4 @@ def as_datetime(seconds: float) -> datetime:
 
 
 CONFIRMATION_CALL = "adk_request_confirmation"
-"""ADK asks for approval by a call of this name."""
+"""The name of the calls with which ADK requests approval."""

@@ -34,7 +34,7 @@ MESSAGE_COLUMNS = (
 
 
 RESULT_ROLES = ("tool", "function")
-"""The roles of rows that hold results: ours, and the one that older writers gave them."""
+"""The roles of rows with results: ours, and that of older writers."""
 _ROLES = frozenset(get_args(Role))
 STATE_COLUMNS = "seq, event_id, created_at, state_delta, extra"
 _MAX_READ_CHARACTERS = 200_000
@@ -51,7 +51,7 @@ def origin_from_json(text: str | None) -> Origin | None:
 
 
 class MessageRow(Struct, frozen=True):
-    """A message as its row holds it."""
+    """The columns of a message."""
 
     role: str
     author: str
@@ -66,7 +66,7 @@ class MessageRow(Struct, frozen=True):
 
 
 def event_to_row(entry: NewEvent) -> MessageRow:
-    """Encode an event. What a readable column cannot show exactly is kept in `extra` under the column's name."""
+    """Encode an event. A value that its text column cannot store exactly is in `extra` under the column's name."""
     message = entry.message or _EMPTY_MESSAGE
     extra, created_at = entry.extra or {}, entry.created_at
     event_id, invocation_id, author = entry.event_id, entry.invocation_id, message.author
@@ -120,20 +120,20 @@ def row_to_event(row: Row) -> StoredEvent:
 
 
 def role_of_row(stored: str) -> Role:
-    """Return the role of a row; older writers called an agent `model`, or by other names, and results `function`."""
+    """Return the role of a row; older writers used `model` or the agent's name, and `function` for results."""
     if stored in _ROLES:
         return cast("Role", stored)
     return "tool" if stored in RESULT_ROLES else "assistant"
 
 
 def long_running_call_ids(extra: str | None) -> frozenset[str]:
-    """Return the ids of a message's calls whose results may come much later, from the column `extra`."""
+    """Return the ids of a message's long-running calls, from the column `extra`."""
     members: dict[str, Any] = loads(extra) if extra else {}
     return frozenset(members.get("long_running_tool_ids") or ())
 
 
 def client_call_ids(stored: StoredEvent) -> frozenset[str]:
-    """Return the ids of a message's calls that the client makes."""
+    """Return the ids of a message's client calls."""
     metadata: Mapping[str, Any] = (stored.extra or {}).get("custom_metadata") or {}
     return frozenset(metadata.get(CLIENT_CALLS_KEY) or ())
 
@@ -153,13 +153,19 @@ def row_to_state_event(row: Row) -> StoredEvent:
     )
 
 
+def placeholders(rows: int, width: int) -> str:
+    """Return the placeholders of the values of some rows: `($1, $2), ($3, $4)`."""
+    numbers = ([f"${row * width + column + 1}" for column in range(width)] for row in range(rows))
+    return ", ".join(f"({', '.join(row)})" for row in numbers)
+
+
 def calls_to_json(calls: tuple[ToolCall, ...]) -> str:
-    """Encode calls and results: one object each, without what is not set."""
+    """Encode calls and results as objects, without unset members."""
     return dumps([_call_to_json(call) for call in calls])
 
 
 def approval_subject(call: ToolCall) -> dict[str, Any]:
-    """Return the call that a question for approval shows: its id, its name, its args; empty: it is no such question."""
+    """Return the call that an approval request is about (id, name, args); empty: it is no such request."""
     shown = (call.input or {}).get("originalFunctionCall") if call.name == CONFIRMATION_CALL else None
     subject = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
     return subject if isinstance(subject.get("id"), str) else {}
@@ -175,7 +181,7 @@ def _call_to_json(call: ToolCall) -> dict[str, Any]:
 
 
 def calls_from_json(text: str) -> tuple[ToolCall, ...]:
-    """Decode calls and results; arguments and results that an older writer stored as JSON in a string are read too."""
+    """Decode calls and results, also those that an older writer stored as JSON in a string."""
     return tuple(
         ToolCall(
             members.get("id") or "",
@@ -194,8 +200,8 @@ def _parse_object(value: Any) -> Mapping[str, Any] | None:
 
 
 def parse_result_text(text: str) -> dict[str, Any]:
-    """Read a JSON object; any other text is the result itself."""
-    if len(text) > _MAX_READ_CHARACTERS:  # it is shown clipped, as a text; to parse it would take long
+    """Parse a JSON object; any other text is the result itself."""
+    if len(text) > _MAX_READ_CHARACTERS:  # shown clipped and as text; parsing it would take long
         return {"result": text}
     try:
         value = json.loads(text)
@@ -206,7 +212,7 @@ def parse_result_text(text: str) -> dict[str, Any]:
 
 @contextmanager
 def garbage_collection_paused() -> Generator[None]:
-    """Make many objects without collecting garbage meanwhile: none of them is, and each collection sees all of them."""
+    """Pause garbage collection while many objects are made: each run would traverse all of them in vain."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

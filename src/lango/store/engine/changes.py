@@ -1,6 +1,6 @@
-"""Wake-ups for coroutines that wait for a session to change, in any event loop of this process.
+"""Notify coroutines that wait for a session to change, in this process and in others on the same SQLite file.
 
-A subscription is made before its owner looks at what it waits for: what changes between the look and the wait counts.
+A coroutine subscribes before it reads: a change between the read and the wait ends the wait at once.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ _POLL_S = 0.005
 
 
 class ChangeSubscription(Protocol):
-    """What a coroutine waits for."""
+    """A subscription to changes of a session."""
 
     async def wait(self, timeout_s: float) -> bool:
-        """Return True when something may have changed since the last call, False when nothing did in time."""
+        """Wait until the session may have changed since the last call; False: it did not in time."""
         ...
 
 
@@ -36,7 +36,7 @@ class Subscription:
             self._loop.call_soon_threadsafe(self._notified.set)
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait to be woken; False: nothing came in time."""
+        """Wait for a notification; False: none came in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._notified.wait()
@@ -75,12 +75,12 @@ class Subscriptions:
             wakeup.notify()
 
     def __len__(self) -> int:
-        """How many sessions are waited for."""
+        """The number of sessions with subscriptions."""
         return len(self._by_key)
 
 
 class SqliteChanges:
-    """The subscriptions of a process to one file; without a way to `connect`, to what this process announces alone."""
+    """The subscriptions of a process to one file; without `connect`, only this process notifies them."""
 
     def __init__(self, connect: Callable[[], Any] | None) -> None:
         self.subscriptions = Subscriptions()
@@ -96,23 +96,23 @@ class SqliteChanges:
             yield wakeup if self._connect is None else _FileSubscription(wakeup, self)
 
     def data_version(self) -> int:
-        """Return a number that is another one after every commit of another connection."""
+        """Return a number that changes with every commit of another connection."""
         assert self._connect
         with self._lock:
             try:
                 self._connection = self._connection or self._connect()
                 [[self._version]] = self._connection.execute("PRAGMA data_version")
-            except apsw.Error:  # not now: whoever uses the file hears what is wrong with it
+            except apsw.Error:  # the next operation on the file raises it
                 pass
             return self._version
 
     @property
     def poll_interval_s(self) -> float:
-        """How long to wait between two looks: the more sessions are waited for, the longer."""
+        """The seconds between two polls; they grow with the number of subscribed sessions."""
         return _POLL_S * max(1, len(self.subscriptions))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the connection to the file."""
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -120,7 +120,7 @@ class SqliteChanges:
 
 
 class _FileSubscription:
-    """A subscription that looks at the file while it waits."""
+    """A subscription that polls the file while it waits."""
 
     def __init__(self, wakeup: Subscription, file: SqliteChanges) -> None:
         self._wakeup = wakeup
@@ -128,7 +128,7 @@ class _FileSubscription:
         self._last_version = file.data_version()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait to be woken, or for another version of the file; False: nothing came in time."""
+        """Wait for a notification or a change of the file; False: none came in time."""
         deadline = time.monotonic() + timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
             woken = await self._wakeup.wait(min(left_s, self._file.poll_interval_s))

@@ -1,8 +1,8 @@
-"""How operations meet a database.
+"""Define operations, the generators of SQL statements that a database runs in one transaction.
 
-An operation is a generator that yields statements and is sent their rows. It is written once, holds all the logic, and
-knows nothing of threads, connections or transactions; a `Database` runs it. SQL is one text for both: `$1` parameters
-that appear in order, `ON CONFLICT`, `RETURNING`.
+An operation yields statements and is sent their rows. It is written once for both databases and does not know threads,
+connections or transactions; a `Database` runs it. SQL is one text for both: `$1` parameters that appear in order,
+`ON CONFLICT`, `RETURNING`.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -21,14 +21,16 @@ Row = Sequence[Any]
 Statement = tuple[str, tuple[Any, ...]]
 Operation = Generator[Statement, list[Row], T]
 Dialect = Literal["sqlite", "postgres"]
-"""For the few operations that need what only one of the databases knows."""
+"""For the few operations that differ between the databases."""
+LARGEST = 2**62
+"""A bound above all turns, sequence numbers and event ids."""
 
 
 class ReturningWrite(str):
-    """A write of one row with `RETURNING`, in the spelling that each database runs fastest.
+    """A write of one row with `RETURNING`, in the form that each database runs fastest.
 
-    PostgreSQL takes it as it is. SQLite would gather what is returned in a table of its own, which takes longer than
-    the write itself: it runs `plain`, and `read` beside it, on the values of `where`. What is deleted is read before.
+    PostgreSQL runs it unchanged. SQLite would collect the returned rows in a table, which takes longer than the write
+    itself: it runs `plain`, and `read` with the values of `where`. A row to be deleted is read first.
     """
 
     without_returning: str
@@ -36,7 +38,7 @@ class ReturningWrite(str):
     read_back_values: slice
 
     def __new__(cls, plain: str, returning: str, read: str | None = None, *, where: slice = slice(None)) -> Self:
-        """Make one; without `read`, SQLite only tells that a row was written."""
+        """Create one; without `read`, SQLite only returns whether a row was written."""
         made = super().__new__(cls, f"{plain} RETURNING {returning}")
         made.without_returning, made.read_back_values = plain, where
         made.read_back = read and f"SELECT {returning} {read}"
@@ -44,37 +46,37 @@ class ReturningWrite(str):
 
     @cached_property
     def is_delete(self) -> bool:
-        """Whether the row is gone afterwards."""
+        """Whether it deletes the row."""
         return self.lstrip().startswith("DELETE")
 
 
 class LockingRead(str):
-    """A read that keeps its row as it is until the transaction ends: shared, or for this transaction alone.
+    """A read that locks its row until the transaction ends, for sharing or for an update.
 
-    SQLite takes it as a plain read: it has one writer at a time.
+    On SQLite it is a plain read: there is one writer at a time.
     """
 
     without_lock: str
 
     def __new__(cls, plain: str, mode: Literal["SHARE", "UPDATE"]) -> Self:
-        """Make one from the read."""
+        """Create one from the plain read."""
         made = super().__new__(cls, f"{plain} FOR {mode}")
         made.without_lock = plain
         return made
 
 
 class SingleStatement(str):
-    """One statement that is all of a transaction, or does nothing at all. On PostgreSQL it returns a row if it did.
+    """A statement that is a whole transaction, or writes nothing.
 
-    On SQLite it is an insert into a view of its own, `name`, whose trigger does the work: that fails where there is
-    nothing to be done. View and trigger belong to a connection; `prepare` makes them.
+    On PostgreSQL it returns a row if it wrote. On SQLite it is an insert into a temporary view `name`, whose trigger
+    writes, or fails if there is nothing to write.
     """
 
     insert: str
     create_trigger: tuple[str, str]
 
     def __new__(cls, name: str, columns: Iterable[str], *, sqlite: str, postgres: str) -> Self:
-        """Make one from the body of the trigger, and from what PostgreSQL runs."""
+        """Create one from the body of the trigger, and from the statement of PostgreSQL."""
         made = super().__new__(cls, postgres)
         names = [*columns]
         numbers = ", ".join(f"${number}" for number, _ in enumerate(names, 1))
@@ -87,7 +89,7 @@ class SingleStatement(str):
 
 
 class SingleStatementWrite(Struct, Generic[T]):
-    """What does the same as an operation in the ordinary case, and nothing in any other."""
+    """A statement that may replace an operation, with its values, and the result if it wrote."""
 
     statement: SingleStatement
     values: tuple[Any, ...]
@@ -95,7 +97,7 @@ class SingleStatementWrite(Struct, Generic[T]):
 
 
 class RollBack(Exception):
-    """Raised by an operation: take back what it wrote, and give `result` to the caller all the same."""
+    """Raised by an operation to roll back its writes and return `result` to the caller."""
 
     def __init__(self, result: Any) -> None:
         super().__init__()
@@ -103,13 +105,13 @@ class RollBack(Exception):
 
 
 class Database(Protocol):
-    """One database, safe to use from any task, thread and event loop."""
+    """A database that can be used from any task, thread and event loop."""
 
     outages: Outages
 
     @property
     def dialect(self) -> Dialect:
-        """What kind it is."""
+        """The kind of database."""
         ...
 
     async def write(
@@ -117,15 +119,14 @@ class Database(Protocol):
         operation: Callable[[], Operation[T]],
         *,
         long: bool = False,
-        shortcut: Callable[[], SingleStatementWrite[T] | None] | None = None,
+        single_statement: Callable[[], SingleStatementWrite[T] | None] | None = None,
     ) -> T:
-        """Run an operation in one transaction: all of it, once, or nothing.
+        """Run an operation in one transaction, which is committed exactly once or not at all.
 
-        One that a lost connection kept from being committed is run again, so it must have no effect beside its
-        statements. Raises `OutcomeUnknown` where it could not be found out in time whether it was committed.
+        An operation is run again after a lost connection, so it must have no effect beside its statements. Raise
+        `OutcomeUnknown` if it is not known in time whether it was committed.
 
-        `long`: it takes more than a moment, and must not hold the event loop up. `shortcut` is tried first, where that
-        saves time.
+        `long`: it has many statements, and must not block the event loop. `single_statement` may be tried first.
         """
         ...
 
@@ -134,24 +135,29 @@ class Database(Protocol):
         ...
 
     async def purge(self) -> None:
-        """Let no file hold any longer what was deleted, as far as that is ours to do."""
+        """Remove deleted rows from files, as far as the store controls them."""
         ...
 
     async def probe(self) -> None:
-        """Raise `StoreError` where the database cannot be used."""
+        """Raise `StoreError` if the database cannot be used."""
         ...
 
     def notify_changed(self, key: int, *, elsewhere: bool) -> None:
-        """Wake those who wait for changes of a session: in this process at once, with `elsewhere` in others soon."""
+        """Notify the subscribers of a session, in this process at once, with `elsewhere` soon in others."""
         ...
 
     def subscribe(self, key: int) -> AbstractAsyncContextManager[ChangeSubscription]:
-        """Subscribe to changes of a session that are announced, and maybe to others, until the block ends."""
+        """Subscribe to notified changes of a session, and maybe to others, until the block ends."""
         ...
 
     async def close(self) -> None:
-        """Finish what was begun and let go of the database."""
+        """Finish the operations under way and close the database."""
         ...
+
+
+def ping() -> Operation[None]:
+    """Run a statement without effect."""
+    yield "SELECT 1", ()
 
 
 def run_operation(operation: Operation[T], execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> T:

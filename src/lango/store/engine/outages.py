@@ -1,7 +1,7 @@
-"""How long an operation waits for a database that is away, and when it tries again.
+"""Retry operations while the database is away, for as long as the caller may wait.
 
-A turn under way waits as long as `store.wait_s` says: its answer is worth more than its time. A request that has only
-just come is refused sooner, so that its client can try again elsewhere.
+A running turn waits for `store.wait_s`: its answer is worth more than its time. A new request is refused sooner, so
+that its client can try another replica.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ _log = logging.getLogger("lango.store")
 DEFAULT_WAIT_S = 60.0
 _DELAYS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _SAME_OUTAGE_S = 30.0
-"""Failures that are farther apart are not of the same outage: nobody looked in between."""
+"""Failures that are farther apart belong to different outages."""
 
 _waits_for_database: ContextVar[bool] = ContextVar("lango_store_waits_long", default=False)
 
 
 @contextmanager
 def wait_for_database(enabled: bool = True) -> Generator[None]:
-    """Let the operations of this block wait as long as `store.wait_s` says, or, not `enabled`, only for a moment."""
+    """Let the operations of this block wait for `store.wait_s`; if not `enabled`, only for a moment."""
     before = _waits_for_database.set(enabled)
     try:
         yield
@@ -46,7 +46,7 @@ class Outages:
     """
 
     def __init__(self, wait_s: float, short_wait_s: float) -> None:
-        """`short_wait_s`: for operations outside of `wait_for_database`, where `wait_s` is not less."""
+        """`short_wait_s`: for operations outside of `wait_for_database`, unless `wait_s` is less."""
         self.wait_s = wait_s
         self.recovered_at = 0.0
         """When an operation first succeeded after an outage, by `time.monotonic`; 0: there was none."""
@@ -54,7 +54,7 @@ class Outages:
         self._outage_started_at = self._last_failure_at = -math.inf
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], failed: StoreUnavailable | None = None) -> T:
-        """Try until it succeeds, or until the time to wait is over; `failed`: the first attempt was made before."""
+        """Retry until it succeeds, or the time to wait is over; `failed`: the first attempt has failed already."""
         clock = asyncio.get_running_loop().time
         wait_s = self.wait_s if _waits_for_database.get() else self._short_wait_s
         deadline = math.inf
@@ -80,13 +80,13 @@ class Outages:
         raise AssertionError("unreachable")
 
     def database_available(self) -> None:
-        """Note that the database is there."""
+        """Record that the database answers."""
         if self._last_failure_at > -math.inf:
             self._last_failure_at = -math.inf
             self.recovered_at = time.monotonic()
 
     def _outage_start(self, now: float) -> float:
-        """Return when the outage began that a failure of now belongs to."""
+        """Return the start of the current outage, which is now unless it began before."""
         if now - self._last_failure_at > _SAME_OUTAGE_S:
             self._outage_started_at = now
         self._last_failure_at = now

@@ -1,4 +1,4 @@
-"""PostgreSQL: a pool per event loop, each operation in its own transaction, tried again after a lost connection."""
+"""Run operations on PostgreSQL: a pool per event loop, a transaction per operation, retried if a connection is lost."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
 from lango.store.engine.changes import ChangeSubscription, Subscriptions
-from lango.store.engine.database import Dialect, Operation, RollBack, SingleStatementWrite
+from lango.store.engine.database import Dialect, Operation, RollBack, SingleStatementWrite, ping
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.postgres_notify import Notifications, channel_name
 from lango.store.engine.postgres_writes import (
@@ -59,7 +59,7 @@ class PostgresDatabase:
 
     @property
     def dialect(self) -> Dialect:
-        """What kind it is."""
+        """The kind of database."""
         return "postgres"
 
     async def write(
@@ -67,10 +67,10 @@ class PostgresDatabase:
         operation: Callable[[], Operation[T]],
         *,
         long: bool = False,
-        shortcut: Callable[[], SingleStatementWrite[T] | None] | None = None,
+        single_statement: Callable[[], SingleStatementWrite[T] | None] | None = None,
     ) -> T:
-        """Run an operation in a transaction, or its shortcut in one round trip."""
-        short = shortcut() if shortcut is not None else None
+        """Run an operation in a transaction, or its single statement in one round trip."""
+        short = single_statement() if single_statement is not None else None
         write = ExactlyOnceWrite(self._driver, self._slots, operation, short, long=long)
         try:
             return await self._with_connection(write.attempt)
@@ -85,7 +85,7 @@ class PostgresDatabase:
 
     @property
     def _named(self) -> str:
-        """What errors call it: while it serves, clients read them, and are not to learn where it is."""
+        """The name of the database in errors, which clients read: without its address once it was reached."""
         return "PostgreSQL" if self._was_reached else self._server_name
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
@@ -93,14 +93,14 @@ class PostgresDatabase:
         return await self._with_connection(lambda connection: _read(connection, operation))
 
     async def purge(self) -> None:
-        """Leave it to the server: its vacuum takes away what was deleted."""
+        """Do nothing: the server's vacuum removes deleted rows."""
 
     async def probe(self) -> None:
-        """Raise `StoreError` where the server does not answer."""
-        await self.read(_nothing)
+        """Raise `StoreError` if the server does not answer."""
+        await self.read(ping)
 
     def notify_changed(self, key: int, *, elsewhere: bool) -> None:
-        """Wake those who wait for changes of a session."""
+        """Notify the subscribers of a session."""
         self._subscriptions.notify(key)
         if elsewhere:
             self._notifications_of_loop().send(key)
@@ -110,7 +110,7 @@ class PostgresDatabase:
         return self._notifications_of_loop().subscribe(key)
 
     def _notifications_of_loop(self) -> Notifications:
-        """Return the notifications of this event loop: they have a connection, as pools have."""
+        """Return the notifications of this event loop, which have a connection of it."""
         loop = asyncio.get_running_loop()
         with self._lock:
             for closed_loop in [other for other in self._notifications if other.is_closed()]:
@@ -146,7 +146,7 @@ class PostgresDatabase:
                     loop.call_soon_threadsafe(pool.terminate)
 
     async def _with_connection(self, use: Callable[[Any], Awaitable[T]]) -> T:
-        """Use a connection, and another one where it is lost, until the time to wait is over."""
+        """Run work on a connection, and again on another if it is lost, until the time to wait is over."""
 
         async def attempt() -> T:
             with _translated_errors(self._driver, self._named):
@@ -154,7 +154,7 @@ class PostgresDatabase:
                 async with pool.acquire() as connection:
                     return await use(connection)
 
-        if not self._was_reached:  # a database that was never reached is a wrong URL rather than a restart
+        if not self._was_reached:  # never reached: rather a wrong URL than a restart
             with _translated_errors(self._driver, self._named):
                 await self._pool()
         try:
@@ -163,7 +163,7 @@ class PostgresDatabase:
             return undo.result
 
     async def _pool(self) -> Any:
-        """Pools belong to an event loop; ADK's synchronous `Runner.run` brings a new loop each time."""
+        """Return the pool of this event loop; ADK's synchronous `Runner.run` makes a new loop each time."""
         loop = asyncio.get_running_loop()
         task = self._pools.get(loop)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
@@ -184,9 +184,9 @@ class PostgresDatabase:
             init=_set_transaction_timeout,
             reset=_no_reset,
             server_settings={
-                "search_path": f'"{self._schema}"',  # quoted: else capitals would lead to another schema
+                "search_path": f'"{self._schema}"',  # quoted: capitals would be folded
                 "application_name": "lango",
-                # a process that stands still in a transaction keeps nobody else from the rows that it has locked
+                # a paused process must not hold its locks for long
                 "idle_in_transaction_session_timeout": str(int(_IDLE_IN_TRANSACTION_S * 1000)),
             },
         )
@@ -197,7 +197,7 @@ class PostgresDatabase:
                 await connection.execute(DELETE_OLD_SLOTS)
             end = _close_with_event_loop(pool)
             await anext(end)
-        except ValueError as error:  # of the driver: what it says may show what stands in the URL
+        except ValueError as error:  # its message may contain parts of the URL
             pool.terminate()
             raise StoreUrlError(
                 f"{self._server_name}: the driver does not take the store's URL ({type(error).__name__}): "
@@ -219,7 +219,7 @@ class PostgresDatabase:
         return there and await connection.fetchval(_IS_CURRENT, newest_version())
 
     async def _migrate(self, connection: Any) -> None:
-        """Bring the schema up to date, one process at a time: the lock goes with the transaction, however it ends."""
+        """Upgrade the schema, one process at a time; the lock ends with the transaction."""
         async with connection.transaction():
             await remove_transaction_timeout(connection)
             await connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(self._schema.encode()))
@@ -237,11 +237,11 @@ async def _set_transaction_timeout(connection: Any) -> None:
 
 
 async def _no_reset(_: Any) -> None:
-    """Give a connection back as it is: no operation changes its settings, and resetting them is one more round trip."""
+    """Skip the reset of a connection: no operation changes its settings, and a reset takes a round trip."""
 
 
 async def _close_with_event_loop(pool: Any) -> AsyncGenerator[None]:
-    """Close the pool when its event loop ends, at the latest: a loop finishes the generators that were begun in it."""
+    """Close the pool when its event loop ends, at the latest: a loop finalizes its asynchronous generators."""
     try:
         yield
     finally:
@@ -257,24 +257,24 @@ async def _read(connection: Any, operation: Callable[[], Operation[T]]) -> T:
 
 
 def _parse_url(url: str) -> tuple[str, str, str]:
-    """Part a URL into what the driver takes, the schema, and a name for messages that shows no password."""
+    """Split a URL into the URL of the driver, the schema, and a name without password for messages."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     schema = query.pop("schema", DEFAULT_SCHEMA)
     if not schema.replace("_", "a").isalnum() or not schema.isascii():
         raise StoreUrlError(f"the schema {schema!r} in the store's URL may hold letters, digits and _ only")
-    if len(schema) > _LONGEST_SCHEMA:  # PostgreSQL would cut it, and two stores could be one
+    if len(schema) > _LONGEST_SCHEMA:  # PostgreSQL would truncate it, and two stores could share a schema
         raise StoreUrlError(f"the schema in the store's URL has more than {_LONGEST_SCHEMA} characters")
     if schema.startswith("pg_") or schema == "information_schema":
         raise StoreUrlError(f"the schema {schema!r} in the store's URL is one of PostgreSQL's own: name another")
     rest = parts.path + parts.fragment + ("" if "@" in parts.netloc else parts.query)
-    if "@" in rest or parts.fragment:  # the end of a password: none of it may be shown
+    if "@" in rest or parts.fragment:  # the rest of a password, which must not be shown
         raise StoreUrlError(
             "the store's URL cannot be read: in a password, spell / as %2F, ? as %3F, # as %23 and @ as %40"
         )
     try:
         port = f":{parts.port}" if parts.port else ""
-    except ValueError:  # what it says may show half of a password
+    except ValueError:  # its message may contain a part of the password
         raise StoreUrlError(
             "the port in the store's URL is not a number; in a password, spell / as %2F and : as %3A"
         ) from None
@@ -291,7 +291,7 @@ def _translated_errors(driver: Any, place: str) -> Generator[None]:
     except (
         driver.PostgresError,
         driver.InterfaceError,
-        driver.InternalClientError,  # the driver's own state, when the server goes away between two of its steps
+        driver.InternalClientError,  # raised if the connection is lost at certain points
         OSError,
         TimeoutError,
     ) as error:
@@ -299,7 +299,7 @@ def _translated_errors(driver: Any, place: str) -> Generator[None]:
 
 
 def _translate_error(driver: Any, error: Exception, place: str) -> StoreError:
-    """Say what the driver's error means and what to do."""
+    """Translate the driver's error to ours, with advice."""
     match error:
         case driver.InvalidPasswordError() | driver.InvalidAuthorizationSpecificationError():
             return StoreUnavailable(f"{place} does not accept this user and password: check the store's URL")
@@ -312,7 +312,7 @@ def _translate_error(driver: Any, error: Exception, place: str) -> StoreError:
         case driver.DiskFullError() | driver.OutOfMemoryError() | driver.ProgramLimitExceededError():
             return StoreUnavailable(f"{place} has no room ({_said(error)}); nothing was written")
         case driver.ReadOnlySQLTransactionError():
-            # where it could be written before, another server is about to take its place
+            # it was writable before: a failover is under way
             return StoreUnavailable(f"{place} is read-only: point the store's URL at the primary", retry_after_s=1.0)
         case (
             driver.PostgresConnectionError()
@@ -341,10 +341,5 @@ def _translate_error(driver: Any, error: Exception, place: str) -> StoreError:
 
 
 def _said(error: Exception) -> str:
-    """Return what the server says, without its details: those hold values of rows."""
+    """Return the server's message without its details, which contain values of rows."""
     return str(error).partition("\n")[0]
-
-
-def _nothing() -> Operation[None]:
-    """Ask for an answer, no more."""
-    yield "SELECT 1", ()

@@ -1,8 +1,8 @@
-"""Wake-ups between processes over PostgreSQL: `LISTEN` while something waits, and few `NOTIFY`s.
+"""Notify other processes of changed sessions with LISTEN and coalesced NOTIFY.
 
-A commit that notifies takes a lock of the whole server, so that a notification in every transaction would let all of
-them commit one after the other. So the sessions that changed are gathered, and one statement of its own names all that
-came while the last one was under way. A notification that is lost costs its listeners a poll, and nothing else.
+A commit that notifies takes a lock of the whole server, so that a notification in every transaction would serialize all
+commits. So one statement at a time notifies of all sessions that changed while the last one ran. A lost notification
+only delays its listeners until they poll.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ _log = logging.getLogger("lango.store")
 _LISTEN_TIMEOUT_S = 2.0
 _LONGEST_KEY = 19  # digits
 _MAX_KEYS = 300  # a payload has 8,000 bytes
-# the one transaction whose loss is no loss does not wait for the disk while it holds the lock
+# need not be durable, and should not wait for the disk while it holds the lock
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
 
 def channel_name(schema: str) -> str:
-    """Return the channel of a schema: names of channels are short, and shared by the whole database."""
+    """Return the channel of a schema: a hash, because channel names are short and shared by the database."""
     return f"lango_{zlib.crc32(schema.encode()):08x}"
 
 
 class Notifications:
-    """The notifications of one database in one event loop."""
+    """The notifications of a database in an event loop."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Notifications:
         self._connection: AsyncGenerator[None] | None = None
 
     def send(self, key: int) -> None:
-        """Wake those who wait for a session in other processes, soon."""
+        """Notify the subscribers of a session in other processes, soon."""
         self._changed_sessions.add(key)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
@@ -65,7 +65,7 @@ class Notifications:
 
     @asynccontextmanager
     async def subscribe(self, key: int) -> AsyncGenerator[Subscription]:
-        """Subscribe to a session until the block ends. Where listening fails, only this process wakes it."""
+        """Subscribe to a session until the block ends. If LISTEN fails, only this process notifies it."""
         with self._subscriptions.subscribe(key) as wakeup:
             if self._connection is None and (self._listening is None or self._listening.done()):
                 self._listening = asyncio.create_task(self._listen())
@@ -77,13 +77,13 @@ class Notifications:
         connection = self._listen_until_closed()
         try:
             await anext(connection)
-        except Exception as error:  # noqa: BLE001 - whatever it is: what is not heard is polled for
+        except Exception as error:  # noqa: BLE001 - listeners poll, too
             _log.warning("notifications of other processes are not heard, their changes are polled for: %s", error)
         else:
             self._connection = connection
 
     async def _listen_until_closed(self) -> AsyncGenerator[None]:
-        """Listen until closed, or until the event loop ends: it finishes the generators that were begun in it."""
+        """Listen until closed, or until the event loop ends, which finalizes its generators."""
         connection = await self._connect()
         try:
             connection.add_termination_listener(self._on_connection_lost)
@@ -96,16 +96,16 @@ class Notifications:
 
     def _on_notification(self, _connection: object, _pid: int, _channel: str, keys: str) -> None:
         for key in keys.split():
-            # any role of the database can notify: what is no number of a session is left alone
+            # any role of the database can notify: ignore everything but session keys
             if key.isascii() and key.isdigit() and len(key) <= _LONGEST_KEY:
                 self._subscriptions.notify(int(key))
 
     def _on_connection_lost(self, _connection: object) -> None:
-        """The connection broke: the next subscription listens again."""
+        """Forget a lost connection: the next subscription listens again."""
         self._connection = None
 
     async def close(self) -> None:
-        """Send what is to be sent, and stop to listen."""
+        """Send the pending notifications and stop listening."""
         tasks = [task for task in (self._sending, self._listening) if task is not None]
         if tasks:
             await asyncio.wait(tasks)

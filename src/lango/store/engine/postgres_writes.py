@@ -1,9 +1,9 @@
-"""Writes to PostgreSQL that take effect exactly once, also where the answer to a COMMIT is lost.
+"""Commit a PostgreSQL transaction exactly once, also when the answer to COMMIT is lost.
 
-Each transaction that writes begins by storing its own number in a row of `commits`, its slot, which no other
-transaction uses meanwhile. After a lost connection that row says whether the transaction was committed: then its result
-is returned, and it is not run again. A row is used, and not the transaction's own id, because a server that crashed, or
-a replica that took its place, may give the same id to another transaction.
+Each writing transaction first stores its number in a row of `commits`, its slot, which no other transaction uses
+meanwhile. After a lost connection that row shows whether the transaction was committed: then its result is returned,
+and it is not run again. The id of the transaction would not do: a restarted server or a promoted replica may give it to
+another transaction.
 """
 
 import uuid
@@ -16,8 +16,8 @@ from lango.store.engine.database import Operation, Row, SingleStatementWrite
 
 T = TypeVar("T")
 
-# The server ends a transaction whose client is silent for so long: until then, nobody can know how it ends, and its
-# locks keep others waiting. One statement is one round trip: beginning with a number costs no more of them.
+# The server ends a transaction whose client is silent for so long: until then its outcome is unknown, and its locks
+# block others. BEGIN, the number and the timeout are one statement, and so one round trip.
 _BEGIN = """
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL idle_in_transaction_session_timeout = '15s';
@@ -33,14 +33,14 @@ DELETE_OLD_SLOTS = "DELETE FROM commits WHERE used_at < now() - interval '7 days
 
 
 class Slot(Struct):
-    """A row of `commits`: it belongs to one transaction at a time."""
+    """A row of `commits`, used by one transaction at a time."""
 
     name: str
     number: int = 0
 
 
 class Slots:
-    """The slots of this process that are free. Safe from any thread."""
+    """The free slots of this process. Safe from any thread."""
 
     def __init__(self) -> None:
         self._free: list[Slot] = []
@@ -55,38 +55,38 @@ class Slots:
         return slot
 
     def release(self, slot: Slot) -> None:
-        """Free a slot whose transaction is over; one that may still run on the server is not used again."""
+        """Free a slot whose transaction has ended; if it may still run on the server, the slot is not used again."""
         self._free.append(slot)
 
 
 class ExactlyOnceWrite(Generic[T]):
-    """One write, tried on as many connections as it takes."""
+    """A write that may be attempted on several connections."""
 
     def __init__(
         self,
         driver: Any,
         slots: Slots,
         operation: Callable[[], Operation[T]],
-        shortcut: SingleStatementWrite[T] | None,
+        single_statement: SingleStatementWrite[T] | None,
         *,
         long: bool = False,
     ) -> None:
-        """`long`: it may take as long as it needs."""
+        """`long`: without a time limit."""
         self._long = long
         self._driver = driver
         self._slots = slots
         self._operation = operation
-        self._single_statement = shortcut
+        self._single_statement = single_statement
         self._unacknowledged: tuple[Slot, T] | None = None
         self._single_statement_unacknowledged = False
 
     @property
     def outcome_is_unknown(self) -> bool:
-        """Whether it may have been written by an attempt that got no answer."""
+        """Whether an attempt without answer may have been committed."""
         return self._unacknowledged is not None or self._single_statement_unacknowledged
 
     async def attempt(self, connection: Any) -> T:
-        """Write, unless an earlier attempt did."""
+        """Run the write, unless an earlier attempt was committed."""
         if self._unacknowledged is not None:
             slot, result = self._unacknowledged
             committed = await connection.fetchval(_COMMITTED_NUMBER, slot.name) == slot.number
@@ -100,15 +100,15 @@ class ExactlyOnceWrite(Generic[T]):
             self._single_statement = None
         return await self._run_transaction(connection)
 
-    async def _run_single_statement(self, connection: Any, shortcut: SingleStatementWrite[T]) -> bool:
-        """Run the shortcut; False: it is not the case for it.
+    async def _run_single_statement(self, connection: Any, single_statement: SingleStatementWrite[T]) -> bool:
+        """Run the single statement; False: it wrote nothing.
 
         It writes only where nothing of it is written yet, and the operation finds what it wrote: both by the event's
         id. So it needs no slot.
         """
         self._single_statement_unacknowledged = True
         try:
-            taken = await connection.fetchval(str(shortcut.statement), *shortcut.values) is not None
+            taken = await connection.fetchval(str(single_statement.statement), *single_statement.values) is not None
         except self._driver.UniqueViolationError:
             taken = False
         except self._driver.PostgresError as error:
@@ -141,14 +141,14 @@ class ExactlyOnceWrite(Generic[T]):
         return result
 
     def _may_be_committed(self, error: Exception) -> bool:
-        """Whether a statement that failed may have been committed: the server did not answer, or does not know."""
+        """Whether a failed statement may have been committed: the server did not answer, or does not know."""
         driver = self._driver
         lost = driver.PostgresConnectionError, driver.OperatorInterventionError, driver.StatementCompletionUnknownError
         return isinstance(error, lost)
 
 
 async def remove_transaction_timeout(connection: Any) -> None:
-    """Let this one transaction take as long as it needs."""
+    """Remove the time limit of this transaction."""
     if connection.get_server_version() >= (17,):
         await connection.execute("SET LOCAL transaction_timeout = 0")
 
@@ -158,7 +158,7 @@ async def run_operation(operation: Operation[T], connection: Any) -> T:
     try:
         sql, values = next(operation)
         while True:
-            rows: list[Row] = await connection.fetch(str(sql), *values)  # the driver takes no kind of `str`
+            rows: list[Row] = await connection.fetch(str(sql), *values)  # the driver refuses subclasses of `str`
             sql, values = operation.send(rows)
     except StopIteration as end:
         return end.value

@@ -10,7 +10,7 @@ _VERSION = "SELECT COALESCE(MAX(version), 0) FROM lango_schema"
 
 
 def migrations() -> list[tuple[int, list[str]]]:
-    """Return the numbered migrations, oldest first, each as its statements."""
+    """Return the numbered migrations, the oldest first, each as its statements."""
     folder = resources.files("lango.store") / "migrations"
     numbered = sorted((int(file.name[:4]), file) for file in folder.iterdir() if file.name.endswith(".sql"))
     return [(number, _statements(file.read_text("utf-8"))) for number, file in numbered]
@@ -18,7 +18,7 @@ def migrations() -> list[tuple[int, list[str]]]:
 
 def _statements(text: str) -> list[str]:
     bare = "\n".join(line.split("-- ")[0].rstrip() for line in text.splitlines())
-    # at the end of a line: the body of a trigger has some of its own
+    # only semicolons at the end of a line: the body of a trigger contains others
     return [part.strip() for part in re.split(r";\s*(?:\n|$)", bare) if part.strip()]
 
 
@@ -28,9 +28,9 @@ def newest_version() -> int:
 
 
 def upgrade(database_name: str, dialect: str) -> Operation[int]:
-    """Bring the schema up to date and return its version. To be run under the database's own lock.
+    """Upgrade the schema and return its version. The caller holds the lock of the database.
 
-    What only one database knows stands in a comment that begins with its name: `/*sqlite WITHOUT ROWID*/`.
+    SQL for only one database is in a comment that begins with its name: `/*sqlite WITHOUT ROWID*/`.
     """
     yield "CREATE TABLE IF NOT EXISTS lango_schema (version BIGINT PRIMARY KEY, applied_at TEXT NOT NULL)", ()
     [[version]] = yield _VERSION, ()

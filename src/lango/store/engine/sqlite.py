@@ -1,4 +1,4 @@
-"""SQLite: one writer that groups commits, readers beside it.
+"""Run operations on SQLite: one writer that groups commits, readers beside it.
 
 All writes that are queued when the writer's thread is free share a transaction, each behind its own savepoint: a write
 that fails rolls back only itself, and one `fsync` serves them all. Where commits are faster than waking a thread,
@@ -27,6 +27,7 @@ from lango.store.engine.database import (
     RollBack,
     SingleStatement,
     SingleStatementWrite,
+    ping,
     run_operation,
 )
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
@@ -67,9 +68,9 @@ _READER_THREADS = 4
 _MAX_GROUP = 256
 _STATEMENT_CACHE_SIZE = 200
 _FAST_COMMIT_S = 0.001  # an event loop can wait for this long; waking a thread takes about half of it
-_FAST_COMMITS_NEEDED = 5  # so many quick commits in a row, and the disk is taken for a quick one
+_FAST_COMMITS_NEEDED = 5  # after so many in a row the disk counts as fast
 _CHECKPOINT_PAGES = 1000
-_CHECK_LOG_EVERY = 200  # writes of the caller's thread, each quick and so of few pages
+_CHECK_LOG_EVERY = 200  # writes in the caller's thread
 _REOPEN_S = 0.02
 _NOT_DONE: Any = object()
 
@@ -89,20 +90,20 @@ class SqliteDatabase:
         self._connections: list[Connection] = []
         self._is_open = False
         self._writer: Connection | None = None
-        self._files: OpenedFiles | None = None  # which ones the writer has open
+        self._files: OpenedFiles | None = None  # of the writer
         self._store_id = self._page_bytes = 0
         self._log_holds_deleted_rows = False
         self._writer_lock = threading.Lock()  # held while the writer's connection is in use
-        self._waits_for_locks = True  # the writer's connection waits for others
+        self._waits_for_locks = True  # whether the writer's connection waits for other processes
         self._fast_commits = 0
-        self._writes_since_check = 0  # writes since the thread last looked at the log
+        self._writes_since_check = 0  # writes since the last look at the log
         self._pages_written = self._pages_checkpointed = 0
         self._cursors: dict[SingleStatement, Cursor] = {}
         self._changes = SqliteChanges(None if path == MEMORY else self._connect_without_waiting)
 
     @property
     def dialect(self) -> Dialect:
-        """What kind it is."""
+        """The kind of database."""
         return "sqlite"
 
     async def write(
@@ -110,17 +111,17 @@ class SqliteDatabase:
         operation: Callable[[], Operation[T]],
         *,
         long: bool = False,
-        shortcut: Callable[[], SingleStatementWrite[T] | None] | None = None,
+        single_statement: Callable[[], SingleStatementWrite[T] | None] | None = None,
     ) -> T:
-        """Run an operation in a transaction: at once, or grouped with whatever else waits."""
+        """Run an operation in a transaction: in this thread, or in the writer's, grouped with others."""
         if not long and self._fast_commits >= _FAST_COMMITS_NEEDED and self._queue.empty():
-            done = self._write_in_this_thread(operation, shortcut)
+            done = self._write_in_this_thread(operation, single_statement)
             if done is not _NOT_DONE:
                 self.outages.database_available()
                 return done
         try:
             result = await self._enqueue(operation)
-        except StoreUnavailable as error:  # nothing of it was written: it may be tried again
+        except StoreUnavailable as error:  # nothing was written: it can be retried
             return await self.outages.retry(lambda: self._enqueue(operation), error)
         self.outages.database_available()
         return result
@@ -136,27 +137,27 @@ class SqliteDatabase:
         if self._path == MEMORY:
             return await self.write(operation)  # a database in memory belongs to one connection
         if not self._is_open and not is_read_only(self._path):
-            await self.write(_nothing)
+            await self.write(ping)
         loop = asyncio.get_running_loop()
-        with self._lock:  # or it is closed between the two
+        with self._lock:  # so that no close comes in between
             self._readers = self._readers or ThreadPoolExecutor(_READER_THREADS, "lango-reader")
             reading = loop.run_in_executor(self._readers, self._read, operation)
         return await reading
 
     async def purge(self) -> None:
-        """Empty the log beside the file, which still holds what was deleted; later, where others are reading it."""
+        """Truncate the log beside the file, which still holds deleted rows; later, if others are reading it."""
         self._log_holds_deleted_rows = True
-        await self.write(_nothing, long=True)
+        await self.write(ping, long=True)
         await asyncio.to_thread(self._checkpoint)
 
     async def probe(self) -> None:
-        """Raise `StoreError` where the file cannot be used: it is gone, replaced, damaged, or locked."""
-        await self.read(_nothing)
+        """Raise `StoreError` if the file is missing, replaced, damaged, or locked."""
+        await self.read(ping)
         if self._files is not None:
             await asyncio.to_thread(self._check_contents)
 
     def notify_changed(self, key: int, *, elsewhere: bool) -> None:
-        """Wake those who wait for changes of a session; other processes see that the file has changed."""
+        """Notify the subscribers of a session; other processes see that the file has changed."""
         del elsewhere
         self._changes.subscriptions.notify(key)
 
@@ -170,11 +171,11 @@ class SqliteDatabase:
         return connection
 
     async def close(self) -> None:
-        """Let waiting writes finish, then close every connection. A later call opens the file again."""
+        """Finish the queued writes and close all connections. A later operation opens the file again."""
         await asyncio.to_thread(self._close)
 
     def _enqueue(self, operation: Callable[[], Operation[T]]) -> "asyncio.Future[T]":
-        """Hand an operation to the writer's thread."""
+        """Queue an operation for the writer's thread, and wait for its result."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._put_job(WriteJob(operation, loop, future))
@@ -183,7 +184,7 @@ class SqliteDatabase:
     # -- the writer ---------------------------------------------------------------------------------------------
 
     def _put_job(self, job: WriteJob) -> None:
-        """Hand a job to the writer's thread; after a `close` to a new one, with a queue of its own."""
+        """Queue a job for the writer's thread; after `close`, for a new thread with a new queue."""
         with self._lock:
             self._queue.put(job)
             if self._thread is None:
@@ -222,9 +223,11 @@ class SqliteDatabase:
                 leave_log(self._path)
 
     def _write_in_this_thread(
-        self, operation: Callable[[], Operation[Any]], shortcut: Callable[[], SingleStatementWrite[Any] | None] | None
+        self,
+        operation: Callable[[], Operation[Any]],
+        single_statement: Callable[[], SingleStatementWrite[Any] | None] | None,
     ) -> Any:
-        """Run an operation in the caller's thread, unless somebody else is writing: then it has to wait its turn."""
+        """Run an operation in the caller's thread, unless another write is under way."""
         if not self._writer_lock.acquire(blocking=False):
             return _NOT_DONE
         try:
@@ -234,7 +237,7 @@ class SqliteDatabase:
             if self._waits_for_locks:
                 self._set_busy_timeout(connection, patient=False)
             began = time.perf_counter()
-            short = shortcut() if shortcut is not None else None
+            short = single_statement() if single_statement is not None else None
             if short is not None and self._run_single_statement(connection, short):
                 result = short.result
             else:
@@ -251,11 +254,11 @@ class SqliteDatabase:
         self._writes_since_check += 1
         if self._writes_since_check >= _CHECK_LOG_EVERY:
             self._writes_since_check = 0
-            self._put_job(WriteJob(_nothing))  # wakes the thread, which has the time for a checkpoint
+            self._put_job(WriteJob(ping))  # lets the thread checkpoint if the log has grown
         return result
 
     def _run_single_statement(self, connection: Connection, short: SingleStatementWrite[Any]) -> bool:
-        """Take a shortcut, if this is the case for it."""
+        """Run a single statement; False: it wrote nothing."""
         statement = short.statement
         cursor = self._cursors.get(statement)
         if cursor is None:
@@ -264,25 +267,25 @@ class SqliteDatabase:
             cursor = self._cursors[statement] = connection.cursor()
         try:
             cursor.execute(statement.insert, short.values)
-        except apsw.ConstraintError:  # the statement has taken itself back
+        except apsw.ConstraintError:  # it was rolled back
             return False
         return True
 
     def _set_busy_timeout(self, connection: Connection, *, patient: bool) -> None:
-        """Set whether the writer waits for other processes: its thread may, an event loop may not."""
+        """Set whether the writer waits for other processes: its thread may, the event loop must not."""
         if patient != self._waits_for_locks:
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000) if patient else 0)
             self._waits_for_locks = patient
 
     def _checkpoint(self) -> None:
-        """Write the log into the file where it has grown, outside the event loop and after every caller was answered.
+        """Checkpoint the log if it has grown, outside the event loop and after all callers have their results.
 
-        Where something was deleted, the log is emptied, too: its old pages still hold it.
+        If rows were deleted, the log is truncated, too: its old pages still hold them.
         """
         grown = self._pages_written - self._pages_checkpointed > _CHECKPOINT_PAGES
         if not (grown or self._log_holds_deleted_rows):
             return
-        with self._writer_lock, contextlib.suppress(apsw.Error):  # another connection reads: next time
+        with self._writer_lock, contextlib.suppress(apsw.Error):  # another connection reads: later
             if self._writer is None:
                 return
             self._pages_checkpointed = self._pages_written
@@ -294,7 +297,7 @@ class SqliteDatabase:
             self._log_holds_deleted_rows = bool(busy)
 
     def _check_files(self, *, writing: bool) -> None:
-        """Refuse a file that is not at its path any more: what is written to it is lost, what is read is another's."""
+        """Raise `StoreUnavailable` for a file that was deleted or replaced: writes to it would be lost."""
         if (files := self._files) is not None:
             files.check(with_log=writing)
 
@@ -313,7 +316,7 @@ class SqliteDatabase:
         try:
             if jobs[0].run(execute) if len(jobs) == 1 else run_group(connection, jobs, execute):
                 connection.execute("COMMIT")
-            elif connection.in_transaction:  # or SQLite has taken it back already
+            elif connection.in_transaction:  # or SQLite has rolled it back already
                 connection.execute("ROLLBACK")
         except BaseException:
             if connection.in_transaction:
@@ -341,7 +344,7 @@ class SqliteDatabase:
                     connection = self._connect_writer()
                     break
                 except apsw.BusyError:
-                    # when several open a new file at once, SQLite does not wait for the change to WAL by itself
+                    # when several processes open a new file at once, SQLite does not wait for the change to WAL
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(_REOPEN_S)
@@ -366,7 +369,7 @@ class SqliteDatabase:
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # so that the file itself has the number
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # so that the number is in the file itself
         except BaseException:
             connection.close()
             raise
@@ -388,7 +391,7 @@ class SqliteDatabase:
                 self._connections.append(connection)
             try:
                 return read_snapshot(connection, operation)
-            except (apsw.NotADBError, apsw.CorruptError):  # its cache holds what was damaged, also when it is mended
+            except (apsw.NotADBError, apsw.CorruptError):  # its cache would stay damaged after a repair
                 self._local.connection = None
                 self._connections.remove(connection)
                 connection.close()
@@ -400,7 +403,7 @@ class SqliteDatabase:
         return cast("Connection", connection)
 
     def _close(self) -> None:
-        with self._lock:  # whoever comes from now on opens anew
+        with self._lock:  # later operations open the file again
             thread, self._thread = self._thread, None
             queue, self._queue = self._queue, SimpleQueue()
             queue.put(None)
@@ -414,7 +417,3 @@ class SqliteDatabase:
         self._changes.close()
         if thread is not None:
             thread.join()
-
-
-def _nothing() -> Operation[None]:
-    yield "SELECT 1", ()

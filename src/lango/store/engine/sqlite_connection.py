@@ -1,4 +1,4 @@
-"""Statements on one connection of SQLite: an operation alone, one of a group, or one that only reads."""
+"""Run operations on one SQLite connection: alone, in a group, or on a read snapshot; translate its errors."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Connection(Protocol):
-    """The little of `apsw.Connection` that is used here, with types."""
+    """The methods of `apsw.Connection` that are used here, with types."""
 
     @property
     def in_transaction(self) -> bool:
@@ -31,19 +31,19 @@ class Connection(Protocol):
         ...
 
     def cursor(self) -> "Cursor":
-        """Make a cursor, which keeps its statement prepared."""
+        """Create a cursor, which keeps its statement prepared."""
         ...
 
     def changes(self) -> int:
-        """Return how many rows the last statement changed."""
+        """Return the number of rows that the last statement changed."""
         ...
 
     def status(self, op: int) -> tuple[int, int]:
-        """Read one of SQLite's counters, and its highest value."""
+        """Read a counter of SQLite, and its highest value."""
         ...
 
     def set_busy_timeout(self, milliseconds: int) -> None:
-        """Set how long a lock of another connection is waited for."""
+        """Set how long to wait for a lock of another connection."""
         ...
 
     def close(self) -> None:
@@ -59,12 +59,12 @@ class Cursor(Iterable[Row], Protocol):
         ...
 
     def fetchall(self) -> list[Row]:
-        """Return the rows that are left."""
+        """Return the remaining rows."""
         ...
 
 
 def store_id(connection: Connection) -> int:
-    """Return the store's own number, which its file carries in its header; a store without one gets one."""
+    """Return the store's random number, which is in the header of its file; a new store gets one."""
     [[number]] = connection.execute("PRAGMA application_id").fetchall()
     if not number:
         number = secrets.randbelow(2**31 - 1) + 1
@@ -73,17 +73,17 @@ def store_id(connection: Connection) -> int:
 
 
 def read_snapshot(connection: Connection, operation: Callable[[], Operation[T]]) -> T:
-    """Run an operation that only reads, all of it on one snapshot."""
-    connection.execute("BEGIN")  # one snapshot for all statements of the operation
+    """Run an operation that only reads, on one snapshot."""
+    connection.execute("BEGIN")  # one snapshot for all statements
     try:
         return run_operation(operation(), functools.partial(execute_on, connection))
     finally:
-        if connection.in_transaction:  # or an error of the disk has ended it
+        if connection.in_transaction:  # unless a disk error has ended it
             connection.execute("COMMIT")
 
 
 def connect_read_only(path: str) -> Connection:
-    """Open a file that cannot be written, for one read, leaving nothing beside it for a later writer to trip over."""
+    """Open a read-only file for one read, without leaving files beside it."""
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     if not Path(f"{path}-wal").exists():
         uri += "&immutable=1"
@@ -105,7 +105,7 @@ def run_in_transaction(connection: Connection, operation: Callable[[], Operation
 
 def execute_on(connection: Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
     """Execute one statement."""
-    # $1, $2, ... are named parameters to SQLite, numbered as they first appear: they appear in order
+    # SQLite numbers $1, $2, ... by first appearance, which is in order
     if type(sql) is ReturningWrite:
         return _execute_returning(connection, sql, values)
     return connection.execute(sql.without_lock if type(sql) is LockingRead else sql, values).fetchall()
@@ -123,7 +123,7 @@ def _execute_returning(connection: Connection, write: ReturningWrite, values: tu
 
 
 class WriteJob(Struct, eq=False):
-    """One operation on its way through the writer."""
+    """An operation in the queue of the writer."""
 
     operation: Callable[[], Operation[Any]]
     loop: asyncio.AbstractEventLoop | None = None
@@ -132,24 +132,24 @@ class WriteJob(Struct, eq=False):
     error: BaseException | None = field(default=None)
 
     def run(self, execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> bool:
-        """Run the operation; False: what it wrote must be taken back."""
+        """Run the operation; False: its writes must be rolled back."""
         try:
             self.result = run_operation(self.operation(), execute)
         except RollBack as undo:
             self.result = undo.result
             return False
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever asked
+        except Exception as error:  # noqa: BLE001 - raised to the caller
             self.error = error
             return False
         return True
 
     @property
     def is_awaited(self) -> bool:
-        """Whether anybody still waits for it."""
+        """Whether its caller still waits for it."""
         return self.future is None or not self.future.cancelled()
 
     def deliver(self) -> None:
-        """Hand the outcome to whoever waits, in their event loop."""
+        """Deliver the outcome to the caller, in its event loop."""
         if self.future is None or self.future.done():
             return
         if self.error is not None:
@@ -161,12 +161,12 @@ class WriteJob(Struct, eq=False):
 def run_group(
     connection: Connection, jobs: list[WriteJob], execute: Callable[[str, tuple[Any, ...]], list[Row]]
 ) -> Literal[True]:
-    """Run the jobs of a group, so that one that fails takes back only itself."""
+    """Run the jobs of a group, each behind a savepoint, so that a failure rolls back only one."""
     for job in jobs:
         connection.execute("SAVEPOINT job")
         if not job.run(execute):
             if job.error is not None and not connection.in_transaction:
-                raise job.error  # a full disk takes back all of the group
+                raise job.error  # a full disk rolls back the whole group
             connection.execute("ROLLBACK TO job")
         connection.execute("RELEASE job")
     return True
@@ -181,7 +181,7 @@ def refuse_foreign_database(connection: Connection, path: str) -> None:
 
 @contextlib.contextmanager
 def translated_errors(path: str) -> Generator[None]:
-    """Turn SQLite's errors into ours."""
+    """Translate SQLite's errors to ours."""
     try:
         yield
     except LangoError:
@@ -191,7 +191,7 @@ def translated_errors(path: str) -> Generator[None]:
 
 
 def translate_error(error: apsw.Error, path: str) -> StoreError:
-    """Say what SQLite's error means and what to do. Clients read it, too: it names the file, and not its folder."""
+    """Translate SQLite's error to ours, with advice; clients read it, so it names the file without its folder."""
     file = Path(path).name
     match error:
         case apsw.BusyError() | apsw.LockedError():
@@ -219,14 +219,14 @@ def translate_error(error: apsw.Error, path: str) -> StoreError:
 
 
 def take_queued(queue: "SimpleQueue[WriteJob | None]", limit: int) -> Iterator[WriteJob]:
-    """What else waits by now, so many at most; the order of arrival is kept."""
+    """Return the jobs that are queued by now, at most so many, in order."""
     for _ in range(limit):
         try:
             job = queue.get_nowait()
         except Empty:
             return
         if job is None:
-            queue.put(None)  # the end comes after this group
+            queue.put(None)  # close after this group
             return
         yield job
 
@@ -238,7 +238,7 @@ def deliver_results(jobs: list[WriteJob]) -> None:
         if job.loop is not None:
             by_loop.setdefault(job.loop, []).append(job)
     for loop, done in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # that loop is closed
             loop.call_soon_threadsafe(_deliver_in_loop, done)
 
 

@@ -1,7 +1,7 @@
-"""The file of a SQLite database: private when it is made, and watched while it is open.
+"""Create a SQLite file with private permissions, and detect that it was deleted, replaced or overwritten.
 
-SQLite goes on writing to a file that was deleted or replaced underneath it, and everything written from then on is lost
-when it is closed. So each write first asks whether the path still leads to the file that was opened.
+SQLite goes on writing to an open file that was deleted or replaced, and loses these writes when it is closed. So each
+write first checks that the path still leads to the file that was opened.
 """
 
 import os
@@ -17,11 +17,11 @@ _MAGIC = b"SQLite format 3\0"
 _NUMBER_AT = 68  # of the file, where a database carries its application's number
 _LOG_HEADER, _LOG_FRAME = 32, 24  # bytes before a log, and before each page in it
 FileId = tuple[int, int]
-"""The device and number of a file: another file at the same path has others."""
+"""The device and inode of a file: another file at the same path has others."""
 
 
 def check_path(path: Path) -> None:
-    """Refuse, before anything is touched, a path where no database can be."""
+    """Raise `StoreUrlError` for a path that cannot be a database, before anything is created."""
     folder = path.parent
     if path.is_dir():
         raise StoreUrlError(f"{path} is a folder; name a file in it, such as sqlite:///{path}/lango.db")
@@ -34,12 +34,12 @@ def check_path(path: Path) -> None:
 
 
 def is_read_only(path: str) -> bool:
-    """Whether there is a file that cannot be written: reading goes on, and writing begins when it can be written."""
+    """Whether the file exists and is read-only for this process."""
     return os.access(path, os.R_OK) and not os.access(path, os.W_OK)
 
 
 def create_private_file(path: Path) -> None:
-    """Make the file, readable by this user alone; SQLite gives the files beside it the same rights."""
+    """Create the file, readable by this user alone; SQLite gives the files beside it the same permissions."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE_MODE))
     except FileExistsError:
@@ -51,9 +51,9 @@ def create_private_file(path: Path) -> None:
 
 
 def file_id(path: str) -> FileId:
-    """Return which file a path leads to now. Raise `StoreUnavailable` where it leads to none."""
+    """Return the file that a path leads to now. Raise `StoreUnavailable` if there is none."""
     try:
-        status = os.stat(path)  # noqa: PTH116 - asked before every write
+        status = os.stat(path)  # noqa: PTH116 - called before every write
     except OSError as error:
         raise StoreUnavailable(f"{Path(path).name} was deleted while it was in use: {_ADVICE}") from error
     return status.st_dev, status.st_ino
@@ -63,7 +63,7 @@ _ADVICE = "nothing is written any more; put it back, or restart to use what is t
 
 
 def read_store_id(path: str) -> int:
-    """Read the store's number from the header of the file itself, past its log and every cache.
+    """Read the store's number from the header of the file itself, without the log or a cache.
 
     Through SQLite's own file: closing one that Python opened would drop the locks that SQLite holds in this process.
     And not as a database: where another connection writes its log into the file just now, the header is ahead of the
@@ -82,13 +82,13 @@ def read_store_id(path: str) -> int:
 
 
 def check_not_overwritten(path: str, wanted: int) -> None:
-    """Raise `StoreUnavailable` where another database, or nothing, was written over the one that was opened."""
+    """Raise `StoreUnavailable` if the opened file was overwritten with another database, or emptied."""
     if read_store_id(path) != wanted:
         raise StoreUnavailable(f"{Path(path).name} was overwritten while it was in use: {_ADVICE}")
 
 
 def check_log_size(path: str, frames: int, page_bytes: int) -> None:
-    """Raise `StoreDamaged` where the log of an open database is shorter than SQLite knows it to be."""
+    """Raise `StoreDamaged` if the log of an open database was truncated by another program."""
     size = Path(f"{path}-wal").stat().st_size
     if size < _LOG_HEADER + frames * (_LOG_FRAME + page_bytes) and frames:
         raise StoreDamaged(f"{Path(path).name}-wal was cut off while it was in use: restore it from a backup")
@@ -102,7 +102,7 @@ class OpenedFiles:
         self._log = f"{path}-wal", file_id(f"{path}-wal")
 
     def check(self, *, with_log: bool) -> None:
-        """Raise `StoreUnavailable` where one of them was deleted or replaced: what is written to it is lost.
+        """Raise `StoreUnavailable` if one of them was deleted or replaced: writes to it would be lost.
 
         `with_log`: nothing can close the database meanwhile, which deletes its log.
         """

@@ -1,10 +1,10 @@
-"""Whether SQLite's log (`-wal`) still holds all that was committed, looked at before SQLite opens it.
+"""Check, before SQLite opens its log (`-wal`), that the log still holds all commits.
 
-SQLite takes the first frame of its log that is not whole for the end of it, as after a power failure, and says nothing.
-Where frames were damaged later, or the log was cut off or replaced, what was committed is gone and everything looks
-well. So the log is read here first and held against three witnesses: a log is synced at each commit, so only its last
-transaction can be broken by a power failure; the `-shm` file that a killed process leaves behind says how many frames
-there were; and the first page of the database carries the store's own number.
+SQLite takes the first broken frame for the end of its log, as after a power failure, without an error. If frames were
+damaged later, or the log was truncated or replaced, commits are lost silently. So the log is read here first and
+compared with three facts: it is synced at each commit, so a power failure can break only its last transaction; the
+`-shm` file that a killed process leaves has the number of frames; and the first page of the database has the store's
+number.
 """
 
 import math
@@ -30,40 +30,40 @@ _HEADER, _FRAME = 32, 24
 _INDEX_HEADER = 48
 _INDEX_VERSION = 3_007_000
 _MOST_BYTES = 128_000_000
-"""Of a larger log no checksum is worked out: that takes seconds."""
+"""The checksums of a larger log are not computed: that takes seconds."""
 _TRIES = 5
 _MASK = 0xFFFFFFFF
 _USUAL_PAGE = 4096
 _OTHERS = "belongs to another database"
 _OTHERS_OR_OLD = "and the -shm file do not belong together: one is another database's, or an old copy"
 _FOREIGN = (_OTHERS, _OTHERS_OR_OLD)
-_NUMBER_AT = 68  # of the first page, where a database carries its application's number
+_NUMBER_AT = 68  # offset of the application id in the first page
 
 _open_here: Counter[str] = Counter()
 _lock = threading.Lock()
 
 
 class _Index(Struct, frozen=True):
-    """What the `-shm` file says of the log."""
+    """The index of the log in the `-shm` file."""
 
     frames: int
     checkpointed: int
     salts: bytes
     since_boot: bool
-    """It was written since the machine started: no power failure can have left an old one."""
+    """It was written since the machine started, so no power failure has left an old one."""
 
 
 class _Log(Struct):
-    """What is in a log."""
+    """The contents of a log."""
 
     head: bytes
     head_is_whole: bool = False
     whole: int = 0
     """Frames up to the last commit that SQLite will read."""
     lost_commits: int = 0
-    """Commits of the same log behind a frame that is broken."""
+    """Commits of the same log after a broken frame."""
     numbers: frozenset[int] = frozenset()
-    """The numbers of databases that stand on first pages."""
+    """The numbers of stores in first pages."""
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def checked_log(path: str) -> Generator[None]:
 
 
 def leave_log(path: str) -> None:
-    """Note that a database of this process was closed."""
+    """Record that this process has closed a database."""
     real = os.path.realpath(path)
     with _lock:
         _open_here[real] -= 1
@@ -95,7 +95,7 @@ def leave_log(path: str) -> None:
 
 
 def check_log(path: str) -> None:
-    """Raise `StoreDamaged` where the log does not hold all that was committed to it, or is not this database's."""
+    """Raise `StoreDamaged` if the log has lost commits, or belongs to another database."""
     problem = problem_of(path)
     if problem is not None:
         name = Path(path).name
@@ -107,11 +107,11 @@ def check_log(path: str) -> None:
 
 
 def problem_of(path: str) -> str | None:
-    """Say what is wrong with the log of a database that is not open; None: nothing, or nothing that can be known."""
-    for _ in range(_TRIES):  # another process may be writing it just now
+    """Return what is wrong with the log of a closed database; None: nothing is known to be."""
+    for _ in range(_TRIES):  # another process may be writing it
         try:
             index, log = _index(path), _read(path)
-        except FileNotFoundError:  # closing a database deletes its log, also between two looks at it
+        except FileNotFoundError:  # another process has closed the database, which deletes its log
             continue
         problem = _problem(path, index, log)
         if problem is None or (_index(path) == index and _head(path) == log.head):
@@ -120,7 +120,7 @@ def problem_of(path: str) -> str | None:
 
 
 def accept_loss(path: str) -> str | None:
-    """Let a database go on with what can still be read; return what was wrong with its log, None where nothing was.
+    """Drop the unreadable part of a log; return what was wrong with the log, None if nothing was.
 
     The log is kept beside it, as `-wal.damaged`.
     """
@@ -187,7 +187,7 @@ def _read(path: str) -> _Log:
             sums = _checksum(body, _checksum(head[:8], sums, order), order)
             intact = head[8:16] == salts and struct.pack(">2I", *sums) == head[16:]
         if not intact:
-            # a broken header does not say which log the frames belong to; it was synced before any of them
+            # a header is synced before any frame; without it, the log of the frames is unknown
             log.lost_commits += committed > 0 and (head[8:16] == salts or not log.head_is_whole)
             continue
         if committed:
@@ -206,7 +206,7 @@ def _frames(path: str, page: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
-    """Return SQLite's checksum of some bytes, going on from another."""
+    """Return SQLite's checksum of some bytes, continued from another."""
     first, second = sums
     words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
     for one, two in zip(words, words, strict=True):
@@ -219,7 +219,7 @@ def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]
 
 
 def _index(path: str) -> _Index | None:
-    """Read the index that the last process left; None: there is none, or it is not whole."""
+    """Read the index that the last process left; None: there is none, or it is broken."""
     try:
         with Path(f"{path}-shm").open("rb") as file:
             data = file.read(2 * _INDEX_HEADER + 8)
@@ -237,6 +237,6 @@ def _index(path: str) -> _Index | None:
 
 
 def _started_at() -> float:
-    """Return when this machine started; the end of time where it does not say."""
+    """Return the time when this machine started; infinity if it is unknown."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.time() - time.clock_gettime(clock) if clock is not None else math.inf

@@ -1,4 +1,4 @@
-"""From a URL to the database that it names."""
+"""Open the database that a URL names."""
 
 import re
 from pathlib import Path
@@ -14,12 +14,12 @@ _SCHEMES = "sqlite:///file.db or postgresql://user@host/database"
 
 
 def open_database(url: str, *, wait_s: float = DEFAULT_WAIT_S) -> Database:
-    """Choose the database for a URL; a turn waits `wait_s` for it. Nothing is opened before it is used."""
+    """Return the database of a URL, which is opened at its first use; a turn waits `wait_s` for it."""
     text = url.removeprefix("lango+")
     redacted = _redact_password(url)
     try:
         parts = urlsplit(text)
-    except ValueError:  # what it says may show the password
+    except ValueError:  # its message may contain the password
         raise StoreUrlError(f"the store's URL {redacted!r} cannot be read; use {_SCHEMES}") from None
     match parts.scheme:
         case "sqlite":
@@ -31,7 +31,7 @@ def open_database(url: str, *, wait_s: float = DEFAULT_WAIT_S) -> Database:
 
 
 def store_files(url: str) -> list[Path]:
-    """Return the files that a store keeps on this machine, with those that SQLite puts beside it; none for a server."""
+    """Return the files of a SQLite store, with those beside it; none for PostgreSQL."""
     try:
         parts = urlsplit(url.removeprefix("lango+"))
     except ValueError:
@@ -46,12 +46,12 @@ def _sqlite_path(redacted: str, host_part: str, path: str) -> str:
     if host_part:
         host = host_part.rpartition("@")[2]
         raise StoreUrlError(f"the store's URL {redacted!r} names a host: a relative file is sqlite:///{host}{path}")
-    # sqlite:///a.db is relative, sqlite:////a.db absolute, as everywhere else
+    # sqlite:///a.db is relative, sqlite:////a.db absolute, as in SQLAlchemy
     return path.removeprefix("/") or MEMORY
 
 
 def _redact_password(url: str) -> str:
-    """Return what of a URL may be shown: not the user and password, and not what stands after a `?` or a `=`."""
+    """Return the URL without user, password, and everything after a `?` or `=`."""
     head, at, tail = url.rpartition("@")
     shown = f"...{at}{tail}" if at and ":" in head else url
     bare = re.split(r"[?=]", shown, maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""Deleting a session: at once for everyone, while rows that a fork shares stay until the last fork is gone."""
+"""Delete a session; rows that forks share stay until the last of them is deleted."""
 
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import SessionId
@@ -14,54 +14,55 @@ _DELETE_OWN_ROWS = [
         "open_calls",
         "session_states",
         "turns",
-        "turn_events",
-        "session_pasts",
+        "event_log",
+        "session_lineage",
         "observation_batches",
         "observations",
-        "observers",
+        "observer_leases",
         "user_facts",
     )
 ]
 _DELETE_SHAREABLE_ROWS = [
     f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608 - constants
-    for table in ("messages", "state_events", "effects", "search_messages", "search_progress", "shared_sessions")
+    for table in ("messages", "state_events", "tool_journal", "search_messages", "search_progress", "shared_sessions")
 ]
-# These take the row that stands for what is shared: of two that let go of it at once, one sees what the other left.
+# These lock the row of the shared session, so that of two deletions at once the second sees the first.
 _MARK_DELETED = "UPDATE shared_sessions SET deleted = 1 WHERE session_key = $1 RETURNING forks"
 _RELEASE_FORK = "UPDATE shared_sessions SET forks = forks - 1 WHERE session_key = $1 RETURNING forks, deleted"
 _DELETE_UNSHARED = "DELETE FROM shared_sessions WHERE session_key = $1 AND forks = 0 AND deleted = 0"
 
-_LAST_SHARED = "SELECT MAX(last_seq), MAX(last_revision), MAX(last_epoch) FROM session_pasts WHERE source_key = $1"
+_LAST_SHARED = "SELECT MAX(last_seq), MAX(last_revision), MAX(last_epoch) FROM session_lineage WHERE source_key = $1"
 _CALLS_AFTER = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq > $2 AND tool_calls IS NOT NULL AND role <> 'tool'
 """
-_TRIM_CALL = "DELETE FROM effects WHERE session_key = $1 AND call_id = $2"
-_TRIM_JOURNAL = "DELETE FROM effects WHERE session_key = $1 AND epoch > $2"
+_TRIM_CALL = "DELETE FROM tool_journal WHERE session_key = $1 AND call_id = $2"
+_TRIM_JOURNAL = "DELETE FROM tool_journal WHERE session_key = $1 AND epoch > $2"
 _TRIM_INDEX = "DELETE FROM search_messages WHERE session_key = $1 AND (seq > $2 OR seq = 0)"
 _TRIM_MESSAGES = "DELETE FROM messages WHERE session_key = $1 AND seq > $2"
 _TRIM_STATES = "DELETE FROM state_events WHERE session_key = $1 AND (seq > $2 OR revision > $3)"
 
 
-def delete(name: SessionId) -> Operation[bool]:
-    """Delete a session and all that belongs to it alone; say whether there was one."""
+def delete_session(name: SessionId) -> Operation[bool]:
+    """Delete a session and its unshared rows; return whether it existed."""
     rows = yield _DELETE, (name.app_name, name.user_id, name.id)
     for key, forked_from in rows:
         shared = (yield from lineage.read_lineage(key)) if forked_from else ()
         for statement in _DELETE_OWN_ROWS:
             yield statement, (key,)
-        for session_key in sorted({key, *(shared.source_key for shared in shared)}):  # in one order for everybody
+        # in one order, so that no two deletions deadlock
+        for session_key in sorted({key, *(source.source_key for source in shared)}):
             yield from (_delete_own(session_key) if session_key == key else _release_source(session_key))
     return bool(rows)
 
 
 def _delete_own(key: int) -> Operation[None]:
-    """The session itself is gone: its rows go with it, or as many as nobody shares."""
+    """Delete the rows of a deleted session that no fork shares."""
     rows = yield _MARK_DELETED, (key,)
     yield from (_delete_unshared_rows(key) if rows and rows[0][0] else _delete_rows(key))
 
 
 def _release_source(key: int) -> Operation[None]:
-    """A fork is gone: if it was the last one of a session that is gone, too, nobody needs the rows any more."""
+    """Delete the rows of a source session if it is deleted and this was its last fork."""
     for forks, deleted in (yield _RELEASE_FORK, (key,)):
         if not deleted:
             yield _DELETE_UNSHARED, (key,)
@@ -72,13 +73,13 @@ def _release_source(key: int) -> Operation[None]:
 
 
 def _delete_rows(key: int) -> Operation[None]:
-    yield LOCK_PROGRESS, (key,)  # nobody adds to the index what is deleted here
+    yield LOCK_PROGRESS, (key,)  # so that these rows are not indexed meanwhile
     for statement in _DELETE_SHAREABLE_ROWS:
         yield statement, (key,)
 
 
 def _delete_unshared_rows(key: int) -> Operation[None]:
-    """Delete what no fork shares of a session that is gone: what it did after the last of them."""
+    """Delete the rows of a deleted session that are newer than its last fork."""
     yield LOCK_PROGRESS, (key,)
     [[seq, revision, epoch]] = yield _LAST_SHARED, (key,)
     yield _TRIM_INDEX, (key, seq)

@@ -1,8 +1,8 @@
-"""Forking a session: a new one with the same past, as it was at a message, and a future of its own.
+"""Fork a session at a message without copying its rows.
 
-Rows of messages never change and are never deleted while somebody shows them, so a fork copies none: it notes where its
-past stands. Sequence numbers, running totals, revisions and epochs go on from there. What the fork point leaves without
-a result is closed in the same transaction, so that the fork is as valid a history as any.
+Rows of messages never change, and are not deleted while a fork shares them, so a fork stores only its lineage. Sequence
+numbers, running totals, revisions and epochs continue from the source. Calls without a result at the fork point are
+closed in the same transaction, so that the history of the fork is valid.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.errors import MessageNotFound, SessionNotFound
+from lango.errors import MessageNotFound
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import SessionId, SessionRecord, SharedRange
@@ -20,15 +20,13 @@ from lango.store.engine.database import Operation, Row
 from lango.store.memory import observations
 from lango.store.sessions import sessions
 from lango.store.sessions import state as session_state
-from lango.store.sessions.lineage import key_of_message, row_ranges
+from lango.store.sessions.lineage import key_of_message, row_ranges, total_tokens_at
 from lango.store.sessions.open_calls import seq_of_call
 from lango.store.sessions.titles import MAX_TITLE, clean_title, with_first_words
 from lango.store.turns.recovery import close_open_calls
 
-# takes the source's row, so that nobody deletes it or writes to it meanwhile
-_LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
 _INSERT_LINEAGE = """
-INSERT INTO session_pasts (session_key, piece, first_seq, last_seq, last_revision, last_epoch, source_key)
+INSERT INTO session_lineage (session_key, ordinal, first_seq, last_seq, last_revision, last_epoch, source_key)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 _COUNT_FORK = """
@@ -45,21 +43,19 @@ _SAME_STATE = """
 INSERT INTO session_states (session_key, state)
 SELECT CAST($1 AS BIGINT), state FROM session_states WHERE session_key = $2
 """
-_STATE = "INSERT INTO session_states (session_key, state) VALUES ($1, $2)"
-_TOTAL = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 _USER_SEQ = """
 SELECT seq FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role = 'user' ORDER BY seq DESC LIMIT 1
 """
 _STILL_OPEN = """
-SELECT call_id, seq, long_running, asks_about, about_seq, expires_at FROM open_calls
+SELECT call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at FROM open_calls
 WHERE session_key = $1 AND seq <= $2
 """
 _OPEN = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running, asks_about, about_seq, expires_at)
+INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
-# a result right after its call does not say where the call stands
+# `call_seq` is NULL for a result right after its call
 _RESULTS_OF_NEXT = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq = $2 AND role IN ('tool', 'function')
     AND call_seq IS NULL AND tool_calls IS NOT NULL
@@ -76,13 +72,12 @@ WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND tool_calls IS NOT NULL
 _FORK_SUFFIX = re.compile(r" \(fork(?: (\d{1,6}))?\)$")
 
 
-def fork(source: SessionId, new: SessionId, at: int | None, title: str | None, now: float) -> Operation[SessionRecord]:
-    """Make a session whose past is that of another, up to message `at`: None is all of it, 0 only the first state."""
+def fork_session(
+    source: SessionId, new: SessionId, at: int | None, title: str | None, now: float
+) -> Operation[SessionRecord]:
+    """Create a session that shares another's messages up to `at`; None: all of them, 0: only the first state."""
     new.check_new()
-    if not (yield _LOCK, (source.app_name, source.user_id, source.id)):
-        raise SessionNotFound(f"there is no session {source.id!r}")
-    session = yield from sessions.get(source)
-    assert session
+    session = yield from sessions.lock_named_session(source)
     point = session.last_seq if at is None else at
     if not 0 <= point <= session.last_seq:
         raise MessageNotFound(f"session {source.id!r} has no message {point}: it has {session.last_seq}")
@@ -93,19 +88,19 @@ def fork(source: SessionId, new: SessionId, at: int | None, title: str | None, n
     yield from _reopen_calls(key, session, point)
     yield from observations.copy_to_fork(key, session.key, point)
     yield from close_open_calls(key, new, session.revision, now, 0, forked=True)
-    made = yield from sessions.get(new)
+    made = yield from sessions.find_session(new)
     assert made
     return (yield from with_first_words(made))
 
 
 def _shared_ranges(session: SessionRecord, point: int) -> Operation[list[SharedRange]]:
-    """Return the pieces of a session up to a message, in order; its own rows are the last of them."""
+    """Return the ranges that a fork at `point` shares, the oldest ancestor first and the session's own rows last."""
     found = [
         SharedRange(
             shared.first_seq, min(shared.last_seq, point), shared.last_revision, shared.last_epoch, shared.source_key
         )
         for shared in session.lineage
-        if shared.first_seq - 1 <= point  # the state before its first message, at least
+        if shared.first_seq - 1 <= point  # the state before its first message may be shared
     ]
     begin = session.lineage[-1].last_seq + 1 if session.lineage else 1
     if point >= begin or (point == begin - 1 and (yield _OWN_STATES, (session.key, point))):
@@ -114,32 +109,26 @@ def _shared_ranges(session: SessionRecord, point: int) -> Operation[list[SharedR
 
 
 def _insert_lineage(key: int, shared: Sequence[SharedRange]) -> Operation[None]:
-    for piece, range_ in enumerate(shared, 1):
-        yield (
-            _INSERT_LINEAGE,
-            (key, piece, range_.first_seq, range_.last_seq, range_.last_revision, range_.last_epoch, range_.source_key),
-        )
-    for source_key in sorted(
-        {range_.source_key for range_ in shared}
-    ):  # in one order, so that nobody waits in a circle
+    for ordinal, source in enumerate(shared, 1):
+        limits = (source.first_seq, source.last_seq, source.last_revision, source.last_epoch)
+        yield _INSERT_LINEAGE, (key, ordinal, *limits, source.source_key)
+    for source_key in sorted({source.source_key for source in shared}):  # in one order, so that no two forks deadlock
         yield _COUNT_FORK, (source_key,)
 
 
 def _copy_state(key: int, session: SessionRecord, point: int) -> Operation[None]:
-    """Give the fork the state of the session as it was."""
+    """Set the fork's state to that of the session at `point`."""
     if point == session.last_seq:
         yield _SAME_STATE, (key, session.key)
         return
-    state = yield from session_state.state_at(session.key, point)
+    state = yield from session_state.read_state_at(session.key, point)
     if state:
-        yield _STATE, (key, dumps(state))
+        yield from session_state.set_session_state(key, state)
 
 
 def _set_session(key: int, session: SessionRecord, point: int, title: str | None) -> Operation[None]:
-    total, user_seq = session.total_tokens, session.user_seq
-    if point < session.last_seq:
-        rows = yield _TOTAL, (key_of_message(session, point), point)
-        total = rows[0][0] if rows else 0
+    total = yield from total_tokens_at(session, point)
+    user_seq = session.user_seq
     if user_seq > point:
         user_seq = yield from _user_seq(session, point)
     rewinds = [rewind for rewind in session.rewinds if rewind[0] <= point]
@@ -168,7 +157,7 @@ def _user_seq(session: SessionRecord, point: int) -> Operation[int]:
 
 
 def _title(session: SessionRecord, point: int) -> Operation[str | None]:
-    """Call it after its source, unless nothing of it is kept."""
+    """Derive the title from the source's, unless no message is shared."""
     named = (yield from with_first_words(session)).display_title if point else ""
     if not named:
         return None
@@ -178,11 +167,11 @@ def _title(session: SessionRecord, point: int) -> Operation[str | None]:
     return stem[: MAX_TITLE - len(mark)] + mark
 
 
-# -- calls that were open at the point -----------------------------------------------------------------------------
+# -- calls that were open at the fork point ------------------------------------------------------------------------
 
 
 def _reopen_calls(key: int, session: SessionRecord, point: int) -> Operation[None]:
-    """Open again what had no result yet: what has none to this day, and what got one later."""
+    """Open the calls that had no result at `point`: those still open, and those whose results came later."""
     opened: dict[str, _OpenCall] = {}
     for call_id, *columns in (yield _STILL_OPEN, (session.key, point)):
         opened[call_id] = _OpenCall(*columns)
@@ -191,10 +180,10 @@ def _reopen_calls(key: int, session: SessionRecord, point: int) -> Operation[Non
             answered = {call_key(call.id) for call in calls_from_json(row)}
             opened.update((yield from _find_calls(session, first, point, answered)))
     for call_id, call in _with_reopened_approvals(opened):
-        about_seq = call.approves_call_seq
-        if call.approves_call_id and about_seq is None:
-            about_seq = yield from seq_of_call(session.key, call.approves_call_id, call.seq)
-        yield _OPEN, (key, call_id, call.seq, call.long_running, call.approves_call_id, about_seq, call.expires_at)
+        seq = call.approves_call_seq
+        if call.approves_call_id and seq is None:
+            seq = yield from seq_of_call(session.key, call.approves_call_id, call.seq)
+        yield _OPEN, (key, call_id, call.seq, call.long_running, call.approves_call_id, seq, call.expires_at)
 
 
 class _OpenCall(Struct, frozen=True):
@@ -208,7 +197,7 @@ class _OpenCall(Struct, frozen=True):
 
 
 def _with_reopened_approvals(opened: Mapping[str, _OpenCall]) -> list[tuple[str, _OpenCall]]:
-    """A call that was approved later waits for its approval again: its question is what is open."""
+    """Replace calls that were approved after the fork point by their approval requests."""
     approved_ids = {call.approves_call_id for call in opened.values() if call.approves_call_id}
     still = [(call_id, call) for call_id, call in sorted(opened.items()) if call_id not in approved_ids]
     return [(call_id, replace(call, approves_call_seq=_subject_seq(call, opened))) for call_id, call in still]
@@ -220,7 +209,7 @@ def _subject_seq(call: _OpenCall, opened: Mapping[str, _OpenCall]) -> int | None
 
 
 def _results_after(session: SessionRecord, point: int) -> Operation[list[tuple[int, str]]]:
-    """Return the results after a message of calls that stand before it: where the call stands, and the results."""
+    """Return the results after `point` of calls before it, each with the message of its call."""
     rows: list[Row] = yield _RESULTS_OF_NEXT, (key_of_message(session, point + 1), point + 1)
     found = [(point, calls) for [calls] in rows]
     for place_key, first, last in row_ranges(session, point + 1, session.last_seq):
@@ -231,7 +220,7 @@ def _results_after(session: SessionRecord, point: int) -> Operation[list[tuple[i
 def _find_calls(
     session: SessionRecord, first: int, last: int, call_ids: set[str]
 ) -> Operation[list[tuple[str, _OpenCall]]]:
-    """Find the calls with some ids: the first message of the range has them, or one of the next."""
+    """Find calls by their ids: the first message of the range has them, or a later one."""
     found: list[tuple[str, _OpenCall]] = []
     wanted = set(call_ids)
     for begin, end in ((first, first), (first + 1, last)):

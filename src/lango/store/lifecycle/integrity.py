@@ -1,6 +1,6 @@
-"""Whether a session is whole: what follows from its rows is worked out again and held against what is stored.
+"""Check that a session's rows agree with each other: derived columns are computed again and compared.
 
-Nothing is mended here. What an append keeps, somebody with another program, a broken disk or a bad copy may have lost.
+Nothing is repaired. Another program, a broken disk or a bad copy may have changed what `append` guarantees.
 """
 
 from typing import Any
@@ -11,16 +11,17 @@ from lango.errors import SessionNotFound
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId, SessionRecord
-from lango.store.codec.rows import RESULT_ROLES, calls_from_json, row_to_event, row_to_state_event
+from lango.store.codec.rows import RESULT_ROLES, STATE_COLUMNS, calls_from_json, row_to_event, row_to_state_event
 from lango.store.engine.database import Dialect, Operation, Row
 from lango.store.sessions import sessions, state
 from lango.store.sessions.window import read_rows
 
 _PAGE = 200
-_STATES = """
-SELECT seq, event_id, created_at, state_delta, extra FROM history_states WHERE session_key = $1 AND revision <= $2
+_STATES = f"""
+SELECT {STATE_COLUMNS} FROM state_events_with_lineage
+WHERE session_key = $1 AND revision <= $2
 ORDER BY seq, revision
-"""
+"""  # noqa: S608 - constants
 _NAMES = "SELECT app_name, user_id, id FROM sessions ORDER BY app_name, user_id, id"
 _NEWEST = "SELECT MAX(seq) FROM messages WHERE session_key = $1"
 _STATE = "SELECT state FROM session_states WHERE session_key = $1"
@@ -34,19 +35,19 @@ SELECT COUNT(*) FROM messages m WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE
 
 
 class Problem(Struct, frozen=True):
-    """Something that is not as it should be."""
+    """An inconsistency of a session, or of the database."""
 
     what: str
     seq: int | None = None
-    """The message, where it is about one."""
+    """The message that it is about, if any."""
 
     def __str__(self) -> str:
-        """Say it in a sentence."""
+        """Return it as a sentence."""
         return self.what if self.seq is None else f"message {self.seq}: {self.what}"
 
 
 class _Progress(Struct):
-    """What the messages come to."""
+    """The values that the messages read so far lead to."""
 
     problems: list[Problem] = field(default_factory=list[Problem])
     next_seq: int = 1
@@ -56,21 +57,21 @@ class _Progress(Struct):
     """Calls without a result, and the messages that made them."""
     made: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     results_without_ids: bool = False
-    """Results of an older writer name no call: nobody can say which have one."""
+    """Results of an older writer name no call, so which calls are open is unknown."""
 
     def add(self, what: str, seq: int | None = None) -> None:
         self.problems.append(Problem(what, seq))
 
 
-def list_names() -> Operation[list[SessionId]]:
-    """Return what the sessions are called, whatever else can be read of them."""
+def list_session_names() -> Operation[list[SessionId]]:
+    """Read the names of all sessions, also of unreadable ones."""
     return [SessionId(*row) for row in (yield _NAMES, ())]
 
 
-def check(name: SessionId) -> Operation[list[Problem]]:
-    """Return all that is wrong with a session. Raise `SessionNotFound`."""
+def check_session(name: SessionId) -> Operation[list[Problem]]:
+    """Return the problems of a session. Raise `SessionNotFound`."""
     try:
-        session = yield from sessions.get(name)
+        session = yield from sessions.find_session(name)
     except (ValueError, TypeError, AttributeError) as error:
         return [Problem(f"the session, or its state, cannot be read ({type(error).__name__})")]
     if session is None:
@@ -90,11 +91,10 @@ def check(name: SessionId) -> Operation[list[Problem]]:
 
 
 def check_database(dialect: Dialect) -> Operation[list[Problem]]:
-    """Return what is wrong with the database as a whole, as far as it can tell."""
+    """Return the problems of the database itself."""
     problems: list[Problem] = []
     if dialect == "sqlite":
-        # opening the index makes FTS5 read its outline again; the pragma alone goes by the one that this connection
-        # read last, and takes what others have merged since then for damage
+        # a query makes FTS5 read its structure again: the pragma alone takes merges by other connections for damage
         yield _OPEN_INDEX, ()
         rows = yield "PRAGMA integrity_check(20)", ()
         problems += [Problem(f"SQLite finds: {finding}") for [finding] in rows if finding != "ok"]
@@ -113,7 +113,7 @@ def _check_message(seen: _Progress, row: Row) -> None:
     try:
         if total != seen.total_tokens + tokens:
             seen.add(f"the tokens up to here are noted as {total}; they are {seen.total_tokens + tokens}", seq)
-        seen.total_tokens = total  # what is wrong is told once, not for all that follow
+        seen.total_tokens = total  # report an error once, not for all messages that follow
         row_to_event(row)
         _check_call_order(seen, seq, role, calls, row[-1])
     except Exception as error:  # noqa: BLE001 - whatever stands there
@@ -153,7 +153,7 @@ def _check_end(seen: _Progress, session: SessionRecord, newest: int) -> None:
 
 
 def _check_calls(seen: _Progress, session: SessionRecord) -> Operation[None]:
-    """A call without a result is noted as open: it keeps its place in every window, and is closed one day."""
+    """Check that exactly the calls without a result are stored as open."""
     rows = yield _OPEN, (session.key,)
     noted: dict[str, int] = {row[0]: row[1] for row in rows}
     for call_id, seq in noted.items():
@@ -175,7 +175,7 @@ def _check_state(seen: _Progress, session: SessionRecord) -> Operation[None]:
         stored: dict[str, Any] = {}
         for [text] in (yield _STATE, (session.key,)):
             stored = loads(text)
-        journaled = yield from state.state_at(session.key, session.last_seq)
+        journaled = yield from state.read_state_at(session.key, session.last_seq)
     except Exception as error:  # noqa: BLE001 - whatever stands there
         seen.add(f"the session's state cannot be read ({type(error).__name__})")
         return

@@ -1,11 +1,11 @@
-"""Taking back: the turn that holds a message, and all after it. Nothing is deleted, and the state is as it was before.
+"""Rewind a session: remove a turn and all after it from the visible history, and restore the state before it.
 
-What is stored is the event that ADK's own rewind appends, so that whoever reads the session with ADK sees the same.
+Nothing is deleted. A rewind is the event that ADK's own rewind appends, so that ADK reads the same history.
 """
 
 import uuid
 
-from lango.errors import MessageNotFound, SessionNotFound, TurnRunning
+from lango.errors import MessageNotFound, TurnRunning
 from lango.messages import Message
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
@@ -14,31 +14,24 @@ from lango.store.engine.database import Operation
 from lango.store.sessions import sessions
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
-from lango.store.sessions.state import delta_to_restore, split_scopes, state_before
+from lango.store.sessions.state import delta_to_restore, read_state_before, split_scopes
 from lango.store.sessions.titles import with_first_words
-from lango.store.turns.turns import QueuedTurn
+from lango.store.turns.queue import read_open_turns
 
-_LOCK = "UPDATE sessions SET epoch = epoch WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key"
-_BUSY = """
-SELECT turn, status, owner, beat FROM turns WHERE session_key = $1 AND status IN ('waiting', 'running') ORDER BY turn
-"""
 _INVOCATION = "SELECT invocation_id, extra FROM messages WHERE session_key = $1 AND seq = $2"
 
 
-def rewind(name: SessionId, before: int, now: float) -> Operation[SessionRecord]:
-    """Take back the turn that holds message `before`, and all after it.
+def rewind_session(name: SessionId, before: int, now: float) -> Operation[SessionRecord]:
+    """Remove the turn of message `before`, and all after it, from the visible history.
 
-    Raise `TurnRunning` while a turn runs or waits, `MessageNotFound` where there is no such message (any more).
+    Raise `TurnRunning` while the session has an open turn, `MessageNotFound` if the message is not visible.
     """
-    if not (yield _LOCK, (name.app_name, name.user_id, name.id)):
-        raise SessionNotFound(f"there is no session {name.id!r}")
-    session = yield from sessions.get(name)
-    assert session
-    if (yield _BUSY, (session.key,)):
+    session = yield from sessions.lock_named_session(name)
+    if (yield from read_open_turns(session.key)):
         raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel it, then rewind")
     invocation_id = yield from _invocation_of_message(session, before)
     own, _, _ = split_scopes(session.state)
-    target = yield from state_before(session.key, invocation_id)
+    target = yield from read_state_before(session.key, invocation_id)
     entry = NewEvent(
         event_id=str(uuid.uuid4()),
         created_at=now,
@@ -49,16 +42,9 @@ def rewind(name: SessionId, before: int, now: float) -> Operation[SessionRecord]
         rewind_before=invocation_id,
     )
     yield from append(session.key, name, session.revision, entry)
-    rewound = yield from sessions.get(name)
+    rewound = yield from sessions.find_session(name)
     assert rewound
     return (yield from with_first_words(rewound))
-
-
-def busy(name: SessionId) -> Operation[tuple[SessionRecord | None, list[QueuedTurn]]]:
-    """Read a session and the turns that run or wait in it."""
-    session = yield from sessions.get(name)
-    rows = (yield _BUSY, (session.key,)) if session else []
-    return session, [QueuedTurn(turn, status, owner or "", beat) for turn, status, owner, beat in rows]
 
 
 def _invocation_of_message(session: SessionRecord, seq: int) -> Operation[str]:

@@ -1,8 +1,8 @@
-"""Operations on observations: what holds now, what is not observed yet, and who observes it.
+"""Read which observations of a session are current, and which messages are not yet observed.
 
-A batch covers a range of messages. Nothing of it is changed later. It holds as long as the rewinds since it was made
-took back none of its messages; where one did, what it was condensed from holds again, as far as that is whole. The
-batches that hold form a chain from the first message on, and what is after the chain is not observed.
+A batch covers a range of messages and never changes. It is valid until a later rewind removes one of its messages; then
+the valid batches that it was condensed from are current again. The current batches form a chain from the first message
+on; the messages after the chain are not observed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from lango.history import count_tokens
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import SessionId, SessionRecord, StoredEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, rewinds_from_json, row_to_event
+from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import user_facts
 from lango.store.sessions import sessions, window
-from lango.store.sessions.lineage import Range, all_row_ranges, key_of_message, live_ranges
+from lango.store.sessions.lineage import Range, all_row_ranges, live_ranges, read_rewinds, total_tokens_at
 
 Priority = Literal["high", "medium", "low"]
 BatchStatus = Literal["current", "condensed", "taken_back"]
@@ -35,7 +35,6 @@ _OBSERVATIONS = """
 SELECT batch, number, first_seq, last_seq, priority, day, text FROM observations
 WHERE session_key = $1 AND batch >= $2 AND batch <= $3 ORDER BY batch, number
 """
-_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 _BUSY = """
 SELECT 1 FROM turns WHERE session_key = $1 AND status = 'running'
 UNION ALL SELECT 1 FROM open_calls WHERE session_key = $1 AND seq > $2
@@ -56,14 +55,12 @@ SELECT CAST($1 AS BIGINT), o.batch, o.number, o.first_seq, o.last_seq, o.priorit
 FROM observations o JOIN observation_batches b ON b.session_key = o.session_key AND b.batch = o.batch
 WHERE o.session_key = $2 AND b.last_seq <= $3
 """
-_REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
-
 QUOTE_TOKENS = 150
-"""What a request pays for the words around observations and facts."""
+"""The tokens of the text around observations and facts in a request."""
 
 
 class Observation(Struct, frozen=True):
-    """One thing that was noted, and the messages that it came from."""
+    """A note, and the messages that it was made from."""
 
     text: str
     first_seq: int
@@ -74,7 +71,7 @@ class Observation(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """What one answer of an observer (generation 0) or a reflector gave."""
+    """The observations of one response of an observer (generation 0) or a reflector."""
 
     first_seq: int
     last_seq: int
@@ -93,11 +90,11 @@ class Batch(Struct, frozen=True):
 
 
 class SessionMemory(Struct, frozen=True):
-    """What an agent is given of a session's memory, and where its messages go on."""
+    """The current observations of a session and the facts about its user."""
 
     batches: tuple[Batch, ...] = ()
     facts: tuple[str, ...] = ()
-    """What is known of the user from elsewhere."""
+    """Facts about the user, from all sessions."""
 
     @property
     def observed_seq(self) -> int:
@@ -106,16 +103,16 @@ class SessionMemory(Struct, frozen=True):
 
     @property
     def floor_seq(self) -> int:
-        """Where the window begins."""
+        """The first message of the window."""
         return self.batches[-1].floor_seq if self.batches else 1
 
     @property
     def tokens(self) -> int:
-        """What the observations cost in a request."""
+        """The tokens of the observations in a request."""
         return sum(batch.tokens for batch in self.batches)
 
     def as_json(self) -> list[dict[str, object]]:
-        """Return the observations one by one, each with the batch that it belongs to: what every surface shows."""
+        """Return the observations as JSON objects, each with the members of its batch."""
         return [
             {
                 "id": f"{batch.batch}.{number}",
@@ -142,7 +139,7 @@ WindowWithMemory = tuple[SessionRecord, list[StoredEvent], SessionMemory]
 
 
 class UnobservedMessages(Struct, frozen=True):
-    """What was not observed yet: its tokens, and the next messages of it in order."""
+    """The messages that are not observed yet: their tokens, and the first of them in order."""
 
     memory: SessionMemory
     rewinds: int
@@ -150,18 +147,18 @@ class UnobservedMessages(Struct, frozen=True):
     messages: tuple[StoredEvent, ...] = ()
 
 
-# -- what holds -------------------------------------------------------------------------------------------------------
+# -- current batches --------------------------------------------------------------------------------------------------
 
 
 def read_memory(session: SessionRecord) -> Operation[SessionMemory]:
-    """Read the batches that hold now, with their observations."""
+    """Read the current batches with their observations."""
     rows = yield _BATCHES, (session.key,)
     batches = current_batches([_row_to_batch(row) for row in rows], session.last_seq, session.rewinds)
     return SessionMemory(tuple((yield from _with_observations(session.key, batches))))
 
 
 def read_all_batches(session: SessionRecord) -> Operation[list[Batch]]:
-    """Read every batch there ever was, the oldest first, and how it stands now."""
+    """Read all batches with their status, the oldest first."""
     rows = yield _BATCHES, (session.key,)
     batches = [_row_to_batch(row) for row in rows]
     current = {batch.batch for batch in current_batches(batches, session.last_seq, session.rewinds)}
@@ -170,7 +167,7 @@ def read_all_batches(session: SessionRecord) -> Operation[list[Batch]]:
 
 
 def current_batches(batches: Sequence[Batch], last_seq: int, rewinds: Sequence[Range]) -> list[Batch]:
-    """Return the batches that hold: from the first message on, each where the one before ends, the widest first."""
+    """Return the chain of current batches from the first message on, preferring the batch that reaches farthest."""
     ranges = sorted(live_ranges(last_seq, rewinds))
     whole = [batch for batch in batches if _is_valid(batch, rewinds)]
     found: list[Batch] = []
@@ -185,19 +182,18 @@ def current_batches(batches: Sequence[Batch], last_seq: int, rewinds: Sequence[R
 
 
 def next_live_seq(ranges: Iterable[Range], after: int) -> int | None:
-    """Return the first message after one that no rewind took back."""
+    """Return the next message that no rewind removed."""
     return next((max(first, after + 1) for first, last in ranges if last > after), None)
 
 
 def _is_valid(batch: Batch, rewinds: Sequence[Range]) -> bool:
-    """Whether the messages that a batch covers are the same as when it was made."""
+    """Whether a batch still covers the messages that it was made from."""
     return _covered_ranges(batch, rewinds[: batch.rewinds]) == _covered_ranges(batch, rewinds)
 
 
 def is_still_valid(key: int, batch: Batch) -> Operation[bool]:
-    """Whether no rewind took back a message of a batch since it was made."""
-    rows = yield _REWINDS, (key,)
-    return bool(rows) and _is_valid(batch, rewinds_from_json(rows[0][0]))
+    """Whether no rewind has removed a message of a batch since it was made."""
+    return _is_valid(batch, (yield from read_rewinds(key)))
 
 
 def _covered_ranges(batch: Batch, rewinds: Sequence[Range]) -> list[Range]:
@@ -242,16 +238,16 @@ def _row_to_batch(row: Row) -> Batch:
 
 
 def copy_to_fork(key: int, source_key: int, point: int) -> Operation[None]:
-    """Give a fork what was observed of its past: batches that end before its point. The others go on beyond it."""
+    """Copy the batches that end before the fork point to a fork."""
     yield _FORK_BATCHES, (key, source_key, point)
     yield _FORK_OBSERVATIONS, (key, source_key, point)
 
 
-# -- what is not observed yet -----------------------------------------------------------------------------------------
+# -- unobserved messages ----------------------------------------------------------------------------------------------
 
 
 def read_unobserved(session: SessionRecord) -> Operation[UnobservedMessages]:
-    """Read what was not observed yet. A turn that runs, or waits for a person, is left alone until it is over."""
+    """Read the unobserved messages, without those of a turn that runs or waits for a user."""
     recalled = yield from read_memory(session)
     busy = yield _BUSY, (session.key, session.user_seq)
     end = session.user_seq - 1 if busy else session.last_seq
@@ -261,9 +257,8 @@ def read_unobserved(session: SessionRecord) -> Operation[UnobservedMessages]:
     for key, first, last in sorted(
         all_row_ranges(session, _clip_ranges(ranges, recalled.observed_seq + 1, end)), key=lambda place: place[1]
     ):
-        [[upper]] = yield _TOTAL_AT, (key, last)
-        lower = yield _TOTAL_AT, (key_of_message(session, first - 1), first - 1)
-        tokens += upper - (lower[0][0] if lower else 0)
+        tokens += yield from total_tokens_at(session, last)
+        tokens -= yield from total_tokens_at(session, first - 1)
         room = MAX_BATCH_MESSAGES - len(messages)
         if room > 0:
             rows = yield _NEXT_MESSAGES, (key, first, last, room)
@@ -272,7 +267,7 @@ def read_unobserved(session: SessionRecord) -> Operation[UnobservedMessages]:
 
 
 def find_floor(session: SessionRecord, last_seq: int, turns: int, max_tokens: int) -> Operation[int]:
-    """Return where the last `turns` turns up to a message begin: fewer, where they cost more than `max_tokens`."""
+    """Return the first message of the last `turns` turns up to a message, of fewer if they exceed `max_tokens`."""
     ranges = _clip_ranges(live_ranges(session.last_seq, session.rewinds), 1, last_seq)
     rows: list[Row] = []
     for place in all_row_ranges(session, ranges):
@@ -294,10 +289,10 @@ def _clip_ranges(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
 
 
 def read_window_with_memory(
-    name: SessionId, budget_tokens: int, *, with_facts: bool
+    name: SessionId, budget_tokens: int, *, with_facts: bool = False
 ) -> Operation[WindowWithMemory | None]:
-    """Read a session, what was observed of it, and the messages after that which fit beside it."""
-    session = yield from sessions.get(name)
+    """Read a session, its observations, and the messages that fit the budget beside them."""
+    session = yield from sessions.find_session(name)
     if session is None:
         return None
     recalled = yield from read_memory(session)
@@ -312,6 +307,6 @@ def read_window_with_memory(
 
 
 def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionRecord, UnobservedMessages] | None]:
-    """Read a session and what was not observed of it yet; None: there is no such session."""
-    session = yield from sessions.get(name)
+    """Read a session and its unobserved messages; None: there is no such session."""
+    session = yield from sessions.find_session(name)
     return None if session is None else (session, (yield from read_unobserved(session)))

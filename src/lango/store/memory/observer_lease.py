@@ -1,8 +1,9 @@
-"""Lease the right to observe a session, and store what the holder observed."""
+"""Lease the right to observe a session, and store the observations of the holder."""
 
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.store.codec.json_text import dumps, printable_text
 from lango.store.codec.records import SessionId
@@ -10,6 +11,7 @@ from lango.store.engine.database import Operation
 from lango.store.memory import observations, user_facts
 from lango.store.memory.observations import BATCH_COLUMNS, Batch
 from lango.store.memory.user_facts import Fact
+from lango.store.sessions.sessions import lock_session
 
 _INSERT_BATCH = f"""
 INSERT INTO observation_batches (session_key, {BATCH_COLUMNS})
@@ -23,53 +25,52 @@ _INSERT_OBSERVATION = """
 INSERT INTO observations (session_key, batch, number, first_seq, last_seq, priority, day, text)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 """
-# takes the session's row: none is there once the session is deleted
-_LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING session_key"
 _ACQUIRE = """
-INSERT INTO observers (session_key, owner, claim, beat) VALUES ($1, $2, 1, 1)
-ON CONFLICT (session_key) DO UPDATE SET owner = excluded.owner, claim = observers.claim + 1, beat = observers.beat + 1
-WHERE observers.owner IS NULL OR observers.owner = excluded.owner RETURNING claim
+INSERT INTO observer_leases (session_key, owner, epoch, heartbeat) VALUES ($1, $2, 1, 1)
+ON CONFLICT (session_key) DO UPDATE
+SET owner = excluded.owner, epoch = observer_leases.epoch + 1, heartbeat = observer_leases.heartbeat + 1
+WHERE observer_leases.owner IS NULL OR observer_leases.owner = excluded.owner RETURNING epoch
 """
-_HOLDER = "SELECT owner, claim, beat FROM observers WHERE session_key = $1"
+_HOLDER = "SELECT owner, epoch, heartbeat FROM observer_leases WHERE session_key = $1"
 _TAKE_OVER = """
-UPDATE observers SET owner = $1, claim = claim + 1, beat = beat + 1
-WHERE session_key = $2 AND claim = $3 AND beat = $4 RETURNING claim
+UPDATE observer_leases SET owner = $1, epoch = epoch + 1, heartbeat = heartbeat + 1
+WHERE session_key = $2 AND epoch = $3 AND heartbeat = $4 RETURNING epoch
 """
-_HEARTBEAT = "UPDATE observers SET beat = beat + 1 WHERE session_key = $1 AND claim = $2 RETURNING claim"
-_RELEASE = "UPDATE observers SET owner = NULL, beat = beat + 1 WHERE session_key = $1 AND claim = $2"
+_HEARTBEAT = """
+UPDATE observer_leases SET heartbeat = heartbeat + 1 WHERE session_key = $1 AND epoch = $2 RETURNING epoch
+"""
+_RELEASE = "UPDATE observer_leases SET owner = NULL, heartbeat = heartbeat + 1 WHERE session_key = $1 AND epoch = $2"
 
 
 class ObserverLease(Struct, frozen=True):
-    """The right to observe a session; `beat` where somebody else has it."""
+    """The right to observe a session; `heartbeat` is set if another owner holds it."""
 
     session_key: int
     epoch: int
     owner: str
     heartbeat: int = 0
     held: bool = True
-    """False: somebody else has it."""
+    """False: another owner holds it."""
 
 
 def store_batch(
     lease: ObserverLease, name: SessionId, batch: Batch, facts: Sequence[Fact], now: float
 ) -> Operation[int | None]:
-    """Store a batch and its facts under a claim; None: the claim was lost, and nothing is stored."""
+    """Store a batch and its facts; None: the lease was lost, and nothing is stored."""
+    batch = replace(batch, created_at=now)
     number = yield from add_batch(lease, batch)
-    # what a rewind took back while it was observed teaches nothing
+    # no facts from messages that were rewound meanwhile
     if number is not None and (yield from observations.is_still_valid(lease.session_key, batch)):
         yield from user_facts.add_facts(name.app_name, name.user_id, lease.session_key, facts, now)
     return number
 
 
-# -- who observes -----------------------------------------------------------------------------------------------------
+def acquire_observer_lease(key: int, owner: str) -> Operation[ObserverLease | None]:
+    """Acquire the lease of a session, or return the lease of its holder; None: the session was deleted.
 
-
-def lease_session(key: int, owner: str) -> Operation[ObserverLease | None]:
-    """Take the right to observe a session, or say who has it; None: the session is gone.
-
-    An owner observes a session once at a time: a right that it still has is one that it could not give back.
+    An owner that still holds the lease gets it again: it could not release it.
     """
-    if not (yield _LOCK, (key,)):
+    if (yield from lock_session(key)) is None:
         return None
     for [number] in (yield _ACQUIRE, (key, owner)):
         return ObserverLease(key, number, owner)
@@ -77,33 +78,33 @@ def lease_session(key: int, owner: str) -> Operation[ObserverLease | None]:
     return ObserverLease(key, number, held_by or "", last_heartbeat, held=False)
 
 
-def take_over(abandoned: ObserverLease, owner: str) -> Operation[ObserverLease | None]:
-    """Take the right from somebody who is gone; None: they moved on."""
+def take_over_observer_lease(abandoned: ObserverLease, owner: str) -> Operation[ObserverLease | None]:
+    """Take over the lease of an owner that died; None: its heartbeat has changed."""
     for [number] in (yield _TAKE_OVER, (owner, abandoned.session_key, abandoned.epoch, abandoned.heartbeat)):
         return ObserverLease(abandoned.session_key, number, owner)
     return None
 
 
-def heartbeat(lease: ObserverLease) -> Operation[bool]:
-    """Say that the observer lives; False: it lost its claim."""
+def renew_observer_lease(lease: ObserverLease) -> Operation[bool]:
+    """Renew a lease; False: it was lost."""
     return bool((yield _HEARTBEAT, (lease.session_key, lease.epoch)))
 
 
-def release(lease: ObserverLease) -> Operation[None]:
-    """Give the right back."""
+def release_observer_lease(lease: ObserverLease) -> Operation[None]:
+    """Release a lease."""
     yield _RELEASE, (lease.session_key, lease.epoch)
 
 
 def add_batch(lease: ObserverLease, batch: Batch) -> Operation[int | None]:
-    """Store a batch whole, under a claim; return its number. None: the claim was lost, or the session is gone."""
+    """Store a batch and return its number; None: the lease was lost, or the session was deleted."""
     key = lease.session_key
-    if not (yield _LOCK, (key,)) or not (yield _HEARTBEAT, (key, lease.epoch)):
+    if (yield from lock_session(key)) is None or not (yield _HEARTBEAT, (key, lease.epoch)):
         return None
     return (yield from insert_batch(key, batch))
 
 
 def insert_batch(key: int, batch: Batch) -> Operation[int]:
-    """Write the rows of a batch."""
+    """Insert the rows of a batch."""
     [[number]] = yield (
         _INSERT_BATCH,
         (

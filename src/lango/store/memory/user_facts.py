@@ -1,4 +1,4 @@
-"""Operations on facts about a user, which hold across sessions. Of one name the newest holds."""
+"""Store facts about a user that hold across sessions; the newest of each name is valid."""
 
 import logging
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from lango.store.codec.json_text import printable_text
+from lango.store.codec.records import is_id
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.state import LOCK_USER_STATE
 
@@ -24,13 +25,13 @@ WHERE f.app_name = $1 AND f.user_id = $2 ORDER BY f.id
 _NAME_OF = "SELECT name FROM user_facts WHERE app_name = $1 AND user_id = $2 AND id = $3"
 _DELETE_BY_NAME = "DELETE FROM user_facts WHERE app_name = $1 AND user_id = $2 AND name = $3"
 MOST_FACTS = 100
-"""How many names there are of one user. More are not kept: what is known already must not be pushed out."""
+"""How many names of facts a user can have. Others are not stored, so that none displaces a known fact."""
 _NAMES = "SELECT DISTINCT name FROM user_facts WHERE app_name = $1 AND user_id = $2"
-_TAKE_BACK = "DELETE FROM user_facts WHERE session_key = $1 AND last_seq >= $2"
+_ID_LIMIT = 2**63
 
 
 class Fact(Struct, frozen=True):
-    """What holds for a user, and where it was said."""
+    """A fact about a user, and the messages that it was learned from."""
 
     name: str
     text: str
@@ -46,7 +47,7 @@ class Fact(Struct, frozen=True):
 
 
 def add_facts(app_name: str, user_id: str, session_key: int, facts: Sequence[Fact], now: float) -> Operation[None]:
-    """Store facts of a session of a user, as far as there is room for their names."""
+    """Store facts about a user, up to the limit of names."""
     if not facts:
         return
     yield LOCK_USER_STATE, (app_name, user_id)
@@ -80,7 +81,9 @@ def add_facts(app_name: str, user_id: str, session_key: int, facts: Sequence[Fac
 
 
 def read_facts(app_name: str, user_id: str, *, replaced: bool = False) -> Operation[list[Fact]]:
-    """Read the facts that hold for a user, in the order in which they were learned; or those that were replaced too."""
+    """Read the valid facts about a user, the oldest first; with `replaced`, the others too."""
+    if not is_id(app_name) or not is_id(user_id):
+        return []
     rows = yield _LIST, (app_name, user_id)
     newest: dict[str, int] = {row[1]: row[0] for row in rows}
     facts = [_row_to_fact(row, newest) for row in rows]
@@ -88,16 +91,13 @@ def read_facts(app_name: str, user_id: str, *, replaced: bool = False) -> Operat
 
 
 def delete_fact(app_name: str, user_id: str, fact_id: int) -> Operation[bool]:
-    """Delete a fact and all that was known under its name before; False: there is none."""
+    """Delete a fact with all its earlier versions; False: there is none."""
+    if not is_id(app_name) or not is_id(user_id) or not 0 < fact_id < _ID_LIMIT:
+        return False
     names = yield _NAME_OF, (app_name, user_id, fact_id)
     for [name] in names:
         yield _DELETE_BY_NAME, (app_name, user_id, name)
     return bool(names)
-
-
-def take_back(session_key: int, first_seq: int) -> Operation[None]:
-    """Delete what was learned from messages that a rewind takes back."""
-    yield _TAKE_BACK, (session_key, first_seq)
 
 
 def _row_to_fact(row: Row, newest: dict[str, int]) -> Fact:

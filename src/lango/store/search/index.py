@@ -8,29 +8,29 @@ from lango.store.engine.database import Database, Dialect, Operation, Row
 from lango.store.search import terms
 
 INDEXED_CHARACTERS = 10_000
-"""Of a longer message, only the beginning is found."""
+"""Only the beginning of a longer message is indexed."""
 BATCH = 100
 _BATCH_CHARACTERS = 50_000
 _SESSIONS_TO_INDEX = """
-SELECT s.session_key, COALESCE(p.seq, 0), s.last_seq
+SELECT s.session_key, COALESCE(p.indexed_seq, 0), s.last_seq
 FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.session_key
 WHERE s.app_name = $1 AND s.user_id = $2
-    AND (p.seq IS NULL OR p.seq < s.last_seq OR COALESCE(p.title, '') <> COALESCE(s.title, ''))
+    AND (p.indexed_seq IS NULL OR p.indexed_seq < s.last_seq OR COALESCE(p.indexed_title, '') <> COALESCE(s.title, ''))
 ORDER BY s.updated_at DESC
 """
-# of sessions that are gone: what their forks still share
+# rows of deleted sessions that forks share
 _SHARED_TO_INDEX = """
-SELECT h.session_key, COALESCE(g.seq, 0), MAX(p.last_seq) FROM sessions s
-JOIN session_pasts p ON p.session_key = s.session_key
-JOIN shared_sessions h ON h.session_key = p.source_key AND h.deleted = 1
-LEFT JOIN search_progress g ON g.session_key = h.session_key
+SELECT h.session_key, COALESCE(p.indexed_seq, 0), MAX(l.last_seq) FROM sessions s
+JOIN session_lineage l ON l.session_key = s.session_key
+JOIN shared_sessions h ON h.session_key = l.source_key AND h.deleted = 1
+LEFT JOIN search_progress p ON p.session_key = h.session_key
 WHERE s.app_name = $1 AND s.user_id = $2 AND s.forked_from IS NOT NULL
-GROUP BY h.session_key, g.seq HAVING COALESCE(g.seq, 0) < MAX(p.last_seq)
+GROUP BY h.session_key, p.indexed_seq HAVING COALESCE(p.indexed_seq, 0) < MAX(l.last_seq)
 """
-# takes the row: two that search at once do not do the same twice, and a delete comes before or after
+# locks the row: two searches do not index the same message, and a deletion comes before or after
 LOCK_PROGRESS = """
-INSERT INTO search_progress (session_key, seq) VALUES ($1, 0)
-ON CONFLICT (session_key) DO UPDATE SET seq = search_progress.seq RETURNING seq, title
+INSERT INTO search_progress (session_key, indexed_seq) VALUES ($1, 0)
+ON CONFLICT (session_key) DO UPDATE SET indexed_seq = search_progress.indexed_seq RETURNING indexed_seq, indexed_title
 """
 _TITLE = """
 SELECT title FROM sessions WHERE session_key = $1
@@ -41,13 +41,13 @@ _MESSAGES = f"""
 SELECT seq, CASE WHEN role IN ('user', 'assistant') THEN SUBSTR(content, 1, {INDEXED_CHARACTERS}) ELSE '' END
 FROM messages WHERE session_key = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT {BATCH}
 """  # noqa: S608 - constants
-_SET_PROGRESS = "UPDATE search_progress SET seq = $1, title = $2 WHERE session_key = $3"
+_SET_PROGRESS = "UPDATE search_progress SET indexed_seq = $1, indexed_title = $2 WHERE session_key = $3"
 _DELETE_TITLE = "DELETE FROM search_messages WHERE session_key = $1 AND seq = 0"
 
 _ADD_ROW = (
     "INSERT INTO search_messages (session_key, seq, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING id"
 )
-_ADD_WORDS = "INSERT INTO search_words (rowid, owner, words) VALUES ($1, $2, $3)"
+_ADD_WORDS = "INSERT INTO search_words (rowid, user_hash, words) VALUES ($1, $2, $3)"
 _ADD_VECTOR = """
 INSERT INTO search_messages (session_key, seq, size, words)
 VALUES ($1, $2, $3, array_to_tsvector(CAST($4 AS TEXT[]))) ON CONFLICT DO NOTHING
@@ -56,26 +56,23 @@ _CHANGES = "SELECT total_changes()"
 _MERGE = "INSERT INTO search_words (search_words, rank) VALUES ('merge', $1)"
 _MERGED_PAGES = 100
 IndexProgress = Callable[[int, int], None]
-"""Told how many messages that were new to the index are in it, and of how many."""
+"""Called with the number of messages that were added to the index so far, and of all new ones."""
 
 
 async def purge_index(database: Database) -> None:
-    """Take the words of deleted messages out of the index: SQLite only marks them, until it merges their part of it."""
+    """Remove the words of deleted messages from the index: SQLite only marks them until it merges their segment."""
     if database.dialect == "sqlite":
-        pages = -_MERGED_PAGES  # negative: merge all there is, not only where it would be due
+        pages = -_MERGED_PAGES  # negative: merge everything
         while await database.write(functools.partial(_merge, pages), long=True):
             pages = _MERGED_PAGES
 
 
 def _merge(pages: int) -> Operation[bool]:
-    """Merge a piece of the index; return whether there was one."""
+    """Merge a part of the index; return whether anything was merged."""
     [[before]] = yield _CHANGES, ()
     yield _MERGE, (pages,)
     [[after]] = yield _CHANGES, ()
-    return after - before >= 2  # as SQLite's manual says: less means that nothing was left to be done
-
-
-# -- keeping the index up to date ----------------------------------------------------------------------------------
+    return after - before >= 2  # by SQLite's manual, less means that nothing was left to merge
 
 
 async def update_index(database: Database, app_name: str, user_id: str, progress: IndexProgress | None = None) -> None:
@@ -85,22 +82,22 @@ async def update_index(database: Database, app_name: str, user_id: str, progress
     for key, first, upto in found:
         work = functools.partial(index_batch, database.dialect, app_name, user_id, key, upto)
         done = -1
-        while done < upto:  # some at a time: others write in between
+        while done < upto:  # in batches, so that other writers come in between
             done = await database.write(work, long=True)
-            if progress and total:  # else it is titles only
+            if progress and total:  # otherwise only titles are new
                 progress(before + min(done, upto) - first, total)
         before += upto - first
 
 
 def sessions_to_index(app_name: str, user_id: str) -> Operation[list[tuple[int, int, int]]]:
-    """Return the sessions of a user that have more than the index knows: from where, and up to where."""
+    """Return the sessions of a user with messages that are not indexed: after which, and up to which."""
     rows = yield _SESSIONS_TO_INDEX, (app_name, user_id)
     shared = yield _SHARED_TO_INDEX, (app_name, user_id)
     return [(key, done, last) for key, done, last in [*rows, *shared]]
 
 
 def index_batch(dialect: Dialect, app_name: str, user_id: str, key: int, upto: int) -> Operation[int]:
-    """Put some more messages of a session into the index; return up to where, `upto` at the end."""
+    """Index a batch of a session's messages; return the last one, which is `upto` at the end."""
     [[done, title]] = yield LOCK_PROGRESS, (key,)
     there: list[Row] = yield _TITLE, (key,)
     if not there:
@@ -137,5 +134,5 @@ def _add(dialect: Dialect, owner: str, key: int, seq: int, text: str) -> Operati
 
 
 def user_hash(app_name: str, user_id: str) -> str:
-    """One word for a user: what is somebody else's is not even looked at."""
+    """Return the term that marks the messages of a user in the index."""
     return hashlib.sha256(f"{app_name}\0{user_id}".encode()).hexdigest()[:24]

@@ -1,8 +1,8 @@
-"""Full-text search over one user's sessions.
+"""Search the messages and titles of one user's sessions.
 
-Appending does not pay for it: an index beside the messages is brought up to date by whoever searches, some messages at
-a time. A message is in the index once, under the session that it was written in; whoever shares it finds it, too. What
-a rewind took back is in the index and is not found.
+A search first brings the index up to date, so that appending costs nothing. A message is indexed once, under the
+session that it was written in, and is found in the forks that share it, too. Messages that a rewind removed stay in
+the index, but are not found.
 """
 
 from collections.abc import Sequence
@@ -39,19 +39,19 @@ _FIND_VECTOR = f"""
 {_FOUND} FROM (SELECT * FROM search_messages WHERE words @@ CAST(CAST($1 AS TEXT) AS tsquery)) m
 {_RANKED}
 """  # noqa: S608 - constants
-# whoever holds a row: the session that it was written in, and its forks
+# the session that a row was written in, and the forks that share it
 _SESSIONS_OF_ROW = """
 SELECT s.id, s.title, s.last_seq, s.rewinds, s.updated_at, 0, s.last_seq FROM sessions s
 WHERE s.session_key = $1 AND s.app_name = $2 AND s.user_id = $3
 UNION ALL
-SELECT s.id, s.title, s.last_seq, s.rewinds, s.updated_at, p.first_seq, p.last_seq
-FROM session_pasts p JOIN sessions s ON s.session_key = p.session_key
-WHERE p.source_key = $1 AND s.app_name = $2 AND s.user_id = $3
+SELECT s.id, s.title, s.last_seq, s.rewinds, s.updated_at, l.first_seq, l.last_seq
+FROM session_lineage l JOIN sessions s ON s.session_key = l.session_key
+WHERE l.source_key = $1 AND s.app_name = $2 AND s.user_id = $3
 """
 
 
 class Hit(Struct, frozen=True):
-    """A message that was found, or a title: that has number 0."""
+    """A message that was found, or a title, whose `seq` is 0."""
 
     session_id: str
     title: str
@@ -59,9 +59,9 @@ class Hit(Struct, frozen=True):
     role: Literal["user", "assistant", "title"]
     created_at: float
     text: str
-    """A piece of the message around the first word that was found."""
+    """The part of the message around the first match."""
     marks: tuple[terms.Span, ...]
-    """Where in `text` the words stand, in characters: from, to."""
+    """The matches in `text`, as ranges of characters."""
 
 
 class _SessionOfRow(Struct, frozen=True):
@@ -74,19 +74,13 @@ class _SessionOfRow(Struct, frozen=True):
     last: int
 
     def shows_message(self, seq: int) -> bool:
-        """Whether the session holds this message, and did not take it back."""
+        """Whether the message is visible in the session."""
         live = live_ranges(self.last_seq, self.rewinds)
         return self.first <= seq <= self.last and is_live(seq, live)
 
 
-# -- searching ---------------------------------------------------------------------------------------------------------
-
-
 def search(dialect: Dialect, app_name: str, user_id: str, query_text: str, limit: int) -> Operation[list[Hit]]:
-    """Find messages and titles that hold every word, the best first, the newest first among equals.
-
-    Better is where the words stand in a row, then a title, then a shorter message.
-    """
+    """Find messages and titles that contain all words: phrases first, then titles, then shorter and newer messages."""
     wanted = terms.parse_terms(query_text)
     if not wanted:
         return []
@@ -108,20 +102,20 @@ def search(dialect: Dialect, app_name: str, user_id: str, query_text: str, limit
 
 
 def _with_titles(app_name: str, user_id: str, hits: Sequence[Hit]) -> Operation[list[Hit]]:
-    """Say what the sessions are called that nobody named."""
+    """Add the first words of the sessions without titles."""
     shown = {hit.session_id: hit.title for hit in hits}
     for id_ in [id_ for id_, title in shown.items() if not title]:
-        record = yield from sessions.get(SessionId(app_name, user_id, id_))
+        record = yield from sessions.find_session(SessionId(app_name, user_id, id_))
         if record:
             shown[id_] = (yield from with_first_words(record)).display_title
     return [replace(hit, title=shown[hit.session_id]) for hit in hits]
 
 
 def _fts5_query(owner: str, wanted: Sequence[terms.Term]) -> str:
-    """Spell a query for FTS5: every word is quoted, and holds nothing but letters and digits."""
+    """Build a query for FTS5; all words are quoted, and consist of letters and digits."""
     keys = [key for term in wanted for key in term.keys]
     spelt = " AND ".join(f'words : "{text}"' + (" *" if prefix else "") for text, prefix in keys)
-    return f'owner : "{owner}" AND {spelt}'
+    return f'user_hash : "{owner}" AND {spelt}'
 
 
 def _tsquery(owner: str, wanted: Sequence[terms.Term]) -> str:
@@ -154,7 +148,7 @@ def _hits(holders: Sequence[_SessionOfRow], row: Sequence[Any], wanted: Sequence
 
 
 def _snippet(text: str, marks: list[terms.Span]) -> tuple[str, tuple[terms.Span, ...]]:
-    """Cut out a piece around the first mark, on one line."""
+    """Cut out the part around the first match, on one line."""
     start = max(0, marks[0][0] - _SNIPPET_LEAD)
     end = min(len(text), start + _SNIPPET_LENGTH)
     start = max(0, min(start, end - _SNIPPET_LENGTH))

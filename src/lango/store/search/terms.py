@@ -1,8 +1,8 @@
-"""Text to words, for the index of the search and for what is asked of it: pure functions.
+"""Split text into folded words, for the index and for queries.
 
-A word is a run of letters and digits, folded: case, accents and width make no difference. Scripts that are written
-without spaces (Chinese, Japanese, Thai, ...) are cut into pairs of neighbouring characters, so that any part of such a
-text is found, one character too. What is asked is only ever taken apart into words: there is no syntax in it.
+A word is a run of letters and digits; case, accents and width are ignored. Scripts without spaces (Chinese, Japanese,
+Thai, ...) are split into pairs of neighbouring characters, so that any part of such a text is found, also a single
+character. A query has no syntax: it is only split into words.
 """
 
 import re
@@ -20,7 +20,7 @@ _UNSPACED = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-# compiled at first use: that takes longer than to import all the rest of a store
+# compiled at first use: that takes longer than importing the rest of the store
 _WORD = cache(lambda: re.compile(rf"(?:[^\W_]|[{_MARKS}])+"))
 _PART = cache(lambda: re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+"))
 _IS_UNSPACED = cache(lambda: re.compile(f"[{_UNSPACED}]"))
@@ -36,11 +36,11 @@ class FoundWord(Struct, frozen=True):
     start: int
     end: int
     run: int
-    """Characters of one run have the same number; 0: a word."""
+    """The number of the run that a character belongs to; 0: a word."""
 
 
 class Term(Struct, frozen=True):
-    """What must be found: a word, its beginning, or characters that follow each other."""
+    """A part of a query: a word, the beginning of a word, or neighbouring characters."""
 
     text: str
     prefix: bool = False
@@ -48,7 +48,7 @@ class Term(Struct, frozen=True):
 
     @property
     def keys(self) -> list[tuple[str, bool]]:
-        """What to look up in the index; True: anything that begins so."""
+        """The words to look up in the index; True: as prefixes."""
         if not self.run:
             return [(self.text, self.prefix)]
         if len(self.text) == 1:
@@ -57,7 +57,7 @@ class Term(Struct, frozen=True):
 
 
 def index_words(text: str) -> list[str]:
-    """Return the different words of a text as the index holds them."""
+    """Return the distinct words of a text as they are indexed."""
     words: dict[str, None] = {}
     runs: dict[int, str] = {}
     for found in _split_words(text):
@@ -71,7 +71,7 @@ def index_words(text: str) -> list[str]:
 
 
 def parse_terms(query: str) -> list[Term]:
-    """Take apart what somebody asks for. The last word may be the beginning of one."""
+    """Split a query into terms; the last word may be the beginning of a word."""
     found: list[Term] = []
     run = 0
     for word in _split_words(query):
@@ -88,7 +88,7 @@ def parse_terms(query: str) -> list[Term]:
 
 
 def find_spans(text: str, wanted: Iterable[Term]) -> list[Span] | None:
-    """Return where the terms stand in a text, in order; None: one of them does not."""
+    """Return the matches of the terms in a text, in order; None: a term is missing."""
     found = list(_split_words(text))
     marks: set[Span] = set()
     for term in wanted:
@@ -100,7 +100,7 @@ def find_spans(text: str, wanted: Iterable[Term]) -> list[Span] | None:
 
 
 def is_phrase_in(text: str, wanted: Sequence[Term]) -> bool:
-    """Whether several terms stand in a text one after the other."""
+    """Whether several terms follow each other in a text."""
     wanted_words = [(letter, False) for term in wanted for letter in (term.text if term.run else [term.text])]
     if len(wanted) < 2:
         return False

@@ -1,27 +1,30 @@
-"""The one operation that writes an event: checked, in order, once, together with its state."""
+"""Append an event to its session: checked, in order, exactly once, together with its state."""
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import AppendResult, NewEvent, SessionId, without_temporary_state
 from lango.store.codec.rows import MessageRow, event_to_row
 from lango.store.engine.database import Operation, ReturningWrite, RollBack
-from lango.store.memory import user_facts
+from lango.store.sessions.lineage import read_rewinds
 from lango.store.sessions.open_calls import track_calls
 from lango.store.sessions.state import apply_delta, first_seq_of_invocation
 
+ADVANCE = """
+UPDATE sessions SET revision = revision + 1, last_seq = last_seq + {messages}, total_tokens = total_tokens + {tokens},
+    updated_at = {created_at}, user_seq = CASE WHEN {is_user} = 1 THEN last_seq + 1 ELSE user_seq END
+WHERE session_key = {session_key} AND revision = {revision}
+    AND NOT EXISTS (SELECT 1 FROM {other_events} WHERE session_key = {session_key} AND event_id = {event_id})
+"""
+
 
 def _advance(other_events: str) -> ReturningWrite:
-    """Return what takes the session's row for this transaction: a second writer finds the revision moved on.
+    """Return the statement that advances and locks a session, unless another writer has changed its revision.
 
-    An event id is unique in the whole session: one that stands in the other table of events advances nothing.
+    An event id is unique in the whole session: nothing is advanced for an id that is in the other table of events.
     """
+    names = ("messages", "tokens", "created_at", "is_user", "session_key", "revision", "event_id")
     return ReturningWrite(
-        f"""
-UPDATE sessions SET revision = revision + 1, last_seq = last_seq + $1, total_tokens = total_tokens + $2,
-    updated_at = $3, user_seq = CASE WHEN $4 = 1 THEN last_seq + 1 ELSE user_seq END
-WHERE session_key = $5 AND revision = $6
-    AND NOT EXISTS (SELECT 1 FROM {other_events} WHERE session_key = $5 AND event_id = $7)
-""",  # noqa: S608 - constants
+        ADVANCE.format(other_events=other_events, **{name: f"${n}" for n, name in enumerate(names, 1)}),
         returning="last_seq, total_tokens, epoch, forked_from",
         read="FROM sessions WHERE session_key = $1",
         where=slice(4, 5),
@@ -50,26 +53,27 @@ ON CONFLICT (session_key, event_id) DO NOTHING RETURNING seq
 """
 _SAME_ID = """
 SELECT seq, role, author, content, tool_calls, invocation_id, state_delta, extra
-FROM history WHERE session_key = $1 AND event_id = $2
+FROM messages_with_lineage WHERE session_key = $1 AND event_id = $2
 UNION ALL SELECT seq, NULL, NULL, NULL, NULL, NULL, state_delta, extra
-FROM history_states WHERE session_key = $1 AND event_id = $2
+FROM state_events_with_lineage WHERE session_key = $1 AND event_id = $2
 """
 _REVISION = "SELECT revision, epoch FROM sessions WHERE session_key = $1"
 
-_SET_ANSWER_STORED = "UPDATE turns SET answered = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
+_SET_ANSWER_STORED = "UPDATE turns SET answer_stored = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
 
-_REWINDS = "SELECT rewinds FROM sessions WHERE session_key = $1"
 _SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"
+# learned from messages that the rewind removes
+_DELETE_FACTS = "DELETE FROM user_facts WHERE session_key = $1 AND last_seq >= $2"
 
 
 def append(
     key: int, name: SessionId, revision: int, entry: NewEvent, epoch: int | None = None, *, ends_turn: bool = False
 ) -> Operation[AppendResult]:
-    """Store an event at the end of its session.
+    """Append an event to its session.
 
-    `revision` is what the writer has seen of the session: if it moved on, the writer is stale, unless this very event
-    is what moved it. `epoch`, where a turn writes, must be the session's newest. `ends_turn`: nothing comes after this
-    event in its turn, which is done even if nobody lives to end it.
+    `revision` is the one that the writer has read: if the session has a newer one, raise `StaleSession`, unless this
+    event was stored before. The `epoch` of a turn that writes must be the session's. `ends_turn`: this is the last
+    event of its turn, which counts as done even if its process dies now.
     """
     row = event_to_row(entry)
     message = entry.message
@@ -90,7 +94,7 @@ def append(
     [[seq, total_tokens, newest_epoch, forked_from]] = rows
     if epoch is not None and epoch != newest_epoch:
         raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {newest_epoch}, this one has {epoch})")
-    if forked_from is not None:  # the index that keeps ids unique knows nothing of the past that a fork shares
+    if forked_from is not None:  # the unique index does not cover the rows that a fork shares
         same = yield from _seq_of_same_event(key, name, row, message is None)
         if same is not None:
             raise RollBack(AppendResult(same, revision, repeated=True))
@@ -112,7 +116,7 @@ def append(
         written = yield (_INSERT_MESSAGE, message_values(key, seq, total_tokens, call_seq, row))
     if not written:
         seq = yield from _seq_of_same_event(key, name, row, message is None)
-        raise RollBack(AppendResult(seq or 0, revision, repeated=True))  # the event counts once: take back the advance
+        raise RollBack(AppendResult(seq or 0, revision, repeated=True))  # stored before: undo the advance
     if entry.state_delta and (delta := without_temporary_state(entry.state_delta)):
         yield from apply_delta(key, name, delta)
     if entry.rewind_before:
@@ -143,7 +147,7 @@ def message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, 
 
 
 def _extra_with_invocation(row: MessageRow) -> str | None:
-    """State events have no column for the invocation: they are few, and nobody searches them by it."""
+    """Add the invocation to `extra`: state events have no column for it."""
     if not row.invocation_id:
         return row.extra
     return dumps({"invocation_id": row.invocation_id} | (loads(row.extra) if row.extra else {}))
@@ -152,7 +156,7 @@ def _extra_with_invocation(row: MessageRow) -> str | None:
 def _repeated_or_stale(
     key: int, name: SessionId, revision: int, row: MessageRow, only_state: bool, epoch: int | None
 ) -> Operation[AppendResult]:
-    """The session is not where the writer saw it: because this event is what moved it, or because of somebody else."""
+    """Return the earlier result if this event was stored before, else raise why the writer is refused."""
     rows = yield _REVISION, (key,)
     if not rows:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
@@ -162,15 +166,15 @@ def _repeated_or_stale(
     if epoch is not None and epoch != rows[0][1]:
         raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {rows[0][1]}, this one has {epoch})")
     raise StaleSession(
-        f"session {name.id!r} was written by somebody else (revision {rows[0][0]}, this writer saw {revision}): "
+        f"session {name.id!r} was written by another writer (revision {rows[0][0]}, this writer saw {revision}): "
         "load it again"
     )
 
 
 def _seq_of_same_event(key: int, name: SessionId, row: MessageRow, only_state: bool) -> Operation[int | None]:
-    """Return where this very event is stored; raise where another one has its id.
+    """Return the sequence number of this event if it is stored; raise `EventConflict` if its id is another event's.
 
-    All that is stored of it is compared but its time: an event that is made anew for a retry has a later one.
+    All columns but the time are compared: a retry may have built the event anew.
     """
     rows = yield _SAME_ID, (key, row.event_id)
     if not rows:
@@ -191,7 +195,6 @@ def _record_rewind(key: int, seq: int, invocation_id: str) -> Operation[None]:
     first = yield from first_seq_of_invocation(key, invocation_id)
     if first is None or first >= seq:
         return
-    [[text]] = yield _REWINDS, (key,)
-    rewinds: list[list[int]] = loads(text) if text else []
-    yield _SET_REWINDS, (dumps([*rewinds, [seq, first]]), key)
-    yield from user_facts.take_back(key, first)
+    rewinds = yield from read_rewinds(key)
+    yield _SET_REWINDS, (dumps([*map(list, rewinds), [seq, first]]), key)
+    yield _DELETE_FACTS, (key, first)

@@ -1,13 +1,14 @@
-"""An ordinary event in one statement: a text, one call, or the result of the call before it.
+"""Append an ordinary event with a single statement: a text, one call, or the result of the call before it.
 
-That is most events, and one statement is one transaction: nothing to begin, to ask in between, to commit. Whatever is
-not ordinary it leaves alone, and `lango.store.sessions.append` does it all, and tells what is wrong.
+Most events are ordinary, and a single statement needs neither BEGIN nor COMMIT. It writes nothing if one of its
+conditions fails; then `lango.store.sessions.append` stores the event, or raises the error.
 """
 
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import AppendResult, NewEvent
 from lango.store.codec.rows import approval_subject, event_to_row
 from lango.store.engine.database import SingleStatement, SingleStatementWrite
+from lango.store.sessions.append import ADVANCE
 
 _MESSAGE_VALUES = {
     "session_key": "bigint",
@@ -26,12 +27,11 @@ _MESSAGE_VALUES = {
 }
 _CALL_VALUES = _MESSAGE_VALUES | {"call_id": "text"}
 
-_ADVANCE = """
-UPDATE sessions SET revision = revision + 1, last_seq = last_seq + 1, total_tokens = total_tokens + {tokens},
-    updated_at = {created_at}, user_seq = CASE WHEN {role} = 'user' THEN last_seq + 1 ELSE user_seq END
-WHERE session_key = {session_key} AND revision = {revision} AND last_seq = {last_seq} AND forked_from IS NULL
-    AND ({epoch} IS NULL OR epoch = {epoch})
-    AND NOT EXISTS (SELECT 1 FROM state_events WHERE session_key = {session_key} AND event_id = {event_id})
+_VALUES = {name: f"{{{name}}}" for name in ("tokens", "created_at", "session_key", "revision", "event_id")}
+_IS_USER = "(CASE WHEN {role} = 'user' THEN 1 ELSE 0 END)"
+_ADVANCE = f"""
+{ADVANCE.format(messages=1, is_user=_IS_USER, other_events="state_events", **_VALUES)}
+    AND last_seq = {{last_seq}} AND forked_from IS NULL AND ({{epoch}} IS NULL OR epoch = {{epoch}})
 """
 _INSERT = """
 INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,
@@ -45,7 +45,7 @@ SELECT {session_key}, {call_id}, {last_seq} + 1, {long_running}
 """
 _IS_OPEN = """
 AND EXISTS (SELECT 1 FROM open_calls
-    WHERE session_key = {session_key} AND call_id = {call_id} AND seq = {last_seq} AND asks_about IS NULL)
+    WHERE session_key = {session_key} AND call_id = {call_id} AND seq = {last_seq} AND approves_call_id IS NULL)
 """
 _CLOSE = "DELETE FROM open_calls WHERE session_key = {session_key} AND call_id = {call_id}"
 

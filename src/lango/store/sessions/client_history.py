@@ -1,8 +1,8 @@
-"""Operations on conversations that a client carries: the whole history comes with each request.
+"""Store conversations that a client resends whole, and find the session that one continues.
 
-Every turn notes a hash of its message's text in its session. The sessions that a carried history may equal are found by
-the hash of its last user message, with one look into an index, however many sessions a user has. What a new session
-begins with is inserted many rows at a time: the calls in a carried history have their results, so none is left open.
+Every turn stores a hash of its input in its session. The sessions that a resent history may continue are found by the
+hash of its last user message, with one index lookup. A new session's history is inserted many rows at a time: all its
+calls have results, so none is left open.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lango.store.codec.json_text import printable_text
 from lango.store.codec.records import NewEvent, SessionRecord
-from lango.store.codec.rows import event_to_row
+from lango.store.codec.rows import event_to_row, placeholders
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import MESSAGE_INSERT, MESSAGE_WIDTH, message_values
 from lango.store.sessions.sessions import SESSION_COLUMNS, row_to_session, with_lineage
@@ -32,7 +32,7 @@ WHERE session_key = $5 RETURNING revision, last_seq, total_tokens
 
 
 def input_hash(text: str) -> int:
-    """Return a hash of a user's text, white space around it aside, as a number that both databases can index."""
+    """Hash a user's text, without surrounding white space, to a number that both databases can index."""
     digest = hashlib.sha256(printable_text(text).strip().encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
@@ -40,13 +40,13 @@ def input_hash(text: str) -> int:
 def find_by_input(
     app_name: str, user_id: str, text: str, id_prefix: str, limit: int
 ) -> Operation[Sequence[SessionRecord]]:
-    """Read the user's sessions whose newest turn began with a text, without a running turn, the newest first."""
+    """Read the user's idle sessions whose newest turn had this input, the newest first."""
     rows = yield _FIND, (app_name, user_id, input_hash(text), id_prefix, limit)
     return (yield from with_lineage([row_to_session(row) for row in rows]))
 
 
 def append_client_history(key: int, revision: int, entries: Sequence[NewEvent]) -> Operation[int]:
-    """Append messages that a client carries, in order; return the new revision. The session's row is locked."""
+    """Append a history that a client resent, in order; return the new revision. The caller has locked the session."""
     if not entries:
         return revision
     users = [place for place, event in enumerate(entries, 1) if event.message and event.message.role == "user"]
@@ -61,11 +61,5 @@ def append_client_history(key: int, revision: int, entries: Sequence[NewEvent]) 
         for entry in some:
             seq, total = seq + 1, total + entry.tokens
             values += message_values(key, seq, total, None, event_to_row(entry))
-        yield MESSAGE_INSERT + _places(len(some)), tuple(values)
+        yield MESSAGE_INSERT + placeholders(len(some), MESSAGE_WIDTH), tuple(values)
     return revision
-
-
-def _places(rows: int) -> str:
-    """Return the placeholders of some rows."""
-    numbers = ([f"${row * MESSAGE_WIDTH + place + 1}" for place in range(MESSAGE_WIDTH)] for row in range(rows))
-    return ", ".join(f"({', '.join(row)})" for row in numbers)

@@ -1,4 +1,7 @@
-"""Where the rows of a session stand: its own under its key, and, of a fork, its past under the keys of others."""
+"""Find where the rows of a session are stored, and which of them rewinds have removed.
+
+A session's own rows have its key; the rows that a fork shares have the keys of its ancestors.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -7,30 +10,30 @@ from lango.store.codec.rows import rewinds_from_json
 from lango.store.engine.database import Operation, Row
 
 RowRange = tuple[int, int, int]
-"""The key under which rows stand, and the first and the last message among them."""
+"""The session key of some rows, and the first and the last message among them."""
 
 _LINEAGE = """
-SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_pasts
-WHERE session_key = $1 ORDER BY piece
+SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_lineage
+WHERE session_key = $1 ORDER BY ordinal
 """
 _ALL_LINEAGES = """
-SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_pasts
-ORDER BY session_key, piece
+SELECT session_key, first_seq, last_seq, last_revision, last_epoch, source_key FROM session_lineage
+ORDER BY session_key, ordinal
 """
 
 _REWINDS = "SELECT last_seq, rewinds FROM sessions WHERE session_key = $1"
-TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
+_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
 Range = tuple[int, int]
 
 
 def read_lineage(key: int) -> Operation[tuple[SharedRange, ...]]:
-    """Read where the past of a session stands, the oldest piece first."""
+    """Read the lineage of a fork, the oldest ancestor first."""
     rows = yield _LINEAGE, (key,)
     return tuple(SharedRange(*row[1:]) for row in rows)
 
 
 def read_lineages(keys: Sequence[int]) -> Operation[dict[int, tuple[SharedRange, ...]]]:
-    """Read where the pasts of several sessions stand."""
+    """Read the lineages of several forks."""
     found: dict[int, tuple[SharedRange, ...]] = {}
     if len(keys) > 50:
         rows: list[Row] = yield _ALL_LINEAGES, ()
@@ -44,7 +47,7 @@ def read_lineages(keys: Sequence[int]) -> Operation[dict[int, tuple[SharedRange,
 
 
 def row_ranges(session: SessionRecord, first: int, last: int) -> Iterator[RowRange]:
-    """Part a range of messages by where its rows stand, the newest first."""
+    """Split a range of messages by the sessions that hold its rows, the newest first."""
     start = session.lineage[-1].last_seq + 1 if session.lineage else 1
     if last >= start:
         yield session.key, max(first, start), last
@@ -55,22 +58,36 @@ def row_ranges(session: SessionRecord, first: int, last: int) -> Iterator[RowRan
 
 
 def all_row_ranges(session: SessionRecord, ranges: Iterable[tuple[int, int]]) -> list[RowRange]:
-    """Part several ranges, the newest first."""
+    """Split several ranges, the newest first."""
     return [place for first, last in ranges for place in row_ranges(session, first, last) if first <= last]
 
 
 def key_of_message(session: SessionRecord, seq: int) -> int:
-    """Return the key under which a message stands."""
+    """Return the key of the session that holds a message's row."""
     return next(
         (shared.source_key for shared in session.lineage if shared.first_seq <= seq <= shared.last_seq), session.key
     )
 
 
-def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
-    """Return the ranges of messages that no rewind took back, newest first.
+def total_tokens_at(session: SessionRecord, seq: int) -> Operation[int]:
+    """Return the tokens of a session up to a message; 0 before the first message."""
+    if seq == session.last_seq:
+        return session.total_tokens
+    rows = yield _TOTAL_AT, (key_of_message(session, seq), seq)
+    return rows[0][0] if rows else 0
 
-    As ADK reads it: from the end backwards, a rewind jumps to where the invocation it names began, and rewinds that
-    lie in between are no longer seen.
+
+def read_rewinds(key: int) -> Operation[tuple[Range, ...]]:
+    """Read the rewinds of a session, the oldest first; empty if the session was deleted."""
+    rows = yield _REWINDS, (key,)
+    return rewinds_from_json(rows[0][1]) if rows else ()
+
+
+def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
+    """Return the ranges of messages that no rewind removed, the newest first.
+
+    As ADK does it: from the end backwards, a rewind jumps to the start of the invocation that it names, and rewinds in
+    between have no effect.
     """
     end = last_seq
     for at, first in reversed(rewinds):
@@ -84,11 +101,11 @@ def live_ranges(last_seq: int, rewinds: Sequence[Range]) -> Iterable[Range]:
 
 
 def read_live_ranges(key: int) -> Operation[list[Range]]:
-    """Read the ranges of a session's messages that no rewind took back, newest first."""
+    """Read the ranges of a session's messages that no rewind removed, the newest first."""
     [[last_seq, rewinds]] = yield _REWINDS, (key,)
     return list(live_ranges(last_seq, rewinds_from_json(rewinds)))
 
 
 def is_live(seq: int, ranges: Iterable[Range]) -> bool:
-    """Whether a message lies in one of some ranges."""
+    """Whether a message lies in one of the ranges."""
     return any(first <= seq <= last for first, last in ranges)

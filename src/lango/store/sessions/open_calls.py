@@ -1,46 +1,63 @@
 """Track tool calls that have no result yet, and build the events that close them."""
 
 import re
+from typing import Literal
 
 from lango.history import count_tokens
 from lango.messages import Message, ToolCall
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import NewEvent, StoredEvent
-from lango.store.codec.rows import approval_subject, calls_from_json
+from lango.store.codec.rows import MESSAGE_COLUMNS, approval_subject, calls_from_json, row_to_event
 from lango.store.engine.database import Operation, ReturningWrite
 
+_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 _COPIED_EXTRA = ("branch", "isolation_scope")
 _CLOSING_ID = re.compile(r"(closed|client|no)-\d+-\d+")
 
-_OPEN_CALL = """
+OPEN_CALL = """
 INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
 _OPEN_APPROVAL = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running, asks_about, about_seq, expires_at)
+INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at)
 VALUES ($1, $2, $3, 1, $4, $5, (SELECT now FROM database_clock) + $6)
 ON CONFLICT (session_key, call_id) DO NOTHING
 """
 _SEQ_OF_OPEN_CALL = "SELECT seq FROM open_calls WHERE session_key = $1 AND call_id = $2"
 _CALLS_BEFORE = """
-SELECT seq, tool_calls FROM history
+SELECT seq, tool_calls FROM messages_with_lineage
 WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND tool_calls IS NOT NULL ORDER BY seq DESC
 """
 _MESSAGES_SEARCHED = 50  # messages: an approval is requested right after its call, beside those of parallel agents
 _CLOSE_CALL = ReturningWrite(
     "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2",
-    returning="seq, asks_about, about_seq",
+    returning="seq, approves_call_id, approves_call_seq",
     read="FROM open_calls WHERE session_key = $1 AND call_id = $2",
 )
 
 
-def closing_event(event_id: str, made_by: StoredEvent, results: tuple[ToolCall, ...], now: float) -> NewEvent:
-    """Make the message that closes calls, where the agent that made them finds it: on its branch, in its scope."""
+def message_at(key: int, seq: int) -> Operation[StoredEvent | None]:
+    """Read a message of a session or of its lineage."""
+    rows = yield _MESSAGE, (key, seq)
+    return row_to_event(rows[0]) if rows else None
+
+
+def closing_event(
+    kind: Literal["closed", "client", "no"],
+    made_by: StoredEvent,
+    results: tuple[ToolCall, ...],
+    revision: int,
+    now: float,
+) -> NewEvent:
+    """Build the message that closes calls, on the branch and in the scope of the agent that made them.
+
+    `kind`: the turn ended, the client gave or owed the results, or an approval was not given.
+    """
     author = made_by.message.author if made_by.message else ""
     message = Message("tool", "\n".join(dumps(result.output) for result in results), results, author)
     return NewEvent(
-        event_id=event_id,
+        event_id=f"{kind}-{made_by.seq}-{revision}",
         created_at=now,
         message=message,
         tokens=count_tokens(message),
@@ -50,14 +67,15 @@ def closing_event(event_id: str, made_by: StoredEvent, results: tuple[ToolCall, 
 
 
 def is_closing_event(stored: StoredEvent) -> bool:
-    """Whether a message closes calls, and was no event of the turn that made them."""
+    """Whether a message was made by `closing_event`."""
     return _CLOSING_ID.fullmatch(stored.event_id) is not None
 
 
 def track_calls(key: int, seq: int, message: Message, entry: NewEvent) -> Operation[int | None]:
-    """Note calls that wait for a result, and strike those that got one; return where a result's call stands.
+    """Store new calls as open and delete those that have results; return the earliest call that got one.
 
-    A call that was answered by "it waits for approval" is open again once its question is answered.
+    None: that is the message before. A call whose result was that it needs approval is open again once its approval
+    request is answered.
     """
     farthest: int | None = None
     for call in message.tool_calls:
@@ -66,13 +84,13 @@ def track_calls(key: int, seq: int, message: Message, entry: NewEvent) -> Operat
             for made_at, subject_id, subject_seq in rows:
                 farthest = made_at if farthest is None else min(farthest, made_at)
                 if subject_id is not None and subject_seq is not None:
-                    yield _OPEN_CALL, (key, subject_id, subject_seq, 0)
+                    yield OPEN_CALL, (key, subject_id, subject_seq, 0)
         elif subject := approval_subject(call):
             subject_id = call_key(subject["id"])
             subject_seq = yield from seq_of_call(key, subject_id, seq)
             yield _OPEN_APPROVAL, (key, call_key(call.id), seq, subject_id, subject_seq, entry.approval_timeout_s)
         else:
-            yield _OPEN_CALL, (key, call_key(call.id), seq, 1 if call.id in entry.long_running else 0)
+            yield OPEN_CALL, (key, call_key(call.id), seq, 1 if call.id in entry.long_running else 0)
     return farthest if farthest != seq - 1 else None
 
 

@@ -1,13 +1,14 @@
-"""Operations on sessions and on the state of sessions, users and apps."""
+"""Create, find, list and lock sessions."""
 
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.errors import FencedWrite, SessionExists, Unstorable
+from lango.errors import FencedWrite, SessionExists, SessionNotFound
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId, SessionRecord, without_temporary_state
 from lango.store.codec.rows import garbage_collection_paused, origin_from_json, rewinds_from_json
@@ -56,41 +57,67 @@ ORDER BY updated_at DESC, session_key DESC LIMIT $5
 """  # noqa: S608 - constants
 _NEWEST_FIRST = (float("inf"), 0)
 
-# shared: tools of one turn begin at the same time, and none of them while another turn takes the session over
+# shared: tools of one turn may start at once, but not while another process takes the turn over
 _LOCK_EPOCH = LockingRead("SELECT epoch FROM sessions WHERE session_key = $1", "SHARE")
 
-# takes the session's row, so that turns of one session are handled one after the other
-LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision"
+_RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
+_LOCK = LockingRead("SELECT revision, app_name, user_id, id FROM sessions WHERE session_key = $1", "UPDATE")
 
 
-def create(name: SessionId, state: Mapping[str, Any], now: float) -> Operation[SessionRecord]:
-    """Make a session with its first state."""
+class LockedSession(Struct, frozen=True):
+    """A session whose row is locked by this transaction."""
+
+    revision: int
+    name: SessionId
+
+
+def lock_session(key: int) -> Operation[LockedSession | None]:
+    """Lock a session's row until the transaction ends, so that turns are handled one by one; None: it was deleted."""
+    for revision, *name in (yield _LOCK, (key,)):
+        return LockedSession(revision, SessionId(*name))
+    return None
+
+
+def lock_named_session(name: SessionId) -> Operation[SessionRecord]:
+    """Lock a session's row and read the session. Raise `SessionNotFound`."""
+    found = yield from find_session(name)
+    locked = (yield from lock_session(found.key)) if found else None
+    session = (yield from find_session(name)) if locked else None  # again: the lock may have waited for a writer
+    if session is None:
+        raise SessionNotFound(f"there is no session {name.id!r}")
+    return session
+
+
+def create_session(name: SessionId, state: Mapping[str, Any] | None, now: float) -> Operation[SessionRecord]:
+    """Create a session with its first state. Raise `SessionExists` if there is one of that name."""
     name.check_new()
     key = yield from insert(name, now)
-    kept = without_temporary_state(state)
+    kept = without_temporary_state(state or {})
     if kept:
         yield _FIRST_STATE, (key, now, dumps(kept))
         yield from apply_delta(key, name, kept)
-    record = yield from get(name)
+    record = yield from find_session(name)
     assert record
     return record
 
 
 def insert(name: SessionId, now: float) -> Operation[int]:
-    """Make the row of a session and return its key. Raise `SessionExists` where the name is taken."""
+    """Insert the row of a session and return its key. Raise `SessionExists` if the name is taken."""
     keys = new_session_keys()
     key = next(keys)
     while not (yield _INSERT, (key, name.app_name, name.user_id, name.id, now)):
-        if (yield from get(name)) is not None:
+        if (yield from find_session(name)) is not None:
             raise SessionExists(
                 f"a session {name.id!r} already exists for user {name.user_id!r} of app {name.app_name!r}"
             )
-        key = next(keys)  # not the name was taken, but the key
+        key = next(keys)  # the key was taken, not the name
     return key
 
 
-def get(name: SessionId) -> Operation[SessionRecord | None]:
-    """Read a session and its state."""
+def find_session(name: SessionId) -> Operation[SessionRecord | None]:
+    """Read a session and its state, without its messages."""
+    if not name.is_storable:
+        return None
     rows = yield _GET, (name.app_name, name.user_id, name.id)
     if not rows:
         return None
@@ -100,8 +127,10 @@ def get(name: SessionId) -> Operation[SessionRecord | None]:
     return replace(record, lineage=(yield from lineage.read_lineage(record.key)))
 
 
-def list_sessions(app_name: str | None, user_id: str | None) -> Operation[list[SessionRecord]]:
-    """Read every session, or those of an app, or those of one of its users, oldest update first."""
+def list_sessions(app_name: str | None = None, user_id: str | None = None) -> Operation[list[SessionRecord]]:
+    """Read all sessions, or those of an app, or those of one of its users, oldest update first."""
+    if not SessionId(app_name or "", user_id or "", "").is_storable:
+        return []
     if app_name is None:
         rows = yield _LIST_EVERY, ()
     else:
@@ -110,28 +139,26 @@ def list_sessions(app_name: str | None, user_id: str | None) -> Operation[list[S
     with garbage_collection_paused():
         records = decode_readable(rows, lambda row: _row_with_state(row, parsed))
     records = yield from with_lineage(records)
-    # sorted here: the two databases do not agree on the order of texts
+    # sorted here: the databases order text differently
     return sorted(records, key=lambda record: (record.updated_at, record.name.user_id, record.name.id))
 
 
-def list_by_id(session_id: str) -> Operation[list[SessionRecord]]:
-    """Read the sessions of an id, whoever's they are: an id is unique for one user of one app."""
-    try:
-        SessionId("", "", session_id).check()
-    except Unstorable:
+def list_sessions_by_id(session_id: str) -> Operation[list[SessionRecord]]:
+    """Read the sessions with an id, of all users and apps."""
+    if not SessionId("", "", session_id).is_storable:
         return []
     rows = yield _LIST_OF_ID, (session_id,)
     return (yield from with_lineage(decode_readable(rows, lambda row: _row_with_state(row, {}))))
 
 
 def list_users() -> Operation[list[tuple[str, str]]]:
-    """Read which users of which apps have sessions."""
+    """Read the apps and users that have sessions."""
     rows = yield _USERS, ()
     return sorted((str(app_name), str(user_id)) for app_name, user_id in rows)
 
 
 def with_lineage(records: list[SessionRecord]) -> Operation[list[SessionRecord]]:
-    """Give the forks among some sessions their pasts."""
+    """Add their lineage to the forks among some sessions."""
     forks = [record.key for record in records if record.forked_from]
     if not forks:
         return records
@@ -140,7 +167,7 @@ def with_lineage(records: list[SessionRecord]) -> Operation[list[SessionRecord]]
 
 
 def decode_readable(rows: Iterable[Row], read: Callable[[Row], SessionRecord]) -> list[SessionRecord]:
-    """Decode the rows of a list; one that cannot be decoded is left out and logged, and does not break the list."""
+    """Decode the rows of a list; a row that cannot be decoded is logged and left out."""
     records: list[SessionRecord] = []
     for row in rows:
         try:
@@ -183,26 +210,26 @@ def _row_with_state(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecor
 
 
 def _parse_once(text: str, parsed: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Parse what many sessions of a list have in common only once."""
+    """Parse state that many sessions of a list share only once."""
     if text not in parsed:
         parsed[text] = loads(text)
     return parsed[text]
 
 
 def new_session_keys() -> Iterator[int]:
-    """Return keys to try for a new session: random, so that no two replicas need to agree on a counter.
+    """Yield keys to try for a new session: random, so that replicas need no common counter.
 
-    The first is short, because it stands in every row and index of the session; where that one is taken, long ones.
+    The first is short, because it is in every row and index of the session; if it is taken, long ones follow.
     """
     yield _system_random.getrandbits(31)
     while True:
         yield _system_random.getrandbits(62)
 
 
-def list_page(
-    app_name: str, user_id: str, after: tuple[float, int] | None, limit: int
+def list_session_page(
+    app_name: str, user_id: str, *, after: tuple[float, int] | None = None, limit: int = 50
 ) -> Operation[Sequence[SessionRecord]]:
-    """Read sessions without their state, the newest update first, after one's (updated_at, key)."""
+    """Read a page of a user's sessions without state, the newest first, after the (updated_at, key) of a session."""
     updated_at, key = after or _NEWEST_FIRST
     rows = yield _PAGE, (app_name, user_id, updated_at, key, limit)
     records = yield from with_lineage(
@@ -214,8 +241,14 @@ def list_page(
     return records
 
 
-def check_epoch(key: int, epoch: int) -> Operation[None]:
-    """Raise `FencedWrite` for a turn that lost its lease: it must not begin anything any more."""
+def find_running_turn(key: int) -> Operation[int | None]:
+    """Return the running turn of a session."""
+    rows = yield _RUNNING, (key,)
+    return rows[0][0] if rows else None
+
+
+def check_epoch(key: int, epoch: int | None) -> Operation[None]:
+    """Raise `FencedWrite` for a turn that lost its lease."""
     rows = yield _LOCK_EPOCH, (key,)
     if not rows or rows[0][0] != epoch:
         raise FencedWrite("this turn was taken over by another process: it must not run tools any more")

@@ -16,7 +16,7 @@ INSERT INTO session_states (session_key, state) VALUES ($1, $2)
 ON CONFLICT (session_key) DO UPDATE SET state = excluded.state
 """
 
-# The upserts take the row's lock and read it in one step, so that no other writer can come between reading and setting.
+# The upserts lock the row and read it in one step, so that no other writer comes between reading and setting.
 LOCK_USER_STATE = """
 INSERT INTO user_states (app_name, user_id, state) VALUES ($1, $2, '{}')
 ON CONFLICT (app_name, user_id) DO UPDATE SET state = user_states.state RETURNING state
@@ -29,27 +29,30 @@ ON CONFLICT (app_name) DO UPDATE SET state = app_states.state RETURNING state
 _SET_APP_STATE = "UPDATE app_states SET state = $1 WHERE app_name = $2"
 _USER_STATE = "SELECT state FROM user_states WHERE app_name = $1 AND user_id = $2"
 
-_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM history WHERE session_key = $1 AND invocation_id = $2"
+_FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM messages_with_lineage WHERE session_key = $1 AND invocation_id = $2"
 _DELTAS_UP_TO = """
-SELECT state_delta, seq, 0, 0 FROM history WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
-UNION ALL SELECT state_delta, seq, 1, revision FROM history_states WHERE session_key = $1 AND seq <= $2
+SELECT state_delta, seq, 0, 0 FROM messages_with_lineage
+WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
+UNION ALL SELECT state_delta, seq, 1, revision FROM state_events_with_lineage WHERE session_key = $1 AND seq <= $2
 ORDER BY 2, 3, 4
 """
 
 
-def user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
+def read_user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
     """Read the state of a user, without prefixes."""
+    if not SessionId(app_name, user_id, "").is_storable:
+        return {}
     rows = yield _USER_STATE, (app_name, user_id)
     return loads(rows[0][0]) if rows else {}
 
 
 def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operation[None]:
-    """Change session, user and app state. Always in this order, so that two writers cannot wait for each other."""
+    """Change session, user and app state, always in this order, so that two writers cannot deadlock."""
     session_delta, user_delta, app_delta = split_scopes(delta)
     if session_delta:
         rows = yield _SESSION_STATE, (key,)
         state: dict[str, Any] = loads(rows[0][0]) if rows else {}
-        yield _SET_SESSION_STATE, (key, dumps(state | session_delta))
+        yield from set_session_state(key, state | session_delta)
     if user_delta:
         [[text]] = yield LOCK_USER_STATE, (name.app_name, name.user_id)
         yield _SET_USER_STATE, (dumps(loads(text) | user_delta), name.app_name, name.user_id)
@@ -58,8 +61,13 @@ def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operatio
         yield _SET_APP_STATE, (dumps(loads(text) | app_delta), name.app_name)
 
 
-def state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
-    """Return the session's own state as it was when message `seq` was the newest, by replaying what was journaled."""
+def set_session_state(key: int, state: Mapping[str, Any]) -> Operation[None]:
+    """Set a session's own state."""
+    yield _SET_SESSION_STATE, (key, dumps(state))
+
+
+def read_state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
+    """Replay the session's own state as it was when message `seq` was the newest."""
     rows = yield _DELTAS_UP_TO, (key, seq)
     state: dict[str, Any] = {}
     for text, *_ in rows:
@@ -68,19 +76,19 @@ def state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
 
 
 def first_seq_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:
-    """Return where an invocation begins."""
+    """Return the first message of an invocation."""
     [[first]] = yield _FIRST_OF_INVOCATION, (key, shorten(invocation_id))
     return first
 
 
-def state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
-    """Return the session's own state as it was before an invocation."""
+def read_state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
+    """Replay the session's own state as it was before an invocation."""
     first = yield from first_seq_of_invocation(key, invocation_id)
-    return (yield from state_at(key, (first or 1) - 1))
+    return (yield from read_state_at(key, (first or 1) - 1))
 
 
 def delta_to_restore(own: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the delta that makes a session's own state what it was, as ADK's rewind works it out."""
+    """Return the delta that restores a session's own state, as ADK's rewind does."""
     kept = {name: value for name, value in target.items() if value is not None}
     return {name: value for name, value in kept.items() if name not in own or own[name] != value} | {
         name: None for name in own if name not in kept
@@ -88,7 +96,7 @@ def delta_to_restore(own: Mapping[str, Any], target: Mapping[str, Any]) -> dict[
 
 
 def split_scopes(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Part a delta into what belongs to the session, to the user and to the app, without their prefixes."""
+    """Split a delta into those of the session, the user and the app, without prefixes."""
     own: dict[str, Any] = {}
     of_user: dict[str, Any] = {}
     of_app: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What a session is called where people look for it: as somebody named it, or how the user began."""
+"""Name sessions, or derive a title from the user's first words."""
 
 from msgspec.structs import replace
 
@@ -10,9 +10,9 @@ from lango.store.sessions.lineage import all_row_ranges, live_ranges
 
 MAX_TITLE = 200
 DERIVED_TITLE_LENGTH = 80
-"""As many characters of the first message stand for a title."""
+"""How many characters of the first message are shown as a title."""
 
-_SEARCHED_MESSAGES = 20  # a session that the user did not begin has no first words
+_SEARCHED_MESSAGES = 20  # a session that the user did not start has no first words
 _READ_CHARACTERS = 400
 
 _SET = "UPDATE sessions SET title = $1 WHERE app_name = $2 AND user_id = $3 AND id = $4 RETURNING session_key"
@@ -26,19 +26,19 @@ CASE WHEN s.title IS NULL AND s.forked_from IS NULL AND s.rewinds IS NULL THEN
      WHERE m.session_key = s.session_key AND m.seq <= {_SEARCHED_MESSAGES} AND m.role = 'user' AND m.content <> ''
      ORDER BY m.seq LIMIT 1) END
 """  # noqa: S608 - constants
-"""A column of `sessions s`: the first words of one that has no title, and that is neither a fork nor rewound."""
+"""A column of `sessions s`: the first words of a session without title that is neither a fork nor rewound."""
 _ALL_FIRST_WORDS = f"SELECT s.session_key, {FIRST_WORDS_COLUMN} FROM sessions s"  # noqa: S608 - constants
 
 
-def rename(name: SessionId, title: str | None) -> Operation[None]:
-    """Name a session; None or nothing but space: as if it had never been named."""
+def rename_session(name: SessionId, title: str | None) -> Operation[None]:
+    """Set the title of a session; None or white space removes it."""
     kept = clean_title(title)
     if not (yield _SET, (kept, name.app_name, name.user_id, name.id)):
         raise SessionNotFound(f"there is no session {name.id!r}")
 
 
 def clean_title(title: str | None) -> str | None:
-    """Return a title on one line. Raise `Unstorable` for one that is too long."""
+    """Return a title on one line. Raise `Unstorable` if it is too long."""
     kept = " ".join(printable_text(title or "").split())
     if len(kept) > MAX_TITLE:
         raise Unstorable(f"a title has at most {MAX_TITLE} characters; this one has {len(kept)}")
@@ -52,7 +52,7 @@ def shorten_title(text: str | None) -> str:
 
 
 def with_first_words(record: SessionRecord) -> Operation[SessionRecord]:
-    """Give a session that nobody named its first words."""
+    """Add the first words to a session without title."""
     if record.title or record.first_words:
         return record
     live = all_row_ranges(record, live_ranges(record.last_seq, record.rewinds))
@@ -64,7 +64,7 @@ def with_first_words(record: SessionRecord) -> Operation[SessionRecord]:
 
 
 def with_all_first_words(records: list[SessionRecord]) -> Operation[list[SessionRecord]]:
-    """Give many sessions their first words."""
+    """Add the first words to the sessions without titles."""
     rows = yield _ALL_FIRST_WORDS, ()
     words = {key: shorten_title(text) for key, text in rows if text}
     titled = [replace(record, first_words=words.get(record.key, "")) for record in records]

@@ -1,8 +1,8 @@
-"""Operations that read messages: all of them, the newest few, or the window that fits a token budget.
+"""Read messages: all, one, a page, or the newest that fit a token budget.
 
-The window is one query that finds its start by the running totals, whatever the session's length. Rewinds cut a session
-into live ranges; a session that was never rewound has one. A fork cuts it, too, by where its rows stand. So do large
-results: where not everything fits, each takes its share of the budget at most, so a window holds only a few of them.
+The window is one query that finds its start by the running totals, whatever the session's length. Rewinds split a
+session into live ranges, each of which takes a query; so does the lineage of a fork. Where not everything fits, a large
+result counts with its share of the budget at most, and takes another query.
 """
 
 from collections.abc import Container, Sequence
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lango.history import count_tokens
 from lango.history.budget_window import RESULT_SHARE, first_valid_start
 from lango.history.token_clipping import clip_results, clip_to_tokens, equal_share, estimate_tokens
-from lango.store.codec.records import SessionRecord, StoredEvent
+from lango.store.codec.records import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
@@ -21,9 +21,8 @@ from lango.store.codec.rows import (
     row_to_event,
     row_to_state_event,
 )
-from lango.store.engine.database import Operation, Row
+from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.sessions.lineage import (
-    TOTAL_AT,
     Range,
     RowRange,
     all_row_ranges,
@@ -31,18 +30,20 @@ from lango.store.sessions.lineage import (
     key_of_message,
     live_ranges,
     row_ranges,
+    total_tokens_at,
 )
+from lango.store.sessions.sessions import find_session
 
 _RECENT = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND created_at >= $4
 ORDER BY seq DESC LIMIT $5
 """  # noqa: S608 - constants
 _STATE_EVENTS = f"""
-SELECT {STATE_COLUMNS} FROM history_states
+SELECT {STATE_COLUMNS} FROM state_events_with_lineage
 WHERE session_key = $1 AND revision > 0 AND revision <= $2 AND created_at >= $3 ORDER BY revision DESC LIMIT $4
 """  # noqa: S608
-# Running totals only grow, so where the window begins is found by halving: some twenty steps of the primary key,
-# whatever the session's length, and no index on the totals that every append would have to keep.
+# Running totals only grow, so the start of the window is found by bisection: some twenty lookups of the primary key,
+# whatever the session's length, and no index on the totals that every append would have to update.
 _WINDOW = f"""
 WITH RECURSIVE half (low, high) AS (
     SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT)
@@ -63,9 +64,8 @@ _OPEN_CALLS = """
 SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
 """
 
-_OPEN = "SELECT seq, about_seq FROM open_calls WHERE session_key = $1"
+_OPEN = "SELECT seq, approves_call_seq FROM open_calls WHERE session_key = $1"
 
-_NO_LIMIT = 2**62
 _MOST_CHARACTERS_PER_TOKEN = 8  # JSON has two to four
 _ASKS_USER = "adk_request_"
 _SEQ, _ROLE, _CALLS, _TOKENS, _TOTAL, _CALL_SEQ = 0, 1, 4, 5, 6, 12
@@ -76,11 +76,27 @@ ORDER BY seq DESC LIMIT $4
 """  # noqa: S608 - constants
 
 
+def read_session_events(
+    name: SessionId, newest: int | None = None, since: float | None = None
+) -> Operation[tuple[SessionRecord, list[StoredEvent]] | None]:
+    """Read a session with all its events, or the `newest` ones, or those not older than `since`."""
+    session = yield from find_session(name)
+    return None if session is None else (session, (yield from read_events(session, newest, since)))
+
+
+def read_session_window(
+    name: SessionId, budget_tokens: int, max_messages: int | None = None
+) -> Operation[tuple[SessionRecord, list[StoredEvent]] | None]:
+    """Read a session with the newest messages that fit a token budget, at most `max_messages`."""
+    session = yield from find_session(name)
+    return None if session is None else (session, (yield from read_window(session, budget_tokens, max_messages)))
+
+
 def read_events(
     session: SessionRecord, newest: int | None = None, since: float | None = None
 ) -> Operation[list[StoredEvent]]:
-    """Read every event in order, state-only ones too; or the `newest` ones, or those not older than `since`."""
-    limit = _NO_LIMIT if newest is None else newest
+    """Read all events in order, also those that only change state; or the `newest`, or those not older than `since`."""
+    limit = LARGEST if newest is None else newest
     start = float("-inf") if since is None else since
     if newest is None and since is None:
         messages = yield from read_rows(session, 1, session.last_seq)
@@ -89,7 +105,7 @@ def read_events(
     changes = (yield _STATE_EVENTS, (session.key, session.revision, start, limit))[::-1]
     if not changes:
         return [row_to_event(row) for row in messages]
-    # a state event stands after the message that was the newest when it happened
+    # a state event follows the message that was the newest when it happened
     merged = sorted(
         chain(((row[_SEQ], 0, row) for row in messages), ((row[0], 1, row) for row in changes)),
         key=lambda item: item[:2],
@@ -99,7 +115,7 @@ def read_events(
 
 
 def read_rows(session: SessionRecord, first: int, last: int) -> Operation[list[Row]]:
-    """Read a range of messages in order, wherever they stand."""
+    """Read a range of messages in order, also of the lineage."""
     rows: list[Row] = []
     for place in row_ranges(session, first, last):
         rows[:0] = yield _MESSAGES_IN_RANGE, place
@@ -117,15 +133,15 @@ def _recent_rows(session: SessionRecord, since: float, limit: int) -> Operation[
 def read_window(
     session: SessionRecord, budget_tokens: int, max_messages: int | None = None, first_seq: int = 1
 ) -> Operation[list[StoredEvent]]:
-    """Read the newest messages that fit the budget, and those that must not be missing, wherever they stand.
+    """Read the newest messages that fit the budget, and older ones that a request needs.
 
-    What stands before `first_seq` was observed, and need not be read. Where not everything fits, no result takes more
-    than its share of the budget, and larger ones are clipped; so are the arguments of calls that are over.
+    Messages before `first_seq` are observed, and are not read. Where not everything fits, results and arguments of
+    finished calls are clipped to their share of the budget.
     """
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     share = budget_tokens // RESULT_SHARE
     rows: list[Row] = []
-    left, room = budget_tokens, max_messages or _NO_LIMIT
+    left, room = budget_tokens, max_messages or LARGEST
     for key, begin, last in all_row_ranges(session, ranges):
         if last < first_seq:
             break
@@ -138,11 +154,11 @@ def read_window(
             break
     rows = yield from _with_required_rows(session, ranges, rows)
     stored = [row_to_event(row) for row in rows]
-    tokens = [_believed_tokens(row) for row in rows]
+    tokens = [_plausible_tokens(row) for row in rows]
     if sum(tokens) <= budget_tokens:
         return stored
     large = [at for at, row in enumerate(rows) if row[_CALLS] and tokens[at] > share]
-    if any(tokens[at] > row[_TOKENS] for at, row in enumerate(rows)):  # they were to fit, and do not
+    if any(tokens[at] > row[_TOKENS] for at, row in enumerate(rows)):  # the stored counts are too low
         large = [at for at, row in enumerate(rows) if row[_CALLS]]
         share = min(share, equal_share([tokens[at] for at in large], budget_tokens))
     if any(rows[at][_ROLE] not in RESULT_ROLES for at in large):
@@ -154,16 +170,16 @@ def read_window(
     return stored
 
 
-def _believed_tokens(row: Row) -> int:
-    """Return what a row says that it costs, unless its calls alone are far more: an import may say anything."""
+def _plausible_tokens(row: Row) -> int:
+    """Return the tokens of a row; estimate them if its count is far too low for its calls, as in some imports."""
     calls = row[_CALLS] or ""
     return estimate_tokens(calls) if row[_TOKENS] < len(calls) // _MOST_CHARACTERS_PER_TOKEN else row[_TOKENS]
 
 
 def _may_be_clipped(stored: StoredEvent, user_seq: int, needed: Container[int]) -> bool:
-    """Whether no call of a message has still to run: from these arguments it would run, and a person approves them.
+    """Whether a message has no call that is still to run, since a call runs with these arguments.
 
-    Approval requests stay as they are, too: ADK runs what they show.
+    Approval requests are not clipped either: ADK runs the call that they contain.
     """
     assert stored.message
     if stored.message.role in RESULT_ROLES:
@@ -173,7 +189,7 @@ def _may_be_clipped(stored: StoredEvent, user_seq: int, needed: Container[int]) 
 
 
 def _clip(stored: StoredEvent, max_tokens: int) -> StoredEvent:
-    """Return a message with its large results and arguments clipped, as every model would be sent them."""
+    """Clip the large results and arguments of a message, as in every request to a model."""
     assert stored.message
     [message] = clip_to_tokens([stored.message], max_tokens) or [clip_results(stored.message, max_tokens)]
     tokens = count_tokens(message)
@@ -194,10 +210,8 @@ def _rows_within_budget(
     while end >= first:
         if rows:
             total = rows[0][_TOTAL] - rows[0][_TOKENS]
-        elif last == session.last_seq:
-            total = session.total_tokens
         else:
-            [[total]] = yield TOTAL_AT, (key, last)
+            total = yield from total_tokens_at(session, last)
         bound = total - budget
         # >= and not >: an event without tokens stands on the bound itself
         found = yield _WINDOW, (first, end, max(bound, 0), key)
@@ -222,14 +236,14 @@ def _cost(row: Row, share: int) -> int:
 
 
 def _drop_partial_start(rows: list[Row]) -> list[Row]:
-    """After a cut: begin neither with a result nor with a call whose results are not all there."""
+    """Drop leading rows of a cut window: a result without its call, or a call without all its results."""
     if rows and rows[0][_ROLE] not in RESULT_ROLES and not rows[0][_CALLS]:
-        return rows  # as most do
+        return rows
     return rows[first_valid_start([message for row in rows if (message := row_to_event(row).message)]) :]
 
 
 def _newest_message_with_call(session: SessionRecord, ranges: Sequence[Range]) -> Operation[list[Row]]:
-    """Where not even the newest message fits, it stays all the same, a result with its call: clipping is for later."""
+    """Read the newest message although it does not fit, a result with its call; it is clipped later."""
     first, last = ranges[0]
     [newest] = yield _MESSAGE, (key_of_message(session, last), last)
     start = max(_seq_of_call_row(newest), first) if newest[_ROLE] in RESULT_ROLES else last
@@ -237,12 +251,12 @@ def _newest_message_with_call(session: SessionRecord, ranges: Sequence[Range]) -
 
 
 def _seq_of_call_row(result: Row) -> int:
-    """Where the call of a result stands: where the row says, or right before it."""
+    """Return the message of a result's call: the one in its row, else the message before."""
     return result[_SEQ] - 1 if result[_CALL_SEQ] is None else result[_CALL_SEQ]
 
 
 def _with_required_rows(session: SessionRecord, ranges: Sequence[Range], rows: list[Row]) -> Operation[list[Row]]:
-    """Put before the window what must not be missing.
+    """Add the rows before the window that a request needs.
 
     These are the calls that wait for a result, the calls whose result lies in the window, and, while a turn is under
     way, the message of the user that it answers.
@@ -261,14 +275,16 @@ def _with_required_rows(session: SessionRecord, ranges: Sequence[Range], rows: l
 
 
 def read_message(session: SessionRecord, seq: int) -> Operation[StoredEvent | None]:
-    """Read one message, unless a rewind took it back."""
+    """Read a message, unless a rewind removed it."""
     live = is_live(seq, live_ranges(session.last_seq, session.rewinds))
     rows = (yield _MESSAGES_PAGE, (key_of_message(session, seq), seq, seq, 1)) if live else []
     return row_to_event(rows[0]) if rows else None
 
 
-def read_page(session: SessionRecord, before: int | None, limit: int) -> Operation[list[StoredEvent]]:
-    """Read the newest messages before a sequence number, in order; what a rewind took back is left out."""
+def read_message_page(
+    session: SessionRecord, *, before: int | None = None, limit: int = 50
+) -> Operation[list[StoredEvent]]:
+    """Read the newest messages before a sequence number, in order, without those that a rewind removed."""
     end = session.last_seq if before is None else min(before - 1, session.last_seq)
     rows: list[Row] = []
     for key, first, last in all_row_ranges(session, live_ranges(session.last_seq, session.rewinds)):

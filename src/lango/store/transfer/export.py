@@ -1,6 +1,4 @@
-"""Operations that read a session as the lines of `lango.store.transfer.export_format`, some at a time."""
-
-from collections.abc import Generator
+"""Read a session as export lines, a page at a time."""
 
 from msgspec import Struct, field
 
@@ -9,6 +7,7 @@ from lango.store.codec.ids import call_key
 from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.codec.rows import MESSAGE_COLUMNS, RESULT_ROLES, calls_from_json
 from lango.store.engine.database import Operation, Row
+from lango.store.memory.observations import BATCH_COLUMNS
 from lango.store.sessions import sessions
 from lango.store.sessions.window import read_rows
 from lango.store.transfer.export_format import FORMAT, VERSION, dump_line, row_to_line
@@ -17,7 +16,7 @@ PAGE = 50
 
 _STATE_COLUMNS = "seq, revision, event_id, created_at, state_delta, extra"
 _STATES = f"""
-SELECT {_STATE_COLUMNS} FROM history_states
+SELECT {_STATE_COLUMNS} FROM state_events_with_lineage
 WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND revision <= $4 ORDER BY revision
 """  # noqa: S608 - constants
 TURN_COLUMNS = (
@@ -25,20 +24,16 @@ TURN_COLUMNS = (
     "output_tokens, cached_tokens, model_calls, cost_usd, extra, digest"
 )
 _TURNS = f"""
-SELECT {TURN_COLUMNS} FROM turns WHERE session_key = $1 AND status NOT IN ('waiting', 'running') ORDER BY turn
+SELECT {TURN_COLUMNS} FROM turns WHERE session_key = $1 AND status NOT IN ('queued', 'running') ORDER BY turn
 """  # noqa: S608 - constants
 TOOL_JOURNAL_COLUMNS = (
     "call_id, epoch, name, effect, status, arguments, intended_at, started_at, finished_at, result, whole, approved, "
     "approved_by, approved_at"
 )
 _TOOL_JOURNAL = f"""
-SELECT {TOOL_JOURNAL_COLUMNS} FROM history_effects
+SELECT {TOOL_JOURNAL_COLUMNS} FROM tool_journal_with_lineage
 WHERE session_key = $1 AND call_id = $2 AND epoch <= $3 ORDER BY epoch
 """  # noqa: S608 - constants
-BATCH_COLUMNS = (
-    "batch, generation, first_seq, last_seq, floor_seq, rewinds, sources, model, input_tokens, output_tokens, tokens, "
-    "created_at"
-)
 _BATCHES = f"""
 SELECT {BATCH_COLUMNS} FROM observation_batches WHERE session_key = $1 AND last_seq <= $2 ORDER BY batch
 """  # noqa: S608 - constants
@@ -58,33 +53,33 @@ _RESULT = _JOURNAL_NAMES.index("result")
 
 
 class ExportState(Struct):
-    """A session on its way out: what is read now is what it was when the export began."""
+    """The session as it was when its export began."""
 
     session: SessionRecord
     turns: list[Row]
     lines: int = 0
     open_calls: dict[str, bool] = field(default_factory=dict[str, bool])
-    """The calls of the messages that were read, and whether they have no result yet."""
+    """The calls of the messages read so far, and whether each has no result."""
 
-    def count_line(self, line: str) -> str:
-        """Count a line."""
-        self.lines += 1
-        return line
+    def count(self, lines: list[str]) -> list[str]:
+        """Count lines. Operations do so after their last statement: they may be run again."""
+        self.lines += len(lines)
+        return lines
 
 
 def begin_export(name: SessionId) -> Operation[ExportState]:
-    """Read what stands in the first lines, and the turns. Raise `SessionNotFound`."""
-    session = yield from sessions.get(name)
+    """Read the session and its ended turns. Raise `SessionNotFound`."""
+    session = yield from sessions.find_session(name)
     if session is None:
         raise SessionNotFound(f"there is no session {name.id!r}")
     turns = yield _TURNS, (session.key,)
     return ExportState(session, turns)
 
 
-def header_lines(export: ExportState) -> Generator[str]:
-    """Spell the first lines."""
+def header_lines(export: ExportState) -> list[str]:
+    """Return the first lines."""
     session = export.session
-    yield export.count_line(dump_line({"kind": "header", "format": FORMAT, "version": VERSION}))
+    header = {"kind": "header", "format": FORMAT, "version": VERSION}
     members = {
         "kind": "session",
         "app": session.name.app_name,
@@ -98,11 +93,12 @@ def header_lines(export: ExportState) -> Generator[str]:
         "forked_from": session.forked_from and {"id": session.forked_from.id, "seq": session.forked_from.seq},
         "rewinds": [list(rewind) for rewind in session.rewinds] or None,
     }
-    yield export.count_line(dump_line({name: value for name, value in members.items() if value is not None}))
+    known = {name: value for name, value in members.items() if value is not None}
+    return export.count([dump_line(header), dump_line(known)])
 
 
 def event_lines(export: ExportState, first: int) -> Operation[list[str]]:
-    """Read some events in order, from a message on."""
+    """Read a page of events in order, from a message on."""
     session = export.session
     last = min(first + PAGE - 1, session.last_seq)
     rows = yield from read_rows(session, first, last)
@@ -110,10 +106,11 @@ def event_lines(export: ExportState, first: int) -> Operation[list[str]]:
         raise SessionNotFound(f"session {session.name.id!r} was deleted while it was read")
     states = yield _STATES, (session.key, 0 if first == 1 else first, last, session.revision)
     placed = [(row[0], 1, row[1], row) for row in states] + [(row[0], 0, 0, row) for row in rows]
-    return [
-        export.count_line(row_to_line("state", _STATE_NAMES, row) if is_state else _message(export, row))
+    lines = [
+        row_to_line("state", _STATE_NAMES, row) if is_state else _message(export, row)
         for _, is_state, _, row in sorted(placed, key=lambda place: place[:3])
     ]
+    return export.count(lines)
 
 
 def _message(export: ExportState, row: Row) -> str:
@@ -123,38 +120,35 @@ def _message(export: ExportState, row: Row) -> str:
     return row_to_line("message", columns, [value for place, value in enumerate(row) if place != _TOTAL])
 
 
-def turn_lines(export: ExportState) -> Generator[str]:
-    """Spell the turns that were over when the export began."""
-    for row in export.turns:
-        yield export.count_line(row_to_line("turn", _TURN_NAMES, row))
+def turn_lines(export: ExportState) -> list[str]:
+    """Return the lines of the turns that had ended when the export began."""
+    return export.count([row_to_line("turn", _TURN_NAMES, row) for row in export.turns])
 
 
 def tool_journal_lines(export: ExportState, call_ids: list[str]) -> Operation[list[str]]:
-    """Read what the journal says of some calls."""
+    """Read the journal entries of some calls."""
     lines: list[str] = []
     for call_id in call_ids:
         for row in (yield _TOOL_JOURNAL, (export.session.key, call_id, export.session.epoch)):
             values = list(row)
             if not export.open_calls[call_id]:
-                values[_RESULT] = None  # it is a message
-            lines.append(export.count_line(row_to_line("effect", _JOURNAL_NAMES, values)))
-    return lines
+                values[_RESULT] = None  # it is stored as a message
+            lines.append(row_to_line("effect", _JOURNAL_NAMES, values))
+    return export.count(lines)
 
 
 def observation_lines(export: ExportState) -> Operation[list[str]]:
-    """Read what was observed of the messages."""
+    """Read the observations."""
     session = export.session
     batches = yield _BATCHES, (session.key, session.last_seq)
     lines: list[str] = []
     for row in batches:
-        lines.append(export.count_line(row_to_line("observation_batch", BATCH_COLUMNS.split(", "), row)))
+        lines.append(row_to_line("observation_batch", BATCH_COLUMNS.split(", "), row))
         notes = yield _OBSERVATIONS, (session.key, row[0])
-        lines += [
-            export.count_line(row_to_line("observation", OBSERVATION_COLUMNS.split(", "), note)) for note in notes
-        ]
-    return lines
+        lines += [row_to_line("observation", OBSERVATION_COLUMNS.split(", "), note) for note in notes]
+    return export.count(lines)
 
 
 def end_line(export: ExportState) -> str:
-    """Spell the last line."""
+    """Return the last line."""
     return dump_line({"kind": "end", "lines": export.lines})

@@ -1,11 +1,11 @@
-"""The format in which a session leaves one store and enters another: JSON, one object a line.
+"""Define the lines of an exported session: JSON, one object per line.
 
-The first line names the format and its version, the second is the session, then come its events in order, the turns
-that are over, the journal of its calls, what was observed, and a last line that says that nothing is missing. Every
-line has a `kind`; a later version may add kinds, and whoever does not know one refuses the whole.
+The first line names the format and its version, the second is the session; its events follow in order, then the ended
+turns, the tool journal, the observations, and a last line with the number of lines. Every line has a `kind`; a later
+version may add kinds, and an import refuses a file with an unknown kind.
 `docs/reference/store.md` describes each.
 
-Columns that hold JSON are members of the line; one whose text is not as we would write it is kept as it is in `raw`.
+JSON columns are members of the line; a text that our encoder would write differently is in `raw`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from lango.store.engine.database import Row
 FORMAT = "lango-session"
 VERSION = 1
 _MAX_NUMBER = 2**40
-"""Of turns, messages, revisions and epochs: what goes on from there still has room."""
+"""The largest turn, message, revision or epoch: later ones still fit into the columns."""
 _MAX_COUNT = 2**40
 _YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
 _SHORT_IDS = ("event_id", "invocation_id")
@@ -49,7 +49,7 @@ class _Line(BaseModel):
 
     json_columns: ClassVar[tuple[str, ...]] = ()
     raw: dict[str, Text] = {}
-    """Texts of columns that hold JSON in another spelling."""
+    """The texts of JSON columns that our encoder would write differently."""
 
     @model_validator(mode="after")
     def _raw_is_json(self) -> "_Line":
@@ -102,7 +102,7 @@ class SessionLine(_Line):
 
 
 class MessageLine(_Line):
-    """A message, or an event that carries no content."""
+    """A message, or an event without content."""
 
     json_columns: ClassVar[tuple[str, ...]] = ("tool_calls", "state_delta", "extra")
 
@@ -133,7 +133,7 @@ class MessageLine(_Line):
 
 
 class StateLine(_Line):
-    """An event that only changed state; that of revision 0 is what the session began with."""
+    """An event that only changed state; revision 0 is the first state of the session."""
 
     json_columns: ClassVar[tuple[str, ...]] = ("state_delta", "extra")
 
@@ -147,7 +147,7 @@ class StateLine(_Line):
 
 
 class TurnLine(_Line):
-    """A turn that is over."""
+    """An ended turn."""
 
     json_columns: ClassVar[tuple[str, ...]] = ("extra",)
 
@@ -171,7 +171,7 @@ class TurnLine(_Line):
 
 
 class ToolJournalLine(_Line):
-    """What the journal says of a call. Its result is here only while it is no message."""
+    """A journal entry; its result is exported only if it is not a message."""
 
     json_columns: ClassVar[tuple[str, ...]] = ("result",)
 
@@ -193,7 +193,7 @@ class ToolJournalLine(_Line):
 
 
 class BatchLine(_Line):
-    """An answer of an observer or a reflector."""
+    """A batch of observations."""
 
     json_columns: ClassVar[tuple[str, ...]] = ("sources",)
 
@@ -213,7 +213,7 @@ class BatchLine(_Line):
 
 
 class ObservationLine(_Line):
-    """An observation, with the messages that it came from."""
+    """An observation, with the messages that it was made from."""
 
     kind: Literal["observation"] = "observation"
     batch: Number
@@ -226,7 +226,7 @@ class ObservationLine(_Line):
 
 
 class EndLine(_Line):
-    """The last line: nothing is missing."""
+    """The last line."""
 
     kind: Literal["end"] = "end"
     lines: Count
@@ -249,7 +249,7 @@ KINDS: Mapping[str, type[Line]] = {
 
 
 def row_to_line(kind: str, columns: Sequence[str], row: Row) -> str:
-    """Spell a row as a line: without what is not set, JSON as JSON, ids as ADK knows them."""
+    """Encode a row as a line: without NULL columns, JSON as JSON, and with full ids."""
     members: dict[str, Any] = {"kind": kind}
     raw: dict[str, str] = {}
     json_columns = KINDS[kind].json_columns
@@ -270,12 +270,12 @@ def row_to_line(kind: str, columns: Sequence[str], row: Row) -> str:
 
 
 def dump_line(members: Mapping[str, Any]) -> str:
-    """Spell an object as a line."""
+    """Encode an object as a line."""
     return dumps_untagged(members) + "\n"
 
 
 def _parse_canonical(text: str) -> Any:
-    """Return what a text of JSON says, if it says it as we would; None is no value that a column holds."""
+    """Parse the text of a JSON column if our encoder would write the same text; else return None."""
     try:
         value: Any = loads_untagged(text)
         return value if text[:1] in "{[" and dumps_untagged(value) == text else None

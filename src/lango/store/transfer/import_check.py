@@ -1,8 +1,4 @@
-"""Reading the lines of `lango.store.transfer.export_format`: checked whole before anything is written.
-
-Then the rows are written in short transactions, so that others write in between, to a session that no user sees; the
-last transaction gives it its name. So an import is there whole or not at all.
-"""
+"""Parse and check a whole export before anything is written."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, assert_never, cast
@@ -47,7 +43,7 @@ from lango.store.transfer.export_format import (
 
 Lines = Iterable[str | bytes]
 _MOST_VALUES = 2 * MAX_VALUES
-"""Of one line: more than any door lets into one event."""
+"""The most values of a line, more than any protocol accepts in one event."""
 _DEEPEST = 260
 _ORDER: list[tuple[type[Line], ...]] = [
     (Header,),
@@ -61,12 +57,12 @@ _ORDER: list[tuple[type[Line], ...]] = [
 
 
 _OpenCall = tuple[int, int, str | None, int | None]
-"""A call without a result: its message, whether it may take long, and, of a question, what it is about."""
+"""An open call: its message, whether it is long-running, and the call that an approval request is about."""
 _NO_CALL: _OpenCall = (0, 0, None, None)
 
 
 class CheckedImport(Struct):
-    """What the lines of one session come to."""
+    """The values that the lines of a session lead to."""
 
     session: SessionLine | None = None
     last_seq: int = 0
@@ -85,7 +81,7 @@ class CheckedImport(Struct):
 
 
 def parse_lines(lines: Lines) -> Iterator[tuple[int, Line]]:
-    """Read lines one by one. Raise `InvalidExport` that names the line."""
+    """Parse lines one by one. Raise `InvalidExport`, which names the line."""
     for number, line in enumerate(lines, 1):
         try:
             text = line.decode() if isinstance(line, bytes) else line
@@ -126,11 +122,8 @@ def _problem(error: ValidationError) -> str:
     return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
-# -- checking ------------------------------------------------------------------------------------------------------
-
-
 def check_lines(lines: Lines, check_event: Callable[[StoredEvent], None] | None = None) -> CheckedImport:
-    """Read a whole export and check that it fits together. `also` may refuse an event with any error."""
+    """Parse a whole export and check that its lines agree. `also` may refuse an event with any error."""
     checked = CheckedImport()
     for number, line in parse_lines(lines):
         try:
@@ -238,22 +231,22 @@ def _check_message(checked: CheckedImport, line: MessageLine) -> None:
 
 
 def _track_call(checked: CheckedImport, line: MessageLine, call: ToolCall, waits: int) -> None:
-    """Note a call that waits for a result, or strike one that got it, as appending does."""
+    """Open or close a call, as `append` does."""
     made, about = call_key(call.id), approval_subject(call)
     if call.output is not None or line.role in RESULT_ROLES:
-        _, _, asks_about, about_seq = checked.open_calls.pop(made, _NO_CALL)
-        if asks_about is not None and about_seq is not None:
-            checked.open_calls[asks_about] = (about_seq, 0, None, None)
+        _, _, approves_call_id, approves_call_seq = checked.open_calls.pop(made, _NO_CALL)
+        if approves_call_id is not None and approves_call_seq is not None:
+            checked.open_calls[approves_call_id] = (approves_call_seq, 0, None, None)
     elif about:
-        asks_about = call_key(about["id"])
-        about_seq = checked.open_calls.get(asks_about, _NO_CALL)[0] or None
-        checked.open_calls.setdefault(made, (line.seq, 1, asks_about, about_seq))
+        approves_call_id = call_key(about["id"])
+        approves_call_seq = checked.open_calls.get(approves_call_id, _NO_CALL)[0] or None
+        checked.open_calls.setdefault(made, (line.seq, 1, approves_call_id, approves_call_seq))
     else:
         checked.open_calls[made] = (line.seq, waits, None, None)
 
 
 def _check_readable(stored: StoredEvent, checked: CheckedImport, also: Callable[[StoredEvent], None] | None) -> None:
-    """What is written must be read again one day."""
+    """Check that an event can be decoded."""
     if stored.state_delta:
         own, _, _ = state.split_scopes(without_temporary_state(stored.state_delta))
         checked.state |= own
@@ -262,7 +255,7 @@ def _check_readable(stored: StoredEvent, checked: CheckedImport, also: Callable[
 
 
 def session_line(checked: CheckedImport) -> SessionLine:
-    """Return the line of the session, which a checked export has."""
+    """Return the session line of a checked export."""
     assert checked.session
     return checked.session
 

@@ -8,12 +8,15 @@ from msgspec import Struct
 
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import SessionId, SessionRecord
-from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS
+from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, placeholders
 from lango.store.engine.database import Operation, Row
-from lango.store.lifecycle.delete import delete
+from lango.store.lifecycle.delete import delete_session
+from lango.store.memory.observations import BATCH_COLUMNS
 from lango.store.sessions import sessions
+from lango.store.sessions.open_calls import OPEN_CALL
+from lango.store.sessions.state import set_session_state
 from lango.store.sessions.titles import with_first_words
-from lango.store.transfer.export import BATCH_COLUMNS, OBSERVATION_COLUMNS, TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
+from lango.store.transfer.export import OBSERVATION_COLUMNS, TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
 from lango.store.transfer.export_format import MessageLine
 from lango.store.transfer.import_check import CheckedImport, Lines, parse_lines, row_values, session_line
 
@@ -24,15 +27,11 @@ WHERE session_key = $14
 """
 _FREE_NAME = "DELETE FROM sessions WHERE session_key = $1"
 _ABANDONED = "SELECT user_id, id FROM sessions WHERE app_name = $1 AND created_at < $2"
-_STATE = "INSERT INTO session_states (session_key, state) VALUES ($1, $2)"
-_OPEN_CALL = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
-"""
 _TABLES = {
     "message": ("messages", MESSAGE_COLUMNS),
     "state": ("state_events", f"{STATE_COLUMNS}, revision"),
     "turn": ("turns", TURN_COLUMNS),
-    "effect": ("effects", TOOL_JOURNAL_COLUMNS),
+    "effect": ("tool_journal", TOOL_JOURNAL_COLUMNS),
     "observation_batch": ("observation_batches", BATCH_COLUMNS),
     "observation": ("observations", OBSERVATION_COLUMNS),
 }
@@ -46,28 +45,25 @@ Batch = list[tuple[str, Row]]
 
 
 class StagedSession(Struct, frozen=True):
-    """A session that is being imported: no user sees it under this name."""
+    """A session that is being imported, under a name that no user sees."""
 
     name: SessionId
     key: int
 
 
-# -- writing -------------------------------------------------------------------------------------------------------
-
-
 def stage_session(now: float) -> Operation[StagedSession]:
-    """Make a session that no user sees, to be filled by `add` and shown by `publish`.
+    """Create a session that no user sees, to be filled by `insert_batch` and named by `publish_session`.
 
-    Others write in between. What a process that was killed left behind a day ago is deleted.
+    Sessions that a killed process staged a day ago are deleted.
     """
     for [user_id, id_] in (yield _ABANDONED, (_STAGING_APP, now - _ABANDONED_AFTER_S)):
-        yield from delete(SessionId(_STAGING_APP, user_id, id_))
+        yield from delete_session(SessionId(_STAGING_APP, user_id, id_))
     name = SessionId(_STAGING_APP, "", uuid.uuid4().hex)
     return StagedSession(name, (yield from sessions.insert(name, now)))
 
 
 def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> Iterator[Batch]:
-    """Read the rows of an import, some at a time. Its turns are kept back: they are for `publish`."""
+    """Yield the rows of an import in batches; its turns go to `checked.turns`, for `publish_session`."""
     batch: Batch = []
     size = total = 0
     for _, line in parse_lines(lines):
@@ -87,7 +83,7 @@ def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> 
 
 
 def insert_batch(batch: Batch) -> Operation[None]:
-    """Write some rows of a staged session."""
+    """Insert some rows of a staged session."""
     for kind, together in itertools.groupby(batch, key=lambda row: row[0]):
         rows = [row for _, row in together]
         for start in range(0, len(rows), _ROWS_AT_ONCE):
@@ -96,10 +92,10 @@ def insert_batch(batch: Batch) -> Operation[None]:
 
 
 def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImport) -> Operation[SessionRecord]:
-    """Show a staged session under its own name. Raise `SessionExists` where the name is taken."""
+    """Give a staged session its name. Raise `SessionExists` if the name is taken."""
     name.check_new()
     session = session_line(checked)
-    placeholder = yield from sessions.insert(name, session.created_at)  # so that of two at once one is refused
+    placeholder = yield from sessions.insert(name, session.created_at)  # so that of two imports at once one is refused
     yield _FREE_NAME, (placeholder,)
     yield from insert_batch([("turn", row) for row in checked.turns])
     origin = session.forked_from
@@ -123,17 +119,15 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
         ),
     )
     if checked.state:
-        yield _STATE, (staged.key, dumps(checked.state))
+        yield from set_session_state(staged.key, checked.state)
     for call_id, (seq, waits, _, _) in sorted(checked.open_calls.items()):
-        # never as an approval request: only a turn of ours makes those
-        yield _OPEN_CALL, (staged.key, call_id, seq, waits)
-    made = yield from sessions.get(name)
+        # never as an approval request: only turns of this store make these
+        yield OPEN_CALL, (staged.key, call_id, seq, waits)
+    made = yield from sessions.find_session(name)
     assert made
     return (yield from with_first_words(made))
 
 
 def _insert(kind: str, rows: list[Row]) -> str:
     table, columns = _TABLES[kind]
-    width = len(rows[0])
-    places = (f"({', '.join(f'${row * width + n + 1}' for n in range(width))})" for row in range(len(rows)))
-    return f"INSERT INTO {table} (session_key, {columns}) VALUES {', '.join(places)}"  # noqa: S608 - constants
+    return f"INSERT INTO {table} (session_key, {columns}) VALUES {placeholders(len(rows), len(rows[0]))}"  # noqa: S608 - constants

@@ -1,7 +1,7 @@
-"""Operations on questions for approval: each is about one call, and is answered once, in time, or is a no.
+"""Store approval requests: each is answered once, in time, or counts as declined.
 
-A question is an open call of its own. It is closed by an answer, by a conversation that goes on without one, or by the
-database's clock, which all processes share; the call that it is about then gets a result that says so.
+A request is an open call of its own. It is closed by an answer, by the next message of the user, or by the database's
+clock, which all processes share; a declined call gets an error as its result.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from lango.errors import ApprovalExpired
 from lango.messages import ToolCall
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import NewEvent, SessionId, SessionRecord, StoredEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, live_ranges, read_live_ranges
-from lango.store.sessions.open_calls import closing_event
+from lango.store.sessions.open_calls import closing_event, message_at
+from lango.store.sessions.sessions import find_running_turn, lock_session
 from lango.store.turns import tool_journal
 
 EXPIRED_RESULT = "not run: nobody answered the question for approval in time, and that is a no"
@@ -25,21 +25,21 @@ UNANSWERED_RESULT = "not run: the conversation went on without an answer to the 
 _MAX_SESSIONS = 100
 
 _OPEN_REQUESTS = """
-SELECT call_id, seq, asks_about, about_seq FROM open_calls
-WHERE session_key = $1 AND asks_about IS NOT NULL ORDER BY seq
+SELECT call_id, seq, approves_call_id, approves_call_seq FROM open_calls
+WHERE session_key = $1 AND approves_call_id IS NOT NULL ORDER BY seq
 """
 _EXPIRED = """
-SELECT call_id, seq, asks_about, about_seq FROM open_calls
+SELECT call_id, seq, approves_call_id, approves_call_seq FROM open_calls
 WHERE session_key = $1 AND answered_at IS NULL AND expires_at <= (SELECT now FROM database_clock) ORDER BY seq
 """
 _UNANSWERED = """
-SELECT call_id, seq, asks_about, about_seq, expires_at FROM open_calls
-WHERE session_key = $1 AND seq > $2 AND asks_about IS NOT NULL AND answered_at IS NULL
+SELECT call_id, seq, approves_call_id, approves_call_seq, expires_at FROM open_calls
+WHERE session_key = $1 AND seq > $2 AND approves_call_id IS NOT NULL AND answered_at IS NULL
     AND (expires_at IS NULL OR expires_at > (SELECT now FROM database_clock)) ORDER BY seq
 """
 _ANSWER = """
 UPDATE open_calls SET answered_at = (SELECT now FROM database_clock)
-WHERE session_key = $1 AND call_id = $2 AND asks_about = $3 AND answered_at IS NULL
+WHERE session_key = $1 AND call_id = $2 AND approves_call_id = $3 AND answered_at IS NULL
     AND (expires_at IS NULL OR expires_at > (SELECT now FROM database_clock))
 RETURNING call_id
 """
@@ -52,15 +52,11 @@ _NEXT_EXPIRY = """
 SELECT MIN(expires_at) - (SELECT now FROM database_clock) FROM open_calls
 WHERE expires_at IS NOT NULL AND answered_at IS NULL
 """
-# takes the session's row, as every turn does that begins
-_LOCK = "UPDATE sessions SET epoch = epoch WHERE session_key = $1 RETURNING revision, app_name, user_id, id"
-_RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
 _DELETE = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2"
-_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
 class ApprovalRequest(Struct, frozen=True):
-    """A call that waits for somebody to say yes or no to exactly these arguments."""
+    """A call that may run with exactly these arguments once a user approves it."""
 
     call_id: str
     name: str
@@ -70,106 +66,94 @@ class ApprovalRequest(Struct, frozen=True):
 
 
 class ApprovalAnswer(Struct, frozen=True):
-    """What somebody said to a question."""
+    """A user's answer to an approval request."""
 
     request_id: str
-    """The question's own id."""
+    """The id of the request's own call."""
     call_id: str
     approved: bool
     answered_by: str
 
 
-def open_requests(session: SessionRecord) -> Operation[list[ApprovalRequest]]:
-    """Read the questions that an answer is still taken for."""
+def read_approval_requests(session: SessionRecord) -> Operation[list[ApprovalRequest]]:
+    """Read the approval requests that can still be answered."""
     rows = yield _UNANSWERED, (session.key, session.user_seq)
     live = list(live_ranges(session.last_seq, session.rewinds))
     found: list[ApprovalRequest] = []
-    for _, seq, about, about_seq, expires_at in rows:
+    for _, seq, about, approves_call_seq, expires_at in rows:
         if not is_live(seq, live):
             continue
-        made = yield from _approved_call(session.key, about, about_seq)
-        if made:
-            stored, call = made
+        for stored, call in (yield from _find_call(session.key, about, approves_call_seq or 0)):
             found.append(ApprovalRequest(call.id, call.name, call.input or {}, stored.created_at, expires_at))
     return found
 
 
 def record_answer(key: int, name: SessionId, answer: ApprovalAnswer, now: float) -> Operation[None]:
-    """Take an answer that came in time, once; raise `ApprovalExpired` for any other."""
+    """Record an answer, once and in time; raise `ApprovalExpired` for any other."""
     if not (yield _ANSWER, (key, call_key(answer.request_id), call_key(answer.call_id))):
         raise ApprovalExpired(f"the question about call {answer.call_id!r} of session {name.id!r} is not open any more")
     yield from tool_journal.record_approval(key, answer.call_id, answer.answered_by, now, approved=answer.approved)
 
 
 def reopen(key: int, entry: NewEvent) -> Operation[None]:
-    """Let the questions expire again that a queued message would have answered: it is taken back."""
+    """Reopen the requests that a withdrawn message would have answered."""
     for call in entry.message.tool_calls if entry.message else ():
         yield _REOPEN, (key, call_key(call.id))
 
 
 def decline_open(key: int, name: SessionId, revision: int, now: float) -> Operation[int]:
-    """Close every question of a session that goes on without an answer; return the new revision."""
+    """Decline all open requests of a session; return the new revision."""
     return (yield from _decline(key, name, revision, now, (yield _OPEN_REQUESTS, (key,)), UNANSWERED_RESULT))
 
 
-def has_expired(key: int) -> Operation[bool]:
-    """Whether a question of a session has expired."""
+def has_expired_approvals(key: int) -> Operation[bool]:
+    """Whether a request of a session has expired."""
     return bool((yield _EXPIRED, (key,)))
 
 
-def expire_requests(key: int, now: float) -> Operation[bool]:
-    """Close what has expired in a session. False: a turn runs there, and nobody writes beside it."""
-    for revision, *name in (yield _LOCK, (key,)):
-        due = yield _EXPIRED, (key,)
-        if due and (yield _RUNNING, (key,)):
-            return False
-        yield from _decline(key, SessionId(*name), revision, now, due, EXPIRED_RESULT)
+def expire_approvals(key: int, now: float) -> Operation[bool]:
+    """Decline the expired requests of a session. False: a turn runs, and only its owner may write."""
+    locked = yield from lock_session(key)
+    due = (yield _EXPIRED, (key,)) if locked else []
+    if locked is None or not due:
+        return True
+    if (yield from find_running_turn(key)) is not None:
+        return False
+    yield from _decline(key, locked.name, locked.revision, now, due, EXPIRED_RESULT)
     return True
 
 
-def sessions_with_expired() -> Operation[list[int]]:
-    """Return the keys of some sessions in which a question has expired."""
+def find_expired_sessions() -> Operation[list[int]]:
+    """Return the keys of some sessions with expired requests."""
     return [key for [key] in (yield _SESSIONS_WITH_EXPIRED, (_MAX_SESSIONS,))]
 
 
-def next_expiry_s() -> Operation[float | None]:
-    """Return in how many seconds the next question expires; None: none does."""
+def read_next_expiry_s() -> Operation[float | None]:
+    """Return the seconds until the next request expires; None: none does."""
     [[left_s]] = yield _NEXT_EXPIRY, ()
     return left_s
 
 
 def _decline(key: int, name: SessionId, revision: int, now: float, rows: list[Row], reason: str) -> Operation[int]:
     live = (yield from read_live_ranges(key)) if rows else []
-    for request_id, seq, about, about_seq in rows:
+    for request_id, seq, about, approves_call_seq in rows:
         if not is_live(seq, live):
-            yield _DELETE, (key, request_id)  # taken back: nobody reads it any more
+            yield _DELETE, (key, request_id)  # removed by a rewind
             continue
-        for row in (yield _MESSAGE, (key, seq)):
-            stored = row_to_event(row)
-            requests = (
-                [call for call in stored.message.tool_calls if call_key(call.id) == request_id]
-                if stored.message
-                else []
-            )
-            for call in requests:
-                no = ToolCall(call.id, call.name, output={"confirmed": False})
-                entry = closing_event(f"no-{stored.seq}-{revision}", stored, (no,), now)
-                revision = (yield from append(key, name, revision, entry)).revision
-        made = yield from _approved_call(key, about, about_seq)
-        if made:
-            stored, call = made
+        for stored, call in (yield from _find_call(key, request_id, seq)):
+            declined = ToolCall(call.id, call.name, output={"confirmed": False})
+            entry = closing_event("no", stored, (declined,), revision, now)
+            revision = (yield from append(key, name, revision, entry)).revision
+        for stored, call in (yield from _find_call(key, about, approves_call_seq or 0)):
             result = ToolCall(call.id, call.name, output={"error": reason, "outcome": "not run"})
-            entry = closing_event(f"no-{stored.seq}-{revision}", stored, (result,), now)
+            entry = closing_event("no", stored, (result,), revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
             yield from tool_journal.record_approval(key, call.id, tool_journal.DECIDED_BY_POLICY, now, approved=False)
     return revision
 
 
-def _approved_call(key: int, about: str, about_seq: int | None) -> Operation[tuple[StoredEvent, ToolCall] | None]:
-    """Read the call that a question is about, and the message that made it."""
-    for row in (yield _MESSAGE, (key, about_seq or 0)):
-        stored = row_to_event(row)
-        for call in stored.message.tool_calls if stored.message else ():
-            if call_key(call.id) == about:
-                return stored, call
-    return None
+def _find_call(key: int, call_id: str, seq: int) -> Operation[list[tuple[StoredEvent, ToolCall]]]:
+    """Read a call and the message that made it; an empty list: it is not there."""
+    stored = yield from message_at(key, seq)
+    calls = stored.message.tool_calls if stored and stored.message else ()
+    return [(stored, call) for call in calls if stored and call_key(call.id) == call_id][:1]

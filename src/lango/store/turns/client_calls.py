@@ -1,7 +1,7 @@
-"""Operations on calls of tools that the client runs: each waits in the store for its result, or for the next message.
+"""Store calls of tools that the client runs until their results come.
 
-Such a call is long-running: no turn's end closes it, and any process takes its result. Where the conversation goes on
-without one, the call is closed with a result that says so, in the transaction of the message that went on.
+Such a call is long-running: it stays open when its turn ends, and any process accepts its result. The next message of
+the user closes it with an error as its result, in the same transaction.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,11 +12,11 @@ from lango.messages import ToolCall
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import printable_text
 from lango.store.codec.records import ClientResult, NewEvent, SessionId, SessionRecord, StoredEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, client_call_ids, row_to_event
+from lango.store.codec.rows import client_call_ids
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, live_ranges, read_live_ranges
-from lango.store.sessions.open_calls import closing_event
+from lango.store.sessions.open_calls import closing_event, message_at
 
 NO_RESULT_TEXT = (
     "no result: the conversation went on before the client gave one. Whether the client did what was asked is unknown"
@@ -26,30 +26,29 @@ NO_RESULT = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
 
 _OPEN = """
 SELECT call_id, seq FROM open_calls
-WHERE session_key = $1 AND long_running = 1 AND asks_about IS NULL ORDER BY seq
+WHERE session_key = $1 AND long_running = 1 AND approves_call_id IS NULL ORDER BY seq
 """
-_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 _STORE_FULL_RESULT = """
-INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at, finished_at, whole)
+INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, finished_at, whole)
 VALUES ($1, $2, $3, '', 'once', 'finished', '', $4, $4, $5)
 ON CONFLICT (session_key, call_id, epoch) DO NOTHING
 """
 
 
 class ClientCall(Struct, frozen=True):
-    """A call that waits for the client, and the message that made it."""
+    """An open call of a client's tool, and the message that made it."""
 
     call: ToolCall
     made_by: StoredEvent
 
 
-def open_calls(session: SessionRecord) -> Operation[list[ClientCall]]:
-    """Read the calls that wait for the client, in order."""
+def read_client_calls(session: SessionRecord) -> Operation[list[ClientCall]]:
+    """Read the open calls of the client's tools, in order."""
     return (yield from _open_calls(session.key, list(live_ranges(session.last_seq, session.rewinds))))
 
 
 def are_open(key: int, call_ids: Collection[str]) -> Operation[bool]:
-    """Whether every one of these calls still waits."""
+    """Whether all of these calls are open."""
     rows = yield _OPEN, (key,)
     return {call_key(call_id) for call_id in call_ids} <= {call_id for call_id, _ in rows}
 
@@ -57,7 +56,7 @@ def are_open(key: int, call_ids: Collection[str]) -> Operation[bool]:
 def close_unanswered(
     key: int, name: SessionId, revision: int, now: float, results: Mapping[str, ClientResult]
 ) -> Operation[int]:
-    """Close what waits for the client, with the result that was given or with none; return the new revision."""
+    """Close the calls that wait for the client, with its results or without; return the new revision."""
     if not (yield _OPEN, (key,)):
         return revision
     found = yield from _open_calls(key, (yield from read_live_ranges(key)))
@@ -70,7 +69,7 @@ def close_unanswered(
 
 
 def store_full_results(key: int, epoch: int, results: Mapping[str, ClientResult], now: float) -> Operation[None]:
-    """Keep the whole texts of results that the model is shown clipped, to be read in pieces."""
+    """Store the full texts of results that the model sees clipped."""
     for call_id, result in results.items():
         if result.full_text is not None:
             yield _STORE_FULL_RESULT, (key, call_key(call_id), epoch, now, printable_text(result.full_text))
@@ -83,11 +82,10 @@ def _open_calls(key: int, live: list[tuple[int, int]]) -> Operation[list[ClientC
     found: list[ClientCall] = []
     for seq, open_ids in by_seq.items():
         if not is_live(seq, live):
-            continue  # taken back: nobody reads the call any more
-        for row in (yield _MESSAGE, (key, seq)):
-            stored = row_to_event(row)
-            own = client_call_ids(stored)
-            calls = stored.message.tool_calls if stored.message else ()
+            continue  # removed by a rewind
+        stored = yield from message_at(key, seq)
+        if stored and stored.message:
+            own, calls = client_call_ids(stored), stored.message.tool_calls
             found += [ClientCall(call, stored) for call in calls if call.id in own and call_key(call.id) in open_ids]
     return found
 
@@ -95,10 +93,10 @@ def _open_calls(key: int, live: list[tuple[int, int]]) -> Operation[list[ClientC
 def _closing_event(
     calls: list[ClientCall], results_by_id: Mapping[str, ClientResult], revision: int, now: float
 ) -> NewEvent:
-    """Make the message that closes calls: with what was given, else as unanswered."""
+    """Build the message that closes calls, with the given results, else without."""
     made_by = calls[0].made_by
     none = ClientResult(NO_RESULT)
     results = tuple(
         ToolCall(call.call.id, call.call.name, output=results_by_id.get(call.call.id, none).output) for call in calls
     )
-    return closing_event(f"client-{made_by.seq}-{revision}", made_by, results, now)
+    return closing_event("client", made_by, results, revision, now)

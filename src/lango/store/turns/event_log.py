@@ -1,8 +1,7 @@
-"""Operations on the events of turns, as clients were told them: what makes `Last-Event-ID` exact in any process.
+"""Append and read the events of turns, so that `Last-Event-ID` is exact in every process.
 
-Ids grow within a session, and those of one turn lie in one range. The final event of a turn closes it: whoever comes
-later with more, such as a process that was taken for dead, is refused. A turn that is over and has no events here is
-rebuilt from its messages (`lango.store.turns.rebuilt_events`).
+The final event of a turn closes its log: later events, as of a process that was taken for dead, are refused. The events
+of an ended turn that the log no longer has are rebuilt from its messages (`lango.store.turns.rebuilt_events`).
 """
 
 from collections.abc import Sequence
@@ -13,36 +12,35 @@ from msgspec import Struct, to_builtins
 from lango.errors import EventsGone
 from lango.events import TextDelta, ThoughtDelta, TurnEvent, from_json, is_final, to_json
 from lango.store.codec import event_ids
-from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.codec.json_text import dumps, loads
-from lango.store.engine.database import Dialect, LockingRead, Operation
+from lango.store.engine.database import LARGEST, Dialect, LockingRead, Operation
 from lango.store.turns import rebuilt_events, turns
 
 KEPT_TURNS = 50
-"""So many turns that are over keep their events; older ones are dropped: what they told is in the messages."""
+"""How many ended turns of a session keep their events; those of older turns are rebuilt from messages."""
 PAGE = 500
 
 _LOCK_TURN = LockingRead("SELECT status FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
 _LAST_EVENT = """
-SELECT s.session_key, e.id, e.final FROM sessions s LEFT JOIN turn_events e ON e.session_key = s.session_key AND e.id =
-    (SELECT MAX(id) FROM turn_events WHERE session_key = $1 AND id >= $2 AND id < $3)
+SELECT s.session_key, e.id, e.final FROM sessions s LEFT JOIN event_log e ON e.session_key = s.session_key AND e.id =
+    (SELECT MAX(id) FROM event_log WHERE session_key = $1 AND id >= $2 AND id < $3)
 WHERE s.session_key = $1
 """
 _INSERT = """
-INSERT INTO turn_events (session_key, id, turn, type, data, final) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO event_log (session_key, id, turn, type, data, final) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (session_key, id) DO NOTHING RETURNING id
 """
-# those before the first turn that is not over: many may wait, each with its first event
+# before the first open turn: many may be queued, each with its first event
 _DROP_OLD = """
-DELETE FROM turn_events WHERE session_key = $1 AND id < $2 * (COALESCE(
-    (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn < $3 AND status IN ('waiting', 'running')), $3) - $4)
+DELETE FROM event_log WHERE session_key = $1 AND id < $2 * (COALESCE(
+    (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn < $3 AND status IN ('queued', 'running')), $3) - $4)
 """
 _APPEND_MANY = """
-WITH given AS ({given}) INSERT INTO turn_events (session_key, id, turn, type, data, final)
+WITH given AS ({given}) INSERT INTO event_log (session_key, id, turn, type, data, final)
 SELECT session_key, id, turn, type, data, final FROM given WHERE EXISTS (
-    SELECT 1 FROM turn_events last WHERE last.session_key = given.session_key AND last.final = 0 AND last.id < given.id
-    AND last.id = (SELECT MAX(id) FROM turn_events e WHERE e.session_key = given.session_key
-                   AND e.id >= given.turn * {ids} AND e.id < (given.turn + 1) * {ids}))
+    SELECT 1 FROM event_log last WHERE last.session_key = given.session_key AND last.final = 0 AND last.id < given.id
+    AND last.id = (SELECT MAX(id) FROM event_log e WHERE e.session_key = given.session_key
+                   AND e.id >= given.first_id AND e.id < given.end_id))
     AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_key = given.session_key AND t.turn = given.turn
                     AND t.status = 'interrupted')
 RETURNING session_key, id
@@ -50,20 +48,22 @@ RETURNING session_key, id
 _NEW_EVENTS: dict[Dialect, str] = {
     "sqlite": """
         SELECT value ->> 0 AS session_key, value ->> 1 AS id, value ->> 2 AS turn, value ->> 3 AS type,
-               value ->> 4 AS data, value ->> 5 AS final FROM json_each($1)""",
+               value ->> 4 AS data, value ->> 5 AS final, value ->> 6 AS first_id, value ->> 7 AS end_id
+        FROM json_each($1)""",
     "postgres": """
         SELECT (value ->> 0)::bigint AS session_key, (value ->> 1)::bigint AS id, (value ->> 2)::bigint AS turn,
-               value ->> 3 AS type, value ->> 4 AS data, (value ->> 5)::bigint AS final
+               value ->> 3 AS type, value ->> 4 AS data, (value ->> 5)::bigint AS final,
+               (value ->> 6)::bigint AS first_id, (value ->> 7)::bigint AS end_id
         FROM json_array_elements($1::text::json)""",
 }
-# as `_LOCK`, for all of them: nobody else ends one of these streams meanwhile
+# as `_LOCK_TURN`, for all of them
 _LOCK_TURNS = f"""
 SELECT t.turn FROM turns t
 JOIN ({_NEW_EVENTS["postgres"]}) given ON t.session_key = given.session_key AND t.turn = given.turn
 ORDER BY t.session_key, t.turn FOR UPDATE OF t
 """  # noqa: S608 - constants
 _EVENTS_AFTER = """
-SELECT data FROM turn_events WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
+SELECT data FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
 """
 
 
@@ -97,16 +97,16 @@ class LoggedEvent(Struct, frozen=True):
 
 
 class LogPage(Struct, frozen=True):
-    """What is stored of a turn's events after an id, and how the turn itself stands."""
+    """Events of a turn after an id, and the record of the turn."""
 
     events: list[LoggedEvent]
     turn: turns.TurnRecord | None
     closed: bool = False
-    """Nothing comes after this."""
+    """No event follows these."""
 
 
-def append(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
-    """Store events at the end of their turn; False: it was closed before, taken over, or its session is gone."""
+def append_log_events(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
+    """Append events to the log of their turn; False: it is closed, was taken over, or its session was deleted."""
     status = yield _LOCK_TURN, (key, turn)
     if status and status[0][0] == "interrupted":
         return False
@@ -114,13 +114,12 @@ def append(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool
 
 
 def _append_locked(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
-    first, end = turn * IDS_PER_TURN, (turn + 1) * IDS_PER_TURN
-    rows = yield _LAST_EVENT, (key, first, end)
+    rows = yield _LAST_EVENT, (key, *event_ids.id_range(turn))
     if not rows or rows[0][2]:
         return False
     last = rows[0][1]
     if last is None and turn > KEPT_TURNS:
-        yield _DROP_OLD, (key, IDS_PER_TURN, turn, KEPT_TURNS)
+        yield _DROP_OLD, (key, event_ids.IDS_PER_TURN, turn, KEPT_TURNS)
     for event in events:
         if last is None or event.id > last:  # a repeated write finds its rows there already
             yield _INSERT, (key, event.id, turn, event.event.type, event.data, int(event.final))
@@ -135,57 +134,57 @@ class EventBatch(Struct, frozen=True):
     events: Sequence[LoggedEvent]
 
 
-def append_many(batches: Sequence[EventBatch], dialect: Dialect) -> Operation[list[bool]]:
-    """Store events of many turns as `add` does: those of turns under way in one statement, any others one by one.
+def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Operation[list[bool]]:
+    """Append events of many turns: those of running turns with one statement, the others one by one.
 
-    After each statement the writer's thread waits until the event loop lets go of the interpreter, up to a millisecond.
+    After each statement the writer's thread waits for the interpreter lock, up to a millisecond.
     """
-    rows = [
-        (batch.session_key, event.id, batch.turn, event.event.type, event.data, int(event.final))
-        for batch in batches
-        for event in batch.events
-        if event.id > batch.turn * IDS_PER_TURN + 1  # the first event of a turn also drops old ones
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for batch in batches:
+        first, end = event_ids.id_range(batch.turn)
+        rows += [
+            (batch.session_key, event.id, batch.turn, event.event.type, event.data, int(event.final), first, end)
+            for event in batch.events
+            if event.id > event_ids.event_id(batch.turn, 1)  # the first event of a turn also drops old ones
+        ]
     stored = set[tuple[int, int]]()
     if rows:
         given = (dumps(rows),)
         if dialect == "postgres":
             yield _LOCK_TURNS, given
-        stored = {
-            (key, id_) for key, id_ in (yield _APPEND_MANY.format(given=_NEW_EVENTS[dialect], ids=IDS_PER_TURN), given)
-        }
+        stored = {(key, id_) for key, id_ in (yield _APPEND_MANY.format(given=_NEW_EVENTS[dialect]), given)}
     added: list[bool] = []
     for batch in batches:
         done = all((batch.session_key, event.id) in stored for event in batch.events)
-        added.append(done or (yield from append(batch.session_key, batch.turn, batch.events)))
+        added.append(done or (yield from append_log_events(batch.session_key, batch.turn, batch.events)))
     return added
 
 
-def read(key: int, turn: int, after_id: int) -> Operation[LogPage]:
-    """Read the events of one turn after an id, some at a time, and what became of the turn.
+def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]:
+    """Read a page of a turn's events after an id, and the record of the turn.
 
-    Those of a turn that is over and has none here are rebuilt. Raise `EventsGone` where only the log knew the id.
+    Events of an ended turn that are not logged are rebuilt. Raise `EventsGone` for an id that only the log knew.
     """
-    record = yield from turns.read(key, turn)  # first: the events of a turn that is over are then all there to be read
-    first = turn * IDS_PER_TURN
-    rows = yield _EVENTS_AFTER, (key, max(after_id, first), first + IDS_PER_TURN, PAGE)
+    record = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
+    first, end = event_ids.id_range(turn)
+    rows = yield _EVENTS_AFTER, (key, max(after_id, first), end, PAGE)
     events = [LoggedEvent.decode(data) for (data,) in rows]
     if events:
         return LogPage(events, record, events[-1].final)
-    last = yield _LAST_EVENT, (key, first, first + IDS_PER_TURN)
+    last = yield _LAST_EVENT, (key, first, end)
     is_logged = bool(last) and last[0][1] is not None and not event_ids.is_rebuilt(max(after_id, first))
-    if is_logged or record is None or record.status in ("waiting", "running"):
+    if is_logged or record is None or record.status in ("queued", "running"):
         return LogPage([], record, bool(last and last[0][2]))
     if event_ids.is_known_only_to_log(turn, after_id):
         raise EventsGone(events_gone_message(after_id))
-    if after_id >= first + IDS_PER_TURN - 1:
+    if after_id >= end - 1:
         return LogPage([], record, closed=True)
     made = yield from rebuilt_events.rebuild_events(key, turn, record)
     return LogPage([LoggedEvent.of(event) for event in made if event.id > after_id], record, closed=True)
 
 
 def events_gone_message(after_id: int) -> str:
-    """Say why nothing can be read from an id on, and what to do."""
+    """Return the message of `EventsGone`."""
     return (
         f"the events after {after_id} are not kept any more: read the messages of the session, then follow it anew, "
         "without an id"
@@ -193,16 +192,15 @@ def events_gone_message(after_id: int) -> str:
 
 
 def append_final_events(key: int, turn: int) -> Operation[None]:
-    """Tell the end of a turn that nobody tells any more, from what is stored: the rest of its answer, how it ended.
+    """Append the final events of a turn whose process died: the rest of its text, and how it ended.
 
-    A turn that has no events here stays so: it is rebuilt whenever it is read.
+    A turn without logged events is left alone: its events are rebuilt when they are read.
     """
     yield _LOCK_TURN, (key, turn)
-    record = yield from turns.read(key, turn)
-    if record is None or record.status in ("waiting", "running"):
+    record = yield from turns.read_turn(key, turn)
+    if record is None or record.status in ("queued", "running"):
         return
-    first = turn * IDS_PER_TURN
-    rows: list[Any] = yield _EVENTS_AFTER, (key, first, first + IDS_PER_TURN, IDS_PER_TURN)
+    rows: list[Any] = yield _EVENTS_AFTER, (key, *event_ids.id_range(turn), LARGEST)
     logged = [LoggedEvent.decode(data).event for (data,) in rows]
     if not logged or is_final(logged[-1]):
         return
@@ -218,7 +216,7 @@ def append_final_events(key: int, turn: int) -> Operation[None]:
 
 
 def _unlogged_text(key: int, turn: int, logged_text: str) -> Operation[str]:
-    """Return what the turn said and nobody was told; nothing where the two do not fit together."""
-    messages = yield from turns.read_texts(key, turn)
+    """Return the stored text of a turn after its logged text; empty if the one does not continue the other."""
+    messages = yield from turns.read_turn_texts(key, turn)
     stored_text = "".join(event.message.content for event in messages if event.message)
     return stored_text.removeprefix(logged_text) if stored_text.startswith(logged_text) else ""

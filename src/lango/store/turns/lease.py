@@ -8,50 +8,52 @@ from msgspec import Struct
 from lango.errors import SessionNotFound, TurnRunning
 from lango.store.codec.records import SessionId
 from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import LOCK
-from lango.store.turns.queue import ANY_AHEAD, OPEN_TURNS, TURN, WITHDRAW, decode_input, open_turns
+from lango.store.sessions.sessions import lock_session
+from lango.store.turns.queue import ANY_AHEAD, TURN, WITHDRAW, decode_input, read_open_turns
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input, start_turn
 from lango.store.turns.turns import QueuedTurn, Turn
 
 _HEARTBEAT = """
-UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running' RETURNING cancelled
+UPDATE turns SET heartbeat = heartbeat + 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'
+RETURNING cancel_requested
 """
 _INTERRUPT = """
-UPDATE turns SET status = CASE WHEN answered = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1, message = NULL
-WHERE session_key = $2 AND turn = $3 AND beat = $4 AND status IN ('waiting', 'running') RETURNING turn
+UPDATE turns SET status = CASE WHEN answer_stored = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1,
+    queued_input = NULL
+WHERE session_key = $2 AND turn = $3 AND heartbeat = $4 AND status IN ('queued', 'running') RETURNING turn
 """
 _OPEN_TURNS_OF_OWNER = """
-SELECT turn, status, beat FROM turns
-WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('waiting', 'running')
+SELECT turn, status, heartbeat FROM turns
+WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('queued', 'running')
 """
 _SET_FIRST_SEQ = "UPDATE turns SET epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
-_HEARTBEAT_QUEUED = "UPDATE turns SET beat = beat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'waiting'"
+_HEARTBEAT_QUEUED = """
+UPDATE turns SET heartbeat = heartbeat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'queued'
+"""
 _RUNNING_BY_OWNER = "SELECT COALESCE(owner, ''), COUNT(*) FROM turns WHERE status = 'running' GROUP BY owner"
-# one that waits does so behind one that runs: looked for there, and not among all turns that ever were
+# a queued turn is behind a running one: this join uses the index of running turns
 _COUNT_QUEUED = """
-SELECT COUNT(*) FROM turns r JOIN turns w ON w.session_key = r.session_key AND w.turn > r.turn AND w.status = 'waiting'
+SELECT COUNT(*) FROM turns r JOIN turns w ON w.session_key = r.session_key AND w.turn > r.turn AND w.status = 'queued'
 WHERE r.status = 'running'
 """
 
 
 class LeaseCounts(Struct, frozen=True):
-    """The turns of the whole store that are not over."""
+    """The number of open turns in the whole store."""
 
     running_by_owner: Mapping[str, int]
-    """How many run, by their owners."""
     queued: int
-    """How many wait for one that runs."""
 
 
 def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[QueuedTurn]]:
-    """Run a queued turn, if nothing is ahead of it any more; else return what is. Return any other turn as it is."""
-    if not (yield LOCK, (key,)):
+    """Start a queued turn; if open turns are ahead of it, return these. Return a turn that is not queued as it is."""
+    if (yield from lock_session(key)) is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
     [[status, epoch, message]] = yield TURN, (key, turn)
-    if status != "waiting":
+    if status != "queued":
         return Turn(key, turn, epoch if status == "running" else None, status)
-    queued_before = yield from open_turns(key, turn)
+    queued_before = yield from read_open_turns(key, turn)
     if queued_before:
         yield _HEARTBEAT_QUEUED, (key, turn)  # the process of a queued turn lives, too
         return queued_before
@@ -62,14 +64,13 @@ def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Tu
     return (yield from start_turn(key, name, turn, entry, now))
 
 
-def interrupt(key: int, name: SessionId, abandoned: QueuedTurn, now: float) -> Operation[bool]:
-    """End the first open turn of a session, whose process is gone: it was interrupted, unless its last event is stored.
+def interrupt_turn(key: int, name: SessionId, abandoned: QueuedTurn, now: float) -> Operation[bool]:
+    """End the first open turn of a session, whose process died: as interrupted, or as done if its last event is stored.
 
-    Its calls are closed, and a new epoch refuses what its process writes, should it only have stood still. The message
-    of a queued turn becomes part of the conversation now that its place has come. False: it is not the first, and
-    keeps its place; or its process gave a sign of life.
+    Its calls are closed, and a new epoch fences writes of its process, should it only have paused. The message of a
+    queued turn is appended to the conversation. False: the turn is not the first, or its heartbeat has changed.
     """
-    if not (yield LOCK, (key,)) or (yield ANY_AHEAD, (key, abandoned.turn)):
+    if (yield from lock_session(key)) is None or (yield ANY_AHEAD, (key, abandoned.turn)):
         return False
     rows = yield TURN, (key, abandoned.turn)
     if not (yield _INTERRUPT, (now, key, abandoned.turn, abandoned.heartbeat)):
@@ -86,20 +87,20 @@ def interrupt(key: int, name: SessionId, abandoned: QueuedTurn, now: float) -> O
     return True
 
 
-def abandon(key: int, name: SessionId, owner: str, invocation_id: str, now: float) -> Operation[None]:
-    """End a turn that its owner could not begin to run, whether it waits or runs by now; its message stays.
+def abandon_turn(key: int, name: SessionId, owner: str, invocation_id: str, now: float) -> Operation[None]:
+    """End a queued or running turn that its owner could not run; its message stays.
 
-    Raise `TurnRunning` while another turn is ahead of it: nothing is written beside one that runs.
+    Raise `TurnRunning` while another turn is ahead of it.
     """
-    yield LOCK, (key,)
+    yield from lock_session(key)
     for turn, status, last_heartbeat in (yield _OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
-        if (yield OPEN_TURNS, (key, turn)):
+        if (yield from read_open_turns(key, turn)):
             raise TurnRunning(f"session {name.id!r} is busy with a turn before this one")
-        yield from interrupt(key, name, QueuedTurn(turn, status, owner, last_heartbeat), now)
+        yield from interrupt_turn(key, name, QueuedTurn(turn, status, owner, last_heartbeat), now)
 
 
-def heartbeat(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
-    """Say that the turn's process lives; hear whether the turn was cancelled, or lost to another process."""
+def renew_lease(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
+    """Renew the lease of a running turn; return whether it was cancelled, or lost to another process."""
     rows = yield _HEARTBEAT, (turn.session_key, turn.epoch)
     if not rows:
         return "lost"
@@ -107,7 +108,7 @@ def heartbeat(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
 
 
 def count_leases() -> Operation[LeaseCounts]:
-    """Count the turns that run, by whose they are, and those that wait for them."""
+    """Count the running turns by owner, and the queued ones."""
     held = yield _RUNNING_BY_OWNER, ()
     [[queued]] = yield _COUNT_QUEUED, ()
     return LeaseCounts({str(row[0]): int(row[1]) for row in held}, queued)

@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from lango.messages import Message
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import ClientResult, NewEvent, SessionRecord, StoredEvent
+from lango.store.codec.records import ClientResult, NewEvent, SessionId, SessionRecord, StoredEvent
 from lango.store.codec.rows import calls_from_json, calls_to_json, event_to_row
-from lango.store.engine.database import Operation
+from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.lineage import is_live, live_ranges
-from lango.store.sessions.sessions import LOCK
+from lango.store.sessions.sessions import find_running_turn, find_session, lock_session
 from lango.store.turns import approvals
 from lango.store.turns.turns import QueuedTurn, Turn
 
@@ -20,30 +20,29 @@ _NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn
 _NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn < $2 ORDER BY turn DESC LIMIT $3"
 _TURNS_PER_QUERY = 50
 
-# from the first open one on: the rows of a long session are not all looked at
-OPEN_TURNS = """
-SELECT turn, status, owner, beat FROM turns
-WHERE session_key = $1 AND turn < $2 AND status IN ('waiting', 'running')
-    AND turn >= (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND status IN ('waiting', 'running'))
+# from the first open turn on: the other turns of a long session are not scanned
+_OPEN_TURNS = """
+SELECT turn, status, owner, heartbeat FROM turns
+WHERE session_key = $1 AND turn < $2 AND status IN ('queued', 'running')
+    AND turn >= (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND status IN ('queued', 'running'))
 ORDER BY turn
 """
-TURN = "SELECT status, epoch, message FROM turns WHERE session_key = $1 AND turn = $2"
-ANY_AHEAD = "SELECT 1 FROM turns WHERE session_key = $1 AND turn < $2 AND status IN ('waiting', 'running') LIMIT 1"
+TURN = "SELECT status, epoch, queued_input FROM turns WHERE session_key = $1 AND turn = $2"
+ANY_AHEAD = "SELECT 1 FROM turns WHERE session_key = $1 AND turn < $2 AND status IN ('queued', 'running') LIMIT 1"
 WITHDRAW = """
-UPDATE turns SET status = 'cancelled', ended_at = $1, message = NULL
-WHERE session_key = $2 AND turn = $3 AND status = 'waiting' RETURNING turn
+UPDATE turns SET status = 'cancelled', ended_at = $1, queued_input = NULL
+WHERE session_key = $2 AND turn = $3 AND status = 'queued' RETURNING turn
 """
 
 NEWEST_TURNS_READ = 200
-"""Only so many of the newest turns are looked at: whatever is open is among them, however long the session is."""
+"""How many of the newest turns are scanned for open ones, however long the session is."""
 
 _QUEUED_MESSAGES = """
-SELECT turn, message FROM turns
-WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2 AND status = 'waiting'
+SELECT turn, queued_input FROM turns
+WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2 AND status = 'queued'
 ORDER BY turn
 """
-_RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
-# one that was taken back before it began has nothing to tell
+# a turn that was withdrawn has no events
 _STARTED = """
 SELECT turn, first_seq FROM turns
 WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2
@@ -53,15 +52,15 @@ ORDER BY turn DESC
 
 
 def is_same_input(entry: NewEvent, digest: str | None) -> bool:
-    """Whether a message is the one of an earlier turn, of which a digest is kept.
+    """Whether an input is that of an earlier turn, by its digest.
 
-    A message that only tries again says nothing of its own.
+    An input without content only repeats the request.
     """
     return entry.message is None or entry.message.role == "event" or digest is None or digest == input_digest(entry)
 
 
 def input_digest(entry: NewEvent) -> str:
-    """Return what two requests with the same message have in common, and no others; it outlives the message.
+    """Return a hash of a turn's input, which is stored for longer than the input.
 
     Results beside a message are no part of it: those of calls that do not wait any more are left out of a retry.
     """
@@ -71,7 +70,7 @@ def input_digest(entry: NewEvent) -> str:
 
 
 def encode_input(entry: NewEvent) -> str:
-    """Spell the message of a turn that is queued."""
+    """Encode the input of a queued turn."""
     return dumps(_event_to_json(entry))
 
 
@@ -94,7 +93,7 @@ def _event_to_json(entry: NewEvent) -> dict[str, Any]:
 
 
 def decode_input(text: str) -> NewEvent:
-    """Read the message of a turn that waits."""
+    """Decode the input of a queued turn."""
     return _event_from_json(loads(text))
 
 
@@ -112,13 +111,13 @@ def _event_from_json(members: Mapping[str, Any]) -> NewEvent:
     )
 
 
-def newest_turn(session: SessionRecord) -> Operation[int | None]:
-    """Return the newest turn of a session that no rewind took back."""
-    return (yield from _first_live_turn(session, _NEWEST_TURNS, 2**62))
+def find_newest_turn(session: SessionRecord) -> Operation[int | None]:
+    """Return the newest turn of a session that no rewind removed."""
+    return (yield from _first_live_turn(session, _NEWEST_TURNS, LARGEST))
 
 
-def next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
-    """Return the turn after one, of those that no rewind took back."""
+def find_next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
+    """Return the next turn of a session that no rewind removed."""
     return (yield from _first_live_turn(session, _NEXT_TURNS, turn))
 
 
@@ -126,28 +125,34 @@ def _first_live_turn(session: SessionRecord, turns_from: str, start: int) -> Ope
     live = list(live_ranges(session.last_seq, session.rewinds))
     while rows := (yield turns_from, (session.key, start, _TURNS_PER_QUERY if session.rewinds else 1)):
         for turn, first_seq in rows:
-            # one without a message waits, or never ran; one beyond the record began after it was read
+            # without a message it is queued or never ran; beyond the record it started after the session was read
             if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):
                 return turn
         start = rows[-1][0]
     return None
 
 
-def open_turns(key: int, before: int) -> Operation[list[QueuedTurn]]:
-    """Read the turns before one that run or are queued, in order."""
-    rows = yield OPEN_TURNS, (key, before)
+def read_open_turns(key: int, before: int = LARGEST) -> Operation[list[QueuedTurn]]:
+    """Read the open turns before a turn, in order."""
+    rows = yield _OPEN_TURNS, (key, before)
     return [QueuedTurn(turn, status, owner or "", heartbeat) for turn, status, owner, heartbeat in rows]
 
 
+def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionRecord | None, list[QueuedTurn]]]:
+    """Read a session and its open turns."""
+    session = yield from find_session(name)
+    return session, (yield from read_open_turns(session.key)) if session else []
+
+
 def is_next(key: int, turn: int) -> Operation[bool]:
-    """Whether nothing is ahead of a turn."""
+    """Whether no open turn is ahead of a turn."""
     return not (yield ANY_AHEAD, (key, turn))
 
 
-def withdraw(turn: Turn, now: float) -> Operation[bool]:
-    """Take back a turn that is still queued; False: it is not, or not any more."""
+def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
+    """Withdraw a queued turn; False: it is not queued any more."""
     key = turn.session_key
-    yield LOCK, (key,)
+    yield from lock_session(key)
     rows = yield TURN, (key, turn.turn)
     if not (yield WITHDRAW, (now, key, turn.turn)):
         return False
@@ -157,14 +162,14 @@ def withdraw(turn: Turn, now: float) -> Operation[bool]:
 
 
 class QueuedMessage(Struct, frozen=True):
-    """A message that waits: its turn, and the message as it will be stored (without a place yet: `seq` is 0)."""
+    """The message of a queued turn, as it will be stored; its `seq` is 0 until then."""
 
     turn: int
     message: StoredEvent
 
 
-def queued_messages(key: int) -> Operation[list[QueuedMessage]]:
-    """Read the messages of a session that wait for their turn, in order."""
+def read_queued_messages(key: int) -> Operation[list[QueuedMessage]]:
+    """Read the messages of a session's queued turns, in order."""
     rows = yield _QUEUED_MESSAGES, (key, NEWEST_TURNS_READ)
     found: list[QueuedMessage] = []
     for turn, message in rows:
@@ -176,12 +181,13 @@ def queued_messages(key: int) -> Operation[list[QueuedMessage]]:
     return found
 
 
-def current_turn(session: SessionRecord) -> Operation[int | None]:
-    """Return the turn that runs; else the first that waits; else the newest that nobody took back."""
-    for query, values in ((_RUNNING, (session.key,)), (_QUEUED_MESSAGES, (session.key, NEWEST_TURNS_READ))):
-        rows = yield query, values
-        if rows:
-            return rows[0][0]
+def find_current_turn(session: SessionRecord) -> Operation[int | None]:
+    """Return the running turn, else the first queued one, else the newest that was neither withdrawn nor rewound."""
+    running = yield from find_running_turn(session.key)
+    if running is not None:
+        return running
+    for turn, _ in (yield _QUEUED_MESSAGES, (session.key, NEWEST_TURNS_READ)):
+        return turn
     live = list(live_ranges(session.last_seq, session.rewinds))
     for turn, first_seq in (yield _STARTED, (session.key, NEWEST_TURNS_READ)):
         if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):

@@ -1,8 +1,8 @@
-"""The events of a turn that is over and that the event log does not hold, rebuilt from what is stored of the turn.
+"""Rebuild the events of an ended turn from its messages when the event log does not have them.
 
-The log dropped them, or no server ran the turn. Each text is whole, and each tool has its start and its end; thoughts
-are left out. `accepted` has the id that it had. The others have ids of their own, from `FIRST_REBUILT` on, and the
-same ones whenever they are rebuilt: which ids they had while the turn ran is not stored.
+The log dropped them, or no server ran the turn. Each text is one event, and each tool has its start and its end;
+thoughts are left out. `accepted` has its original id. The others are numbered from `FIRST_REBUILT` on, the same each
+time: their original ids are not stored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from lango.events import Accepted, ApprovalNeeded, TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, Usage
 from lango.messages import ToolCall
-from lango.store.codec.event_ids import FIRST_REBUILT, IDS_PER_TURN
+from lango.store.codec import event_ids
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import StoredEvent
 from lango.store.codec.rows import approval_subject, calls_from_json, client_call_ids
@@ -22,8 +22,10 @@ from lango.store.sessions.open_calls import is_closing_event
 from lango.store.turns import tool_journal, turns
 
 _NOT_TOOLS = ("transfer_to_agent", "adk_request_")
-_APPROVAL_EXPIRIES = "SELECT call_id, expires_at FROM open_calls WHERE session_key = $1 AND asks_about IS NOT NULL"
-# a call that was approved just now stands a few messages above its result
+_APPROVAL_EXPIRIES = """
+SELECT call_id, expires_at FROM open_calls WHERE session_key = $1 AND approves_call_id IS NOT NULL
+"""
+# an approved call is a few messages before its result
 _EARLIER_CALLS = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq <= $2 AND role = 'assistant' AND tool_calls IS NOT NULL
 ORDER BY seq DESC LIMIT 50
@@ -31,23 +33,23 @@ ORDER BY seq DESC LIMIT 50
 
 
 def rebuild_events(key: int, turn: int, record: turns.TurnRecord) -> Operation[list[TurnEvent]]:
-    """Rebuild the events of a turn that is over, the same each time."""
-    base_id = turn * IDS_PER_TURN
-    found = yield from turns.read_messages(key, turn)
+    """Rebuild the events of an ended turn, the same each time."""
+    found = yield from turns.read_turn_messages(key, turn)
     messages = [event for event in found if not is_closing_event(event)]
     rebuilder = _Rebuilder(
         messages,
-        (yield from tool_journal.read_calls(key, messages)),
+        (yield from tool_journal.read_journal_entries(key, messages)),
         (yield from _earlier_calls(key, messages)),
         {row[0]: row[1] for row in (yield _APPROVAL_EXPIRIES, (key,))},
     )
-    accepted = Accepted(base_id + 1, turn, waiting=record.was_queued, invocation_id=record.invocation_id)
-    numbered = [replace(event, id=base_id + FIRST_REBUILT + n) for n, event in enumerate(rebuilder.events())]
-    return [accepted, *numbered, final_event(turn, record, base_id + IDS_PER_TURN - 1)]
+    first_id = event_ids.event_id(turn, 1)
+    accepted = Accepted(first_id, turn, waiting=record.was_queued, invocation_id=record.invocation_id)
+    numbered = [replace(event, id=event_ids.rebuilt_id(turn, n)) for n, event in enumerate(rebuilder.events())]
+    return [accepted, *numbered, final_event(turn, record, event_ids.id_range(turn)[1] - 1)]
 
 
 def final_event(turn: int, record: turns.TurnRecord, event_id: int) -> TurnDone | TurnError:
-    """Make the final event of a turn that is over."""
+    """Build the final event of an ended turn."""
     if record.status == "done":
         used: Mapping[str, Any] = record.extra.get("usage") or {}
         spent = [used.get(name, 0) for name in ("input", "output", "cached", "model_calls")]
@@ -65,7 +67,7 @@ def final_event(turn: int, record: turns.TurnRecord, event_id: int) -> TurnDone 
 
 
 def _earlier_calls(key: int, messages: Iterable[StoredEvent]) -> Operation[dict[str, ToolCall]]:
-    """Find the calls of earlier turns whose results stand in this one: they were approved in between."""
+    """Find the calls of earlier turns whose results are in this one, because they were approved in between."""
     made = {call.id for event in messages for call in _calls(event)}
     results = {call.id: event.seq for event in messages for call in _results(event) if call.id not in made}
     if not results:
@@ -80,7 +82,7 @@ def _earlier_calls(key: int, messages: Iterable[StoredEvent]) -> Operation[dict[
 
 
 class _Rebuilder:
-    """The messages of a turn, and what is known of their calls."""
+    """The messages of a turn, and the journal entries of their calls."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class _Rebuilder:
         self._answered = {call.id for event in messages for call in _results(event)}
 
     def events(self) -> Iterator[TextDelta | ToolStart | ToolEnd | ApprovalNeeded | TurnError]:
-        """Rebuild what stands between the first event and the last, without ids."""
+        """Rebuild the events between the first and the last, without ids."""
         for event in self._messages:
             if event.message and event.message.role == "assistant" and event.message.content:
                 yield TextDelta(0, event.message.content, event.message.author)
@@ -152,5 +154,5 @@ def _results(stored: StoredEvent) -> list[ToolCall]:
 
 
 def _is_tool(call: ToolCall) -> bool:
-    """Whether a call is one of a tool: ADK's own transfers and questions are calls, too."""
+    """Whether a call runs a tool: ADK's transfers and approval requests are calls, too."""
     return not call.name.startswith(_NOT_TOOLS)

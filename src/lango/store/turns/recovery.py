@@ -1,23 +1,21 @@
-"""Closing calls that will get no result any more, so that the record is honest and the history valid.
+"""Close the tool calls that a turn left without a result, by what the tool journal knows.
 
-Done when a turn ends and before the next one begins, in the same transaction. What the journal of effects knows decides
-what the model is told: the real result, that the tool never ran, or that nobody knows.
+This happens in the transaction that ends a turn or starts the next one. The result that the model sees is the real one,
+or that the tool never ran, or that its outcome is unknown.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from lango.history import count_tokens
-from lango.messages import Message, ToolCall
+from lango.messages import ToolCall
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import dumps
-from lango.store.codec.records import NewEvent, SessionId, StoredEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
+from lango.store.codec.records import SessionId, StoredEvent
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, read_live_ranges
+from lango.store.sessions.open_calls import closing_event, message_at
 from lango.store.turns.approvals import decline_open
-from lango.store.turns.tool_journal import JournalEntry, read_call
+from lango.store.turns.tool_journal import JournalEntry, read_journal_entry
 
 NOT_RUN_RESULT = "not run: the turn ended before this call was made"
 SAFE_TO_REPEAT_RESULT = (
@@ -33,10 +31,9 @@ FORKED_RESULT = (
 )
 
 _OPEN = """
-SELECT seq, MIN(long_running), COUNT(asks_about) FROM open_calls WHERE session_key = $1 GROUP BY seq ORDER BY seq
+SELECT seq, MIN(long_running), COUNT(approves_call_id) FROM open_calls WHERE session_key = $1 GROUP BY seq ORDER BY seq
 """
 _OPEN_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = $2 AND long_running = 0"
-_CALLS = f"SELECT {MESSAGE_COLUMNS} FROM history WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 
 
 def close_open_calls(
@@ -49,23 +46,22 @@ def close_open_calls(
     forked: bool = False,
     close_approvals: bool = False,
 ) -> Operation[int]:
-    """Give every call that still waits a result that says what became of it; return the new revision.
+    """Append a result for every open call; return the new revision.
 
-    `epoch` is of the turn that made them: the journal may know an older call of the same id. Long-running calls are
-    left alone: their results may yet come. `forked`: the calls were made elsewhere, where they may still be under way.
-    With `questions_too`, questions for approval are over: that is a no.
+    `epoch` is that of the turn that made them: the journal may have an older call of the same id. Long-running calls
+    stay open: their results may still come. `forked`: the calls were made in the source session, where they may still
+    run. With `close_approvals`, open approval requests are declined.
     """
     rows = yield _OPEN, (key,)
     ranges = (yield from read_live_ranges(key)) if rows else []
     for seq in [seq for seq, long_running, _ in rows if not long_running]:
         if not is_live(seq, ranges):
-            continue  # taken back: nobody reads the call, and nobody would know what the result belongs to
+            continue  # removed by a rewind: the result would have no call
         open_ids = {call_id for [call_id] in (yield _OPEN_IDS, (key, seq))}
-        made = yield _CALLS, (key, seq)
-        for row in made:
-            stored = row_to_event(row)
+        stored = yield from message_at(key, seq)
+        if stored is not None:
             results = yield from _results(key, stored, open_ids, epoch, forked)
-            entry = _closing(stored, results, revision, now)
+            entry = closing_event("closed", stored, results, revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
     if close_approvals and any(approval_count for _, _, approval_count in rows):
         revision = yield from decline_open(key, name, revision, now)
@@ -78,9 +74,9 @@ def _results(
     results: list[ToolCall] = []
     for call in stored.message.tool_calls if stored.message else ():
         if call_key(call.id) in open_ids:
-            record = yield from read_call(key, call.id, epoch)
-            if record is None:  # approved, and not begun: only the turn that asked has noted it
-                earlier = yield from read_call(key, call.id)
+            record = yield from read_journal_entry(key, call.id, epoch)
+            if record is None:  # approved and not started: only the turn that requested approval has journaled it
+                earlier = yield from read_journal_entry(key, call.id)
                 record = earlier if earlier and earlier.status == "intended" and earlier.approved is not None else None
             results.append(ToolCall(call.id, call.name, output=_outcome(record, forked)))
     return tuple(results)
@@ -96,19 +92,3 @@ def _outcome(record: JournalEntry | None, forked: bool) -> Mapping[str, Any]:
             return {"error": SAFE_TO_REPEAT_RESULT, "outcome": "unknown"}
         case _:
             return {"error": FORKED_RESULT if forked else UNKNOWN_RESULT, "outcome": "unknown"}
-
-
-def _closing(stored: StoredEvent, results: tuple[ToolCall, ...], revision: int, now: float) -> NewEvent:
-    assert stored.message
-    content = "\n".join(dumps(result.output) for result in results)
-    message = Message("tool", content, results, stored.message.author)
-    # the agent that made the call must find the result: on its branch, in its scope
-    place = {name: value for name, value in (stored.extra or {}).items() if name in ("branch", "isolation_scope")}
-    return NewEvent(
-        event_id=f"closed-{stored.seq}-{revision}",
-        created_at=now,
-        message=message,
-        tokens=count_tokens(message),
-        invocation_id=stored.invocation_id,
-        extra=place,
-    )

@@ -8,9 +8,9 @@ from lango.store.codec.records import NewEvent, SessionId
 from lango.store.engine.database import Operation, RollBack
 from lango.store.sessions.append import append
 from lango.store.sessions.client_history import append_client_history, input_hash
-from lango.store.sessions.sessions import LOCK
+from lango.store.sessions.sessions import lock_session
 from lango.store.turns import approvals, client_calls
-from lango.store.turns.queue import OPEN_TURNS, encode_input, input_digest, is_same_input
+from lango.store.turns.queue import encode_input, input_digest, is_same_input, read_open_turns
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, Turn
 
@@ -20,14 +20,14 @@ WHERE m.session_key = $1 AND m.event_id = $2
 """
 _NEXT_NUMBER = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
 _INSERT = """
-INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, message, digest)
-VALUES ($1, $2, 'waiting', $3, $4, $5, $6, $7, $8)
+INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, queued_input, digest)
+VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8)
 """
 _NEW_INPUT = "UPDATE sessions SET epoch = epoch + 1, input_hash = $1 WHERE session_key = $2 RETURNING epoch, revision"
 NEW_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch, revision"
 _SET_RUNNING = """
-UPDATE turns SET status = 'running', epoch = $1, started_at = $2, first_seq = $3, message = NULL
-WHERE session_key = $4 AND turn = $5 AND status = 'waiting' RETURNING turn
+UPDATE turns SET status = 'running', epoch = $1, started_at = $2, first_seq = $3, queued_input = NULL
+WHERE session_key = $4 AND turn = $5 AND status = 'queued' RETURNING turn
 """
 
 
@@ -43,17 +43,17 @@ def submit(
     answer: approvals.ApprovalAnswer | None = None,
     at_revision: int | None = None,
 ) -> Operation[Turn]:
-    """Store a turn with the user's message, and run it at once where nothing is ahead of it.
+    """Store a turn with its input, and start it if no open turn is ahead of it.
 
-    Where something is, it waits, or, without `wait`, raises `TurnRunning` and nothing is stored. An `answer` to a
-    question for approval must have come in time. An idempotency key that came before is that turn, or, with another
-    message, `IdempotencyKeyReused`. With `at_revision`, raise `StaleSession` unless the session is at just that
-    revision and no turn of it runs or waits.
+    Otherwise it is queued; without `queue`, raise `TurnRunning` and store nothing. An `answer` to an approval request
+    must be in time. A repeated idempotency key returns the earlier turn; with another input, raise
+    `IdempotencyKeyReused`. With `at_revision`, raise `StaleSession` unless the session has this revision and no open
+    turn.
     """
-    locked = yield LOCK, (key,)
-    if not locked:
+    locked = yield from lock_session(key)
+    if locked is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
-    if at_revision is not None and (locked[0][0] != at_revision or (yield OPEN_TURNS, (key, 2**62))):
+    if at_revision is not None and (locked.revision != at_revision or (yield from read_open_turns(key))):
         return (yield from _turn_of_lost_reply(key, name, entry))
     if idempotency_key is not None:
         for turn, status, epoch, digest in (yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)):
@@ -64,7 +64,7 @@ def submit(
                 )
             return Turn(key, turn, epoch, status, repeated=True)
     [[turn]] = yield _NEXT_NUMBER, (key,)
-    queued_before = yield OPEN_TURNS, (key, turn)
+    queued_before = yield from read_open_turns(key, turn)
     if queued_before and not queue:
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
     if answer is not None:
@@ -75,19 +75,19 @@ def submit(
     digest = input_digest(entry) if idempotency_key is not None else None
     yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest)
     if queued_before:
-        return Turn(key, turn, None, "waiting")
+        return Turn(key, turn, None, "queued")
     return (yield from start_turn(key, name, turn, entry, now))
 
 
 def _turn_of_lost_reply(key: int, name: SessionId, entry: NewEvent) -> Operation[Turn]:
-    """Return the turn of this very message: the answer to an earlier try of the write was lost; else `StaleSession`."""
+    """Return the turn of this input if an earlier attempt stored it, but its reply was lost; else `StaleSession`."""
     for turn, status, epoch in (yield _BY_EVENT, (key, shorten(entry.event_id))):
         return Turn(key, turn, epoch, status)
     raise StaleSession(f"session {name.id!r} went on since it was read: another turn began, or a message came")
 
 
 def accepts_results(key: int, entry: NewEvent) -> Operation[bool]:
-    """Whether the calls that a message brings the results of still wait for them."""
+    """Whether the calls whose results an input brings are still open."""
     if entry.message is None or entry.message.role != "tool" or not entry.client_results:
         return True
     made = {call.id for event in entry.preceding if event.message for call in event.message.tool_calls}
@@ -103,7 +103,7 @@ def start_turn(key: int, name: SessionId, turn: int, entry: NewEvent, now: float
 
 
 class AppendedInput(Struct, frozen=True):
-    """What is known of a session after the input of a turn was appended."""
+    """The session after the input of a turn was appended."""
 
     epoch: int
     revision: int
@@ -111,7 +111,7 @@ class AppendedInput(Struct, frozen=True):
 
 
 def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Operation[AppendedInput]:
-    """Append the message of a turn whose place has come, under a new epoch, behind what the turn before left open."""
+    """Append the input of a turn under a new epoch, after closing the calls that the turn before left open."""
     user_texts = [
         event.message.content for event in (*entry.preceding, entry) if event.message and event.message.role == "user"
     ]
@@ -119,8 +119,8 @@ def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Oper
         [[epoch, revision]] = yield _NEW_INPUT, (input_hash(user_texts[-1]), key)
     else:
         [[epoch, revision]] = yield NEW_EPOCH, (key,)
-    # what is open was left open by the turn before: each closes its own, or the next one does
-    is_new_message = entry.message is not None and entry.message.role == "user"  # and is no answer to a question
+    # not so if it answers an approval request
+    is_new_message = entry.message is not None and entry.message.role == "user"
     revision = yield from close_open_calls(key, name, revision, now, epoch - 1, close_approvals=is_new_message)
     if is_new_message:
         revision = yield from client_calls.close_unanswered(key, name, revision, now, entry.client_results)

@@ -1,7 +1,7 @@
-"""Operations on the journal of effects: a call's intent, start and finish are rows.
+"""Record the start and the result of each tool call, so that a crash cannot run a tool twice.
 
-After a crash the journal says, for every call that has no result, whether its tool never began, began and may have done
-something, or finished with a result that did not become a message any more.
+After a crash the journal shows for every call without a result whether its tool never started, started and may have had
+an effect, or finished with a result that was not stored as a message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,42 +18,42 @@ from lango.store.sessions.sessions import check_epoch
 Effect = Literal["none", "idempotent", "once"]
 JournalStatus = Literal["intended", "started", "finished", "unknown"]
 _IS_CURRENT_EPOCH = (
-    "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = effects.session_key AND s.epoch = effects.epoch)"
+    "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = tool_journal.session_key AND s.epoch = tool_journal.epoch)"
 )
 _INTEND = """
-INSERT INTO effects (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved, approved_by,
-    approved_at)
+INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved,
+    approved_by, approved_at)
 VALUES ($1, $2, $3, $4, $5, 'intended', $6, $7, $8, $9, $10)
 ON CONFLICT (session_key, call_id, epoch) DO NOTHING
 """
 _START = """
-UPDATE effects SET status = 'started', started_at = $1
+UPDATE tool_journal SET status = 'started', started_at = $1
 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND status = 'intended' RETURNING call_id
 """
 _FINISH = f"""
-UPDATE effects SET status = $1, finished_at = $2, result = $3
+UPDATE tool_journal SET status = $1, finished_at = $2, result = $3
 WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started' AND {_IS_CURRENT_EPOCH}
 """  # noqa: S608 - constants
 _STORE_FULL_RESULT = f"""
-UPDATE effects SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_IS_CURRENT_EPOCH}
+UPDATE tool_journal SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_IS_CURRENT_EPOCH}
 """  # noqa: S608
 _READ_FULL_RESULT = """
-SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM history_effects
+SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM tool_journal_with_lineage
 WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
 """
 _OF_CALL = """
 SELECT call_id, name, effect, status, arguments, started_at, finished_at, result, approved, approved_by
-FROM history_effects
+FROM tool_journal_with_lineage
 WHERE session_key = $1 AND call_id = $2 AND epoch >= $3 ORDER BY epoch DESC LIMIT 1
 """
 _RECORD_APPROVAL = """
-UPDATE effects SET approved = $1, approved_by = $2, approved_at = $3 WHERE session_key = $4 AND call_id = $5
-    AND epoch = (SELECT MAX(epoch) FROM effects WHERE session_key = $4 AND call_id = $5)
+UPDATE tool_journal SET approved = $1, approved_by = $2, approved_at = $3 WHERE session_key = $4 AND call_id = $5
+    AND epoch = (SELECT MAX(epoch) FROM tool_journal WHERE session_key = $4 AND call_id = $5)
 """
 _CALLS_PER_QUERY = 50
 _OF_CALLS = f"""
 SELECT source_key, epoch, call_id, name, effect, status, arguments, started_at, finished_at, NULL, approved, approved_by
-FROM history_effects WHERE session_key = $1
+FROM tool_journal_with_lineage WHERE session_key = $1
     AND call_id IN ({", ".join(f"${number + 2}" for number in range(_CALLS_PER_QUERY))}) ORDER BY epoch
 """  # noqa: S608 - constants
 _FIRST_SEQS = """
@@ -61,11 +61,11 @@ SELECT epoch, first_seq FROM turns WHERE session_key = $1 AND epoch >= $2 AND ep
 """
 
 DECIDED_BY_POLICY = "policy"
-"""Who answered a question for approval, where nobody did."""
+"""The `approved_by` of an approval that no user answered."""
 
 
 class JournalEntry(Struct, frozen=True):
-    """What the journal says of a call."""
+    """The journal's record of a tool call."""
 
     call_id: str
     name: str
@@ -76,7 +76,7 @@ class JournalEntry(Struct, frozen=True):
     finished_at: float | None
     result: Mapping[str, Any] | None
     approved: bool | None = None
-    """None: nobody needed to be asked."""
+    """None: no approval was needed."""
     approved_by: str | None = None
 
     @property
@@ -96,7 +96,7 @@ class ApprovalDecision(Struct, frozen=True):
 
 def record_intent(
     key: int,
-    epoch: int,
+    epoch: int | None,
     call_id: str,
     name: str,
     effect: Effect,
@@ -104,32 +104,37 @@ def record_intent(
     now: float,
     approval: ApprovalDecision | None = None,
 ) -> Operation[None]:
-    """Note that a call is about to be made, and who allowed it, where somebody had to."""
+    """Record that a tool is about to run, and who approved it."""
     yield from check_epoch(key, epoch)
     decision = (None, None, None) if approval is None else (1 if approval.approved else 0, approval.decided_by, now)
     yield _INTEND, (key, call_key(call_id), epoch, name, effect, arguments, now, *decision)
 
 
 def record_approval(key: int, call_id: str, by: str, now: float, *, approved: bool) -> Operation[None]:
-    """Note who answered the question about a call."""
+    """Record the answer to an approval request."""
     yield _RECORD_APPROVAL, (1 if approved else 0, by, now, key, call_key(call_id))
 
 
-def record_start(key: int, epoch: int, call_id: str, now: float) -> Operation[bool]:
-    """Note that the tool begins; False: this call began before, and must not begin again."""
+def record_start(key: int, epoch: int | None, call_id: str, now: float) -> Operation[bool]:
+    """Record that the tool starts; False: it was started before, and must not start again."""
     yield from check_epoch(key, epoch)
     return bool((yield _START, (now, key, call_key(call_id), epoch)))
 
 
 def record_result(
-    key: int, epoch: int, call_id: str, status: JournalStatus, result: Mapping[str, Any] | None, now: float
+    key: int,
+    epoch: int | None,
+    call_id: str,
+    result: Mapping[str, Any] | None,
+    now: float,
+    status: JournalStatus = "finished",
 ) -> Operation[None]:
-    """Note how the tool ended, and its result, before the result becomes a message; nothing where the turn was lost."""
+    """Record how the tool ended, with its result, before the result becomes a message; not if the lease was lost."""
     yield _FINISH, (status, now, None if result is None else dumps(result), key, call_key(call_id), epoch)
 
 
-def read_call(key: int, call_id: str, since_epoch: int = 0) -> Operation[JournalEntry | None]:
-    """Read what the journal says of a call, by turns from an epoch on."""
+def read_journal_entry(key: int, call_id: str, since_epoch: int = 0) -> Operation[JournalEntry | None]:
+    """Read the newest entry of a call, made by turns from an epoch on."""
     rows = yield _OF_CALL, (key, call_key(call_id), since_epoch)
     if not rows:
         return None
@@ -137,11 +142,11 @@ def read_call(key: int, call_id: str, since_epoch: int = 0) -> Operation[Journal
 
 
 JournalByCall = Mapping[tuple[int, str], JournalEntry]
-"""What is known of calls, by the message that holds the call or its result, and the call's `call_key`."""
+"""Journal entries, by the message that holds the call or its result, and the call's `call_key`."""
 
 
-def read_calls(key: int, messages: Sequence[StoredEvent]) -> Operation[JournalByCall]:
-    """Read what the journal says of the calls in messages, without their results."""
+def read_journal_entries(key: int, messages: Sequence[StoredEvent]) -> Operation[JournalByCall]:
+    """Read the entries of the calls in messages, without their results."""
     places = [
         (event.seq, call_key(call.id)) for event in messages if event.message for call in event.message.tool_calls
     ]
@@ -182,7 +187,7 @@ def _first_seqs(notes: Sequence[_TurnEntry]) -> Operation[dict[tuple[int, int], 
 
 
 def _entry_of_message(seq: int, notes: Sequence[_TurnEntry], begins: Mapping[tuple[int, int], int]) -> JournalEntry:
-    """Choose among the turns that noted a call: an id may come again, and what was asked is run by a later turn."""
+    """Choose among entries of one call id: ids may repeat, and a later turn may run an approved call."""
     place = max(
         (n for n, entry in enumerate(notes) if begins.get((entry.source_key, entry.epoch), 0) <= seq), default=0
     )
@@ -204,12 +209,12 @@ def _row_to_entry(row: Sequence[Any]) -> JournalEntry:
     )
 
 
-def store_full_result(key: int, epoch: int, call_id: str, text: str) -> Operation[None]:
-    """Keep the whole text of a result that the model is shown clipped."""
+def store_full_result(key: int, epoch: int | None, call_id: str, text: str) -> Operation[None]:
+    """Store the full text of a result that the model sees clipped."""
     yield _STORE_FULL_RESULT, (printable_text(text), key, call_key(call_id), epoch)
 
 
 def read_full_result(key: int, call_id: str, offset: int, limit: int) -> Operation[str | None]:
-    """Read a piece of a result that was clipped."""
+    """Read a part of the full text of a clipped result."""
     rows = yield _READ_FULL_RESULT, (offset + 1, limit, key, call_key(call_id))
     return rows[0][0] if rows else None

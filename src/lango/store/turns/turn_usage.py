@@ -9,8 +9,8 @@ from lango.events import Usage
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import SessionRecord
-from lango.store.engine.database import Operation, Row
-from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
+from lango.store.engine.database import LARGEST, Operation, Row
+from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
 from lango.store.turns.turns import Status
 
 # what the session had before a turn is in the running total of the turn's first message
@@ -28,25 +28,23 @@ WHERE t.session_key = $1 AND t.turn >= $2 ORDER BY t.turn LIMIT 1
 _TOOLS = """
 SELECT epoch, call_id, name, CASE WHEN result LIKE '{"error":%' THEN 'failed' ELSE status END, started_at, finished_at,
     CASE WHEN approved = 1 THEN approved_by END
-FROM effects WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 ORDER BY epoch, intended_at, call_id
+FROM tool_journal WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 ORDER BY epoch, intended_at, call_id
 """
 _TOTALS = """
 SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(model_calls), SUM(cost_usd)
 FROM turns WHERE session_key = $1 AND turn > $2 AND turn <= $3
 """
-# what a turn took does not change once it is over
+# the usage of a turn does not change once it has ended
 _LAST_ENDED = """
 SELECT COALESCE(
-    (SELECT MIN(turn) - 1 FROM turns WHERE session_key = $1 AND turn > $2 AND status IN ('waiting', 'running')),
+    (SELECT MIN(turn) - 1 FROM turns WHERE session_key = $1 AND turn > $2 AND status IN ('queued', 'running')),
     (SELECT MAX(turn) FROM turns WHERE session_key = $1), 0)
 """
-_TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = $2"
-
-NEWEST_TURN = 2**62
+NEWEST_TURN = LARGEST
 
 
 class Totals(Struct, frozen=True):
-    """How many turns there are up to one, and what they took together."""
+    """The number of turns up to a turn, and their usage."""
 
     turn: int = 0
     count: int = 0
@@ -54,7 +52,7 @@ class Totals(Struct, frozen=True):
 
 
 class ToolRow(Struct, frozen=True):
-    """A call of a tool, as the journal of effects has it."""
+    """A tool call, as the tool journal has it."""
 
     call_id: str
     name: str
@@ -65,7 +63,7 @@ class ToolRow(Struct, frozen=True):
 
 
 class TurnRow(Struct, frozen=True):
-    """What a turn took, and which messages are its own."""
+    """The usage of a turn, and the range of its messages."""
 
     turn: int
     status: Status
@@ -76,13 +74,13 @@ class TurnRow(Struct, frozen=True):
     tokens: int
     spent: Usage
     taken_back: bool
-    """A rewind took its messages back; what it cost stays spent."""
+    """Its messages were removed by a rewind; its cost still counts."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tools: Sequence[ToolRow] = ()
 
 
 class LiveTotals(Struct, frozen=True):
-    """How many messages of a session count, and their tokens: those that no rewind took back."""
+    """The number of a session's messages that no rewind removed, and their tokens."""
 
     messages: int
     tokens: int
@@ -99,7 +97,7 @@ def read_turns(session: SessionRecord, before: int, limit: int) -> Operation[lis
         for epoch, call_id, *rest in (yield _TOOLS, (session.key, min(epochs), max(epochs))):
             tools_by_epoch.setdefault(epoch, []).append(ToolRow(expand(call_id), *rest))
     after = yield _NEXT_FIRST_SEQ, (session.key, before)
-    # the messages of a turn reach to the next one's first
+    # the messages of a turn end before the first of the next turn
     next_seq, next_total = after[0] if after else (session.last_seq + 1, session.total_tokens)
     live = list(live_ranges(session.last_seq, session.rewinds))
     found: list[TurnRow] = []
@@ -131,9 +129,9 @@ def _row_to_turn(
 
 
 def read_totals(session: SessionRecord, known: Totals | None = None) -> Operation[tuple[Totals, Totals]]:
-    """Sum what the turns of a session took: all of them, and those up to the last before which every turn is over.
+    """Sum the usage of all turns of a session, and of those before its first open turn.
 
-    The second is what to come back with as `known`: then only turns that came since are read.
+    The second can be passed as `known` to the next call, which then reads only newer turns.
     """
     known = known or Totals()
     [[last_ended]] = yield _LAST_ENDED, (session.key, known.turn)
@@ -154,17 +152,10 @@ def _add_up(session: SessionRecord, known: Totals, last: int) -> Operation[Total
 
 
 def read_live(session: SessionRecord) -> Operation[LiveTotals]:
-    """Count the messages that no rewind took back, and their tokens, by the running totals."""
+    """Count the messages that no rewind removed, and their tokens, by the running totals."""
     messages = tokens = 0
     for first, last in live_ranges(session.last_seq, session.rewinds):
         messages += last - first + 1
-        tokens += yield from _total_at(session, last)
-        tokens -= yield from _total_at(session, first - 1)
+        tokens += yield from total_tokens_at(session, last)
+        tokens -= yield from total_tokens_at(session, first - 1)
     return LiveTotals(messages, tokens)
-
-
-def _total_at(session: SessionRecord, seq: int) -> Operation[int]:
-    if seq == session.last_seq:
-        return session.total_tokens
-    rows = yield _TOTAL_AT, (key_of_message(session, seq), seq)
-    return rows[0][0] if rows else 0

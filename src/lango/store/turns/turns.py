@@ -1,7 +1,7 @@
-"""Operations on turns: one runs per session at a time, the others wait in order, and an epoch fences what each writes.
+"""Read, end and cancel turns.
 
-A turn is stored with the user's message before anything runs. Whether the process that runs it still lives is told by
-its `beat`, which grows: no clock is compared with another.
+One turn of a session runs at a time, the others are queued in order, and an epoch fences the writes of each. A turn is
+stored with its input before it runs. Its heartbeat grows while its process lives, so that no clocks are compared.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from msgspec import Struct
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId, StoredEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
-from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import LOCK
+from lango.store.engine.database import LARGEST, Operation
+from lango.store.sessions.sessions import lock_session
 from lango.store.turns.recovery import close_open_calls
 
-Status = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
+Status = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
 BY_IDEMPOTENCY_KEY = "SELECT turn, status, epoch, digest FROM turns WHERE session_key = $1 AND idempotency_key = $2"
 _END = """
@@ -24,13 +24,13 @@ UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, outp
     model_calls = $7, cost_usd = $8
 WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
     (SELECT COUNT(*) FROM turns w WHERE w.session_key = turns.session_key AND w.turn > turns.turn
-        AND w.status = 'waiting' AND w.owner <> turns.owner)
+        AND w.status = 'queued' AND w.owner <> turns.owner)
 """
 _READ = """
-SELECT status, invocation_id, extra, owner, beat, epoch, created_at, started_at
+SELECT status, invocation_id, extra, owner, heartbeat, epoch, created_at, started_at
 FROM turns WHERE session_key = $1 AND turn = $2
 """
-# where the messages of a turn lie: a turn from before `first_seq` was kept lies somewhere between its neighbours
+# the range of a turn's messages; a turn without `first_seq` lies between its neighbours
 _MESSAGE_RANGE = """
 SELECT t.invocation_id, t.extra, t.first_seq,
     (SELECT p.first_seq FROM turns p WHERE p.session_key = $1 AND p.turn < $2 AND p.first_seq IS NOT NULL
@@ -42,22 +42,24 @@ FROM turns t WHERE t.session_key = $1 AND t.turn = $2
 _MESSAGES = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq > $2 AND seq < $3 ORDER BY seq
 """  # noqa: S608 - constants
-_CANCEL = "UPDATE turns SET cancelled = 1 WHERE session_key = $1 AND status = 'running' AND turn < $2 RETURNING turn"
+_CANCEL = """
+UPDATE turns SET cancel_requested = 1 WHERE session_key = $1 AND status = 'running' AND turn < $2 RETURNING turn
+"""
 
 
 class Turn(Struct, frozen=True):
-    """A turn: while it runs, `epoch` goes with everything it writes."""
+    """A turn; while it runs, every write carries its `epoch`."""
 
     session_key: int
     turn: int
     epoch: int | None = None
     status: Status = "running"
     repeated: bool = False
-    """The same request came before: this is that turn."""
+    """An earlier request with the same idempotency key made it."""
 
 
 class TurnRecord(Struct, frozen=True):
-    """What became of a turn."""
+    """A turn as it is stored."""
 
     status: Status
     invocation_id: str
@@ -65,22 +67,22 @@ class TurnRecord(Struct, frozen=True):
     owner: str = ""
     heartbeat: int = 0
     epoch: int | None = None
-    """None: it never began."""
+    """None: it has not started."""
     was_queued: bool = False
-    """It did not begin at once: another turn was ahead of it."""
+    """Another turn was ahead of it when it was stored."""
 
 
 class EndResult(Struct, frozen=True):
-    """What came of ending a turn."""
+    """The outcome of ending a turn."""
 
     ended: bool
-    """False: it was lost before."""
+    """False: its lease was lost."""
     others_are_queued: bool = False
     """A turn of another owner is queued behind it."""
 
 
 class QueuedTurn(Struct, frozen=True):
-    """A turn that comes before another one of its session."""
+    """An open turn ahead of another turn of its session."""
 
     turn: int
     status: Status
@@ -88,29 +90,29 @@ class QueuedTurn(Struct, frozen=True):
     heartbeat: int
 
 
-def end(
+def end_turn(
     turn: Turn, name: SessionId, outcome: Outcome, now: float, extra: Mapping[str, Any] | None = None
 ) -> Operation[EndResult]:
-    """End a running turn, closing what it left open."""
+    """End a running turn and close its open calls."""
     key = turn.session_key
-    locked = yield LOCK, (key,)
+    locked = yield from lock_session(key)
     used: Mapping[str, Any] = (extra or {}).get("usage") or {}
     spent = (*(used.get(name, 0) for name in ("input", "output", "cached", "model_calls")), used.get("cost_usd"))
     rows = yield _END, (outcome, now, dumps(extra) if extra else None, *spent, key, turn.epoch)
     if not rows or not locked:
         return EndResult(bool(rows))
-    yield from close_open_calls(key, name, locked[0][0], now, turn.epoch or 0)
+    yield from close_open_calls(key, name, locked.revision, now, turn.epoch or 0)
     return EndResult(True, others_are_queued=rows[0][0] > 0)
 
 
 def find_by_idempotency_key(key: int, idempotency_key: str) -> Operation[int | None]:
-    """Return the turn of a request that came before."""
+    """Return the turn of an idempotency key."""
     rows = yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)
     return rows[0][0] if rows else None
 
 
-def read(key: int, turn: int) -> Operation[TurnRecord | None]:
-    """Read what became of a turn."""
+def read_turn(key: int, turn: int) -> Operation[TurnRecord | None]:
+    """Read the record of a turn."""
     rows = yield _READ, (key, turn)
     for status, invocation_id, extra, owner, heartbeat, epoch, created_at, started_at in rows:
         about: dict[str, Any] = loads(extra) if extra else {}
@@ -118,17 +120,17 @@ def read(key: int, turn: int) -> Operation[TurnRecord | None]:
     return None
 
 
-def read_texts(key: int, turn: int) -> Operation[list[StoredEvent]]:
-    """Read what the agents said in a turn."""
-    found = yield from read_messages(key, turn)
+def read_turn_texts(key: int, turn: int) -> Operation[list[StoredEvent]]:
+    """Read the messages of a turn that hold text of an agent."""
+    found = yield from read_turn_messages(key, turn)
     return [event for event in found if event.message and event.message.role == "assistant" and event.message.content]
 
 
-def read_messages(key: int, turn: int) -> Operation[list[StoredEvent]]:
-    """Read the messages of a turn after the one that began it, however long the session is."""
+def read_turn_messages(key: int, turn: int) -> Operation[list[StoredEvent]]:
+    """Read the messages of a turn after its input."""
     ranges = yield _MESSAGE_RANGE, (key, turn)
     for invocation_id, extra, first, before, after in ranges:
-        rows = yield _MESSAGES, (key, first or before or 0, after or 2**62)
+        rows = yield _MESSAGES, (key, first or before or 0, after or LARGEST)
         found = [row_to_event(row) for row in rows]
         ending: dict[str, Any] = loads(extra) if extra else {}
         own = {invocation_id, *ending.get("invocations", ())}
@@ -137,5 +139,5 @@ def read_messages(key: int, turn: int) -> Operation[list[StoredEvent]]:
 
 
 def request_cancel(key: int, before: int | None = None) -> Operation[bool]:
-    """Ask the running turn of a session to stop, wherever it runs; False: none runs, or none before that turn."""
-    return bool((yield _CANCEL, (key, 2**62 if before is None else before)))
+    """Ask the owner of a session's running turn to stop it; False: none runs, or none before the turn `before`."""
+    return bool((yield _CANCEL, (key, LARGEST if before is None else before)))

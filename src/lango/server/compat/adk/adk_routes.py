@@ -32,14 +32,16 @@ from lango.server.security.authenticated_route import route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store import NewEvent, SessionId, SessionRecord
-from lango.store.turns.turns import TurnRecord
+from lango.store.sessions import sessions
+from lango.store.sessions.window import read_session_events
+from lango.store.turns.queue import find_newest_turn
+from lango.store.turns.turns import TurnRecord, read_turn
 
 # ADK's clients read errors in `detail`
 _AdkRoute = route_with_error_body(lambda refused: {"detail": str(refused)} | error_body(refused))
 router = APIRouter(include_in_schema=False, route_class=_AdkRoute)
 
 _RECENT_EVENTS = 500
-_NO_EVENTS = 2**62  # no event has an id this large
 
 AppPath = Annotated[str, Path()]
 IdPath = Annotated[str, Path(pattern=SESSION_ID)]
@@ -126,7 +128,7 @@ _SESSION = _SESSIONS + "/{session_id}"
 async def list_sessions(app: AppPath, user_id: IdPath, authenticated: CurrentCaller, context: Context) -> Response:
     """List a user's sessions, without their events."""
     caller = _caller_as_user(context, authenticated, app, user_id)
-    records = await context.store.sessions(app, caller.user_id)
+    records = await context.store.read(sessions.list_sessions, app, caller.user_id)
     return await large_response(lambda: [adk_server.session_to_json(record, [], app) for record in records])
 
 
@@ -161,7 +163,8 @@ async def create_session_with_id(
 
 async def _create(context: ServerContext, caller: Caller, new: NewAdkSession) -> Response:
     name = SessionId(context.runtime.app_name, caller.user_id, (new.session_id or "").strip() or str(uuid.uuid4()))
-    return await _session_response(context, await context.store.create_session(name, new.state))
+    record = await context.store.write(sessions.create_session, name, new.state, time.time())
+    return await _session_response(context, record)
 
 
 async def _session_response(context: ServerContext, record: SessionRecord) -> Response:
@@ -174,7 +177,7 @@ async def get_session(
 ) -> Response:
     """Read a session with all events."""
     session = await context.get_session(_caller_as_user(context, authenticated, app, user_id), session_id)
-    found = await context.store.events(session.name)
+    found = await context.store.read(read_session_events, session.name)
     record, stored = found or (session, [])
     return await large_response(lambda: adk_server.session_to_json(record, stored, app))
 
@@ -192,9 +195,9 @@ async def update_session(
     caller = _caller_as_user(context, authenticated, app, user_id)
     # read first: a turn that starts later makes the write below stale
     session = await context.get_session(caller, session_id)
-    newest = await context.store.newest_turn(session)
-    turn = (await context.store.told(session.key, newest, _NO_EVENTS)).turn if newest is not None else None
-    if turn and turn.status in ("waiting", "running"):
+    newest = await context.store.read(find_newest_turn, session)
+    turn = None if newest is None else await context.store.read(read_turn, session.key, newest)
+    if turn and turn.status in ("queued", "running"):
         raise StaleSession(f"a turn of session {session_id!r} runs: change its state when it is done")
     entry = NewEvent(f"p-{uuid.uuid4()}", time.time(), state_delta=change.state_delta, extra={"author": "user"})
     await context.store.append(session.key, session.name, session.revision, entry)
@@ -307,7 +310,7 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
         return _RunEvents(context, [turn])
     if request.state_delta:
         raise ApiError(400, "BadRequest", "stateDelta: send it with a text, or by PATCH between two turns")
-    found = await context.store.events(session.name, _RECENT_EVENTS)
+    found = await context.store.read(read_session_events, session.name, _RECENT_EVENTS)
     stored = found[1] if found else []
     turns = [
         await context.turns.submit_approval(
@@ -352,12 +355,12 @@ class _RunEvents:
                         return
 
     async def _read_turn(self, turn: TurnRef) -> TurnRecord | None:
-        return (await self._context.store.told(turn.session.key, turn.turn, _NO_EVENTS)).turn
+        return await self._context.store.read(read_turn, turn.session.key, turn.turn)
 
     async def _new_events(self, turn: TurnRef) -> list[dict[str, Any]]:
         """Return the events of a turn that were stored since the last call, without the user's message."""
         record = await self._read_turn(turn)
-        found = await self._context.store.events(turn.session.name, _RECENT_EVENTS)
+        found = await self._context.store.read(read_session_events, turn.session.name, _RECENT_EVENTS)
         if record is None or found is None:
             return []
         invocations = {record.invocation_id, *record.extra.get("invocations", ())}

@@ -52,6 +52,7 @@ from lango.server.json_body import tool_value_text
 from lango.server.schemas import SessionWithState
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
+from lango.store.turns.approvals import read_approval_requests
 
 _encoder = EventEncoder()
 _APPROVAL_SCHEMA = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
@@ -102,7 +103,7 @@ class RunEvents:
         session = await self._context.get_session(self._caller, self._run_input.thread_id)
         yield _encoder.encode(StateSnapshotEvent(snapshot=SessionWithState.from_record(session).state))
         if self._approvals_pending and not self._interrupts:  # of an earlier run
-            requests = await self._context.store.open_questions(session)
+            requests = await self._context.store.read(read_approval_requests, session)
             self._interrupts = [_interrupt(request.call_id, request.name, request.arguments) for request in requests]
         outcome = RunFinishedInterruptOutcome(interrupts=self._interrupts) if self._interrupts else None
         finished = RunFinishedEvent(thread_id=thread, run_id=run, outcome=outcome, usage=self._usage)

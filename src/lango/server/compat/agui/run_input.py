@@ -54,6 +54,7 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
+from lango.store.turns.client_calls import read_client_calls
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
 
@@ -138,7 +139,7 @@ async def _submit_answers(
 ) -> list[TurnRef]:
     """Submit answers to approval requests, after any results in the same run."""
     session = await context.get_session(caller, run_input.thread_id)
-    new = {answer.call.id for answer in await context.store.client_calls(session)} & results.keys()
+    new = {answer.call.id for answer in await context.store.read(read_client_calls, session)} & results.keys()
     turns = (
         [await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id)]
         if new

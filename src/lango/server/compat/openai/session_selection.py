@@ -11,7 +11,6 @@ starts the turn. So two requests with the same history never share a session.
 import asyncio
 import uuid
 from collections.abc import Sequence
-from functools import partial
 from itertools import takewhile
 
 from msgspec import Struct
@@ -43,6 +42,7 @@ from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store import SessionRecord
 from lango.store.sessions.client_history import find_by_input
+from lango.store.sessions.window import read_message_page
 from lango.tools import Tool
 
 _MAX_COMPARED = 20
@@ -178,9 +178,7 @@ async def _find_session(
         if not texts:
             continue
         found = await context.store.read(
-            partial(
-                find_by_input, context.runtime.app_name, caller.user_id, texts[-1], id_prefix, limit=_MAX_COMPARED + 1
-            )
+            find_by_input, context.runtime.app_name, caller.user_id, texts[-1], id_prefix, limit=_MAX_COMPARED + 1
         )
         for session in found[:_MAX_COMPARED]:
             if not id_prefix and session.name.id.startswith(SESSION_PREFIX):
@@ -212,7 +210,9 @@ async def _compare_session(
     wanted_user_messages = [view for view in wanted if view.role == "user"]
     stored: list[VisibleStored] = []
     before: int | None = None
-    while page := await context.store.messages_page(session, before=before, limit=_PAGE if stored else _FIRST_PAGE):
+    while page := await context.store.read(
+        read_message_page, session, before=before, limit=_PAGE if stored else _FIRST_PAGE
+    ):
         views = [visible_stored(view) for view in page]
         for view in reversed(views):
             if view.message.role == "user" and (not wanted_user_messages or wanted_user_messages.pop() != view.message):

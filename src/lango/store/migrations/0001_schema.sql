@@ -1,0 +1,336 @@
+-- The schema, one text for SQLite and PostgreSQL: a comment that begins with the name of a database, such as
+-- /*sqlite WITHOUT ROWID*/, is read by that database alone. Times are seconds since 1970, UTC. JSON is text: PostgreSQL's
+-- jsonb refuses \u0000 and reorders keys. The primary key of every table of a session begins with the session's key, so
+-- that a sharded database can split by it. SQLite puts each row of more than 1,000 bytes of a table WITHOUT ROWID on a
+-- page of its own (4 kB), so only tables of small rows are.
+
+-- Conversations ----------------------------------------------------------------------------------------------------------
+
+CREATE TABLE sessions (
+    session_key  BIGINT PRIMARY KEY,           -- random and internal; clients use app_name, user_id and id
+    app_name     TEXT NOT NULL,
+    user_id      TEXT NOT NULL,
+    id           TEXT NOT NULL,
+    title        TEXT,                         -- NULL: the first words of the user are shown
+    created_at   DOUBLE PRECISION NOT NULL,
+    updated_at   DOUBLE PRECISION NOT NULL,
+    revision     BIGINT NOT NULL DEFAULT 0,    -- grows by one with every event; a writer must name the one it has read
+    last_seq     BIGINT NOT NULL DEFAULT 0,    -- the newest message
+    user_seq     BIGINT NOT NULL DEFAULT 0,    -- the newest message of the user
+    total_tokens BIGINT NOT NULL DEFAULT 0,
+    epoch        BIGINT NOT NULL DEFAULT 0,    -- grows with every turn that starts; writes of an older epoch are refused
+    input_hash   BIGINT,                       -- of the text of the newest turn's input; see store/sessions/client_history.py
+    rewinds      TEXT,                         -- JSON [[seq of the rewind event, first seq that it removed], ...]
+    forked_from  TEXT,                         -- JSON {"id", "seq"}: the source session, and its last message that was kept
+    UNIQUE (app_name, user_id, id)
+);
+
+-- A client that resends its conversation and names no session: the session is found by the user's newest message.
+CREATE INDEX sessions_input ON sessions (app_name, user_id, input_hash) WHERE input_hash IS NOT NULL;
+
+CREATE TABLE messages (
+    session_key   BIGINT NOT NULL,
+    seq           BIGINT NOT NULL,             -- 1, 2, 3, ... without a gap: the order of the conversation
+    role          TEXT NOT NULL,               -- user, assistant, tool, or event for an event without content
+    author        TEXT NOT NULL DEFAULT '',
+    content       TEXT NOT NULL DEFAULT '',
+    tool_calls    TEXT,                        -- JSON [{"id", "name", "input" | "output"}, ...]
+    tokens        BIGINT NOT NULL DEFAULT 0,
+    total_tokens  BIGINT NOT NULL DEFAULT 0,   -- running total of the session, this message included
+    created_at    DOUBLE PRECISION NOT NULL,
+    event_id      TEXT NOT NULL,
+    invocation_id TEXT NOT NULL DEFAULT '',
+    call_seq      BIGINT,                      -- of a result: the message that made the call, if it is not the previous one
+    state_delta   TEXT,                        -- JSON of the state that this event changed
+    extra         TEXT,                        -- JSON of what the columns cannot express, without defaults
+    PRIMARY KEY (session_key, seq)
+);
+
+CREATE UNIQUE INDEX messages_event ON messages (session_key, event_id);
+-- For replaying the state at a message, and for finding the calls that were open at a message.
+CREATE INDEX messages_state ON messages (session_key, seq) WHERE state_delta IS NOT NULL;
+CREATE INDEX messages_call ON messages (session_key, call_seq, seq) WHERE call_seq IS NOT NULL;
+
+-- Events that only change state. They are no messages and have no sequence number of their own.
+CREATE TABLE state_events (
+    session_key BIGINT NOT NULL,
+    seq         BIGINT NOT NULL,               -- the newest message when it happened
+    revision    BIGINT NOT NULL,               -- 0: the state that the session was created with
+    event_id    TEXT NOT NULL,
+    created_at  DOUBLE PRECISION NOT NULL,
+    state_delta TEXT NOT NULL,
+    extra       TEXT,
+    PRIMARY KEY (session_key, seq, revision)
+);
+
+CREATE UNIQUE INDEX state_events_event ON state_events (session_key, event_id);
+
+CREATE TABLE session_states (
+    session_key BIGINT PRIMARY KEY,
+    state       TEXT NOT NULL
+);
+
+CREATE TABLE user_states (
+    app_name TEXT NOT NULL,
+    user_id  TEXT NOT NULL,
+    state    TEXT NOT NULL,
+    PRIMARY KEY (app_name, user_id)
+);
+
+CREATE TABLE app_states (
+    app_name TEXT PRIMARY KEY,
+    state    TEXT NOT NULL
+);
+
+-- Forks ------------------------------------------------------------------------------------------------------------------
+
+-- The rows of other sessions that a fork shares: rows of messages never change, so nothing is copied. A fork of a fork
+-- has a row for each of its ancestors, so that a read never walks from fork to fork.
+CREATE TABLE session_lineage (
+    session_key   BIGINT NOT NULL,
+    ordinal       BIGINT NOT NULL,             -- 1, 2, 3, ..., the oldest ancestor first
+    source_key    BIGINT NOT NULL,             -- the session that the shared rows were written in
+    first_seq     BIGINT NOT NULL,             -- the first shared message; a shared state event may stand one before it
+    last_seq      BIGINT NOT NULL,
+    last_revision BIGINT NOT NULL,             -- the source's revision at the fork: later state events are not shared
+    last_epoch    BIGINT NOT NULL,             -- the source's epoch at the fork: later tool calls are not shared
+    PRIMARY KEY (session_key, ordinal)
+) /*sqlite WITHOUT ROWID*/;
+
+CREATE INDEX session_lineage_source ON session_lineage (source_key);
+
+-- The number of forks that share a session's rows. Forking and deleting lock this row: the deletion of the last session
+-- that shares the rows deletes them.
+CREATE TABLE shared_sessions (
+    session_key BIGINT PRIMARY KEY,
+    forks       BIGINT NOT NULL,
+    deleted     BIGINT NOT NULL DEFAULT 0      -- 1: the session was deleted, its shared rows are still there
+);
+
+-- Turns ------------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE turns (
+    session_key      BIGINT NOT NULL,
+    turn             BIGINT NOT NULL,          -- 1, 2, 3, ...
+    status           TEXT NOT NULL CHECK (status IN ('queued', 'running', 'done', 'failed', 'cancelled', 'interrupted')),
+    idempotency_key  TEXT,
+    digest           TEXT,                     -- sha-256 of the input, kept beside its idempotency key
+    invocation_id    TEXT,                     -- ADK's, chosen when the turn is stored
+    queued_input     TEXT,                     -- JSON of the turn's input while it is queued
+    first_seq        BIGINT,                   -- the message that started it; NULL until it runs
+    epoch            BIGINT,                   -- the session's epoch while it runs; NULL until it runs
+    owner            TEXT,                     -- the process that holds the lease
+    heartbeat        BIGINT NOT NULL DEFAULT 0,          -- grows while the owner lives; no clocks are compared
+    cancel_requested BIGINT NOT NULL DEFAULT 0,          -- 1: the owner is asked to stop
+    answer_stored    BIGINT NOT NULL DEFAULT 0,          -- 1: its last event is stored; if the owner dies now, it is done
+    created_at       DOUBLE PRECISION NOT NULL,
+    started_at       DOUBLE PRECISION,
+    ended_at         DOUBLE PRECISION,
+    input_tokens     BIGINT NOT NULL DEFAULT 0,
+    output_tokens    BIGINT NOT NULL DEFAULT 0,
+    cached_tokens    BIGINT NOT NULL DEFAULT 0,
+    model_calls      BIGINT NOT NULL DEFAULT 0,
+    cost_usd         DOUBLE PRECISION,         -- NULL: the price is not known
+    extra            TEXT,                     -- JSON: how it ended, model calls in detail
+    PRIMARY KEY (session_key, turn)
+) /*sqlite WITHOUT ROWID*/;
+
+CREATE UNIQUE INDEX turns_running ON turns (session_key) WHERE status = 'running';
+CREATE UNIQUE INDEX turns_idempotency ON turns (session_key, idempotency_key) WHERE idempotency_key IS NOT NULL;
+-- The open turns of a session, found without reading those that are over.
+CREATE INDEX turns_open ON turns (session_key, status, turn) WHERE status IN ('queued', 'running');
+
+-- Tool calls without a result, and requests for the approval of a call.
+CREATE TABLE open_calls (
+    session_key       BIGINT NOT NULL,
+    call_id           TEXT NOT NULL,
+    seq               BIGINT NOT NULL,         -- the message that made the call
+    long_running      BIGINT NOT NULL DEFAULT 0,
+    approves_call_id  TEXT,                    -- of an approval request: the call that it is about
+    approves_call_seq BIGINT,                  -- the message that made that call
+    expires_at        DOUBLE PRECISION,        -- by the database's clock
+    answered_at       DOUBLE PRECISION,        -- the answer came in time, and its turn is queued
+    PRIMARY KEY (session_key, call_id)
+) /*sqlite WITHOUT ROWID*/;
+
+CREATE INDEX open_calls_expiry ON open_calls (expires_at) WHERE expires_at IS NOT NULL;
+
+-- What was done about each tool call: journaled before the tool starts, and when it ends.
+CREATE TABLE tool_journal (
+    session_key BIGINT NOT NULL,
+    call_id     TEXT NOT NULL,
+    epoch       BIGINT NOT NULL,               -- of the turn that made the entry: an id of a call may come again
+    name        TEXT NOT NULL,
+    effect      TEXT NOT NULL,                 -- none, idempotent, once: whether the tool may run again after a crash
+    status      TEXT NOT NULL CHECK (status IN ('intended', 'started', 'finished', 'unknown')),
+    arguments   TEXT NOT NULL,                 -- a hash; the arguments themselves are in the message
+    intended_at DOUBLE PRECISION NOT NULL,
+    started_at  DOUBLE PRECISION,
+    finished_at DOUBLE PRECISION,
+    result      TEXT,                          -- JSON of the result, until it is stored as a message
+    whole       TEXT,                          -- the full text of a result that the model was shown clipped
+    approved    BIGINT,                        -- 1: yes, 0: no, NULL: no approval was needed
+    approved_by TEXT,                          -- the user who answered, or policy
+    approved_at DOUBLE PRECISION,
+    PRIMARY KEY (session_key, call_id, epoch)
+);
+
+CREATE INDEX tool_journal_epoch ON tool_journal (session_key, epoch);
+
+-- The events of turns as their readers receive them, for reading on from a Last-Event-ID in any process.
+CREATE TABLE event_log (
+    session_key BIGINT NOT NULL,
+    id          BIGINT NOT NULL,               -- grows within the session; the layout is in store/codec/event_ids.py
+    turn        BIGINT NOT NULL,
+    type        TEXT NOT NULL,
+    data        TEXT NOT NULL,                 -- JSON of the event, as it is sent
+    final       BIGINT NOT NULL DEFAULT 0,     -- 1: the last event of its turn
+    PRIMARY KEY (session_key, id)
+);
+
+-- The clock that every process on this database shares.
+CREATE VIEW database_clock AS
+SELECT /*sqlite unixepoch('subsec')*/ /*postgres CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)*/ AS now;
+
+-- Memory -----------------------------------------------------------------------------------------------------------------
+
+-- One row per answer of an observer or a reflector. Rows never change: which batches are current follows from their
+-- ranges and from the session's rewinds.
+CREATE TABLE observation_batches (
+    session_key   BIGINT NOT NULL,
+    batch         BIGINT NOT NULL,             -- 1, 2, 3, ...
+    generation    BIGINT NOT NULL,             -- 0: made from messages; n: condensed from batches of generations below n
+    first_seq     BIGINT NOT NULL,             -- the messages that it covers, except those that a rewind had removed
+    last_seq      BIGINT NOT NULL,
+    floor_seq     BIGINT NOT NULL,             -- the first message of the window while nothing after last_seq is observed
+    rewinds       BIGINT NOT NULL DEFAULT 0,   -- the number of rewinds of the session when it was made
+    sources       TEXT,                        -- JSON [batch, ...] that a reflection condensed
+    model         TEXT NOT NULL DEFAULT '',
+    input_tokens  BIGINT NOT NULL DEFAULT 0,   -- used by the model to make it
+    output_tokens BIGINT NOT NULL DEFAULT 0,
+    tokens        BIGINT NOT NULL DEFAULT 0,   -- its size in a request
+    created_at    DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (session_key, batch)
+);
+
+CREATE TABLE observations (
+    session_key BIGINT NOT NULL,
+    batch       BIGINT NOT NULL,
+    number      BIGINT NOT NULL,               -- 1, 2, 3, ... within its batch
+    first_seq   BIGINT NOT NULL,               -- the messages that it was made from
+    last_seq    BIGINT NOT NULL,
+    priority    TEXT NOT NULL,                 -- high, medium, low
+    day         TEXT NOT NULL,                 -- of its last message, UTC
+    text        TEXT NOT NULL,
+    PRIMARY KEY (session_key, batch, number)
+);
+
+-- The right to observe a session: one process at a time.
+CREATE TABLE observer_leases (
+    session_key BIGINT PRIMARY KEY,
+    owner       TEXT,                          -- the process that holds the lease; NULL: it is free
+    epoch       BIGINT NOT NULL DEFAULT 0,     -- grows with every lease; writes of an older epoch are refused
+    heartbeat   BIGINT NOT NULL DEFAULT 0      -- grows while the owner lives; no clocks are compared
+);
+
+-- Facts about a user, across sessions. Of several rows with one name, the newest is valid.
+CREATE TABLE user_facts (
+    app_name    TEXT NOT NULL,
+    user_id     TEXT NOT NULL,
+    id          BIGINT NOT NULL,               -- 1, 2, 3, ... per user
+    name        TEXT NOT NULL,                 -- what the fact is about
+    text        TEXT NOT NULL,
+    session_key BIGINT NOT NULL,               -- the session that it was learned in
+    first_seq   BIGINT NOT NULL,
+    last_seq    BIGINT NOT NULL,
+    day         TEXT NOT NULL,
+    model       TEXT NOT NULL DEFAULT '',
+    created_at  DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (app_name, user_id, id)
+);
+
+CREATE INDEX user_facts_session ON user_facts (session_key);
+
+-- Search -----------------------------------------------------------------------------------------------------------------
+
+-- The index is brought up to date by a search, so that appending costs nothing: see store/search/index.py.
+CREATE TABLE search_progress (
+    session_key   BIGINT PRIMARY KEY,
+    indexed_seq   BIGINT NOT NULL,             -- the newest message of the session that is in the index
+    indexed_title TEXT                         -- the title that is in the index
+);
+
+CREATE TABLE search_messages (
+    /*sqlite id INTEGER PRIMARY KEY,*/
+    session_key BIGINT NOT NULL,
+    seq         BIGINT NOT NULL,               -- 0: the title
+    size        BIGINT NOT NULL,               -- grows with the number of different words: a short message ranks higher
+    /*postgres words TSVECTOR NOT NULL,*/
+    /*sqlite UNIQUE (session_key, seq)*/
+    /*postgres PRIMARY KEY (session_key, seq)*/
+);
+
+-- store/search/terms.py splits and folds words, the same for both databases: the databases do neither.
+/*sqlite CREATE VIRTUAL TABLE search_words USING fts5 (user_hash, words, content = '', contentless_delete = 1, detail = column, tokenize = 'ascii')*/;
+/*sqlite CREATE TRIGGER search_messages_deleted AFTER DELETE ON search_messages BEGIN DELETE FROM search_words WHERE rowid = old.id; END*/;
+/*postgres CREATE INDEX search_messages_words ON search_messages USING GIN (words)*/;
+
+-- Access and transactions ------------------------------------------------------------------------------------------------
+
+CREATE TABLE api_keys (
+    id                  TEXT PRIMARY KEY,
+    hash                TEXT NOT NULL UNIQUE,  -- sha-256 of a random key of 256 bits; the key itself is not stored
+    user_id             TEXT NOT NULL,
+    created_at          DOUBLE PRECISION NOT NULL,
+    revoked_at          DOUBLE PRECISION,
+    requests_per_minute BIGINT,
+    tokens_per_day      BIGINT
+);
+
+CREATE TABLE api_key_usage (
+    key_id TEXT NOT NULL,
+    day    BIGINT NOT NULL,                    -- days since 1970, UTC
+    tokens BIGINT NOT NULL,
+    PRIMARY KEY (key_id, day)
+);
+
+-- The number of the newest transaction of each connection to PostgreSQL: it tells whether a COMMIT whose answer was lost
+-- took effect.
+/*postgres CREATE TABLE commits (slot TEXT PRIMARY KEY, number BIGINT NOT NULL, used_at TIMESTAMPTZ NOT NULL)*/;
+
+-- Views ------------------------------------------------------------------------------------------------------------------
+
+-- A session's own rows together with those that it shares with its ancestors. CROSS JOIN: SQLite keeps its order, from
+-- the lineage to the rows; otherwise it may read the rows of every session.
+CREATE VIEW messages_with_lineage AS
+SELECT session_key, session_key AS source_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at,
+       event_id, invocation_id, call_seq, state_delta, extra
+FROM messages
+UNION ALL
+SELECT l.session_key, l.source_key, m.seq, m.role, m.author, m.content, m.tool_calls, m.tokens, m.total_tokens,
+       m.created_at, m.event_id, m.invocation_id, m.call_seq, m.state_delta, m.extra
+FROM session_lineage l CROSS JOIN messages m
+WHERE m.session_key = l.source_key AND m.seq >= l.first_seq AND m.seq <= l.last_seq;
+
+CREATE VIEW state_events_with_lineage AS
+SELECT session_key, session_key AS source_key, seq, revision, event_id, created_at, state_delta, extra FROM state_events
+UNION ALL
+SELECT l.session_key, l.source_key, e.seq, e.revision, e.event_id, e.created_at, e.state_delta, e.extra
+FROM session_lineage l CROSS JOIN state_events e
+WHERE e.session_key = l.source_key AND e.seq >= l.first_seq - 1 AND e.seq <= l.last_seq AND e.revision <= l.last_revision;
+
+CREATE VIEW tool_journal_with_lineage AS
+SELECT session_key, session_key AS source_key, call_id, epoch, name, effect, status, arguments, intended_at, started_at,
+       finished_at, result, whole, approved, approved_by, approved_at
+FROM tool_journal
+UNION ALL
+SELECT l.session_key, l.source_key, j.call_id, j.epoch, j.name, j.effect, j.status, j.arguments, j.intended_at,
+       j.started_at, j.finished_at, j.result, j.whole, j.approved, j.approved_by, j.approved_at
+FROM session_lineage l CROSS JOIN tool_journal j WHERE j.session_key = l.source_key AND j.epoch <= l.last_epoch;
+
+-- To be read by people: SELECT * FROM conversation WHERE session_id = '...'
+CREATE VIEW conversation AS
+SELECT s.app_name, s.user_id, s.id AS session_id, m.seq, m.role, m.author, m.content, m.tool_calls, m.tokens,
+       m.total_tokens, m.created_at
+FROM messages_with_lineage m JOIN sessions s ON s.session_key = m.session_key
+ORDER BY s.session_key, m.seq;
