@@ -191,9 +191,7 @@ async def test_a_turn_of_a_dead_process_is_done_if_its_answer_is_stored(store: S
     await store.write(append_final_events, session.key, 1)
     *_, last = (await store.read(read_event_log, session.key, 1)).events
     assert (last.final, last.type) == (True, "done")
-    assert not await store.end_turn(session.name, turn, "failed"), (
-        "a process that was taken for dead does not change it"
-    )
+    assert not await store.end_turn(session.name, turn, "failed"), "its owner, taken for dead, does not change it"
     record = await store.read(read_turn, turn.session_key, turn.turn)
     assert record
     assert record.status == "done"
