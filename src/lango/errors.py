@@ -2,66 +2,67 @@
 
 ```
 LangoError
-├── UsageError                 the caller can mend it: the command line exits with 2
+├── UsageError                 the caller can fix it: the command line exits with 2
 │   ├── ConfigError            a setting is missing or wrong
 │   │   ├── MissingCredentials a provider's key is not set
 │   │   └── MissingDependency  an optional package is not installed
-│   ├── AttachmentRefused      files that are too large, too many or of no kind
-│   ├── ClientToolRefused      a tool of the client that cannot be offered to a model
-│   ├── IdempotencyKeyReused   the key came before in this session, with another message
+│   ├── AttachmentRefused      files that are too large, too many or of an unknown type
+│   ├── ClientToolRefused      a client's tool that cannot be offered to a model
+│   ├── IdempotencyKeyReused   the key was used before in this session, with another message
 │   └── StoreUrlError          the store's address cannot be used
 ├── StoreError
 │   ├── StoreUnavailable       locked, full, read-only, unreachable: nothing was written
-│   │   ├── OutcomeUnknown     the connection was lost in a commit, and did not come back in time
-│   │   └── StoreDamaged       a file of the database is damaged, cut off, or another's
-│   ├── SchemaError            no database of ours, or one that a newer version made
+│   │   ├── OutcomeUnknown     the connection was lost during a commit
+│   │   └── StoreDamaged       a database file is damaged, truncated or foreign
+│   ├── SchemaError            not a Lango database, or made by a newer version
 │   ├── SessionNotFound
 │   ├── SessionExists
-│   ├── MessageNotFound        no such message in the session, or one that was taken back
-│   ├── EventsGone             the events after that id are not kept any more
+│   ├── MessageNotFound        no such message in the session, or it was rewound
+│   ├── EventsGone             the events after that id are no longer kept
 │   ├── InvalidExport          an export that cannot be read: nothing was written
 │   ├── Unstorable             a value that neither database can keep
 │   └── Conflict
-│       ├── StaleSession       somebody else wrote to the session first
+│       ├── StaleSession       another writer changed the session first
 │       ├── FencedWrite        the turn that writes has lost its lease
 │       ├── TurnRunning        the session already has a running turn
 │       └── EventConflict      this event id was stored before, with other content
-├── ProviderError              what a model's API answered
-│   ├── ProviderRejected       it will not take this request (4xx)
-│   │   ├── ProviderAuthError  the key is not accepted
-│   │   └── UnknownModel       there is no model of that name
+├── ProviderError              a model's API failed
+│   ├── ProviderRejected       it does not accept this request (4xx)
+│   │   ├── ProviderAuthError  it does not accept the key
+│   │   └── UnknownModel       it has no model of that name
 │   ├── ProviderUnavailable    rate limit, server error, no connection: worth a retry
-│   ├── ProviderTimeout        no answer, or no next chunk, in time
-│   └── ProviderProtocolError  an answer that breaks its own wire format
-├── TurnFailed                 a turn that ended without an answer; what was stored so far stays
+│   ├── ProviderTimeout        no response, or no next chunk, in time
+│   └── ProviderProtocolError  a response that breaks its own wire format
+├── TurnFailed                 a turn ended without an answer; what was stored stays
 │   ├── AgentFailed            the agent, or ADK, raised
 │   ├── AgentNotFound          a transfer to an agent that does not exist, twice
-│   ├── TurnLimit              too many calls of the model, or the same call again and again
-│   ├── TurnTimeout            nothing happened for too long, or all of it took too long
-│   ├── TurnCancelled          somebody stopped it
-│   └── EmptyAnswer            the model said nothing, or was not allowed to
-├── ToolError                  a tool could not do what it was asked: a result for the model
-│   ├── InvalidArguments       they do not follow the tool's schema; the handler was not run
-│   ├── NotJson                the handler returned what JSON cannot say
+│   ├── TurnLimit              too many model calls, or the same tool call repeated
+│   ├── TurnTimeout            no progress for too long, or too long in all
+│   ├── TurnCancelled          the user or the server stopped it
+│   └── EmptyAnswer            the model returned no text, or its provider blocked it
+├── ToolError                  a tool call failed: a result for the model
+│   ├── InvalidArguments       they do not match the tool's schema; the handler did not run
+│   ├── NotJson                the handler returned a value that JSON cannot express
 │   └── BlockedAddress         the address is not on the public internet
-├── IssuerUnavailable          who gives out tokens does not answer: they cannot be verified now
-├── NothingNoted               an observer's answer held no note: what it was shown stays unobserved
-├── ApprovalExpired            there is nothing to approve (any more)
-├── CallNotWaiting             no call of a client's tool waits for this result (any more)
-└── BudgetTooSmall             what must be sent is larger than the token budget
+├── IssuerUnavailable          the token issuer does not respond: tokens cannot be verified
+├── NothingNoted               an observer's reply held no note: its messages stay unobserved
+├── ApprovalExpired            no approval request is open for this call
+├── CallNotWaiting             no client tool call waits for this result
+├── Stopping                   the server is shutting down
+└── BudgetTooSmall             the least that must be sent exceeds the token budget
 ```
 
-A lower library's error never leaves the room that called it: each boundary turns it into one of these, with the
+Errors of other libraries do not leave the package that called them: each boundary raises one of these, with the
 original as its `__cause__`.
 """
 
 
 class LangoError(Exception):
-    """The root: everything Lango raises on purpose."""
+    """Base class of everything that Lango raises on purpose."""
 
 
 class UsageError(LangoError):
-    """Something the caller can mend; the message says how."""
+    """The caller can fix it; the message says how."""
 
 
 class ConfigError(UsageError):
@@ -77,15 +78,15 @@ class MissingDependency(ConfigError):
 
 
 class AttachmentRefused(UsageError):
-    """A message brings files that are too large, too many, or of no kind."""
+    """A message has files that are too large, too many or of an unknown type."""
 
 
 class ClientToolRefused(UsageError):
-    """A tool that the client would run cannot be offered to a model: its name is taken, or its schema is none."""
+    """A client's tool cannot be offered to a model: its name is taken, or its schema is invalid."""
 
 
 class IdempotencyKeyReused(UsageError):
-    """The idempotency key came before in this session, with another message; nothing was stored, and nothing runs."""
+    """The idempotency key was used before in this session, with another message; nothing was stored."""
 
 
 class StoreUrlError(UsageError):
@@ -93,11 +94,11 @@ class StoreUrlError(UsageError):
 
 
 class StoreError(LangoError):
-    """The store refused, or could not do, what it was asked."""
+    """The store refused an operation, or could not complete it."""
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot serve now; nothing was written. `retry_after_s` says when another try makes sense."""
+    """The database is not available; nothing was written. Retry after `retry_after_s`."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -105,15 +106,15 @@ class StoreUnavailable(StoreError):
 
 
 class OutcomeUnknown(StoreUnavailable):
-    """The connection was lost while something was committed: it is not known whether it was written."""
+    """The connection was lost during a commit: it is not known whether it was written."""
 
 
 class StoreDamaged(StoreUnavailable):
-    """A file of the database is damaged, cut off or another's: what was stored may be lost. Nothing is written."""
+    """A database file is damaged, truncated or foreign: stored data may be lost. Nothing is written."""
 
 
 class SchemaError(StoreError):
-    """The database is not one of ours, or a newer version of Lango made it."""
+    """The database was not made by Lango, or by a newer version of it."""
 
 
 class SessionNotFound(StoreError):
@@ -121,15 +122,15 @@ class SessionNotFound(StoreError):
 
 
 class SessionExists(StoreError):
-    """A session of that id is already there."""
+    """A session with that id exists already."""
 
 
 class MessageNotFound(StoreError):
-    """There is no such message in the session, or it was taken back."""
+    """There is no such message in the session, or it was rewound."""
 
 
 class EventsGone(StoreError):
-    """The events after that id are not kept any more: read the messages, then follow the session anew."""
+    """The events after that id are no longer kept: read the messages, then follow the session anew."""
 
 
 class InvalidExport(StoreError):
@@ -137,15 +138,15 @@ class InvalidExport(StoreError):
 
 
 class Unstorable(StoreError):
-    """A value that neither database can keep; nothing was written."""
+    """A value that the databases cannot store; nothing was written."""
 
 
 class Conflict(StoreError):
-    """Two writers met; this one lost and nothing of its write was kept."""
+    """Another writer was faster; nothing of this write was kept."""
 
 
 class StaleSession(Conflict):
-    """Somebody else wrote to the session since it was loaded."""
+    """Another writer changed the session since it was loaded."""
 
 
 class FencedWrite(Conflict):
@@ -157,11 +158,11 @@ class TurnRunning(Conflict):
 
 
 class EventConflict(Conflict):
-    """An event of this id is stored already, and it is not the same event."""
+    """An event with this id is stored already, with other content."""
 
 
 class ProviderError(LangoError):
-    """A model's API did not give an answer that can be used."""
+    """A model's API did not return a usable response."""
 
     def __init__(self, message: str, *, provider: str = "", status: int | None = None) -> None:
         super().__init__(message)
@@ -170,7 +171,7 @@ class ProviderError(LangoError):
 
 
 class ProviderRejected(ProviderError):
-    """The provider will not take this request; the same one again gets the same answer."""
+    """The provider rejects this request, and would reject it again."""
 
 
 class ProviderAuthError(ProviderRejected):
@@ -182,7 +183,7 @@ class UnknownModel(ProviderRejected, ConfigError):
 
 
 class ProviderUnavailable(ProviderError):
-    """Rate limit, server error or no connection: another try may work, after `retry_after_s` if it was said."""
+    """Rate limit, server error or no connection: a retry may work, after `retry_after_s` where it is known."""
 
     def __init__(
         self,
@@ -197,19 +198,19 @@ class ProviderUnavailable(ProviderError):
 
 
 class ProviderTimeout(ProviderError):
-    """The provider gave no answer, or no next chunk, in time."""
+    """The provider sent no response, or no next chunk, in time."""
 
 
 class ProviderProtocolError(ProviderError):
-    """The provider's answer breaks its own wire format, or ended before it was finished."""
+    """The provider's response breaks its own wire format, or ended too early."""
 
 
 class BudgetTooSmall(LangoError):
-    """The least that must be sent is larger than the token budget."""
+    """The least that must be sent exceeds the token budget."""
 
 
 class TurnFailed(LangoError):
-    """A turn ended without an answer. What was stored so far stays, and the history is valid."""
+    """A turn ended without an answer. What was stored stays, and the history is valid."""
 
 
 class AgentFailed(TurnFailed):
@@ -217,47 +218,55 @@ class AgentFailed(TurnFailed):
 
 
 class AgentNotFound(TurnFailed):
-    """The model asked for an agent that does not exist, was told so, and asked for one again."""
+    """The model transferred to an agent that does not exist, twice."""
 
 
 class TurnLimit(TurnFailed):
-    """Too many calls of the model in one turn, or the same call of a tool again and again."""
+    """Too many model calls in one turn, or the same tool call repeated."""
 
 
 class TurnTimeout(TurnFailed):
-    """Nothing happened for too long, or the turn as a whole took too long."""
+    """The turn made no progress for too long, or took too long in all."""
 
 
 class TurnCancelled(TurnFailed):
-    """Somebody stopped the turn."""
+    """The user or the server stopped the turn."""
 
 
 class EmptyAnswer(TurnFailed):
-    """The model said nothing, or was not allowed to; the message holds the provider's reason."""
+    """The model returned no text, or its provider blocked it; the message holds the reason."""
 
 
 class IssuerUnavailable(LangoError):
-    """The issuer of tokens does not give its keys: no token can be verified now."""
+    """The token issuer does not return its keys: no token can be verified now."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
 
+class Stopping(LangoError):
+    """The server is shutting down: it accepts no messages and ends its streams."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = 5.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class NothingNoted(LangoError):
-    """An observer's answer held no note: what it was shown stays unobserved, and is tried again later."""
+    """An observer's reply held no note: its messages stay unobserved until a later try."""
 
 
 class ApprovalExpired(LangoError):
-    """There is nothing to approve: it was answered before, or the conversation went on without it."""
+    """No approval request is open: it was answered before, or the conversation went on without it."""
 
 
 class CallNotWaiting(LangoError):
-    """No call of a client's tool waits for this result: there was none, or the conversation went on without it."""
+    """No client tool call waits for this result: there was none, or the conversation went on without it."""
 
 
 class ToolError(LangoError):
-    """A tool could not do what it was asked. The message is for the model; `details` are put beside it."""
+    """A tool call failed. The model reads the message and the `details`."""
 
     def __init__(self, message: str, **details: object) -> None:
         super().__init__(message)
@@ -265,12 +274,18 @@ class ToolError(LangoError):
 
 
 class InvalidArguments(ToolError):
-    """The arguments do not follow the tool's schema; the handler was not run."""
+    """The arguments do not match the tool's schema; the handler did not run."""
 
 
 class NotJson(ToolError):
-    """A handler returned something that JSON cannot say."""
+    """A handler returned a value that JSON cannot express."""
 
 
 class BlockedAddress(ToolError):
     """The address is not on the public internet."""
+
+
+def error_type(name: str) -> type[LangoError] | None:
+    """Return the error class of a name, such as a turn's last event carries."""
+    kind = globals().get(name)
+    return kind if isinstance(kind, type) and issubclass(kind, LangoError) else None

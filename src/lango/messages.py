@@ -1,7 +1,7 @@
-"""The one vocabulary of store and providers: plain values, frozen, without identity.
+"""The messages that the store saves and providers receive: frozen values without identity.
 
-A `Message` is what the store saves and what a provider receives. Its place in a session (the sequence number) belongs
-to the store, and ADK's `Content` is known only to `lango.adk.services.events_to_rows`.
+The sequence number of a message belongs to the store. Only `lango.adk.services` and `lango.adk.model` know ADK's
+`Content`.
 """
 
 import re
@@ -12,17 +12,17 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 Role = Literal["system", "user", "assistant", "tool", "event"]
-"""Who speaks. `event` is a stored event that carries no content: a compaction, an error, a rewind."""
+"""The author's role. `event` is a stored event without content: a compaction, an error, a rewind."""
 
 MAX_TEXT_CHARACTERS = 60_000
-"""Of a text file, what a model is sent: some 15,000 tokens."""
+"""How much of a text file is sent to a model: some 15,000 tokens."""
 FILE_NAME = re.compile(r"[^/\\\x00-\x1f\x7f]{1,200}")
 MIME_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}")
 _TEXTUAL = re.compile(r"text/|application/(json|xml|yaml|x-yaml|toml|javascript|sql)\b|.*\+(json|xml)$")
 
 
 class Signature(Struct, frozen=True):
-    """An opaque mark that a model puts on its thoughts or calls, to be returned to that provider and model only."""
+    """An opaque signature on a model's thoughts or calls, to be returned to that provider and model only."""
 
     provider: str
     model: str
@@ -30,7 +30,7 @@ class Signature(Struct, frozen=True):
 
 
 class ToolCall(Struct, frozen=True):
-    """A call of a tool, or, where `output` is set, the result of one. Compares by value."""
+    """A tool call, or, if `output` is set, its result."""
 
     id: str
     name: str
@@ -40,14 +40,14 @@ class ToolCall(Struct, frozen=True):
 
 
 class Thought(Struct, frozen=True):
-    """What a model thought before it spoke. A redacted thought has no text, only its signature."""
+    """A thought of a model. A redacted thought has no text, only its signature."""
 
     text: str = ""
     signature: Signature | None = None
 
 
 class Media(Struct, frozen=True):
-    """A picture, a sound or a file: its bytes, or the address where the provider finds it."""
+    """An image, a sound or a file: its bytes, or a URI for the provider."""
 
     mime_type: str
     data: bytes | None = None
@@ -56,7 +56,7 @@ class Media(Struct, frozen=True):
 
     @property
     def text(self) -> str | None:
-        """A text file as a model reads it: its name, and its text, of a very long one the head and the tail."""
+        """The name and text of a text file for a model; of a very long one, its head and tail."""
         if not self.data or not _TEXTUAL.match(self.mime_type):
             return None
         text = self.data.decode("utf-8", "replace")
@@ -69,7 +69,7 @@ class Media(Struct, frozen=True):
 
 
 class Attachment(Struct, frozen=True):
-    """A file that a user sends with a message: a picture, a PDF, a text."""
+    """A file that a user sends with a message."""
 
     name: str
     mime_type: str
@@ -79,8 +79,8 @@ class Attachment(Struct, frozen=True):
 class Message(Struct, frozen=True):
     """One message: thoughts, then text, then media, then tool calls.
 
-    A `tool` message holds the results in `tool_calls` (id, name, output) and, for people who read the store, the same
-    as text in `content`.
+    A `tool` message holds results in `tool_calls` (id, name, output) and, for people who read the store, the same as
+    text in `content`.
     """
 
     role: Role
@@ -92,14 +92,14 @@ class Message(Struct, frozen=True):
     signature: Signature | None = None
 
     def __post_init__(self) -> None:
-        """Take any sequence of calls, thoughts and media; keep tuples."""
+        """Convert sequences of calls, thoughts and media to tuples."""
         if not (type(self.tool_calls) is type(self.thoughts) is type(self.media) is tuple):
             for name in ("tool_calls", "thoughts", "media"):
                 force_setattr(self, name, tuple(getattr(self, name)))
 
 
 def fresh_call_id(name: str, taken: Collection[str]) -> str:
-    """Return the id of a call that came without one: `call_<name>`, then `call_<name>_2`, never one that is taken."""
+    """Return an id for a call without one: `call_<name>`, then `call_<name>_2`, never one in `taken`."""
     candidate, count = f"call_{name}", 1
     while candidate in taken:
         count += 1

@@ -1,4 +1,4 @@
-"""A real Chromium, one for each worker, and pages that are watched."""
+"""A Chromium for each worker, and pages whose errors fail the test."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -8,59 +8,67 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from tests.browser.chromium import FLAGS, bring
-from tests.browser.page_watch import Watch
+from tests.browser.chromium import FLAGS, find_or_install
+from tests.browser.page_monitor import PageMonitor
+from tests.browser.site import Site, serving_script
 
-_PATIENCE_MS = 60_000  # a busy machine is slow
-expect.set_options(timeout=_PATIENCE_MS)
+_TIMEOUT_MS = 60_000  # generous: the machine may be busy
+expect.set_options(timeout=_TIMEOUT_MS)
 
-# Playwright belongs to the loop that it was started in: these tests share one
-_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
+# Playwright is bound to the event loop that started it: these tests share one
+_SHARED_LOOP = pytest.mark.asyncio(loop_scope="session")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            item.add_marker(_ONE_LOOP, append=False)
+            item.add_marker(_SHARED_LOOP, append=False)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=bring(), args=FLAGS, timeout=2 * _PATIENCE_MS)
+        browser = await driver.chromium.launch(executable_path=find_or_install(), args=FLAGS, timeout=2 * _TIMEOUT_MS)
         yield browser
         await browser.close()
 
 
 @pytest.fixture
-def watch() -> Watch:
-    """What the test's pages did that no page of ours should do; it is looked at when the test is over."""
-    return Watch()
+def monitor() -> PageMonitor:
+    """Errors of the test's pages, checked at the end of the test."""
+    return PageMonitor()
 
 
 OpenPage = Callable[..., Awaitable[Page]]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_page(browser: Browser, watch: Watch) -> AsyncIterator[OpenPage]:
-    """Make a page with options of its own (`viewport`, `color_scheme`, ...), with cookies and storage of its own."""
+async def open_page(browser: Browser, monitor: PageMonitor) -> AsyncIterator[OpenPage]:
+    """Open a page in a context of its own, with options such as `viewport` and `color_scheme`."""
     contexts: list[Any] = []
 
-    async def opened(**options: Any) -> Page:
+    async def open_in_new_context(**options: Any) -> Page:
         context = await browser.new_context(**options)
-        context.set_default_timeout(_PATIENCE_MS)
+        context.set_default_timeout(_TIMEOUT_MS)
         contexts.append(context)
-        watch.over(context)
+        monitor.observe(context)
         return await context.new_page()
 
-    yield opened
+    yield open_in_new_context
     for context in contexts:
         await context.close()
-    watch.check()
+    monitor.check()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def page(open_page: OpenPage) -> Page:
     """A page whose console errors, and whose requests to another host, fail the test."""
     return await open_page()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """A server without tools, shared by the tests of a module."""
+    async with serving_script(tmp_path_factory.mktemp("site")) as site:
+        yield site

@@ -1,4 +1,4 @@
-"""A way to a server that can be cut: what a train's tunnel does to a page."""
+"""A TCP proxy whose connections a test can break, like a train in a tunnel."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -6,39 +6,39 @@ from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
 
-class Lossy:
-    """Passes bytes on until it is cut, and again when it is mended."""
+class LossyProxy:
+    """Forward connections to a server while connected."""
 
     def __init__(self, url: str) -> None:
         self._host, self._port = urlsplit(url).hostname, urlsplit(url).port
         self._writers: set[asyncio.StreamWriter] = set()
-        self._cut = False
+        self._connected = True
         self.refused = asyncio.Event()
         self.url = ""
 
-    def cut(self) -> None:
-        """Break every connection, and take no new one."""
-        self._cut = True
+    def disconnect(self) -> None:
+        """Break all connections and refuse new ones."""
+        self._connected = False
         self.refused.clear()
         for writer in self._writers:
             writer.transport.abort()
 
-    def mend(self) -> None:
-        """Take connections again."""
-        self._cut = False
+    def reconnect(self) -> None:
+        """Accept connections again."""
+        self._connected = True
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._cut:
+        if not self._connected:
             self.refused.set()
             writer.transport.abort()
             return
-        to_reader, to_writer = await asyncio.open_connection(self._host, self._port)
-        self._writers |= {writer, to_writer}
-        await asyncio.gather(_pass(reader, to_writer), _pass(to_reader, writer))
-        self._writers -= {writer, to_writer}
+        server_reader, server_writer = await asyncio.open_connection(self._host, self._port)
+        self._writers |= {writer, server_writer}
+        await asyncio.gather(_forward(reader, server_writer), _forward(server_reader, writer))
+        self._writers -= {writer, server_writer}
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while data := await reader.read(65_536):
             writer.write(data)
@@ -49,14 +49,14 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @asynccontextmanager
-async def lossy(url: str) -> AsyncGenerator[Lossy]:
-    """Stand before a server until the block ends."""
-    between = Lossy(url)
-    server = await asyncio.start_server(between.serve, "127.0.0.1", 0)
-    between.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+async def lossy_proxy(url: str) -> AsyncGenerator[LossyProxy]:
+    """Run a proxy in front of a server until the block ends."""
+    proxy = LossyProxy(url)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
-        yield between
+        yield proxy
     finally:
-        between.cut()
+        proxy.disconnect()
         server.close()
         await server.wait_closed()

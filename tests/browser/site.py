@@ -1,4 +1,4 @@
-"""A server of the page in the test's own process: its agent answers from the test's script."""
+"""Run a server with a scripted agent in the test's process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -17,12 +17,12 @@ from lango.server.app import create_app
 from lango.server.startup import bind_port
 from lango.testing import Entry, ScriptedProvider
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 PAUSE = "\N{DOUBLE VERTICAL BAR}"
 
 
 class Script:
-    """What the model will say: a test adds to it as it goes."""
+    """The model's answers; a test may add more while the server runs."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._entries = list(entries)
@@ -39,20 +39,20 @@ class Script:
         return self._entries.pop(0)
 
 
-class Pausing(ScriptedProvider):
-    """A scripted model that stops where its text says `PAUSE`, until the test lets it go on."""
+class PausingProvider(ScriptedProvider):
+    """A scripted model that pauses at every `PAUSE` in its text until the test sets `resume`."""
 
     def __init__(self, script: Iterable[Entry], *, chunk_delay_s: float = 0.0) -> None:
         super().__init__(script, chunk_delay_s=chunk_delay_s)
-        self.go_on = asyncio.Event()
+        self.resume = asyncio.Event()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         async for delta in super().stream(request):
             parts = delta.text.split(PAUSE) if isinstance(delta, TextDelta) else []
             for number, part in enumerate(parts):
                 if number:
-                    await self.go_on.wait()
-                    self.go_on.clear()
+                    await self.resume.wait()
+                    self.resume.clear()
                 yield TextDelta(part)
             if not parts:
                 yield delta
@@ -60,11 +60,11 @@ class Pausing(ScriptedProvider):
 
 @dataclass
 class Site:
-    """A running server, what its model will say, and what it was asked."""
+    """A running server with its script, provider and runtime."""
 
     url: str
     script: Script
-    provider: Pausing
+    provider: PausingProvider
     runtime: Runtime
     store_url: str
 
@@ -79,25 +79,25 @@ async def serving_script(
     server: ServerSettings | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Site]:
-    """Serve the page, the API and an agent that answers from a script, until the block ends."""
+    """Serve the page, the API and a scripted agent until the block ends."""
     entries = Script(script)
-    provider = Pausing(entries, chunk_delay_s=chunk_delay_s)
+    provider = PausingProvider(entries, chunk_delay_s=chunk_delay_s)
     store = StoreSettings(url=f"sqlite:///{folder}/page.db")
     chosen = Settings(store=store, server=server or ServerSettings(port=0, shutdown_s=0.1), **settings)
-    place = bind_port(chosen.server)
+    listener = bind_port(chosen.server)
     async with open_runtime(chosen, tools=tools, provider=provider) as runtime:
         app = create_app(chosen, runtime)
-        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=PATIENCE_S)
+        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=TIMEOUT_S)
         serving = _Server(config)
-        running = asyncio.create_task(serving.serve([place]))
+        running = asyncio.create_task(serving.serve([listener]))
         try:
             await serving.ready.wait()
-            yield Site(f"http://127.0.0.1:{place.getsockname()[1]}", entries, provider, runtime, store.url)
+            yield Site(f"http://127.0.0.1:{listener.getsockname()[1]}", entries, provider, runtime, store.url)
         finally:
             serving.should_exit = True
-            await app.state.served.turns.drain(chosen.server.shutdown_s)
+            await app.state.context.turns.drain(chosen.server.shutdown_s)
             await running
-            place.close()
+            listener.close()
 
 
 class _Server(uvicorn.Server):
@@ -111,5 +111,5 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self):
-        """Signals are pytest's."""
+        """Leave signals to pytest."""
         yield

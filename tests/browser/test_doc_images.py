@@ -1,4 +1,4 @@
-"""The pictures of the README: made by `make pictures`, and checked to still show what the page shows."""
+"""Screenshots for the docs: `make pictures` takes them; else their content and size are checked."""
 
 import os
 import struct
@@ -17,16 +17,16 @@ from lango.messages import ToolCall
 from lango.providers import Finish, Request, TextDelta, UsageDelta
 from lango.testing import Answer, Entry
 from tests.browser.conftest import OpenPage
-from tests.browser.page_actions import ask, finished, say, session_of
+from tests.browser.page_actions import ask, send, session_id, wait_until_finished
 from tests.browser.site import Site, serving_script
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-MAKING = bool(os.environ.get("LANGO_PICTURES"))
+RECORDING = bool(os.environ.get("LANGO_PICTURES"))
 VIEW = ViewportSize(width=1200, height=800)
 SCALE = 1.5
-MODEL = "gpt-4o-mini"  # one that has a price
+MODEL = "gpt-4o-mini"  # a model with a known price
 
-OTHERS = {
+OTHER_SESSIONS = {
     "trip": ("Three days in Lisbon with a toddler", "A plan with short walks and long lunches."),
     "names": ("Names for a sourdough starter", "Clint Yeastwood."),
     "contract": ("What does clause 7 of the lease mean?", "You may sublet with consent."),
@@ -58,7 +58,7 @@ WEEK = (
     "Next week: move search to the new cluster, and read the numbers again on Thursday.",
 )
 QUESTION = "Which service was slowest yesterday, and what would you try first?"
-TALK = [
+REPORT_TURNS = [
     (f"What stands in the report of week {number}?", f"**Week {number}.** {' '.join(WEEK[: 2 + number % 5])}")
     for number in range(37, 47)
 ]
@@ -78,7 +78,7 @@ TOOLS = [
 
 
 def model_call(*pieces: TextDelta | ToolCall) -> Entry:
-    """An answer of a model that reports what it was sent, and has a price."""
+    """Answer with the given pieces and report the tokens of a model with a known price."""
     called = any(isinstance(piece, ToolCall) for piece in pieces)
     written = count_tokens("".join(piece.text for piece in pieces if isinstance(piece, TextDelta))) + 40 * called
 
@@ -92,16 +92,16 @@ def model_call(*pieces: TextDelta | ToolCall) -> Entry:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     agent, history = AgentSettings(model=f"openai/{MODEL}"), HistorySettings(max_message_token_budget=1_200)
-    folder = tmp_path_factory.mktemp("pictures")
+    folder = tmp_path_factory.mktemp("screenshots")
     async with serving_script(folder, tools=TOOLS, agent=agent, history=history) as site:
-        for session, (asked, said) in OTHERS.items():
-            site.script.add(said)
-            await site.runtime.run(session, asked)
+        for session, (question, reply) in OTHER_SESSIONS.items():
+            site.script.add(reply)
+            await site.runtime.run(session, question)
         yield site
 
 
-def conversation(site: Site) -> None:
-    """Let the model do what the pictures show."""
+def script_conversation(site: Site) -> None:
+    """Script the conversation that the screenshots show."""
     log, query = {"path": "logs/2026-11-14/latency.json"}, {"path": "src/orders/*.sql"}
     site.script.add(
         model_call(ToolCall("c1", "read_file", log), ToolCall("c2", "search_files", query)),
@@ -113,55 +113,55 @@ def conversation(site: Site) -> None:
     )
 
 
-async def photograph(page: Page, name: str) -> None:
-    """Make the picture where pictures are asked for; else it must be there, and of the right size."""
+async def take_screenshot(page: Page, name: str) -> None:
+    """Take the screenshot when recording; else check that it exists in the right size."""
     file = IMAGES / f"{name}.png"
-    if MAKING:
+    if RECORDING:
         await page.mouse.move(2, 2)
         file.parent.mkdir(parents=True, exist_ok=True)
         await page.screenshot(path=file, animations="disabled", caret="hide")
     assert file.is_file(), f"{file} is missing: make pictures"
-    assert size_of(file) == (VIEW["width"] * SCALE, VIEW["height"] * SCALE)
+    assert png_size(file) == (VIEW["width"] * SCALE, VIEW["height"] * SCALE)
 
 
-def size_of(file: Path) -> tuple[int, int]:
+def png_size(file: Path) -> tuple[int, int]:
     head = file.read_bytes()[:24]
     assert head[:8] == b"\x89PNG\r\n\x1a\n"
     return struct.unpack(">II", head[16:24])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_pictures_show_a_conversation_with_tools(open_page: OpenPage, site: Site, scheme: str) -> None:
+async def test_screenshots_show_a_conversation_with_tools(open_page: OpenPage, site: Site, scheme: str) -> None:
     page = await open_page(color_scheme=scheme, viewport=VIEW, device_scale_factor=SCALE)
     await page.goto(site.url)
-    conversation(site)
+    script_conversation(site)
     await ask(page, QUESTION, "no index any more")
-    said = page.get_by_role("article", name="Answer").last
-    await expect(said.get_by_role("table")).to_contain_text("1,840 ms")
-    await expect(said.locator("pre").last).to_contain_text("CREATE INDEX CONCURRENTLY")
+    newest = page.get_by_role("article", name="Answer").last
+    await expect(newest.get_by_role("table")).to_contain_text("1,840 ms")
+    await expect(newest.locator("pre").last).to_contain_text("CREATE INDEX CONCURRENTLY")
     await expect(page.get_by_text("read_file", exact=True)).to_be_visible()
-    for asked, _ in OTHERS.values():
-        await expect(page.get_by_role("link", name=asked)).to_be_visible()
-    await expect(said.locator(".hljs-keyword").first).to_have_text("CREATE")
-    await photograph(page, f"page-{scheme}")
-    await say(page, "Go ahead.")
+    for question, _ in OTHER_SESSIONS.values():
+        await expect(page.get_by_role("link", name=question)).to_be_visible()
+    await expect(newest.locator(".hljs-keyword").first).to_have_text("CREATE")
+    await take_screenshot(page, f"page-{scheme}")
+    await send(page, "Go ahead.")
     await expect(page.get_by_role("button", name="Approve")).to_be_visible()
     await expect(page.get_by_text("psql replica -f add_orders_customer.sql").last).to_be_visible()
-    session = session_of(page)
+    session = session_id(page)
     await page.goto("about:blank")
-    await site.runtime.sessions.delete(session)  # the other picture shows it, too
+    await site.runtime.sessions.delete(session)  # the next screenshot lists it too
 
 
-async def test_the_picture_of_the_panel(open_page: OpenPage, site: Site) -> None:
+async def test_the_screenshot_of_the_usage_view(open_page: OpenPage, site: Site) -> None:
     page = await open_page(color_scheme="light", viewport=VIEW, device_scale_factor=SCALE)
-    for number, (asked, said) in enumerate(TALK, 1):
+    for number, (question, reply) in enumerate(REPORT_TURNS, 1):
         call = ToolCall(f"p{number}", "search_files", {"path": f"reports/week-{number + 36}.md"})
-        site.script.add(model_call(call), model_call(TextDelta(said)))
-        await site.runtime.run("report", asked)
+        site.script.add(model_call(call), model_call(TextDelta(reply)))
+        await site.runtime.run("report", question)
     await page.goto(f"{site.url}/#/s/report")
-    await finished(page)
+    await wait_until_finished(page)
     await page.get_by_role("button", name="Details of this conversation").click()
-    await page.get_by_role("tab", name="Picture").click()
-    await expect(page.get_by_role("table", name="Turns, the newest first")).to_be_visible()
+    await page.get_by_role("tab", name="Usage").click()
+    await expect(page.get_by_role("table", name="Turns, newest first")).to_be_visible()
     await expect(page.locator(".plot canvas")).to_have_count(3)
-    await photograph(page, "picture")
+    await take_screenshot(page, "usage")

@@ -1,4 +1,4 @@
-"""The browser of the tests: it shows the page, and it tells on pages that do what they should not."""
+"""The browser tests' own tools: the page monitor and the accessibility check."""
 
 import asyncio
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.page_watch import Watch, check_accessibility
-from tests.browser.site import PATIENCE_S, serving_script
+from tests.browser.page_monitor import PageMonitor, check_accessibility
+from tests.browser.site import TIMEOUT_S, serving_script
 
 
-async def test_the_page_loads_and_talks_without_a_complaint(page: Page, tmp_path: Path) -> None:
+async def test_the_page_loads_and_answers_without_errors(page: Page, tmp_path: Path) -> None:
     async with serving_script(tmp_path, ["Good morning to you."]) as site:
         await page.goto(site.url)
         await expect(page).to_have_title("Lango")
@@ -18,29 +18,29 @@ async def test_the_page_loads_and_talks_without_a_complaint(page: Page, tmp_path
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("article", name="Answer").get_by_text("Good morning to you.")).to_be_visible()
         assert site.provider.requests[0].messages[-1].content == "good morning"
-        await page.close()  # before its server: it would ask once more for the list
+        await page.close()  # before the server stops: the page would request the list once more
 
 
 @pytest.mark.parametrize(
-    ("does", "said"),
+    ("script", "error"),
     [
-        ("console.error('it hurts')", "console error: it hurts"),
-        ("setTimeout(() => { throw new Error('unheard of') })", "uncaught: unheard of"),
+        ("console.error('broken')", "console error: broken"),
+        ("setTimeout(() => { throw new Error('unexpected') })", "uncaught: unexpected"),
         ("fetch('http://192.0.2.1:9/x').catch(() => 0)", "request to another host: GET http://192.0.2.1:9/x"),
     ],
 )
-async def test_a_page_that_complains_is_told_on(page: Page, watch: Watch, does: str, said: str) -> None:
+async def test_an_error_of_the_page_fails_the_check(page: Page, monitor: PageMonitor, script: str, error: str) -> None:
     await page.set_content("<title>x</title>")
-    await page.evaluate(f"() => {{ {does} }}")
-    async with asyncio.timeout(PATIENCE_S):
-        while not watch.complaints:
+    await page.evaluate(f"() => {{ {script} }}")
+    async with asyncio.timeout(TIMEOUT_S):
+        while not monitor.errors:
             await asyncio.sleep(0.01)
-    with pytest.raises(AssertionError, match=said):
-        watch.check()
-    watch.expect(".*")
+    with pytest.raises(AssertionError, match=error):
+        monitor.check()
+    monitor.expect(".*")
 
 
-async def test_axe_finds_a_picture_without_words(page: Page) -> None:
+async def test_axe_finds_an_image_without_alternative_text(page: Page) -> None:
     await page.set_content("<html lang=en><title>x</title><main><h1>x</h1><img src='data:,'></main>")
     with pytest.raises(AssertionError, match="image-alt"):
         await check_accessibility(page)

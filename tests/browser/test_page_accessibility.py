@@ -1,4 +1,4 @@
-"""For everybody: axe in light and dark, the keyboard, a screen reader's words, a phone, a server that needs a key."""
+"""Accessibility of the page: axe in light and dark, keyboard, screen readers, a phone, and the key dialog."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,8 +15,8 @@ from lango.messages import ToolCall
 from lango.providers import Finish, TextDelta, ThoughtDelta
 from tests.agents.parts import add_api_key
 from tests.browser.conftest import OpenPage
-from tests.browser.page_actions import answer, ask, finished, say, session_of
-from tests.browser.page_watch import Watch, check_accessibility
+from tests.browser.page_actions import answer, ask, send, session_id, wait_until_finished
+from tests.browser.page_monitor import PageMonitor, check_accessibility
 from tests.browser.site import PAUSE, Site, serving_script
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -39,13 +39,13 @@ print("hello")
 """
 
 
-async def done(arguments: dict[str, Any]) -> dict[str, Any]:
+async def finish(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"done": arguments["path"]}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    tools = [Tool("look", "Look.", SCHEMA, done), Tool("wipe", "Wipe.", SCHEMA, done, level="dangerous")]
+    tools = [Tool("look", "Look.", SCHEMA, finish), Tool("wipe", "Wipe.", SCHEMA, finish, level="dangerous")]
     async with serving_script(tmp_path_factory.mktemp("site"), tools=tools) as site:
         yield site
 
@@ -53,7 +53,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 @pytest.mark.parametrize(
     ("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)], ids=["light", "dark", "phone"]
 )
-async def test_axe_finds_nothing_wrong(open_page: OpenPage, site: Site, scheme: str, width: int) -> None:
+async def test_axe_finds_no_violations(open_page: OpenPage, site: Site, scheme: str, width: int) -> None:
     page = await open_page(color_scheme=scheme, viewport={"width": width, "height": 800}, reduced_motion="reduce")
     site.script.add([ThoughtDelta("hm"), TextDelta(RICH), Finish("stop")])
     site.script.add(ToolCall("c1", "look", {"path": "a"}), ToolCall("c2", "wipe", {"path": "b"}))
@@ -62,15 +62,15 @@ async def test_axe_finds_nothing_wrong(open_page: OpenPage, site: Site, scheme: 
     await expect(page.get_by_role("heading", name="What can I do for you?")).to_be_visible()
     await check_accessibility(page)
     await ask(page, "show me", "quoted")
-    await say(page, "now the tools")
+    await send(page, "now the tools")
     await expect(page.get_by_role("button", name="Approve")).to_be_visible()
-    await finished(page)
+    await wait_until_finished(page)
     await answer(page).locator("summary").first.click()
     await check_accessibility(page)
     await page.get_by_role("button", name="Approve").click()
     await expect(answer(page)).to_contain_text("It does not want to")
     await page.get_by_role("button", name="Details of this conversation").click()
-    for tab in ("Timeline", "Picture", "Memory"):
+    for tab in ("Timeline", "Usage", "Memory"):
         await page.get_by_role("tab", name=tab).click()
         await check_accessibility(page)
     await page.get_by_role("button", name="Close the details").click()
@@ -83,7 +83,7 @@ async def test_axe_finds_nothing_wrong(open_page: OpenPage, site: Site, scheme: 
     await page.get_by_role("button", name="Cancel").click()
 
 
-async def test_everything_is_reached_by_the_keyboard(page: Page, site: Site) -> None:
+async def test_every_control_is_reachable_by_keyboard(page: Page, site: Site) -> None:
     site.script.add("Hello.")
     await page.goto(site.url)
     await page.keyboard.press("Alt+k")
@@ -110,7 +110,7 @@ async def test_everything_is_reached_by_the_keyboard(page: Page, site: Site) -> 
     await expect(help_).to_be_hidden()
 
 
-async def test_an_empty_box_and_arrow_up_edit_the_last_message(page: Page, site: Site) -> None:
+async def test_arrow_up_in_an_empty_box_edits_the_last_message(page: Page, site: Site) -> None:
     site.script.add("Hello.")
     await page.goto(site.url)
     await ask(page, "hallo", "Hello.")
@@ -122,36 +122,37 @@ async def test_an_empty_box_and_arrow_up_edit_the_last_message(page: Page, site:
     await expect(box).to_be_hidden()
 
 
-async def test_a_screen_reader_hears_blocks_and_not_every_piece(page: Page, site: Site) -> None:
+async def test_screen_readers_are_given_whole_blocks(page: Page, site: Site) -> None:
     text = "\n\n".join(f"Paragraph {number} has a few words." for number in range(4))
     pieces = [TextDelta(text[at : at + 5]) for at in range(0, len(text), 5)]
     site.script.add([*pieces, TextDelta(f"{PAUSE}\n\nThe end."), Finish("stop")])
     await page.goto(site.url)
     await page.evaluate(
-        "window.heard = []; new MutationObserver((all) => all.forEach((one) => one.addedNodes.forEach("
-        "(node) => window.heard.push(node.textContent)))).observe(document.getElementById('said'), {childList: true})"
+        "window.announced = []; const region = document.getElementById('announcements');"
+        "new MutationObserver((records) => records.forEach((record) => record.addedNodes.forEach("
+        "(node) => window.announced.push(node.textContent)))).observe(region, {childList: true})"
     )
-    await say(page, "speak")
+    await send(page, "speak")
     await expect(answer(page)).to_contain_text("Paragraph 3")
-    site.provider.go_on.set()
+    site.provider.resume.set()
     await expect(answer(page)).to_contain_text("The end.")
-    await finished(page)
-    heard = await page.evaluate("window.heard")
-    assert " ".join(" ".join(heard).split()) == " ".join(f"{text} The end.".split())
-    assert len(heard) <= 6, "by the block, not by the piece"
+    await wait_until_finished(page)
+    announced = await page.evaluate("window.announced")
+    assert " ".join(" ".join(announced).split()) == " ".join(f"{text} The end.".split())
+    assert len(announced) <= 6, "one announcement per block"
 
 
-async def test_an_approval_and_an_error_are_announced_at_once(page: Page, site: Site) -> None:
+async def test_approval_requests_and_errors_are_announced_at_once(page: Page, site: Site) -> None:
     site.script.add(ToolCall("c1", "wipe", {"path": "b"}))
     site.script.add(ProviderRejected("it does not want to", provider="scripted", status=400))
     await page.goto(site.url)
-    await say(page, "wipe")
+    await send(page, "wipe")
     await expect(page.get_by_role("alert")).to_have_text("The tool wipe waits for your approval.")
     await page.get_by_role("button", name="Approve").click()
     await expect(page.get_by_role("alert")).to_have_text("it does not want to")
 
 
-async def test_on_a_phone_the_list_is_a_drawer_and_nothing_sticks_out(open_page: OpenPage, site: Site) -> None:
+async def test_on_a_phone_the_list_is_a_drawer_and_nothing_overflows(open_page: OpenPage, site: Site) -> None:
     page = await open_page(viewport={"width": 360, "height": 700}, has_touch=True, is_mobile=True)
     site.script.add(f"{RICH}\n\n{'long' * 60}\n\n| {' | '.join('wide' * 4 for _ in range(9))} |\n|{'---|' * 9}\n")
     await page.goto(site.url)
@@ -171,7 +172,7 @@ async def test_on_a_phone_the_list_is_a_drawer_and_nothing_sticks_out(open_page:
     await expect(side).to_be_hidden()
 
 
-async def test_the_theme_is_the_systems_until_it_is_chosen(open_page: OpenPage, site: Site) -> None:
+async def test_the_theme_follows_the_system_until_the_user_chooses_one(open_page: OpenPage, site: Site) -> None:
     page = await open_page(color_scheme="dark")
     await page.goto(site.url)
     dark = await page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -185,10 +186,10 @@ async def test_the_theme_is_the_systems_until_it_is_chosen(open_page: OpenPage, 
     assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
 
 
-async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab_only(
-    open_page: OpenPage, tmp_path: Path, watch: Watch
+async def test_the_page_asks_for_an_api_key_and_keeps_it_in_this_tab_only(
+    open_page: OpenPage, tmp_path: Path, monitor: PageMonitor
 ) -> None:
-    watch.expect("401")
+    monitor.expect("401")
     keyed = ServerSettings(port=0, shutdown_s=0.1, auth="keys")
     async with serving_script(tmp_path, ["Welcome, Alice."], server=keyed) as site:
         _, secret = await add_api_key(site.runtime.store, "alice")
@@ -197,18 +198,18 @@ async def test_a_server_with_keys_asks_for_one_and_keeps_it_in_this_tab_only(
         dialog = page.get_by_role("dialog", name="API key")
         await dialog.get_by_label("Key").fill("not a key")
         await page.keyboard.press("Enter")
-        await expect(dialog).to_contain_text("did not take this key")
+        await expect(dialog).to_contain_text("rejected this key")
         await check_accessibility(page)
         await dialog.get_by_label("Key").fill(secret)
         await page.keyboard.press("Enter")
         await expect(dialog).to_be_hidden()
         await ask(page, "hello", "Welcome, Alice.")
-        session = session_of(page)
+        session = session_id(page)
         await page.reload()
         await expect(answer(page)).to_contain_text("Welcome, Alice.")
         assert await page.evaluate("JSON.stringify(localStorage) + document.cookie") == "{}"
         other = await page.context.new_page()
         await other.goto(f"{site.url}/#/s/{session}")
         await expect(other.get_by_role("dialog", name="API key")).to_be_visible()
-        for one in (page, other):
-            await one.goto("about:blank")  # before their server: they would ask once more
+        for tab in (page, other):
+            await tab.goto("about:blank")  # before the server stops: the pages would reconnect

@@ -1,4 +1,4 @@
-"""Talking on the page: answers as they come, tools, approval, stopping, and connections that break."""
+"""Chat on the page: streamed answers, tools, approvals, stopping, and broken connections."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,23 +14,23 @@ from lango import Tool
 from lango.config import AgentSettings
 from lango.messages import ToolCall
 from lango.providers import Finish, TextDelta, ThoughtDelta, UsageDelta
-from tests.browser.lossy_proxy import lossy
-from tests.browser.page_actions import answer, ask, finished, say, session_of
-from tests.browser.page_watch import Watch
-from tests.browser.site import PATIENCE_S, PAUSE, Site, serving_script
+from tests.browser.lossy_proxy import lossy_proxy
+from tests.browser.page_actions import answer, ask, send, session_id, wait_until_finished
+from tests.browser.page_monitor import PageMonitor
+from tests.browser.site import PAUSE, TIMEOUT_S, Site, serving_script
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
 
-async def measured(arguments: dict[str, Any]) -> dict[str, Any]:
+async def measure(arguments: dict[str, Any]) -> dict[str, Any]:
     if arguments["path"] == "missing":
         raise FileNotFoundError("there is no such file")
     return {"length": 42, "of": arguments["path"]}
 
 
 TOOLS = [
-    Tool("measure", "Measure a file.", SCHEMA, measured),
-    Tool("erase", "Erase a file.", SCHEMA, measured, level="dangerous"),
+    Tool("measure", "Measure a file.", SCHEMA, measure),
+    Tool("erase", "Erase a file.", SCHEMA, measure, level="dangerous"),
 ]
 
 
@@ -56,16 +56,16 @@ print("hello")
 See [this](https://example.org/a)."""
 
 
-async def test_an_answer_in_markdown_is_shown_as_it_is_meant(page: Page, site: Site) -> None:
+async def test_markdown_is_rendered(page: Page, site: Site) -> None:
     site.script.add(MARKDOWN)
     await page.goto(site.url)
     await ask(page, "rivers, please", "See this.")
-    said = answer(page)
-    await expect(said.get_by_role("heading", name="Rivers")).to_be_visible()
-    await expect(said.get_by_role("cell", name="3,530 km")).to_have_css("text-align", "right")
-    await expect(said.get_by_role("listitem").nth(1).locator("strong")).to_have_text("two")
-    await expect(said.locator("pre code")).to_have_text('print("hello")\n')
-    link = said.get_by_role("link", name="this")
+    newest = answer(page)
+    await expect(newest.get_by_role("heading", name="Rivers")).to_be_visible()
+    await expect(newest.get_by_role("cell", name="3,530 km")).to_have_css("text-align", "right")
+    await expect(newest.get_by_role("listitem").nth(1).locator("strong")).to_have_text("two")
+    await expect(newest.locator("pre code")).to_have_text('print("hello")\n')
+    link = newest.get_by_role("link", name="this")
     await expect(link).to_have_attribute("rel", "noopener noreferrer nofollow")
     await expect(link).to_have_attribute("target", "_blank")
 
@@ -82,21 +82,21 @@ async def test_code_and_answers_can_be_copied(page: Page, site: Site) -> None:
     assert await page.evaluate("navigator.clipboard.readText()") == MARKDOWN
 
 
-async def test_text_that_grows_is_not_drawn_anew(page: Page, site: Site) -> None:
+async def test_growing_text_keeps_the_elements_already_rendered(page: Page, site: Site) -> None:
     site.script.add([TextDelta(f"First part.\n\n- a\n- b{PAUSE} and more\n\nLast part."), Finish("stop")])
     await page.goto(site.url)
-    await say(page, "grow")
+    await send(page, "grow")
     item = answer(page).get_by_role("listitem").last
     await expect(item).to_have_text("b")
     await page.evaluate("window.kept = [...document.querySelectorAll('.answer li, .answer p')].slice(0, 3)")
-    site.provider.go_on.set()
+    site.provider.resume.set()
     await expect(answer(page)).to_contain_text("Last part.")
-    await finished(page)
-    assert await page.evaluate("window.kept.length === 3 && window.kept.every((one) => one.isConnected)")
+    await wait_until_finished(page)
+    assert await page.evaluate("window.kept.length === 3 && window.kept.every((element) => element.isConnected)")
     await expect(answer(page).get_by_role("listitem").last).to_have_text("b and more")
 
 
-async def test_enter_sends_and_shift_enter_makes_a_line(page: Page, site: Site) -> None:
+async def test_enter_sends_and_shift_enter_adds_a_line(page: Page, site: Site) -> None:
     site.script.add("two lines")
     await page.goto(site.url)
     box = page.get_by_role("textbox", name="Message")
@@ -110,11 +110,11 @@ async def test_enter_sends_and_shift_enter_makes_a_line(page: Page, site: Site) 
     await expect(box).to_be_focused()
 
 
-async def test_thoughts_are_folded(page: Page, site: Site) -> None:
+async def test_thoughts_are_collapsed(page: Page, site: Site) -> None:
     site.script.add([ThoughtDelta("they greet me"), TextDelta("Hello!"), UsageDelta(3, 2), Finish("stop")])
     await page.goto(site.url)
     await ask(page, "hi", "Hello!")
-    for _ in ("told", "stored"):
+    for _ in ("streamed", "stored"):
         await expect(page.get_by_text("they greet me")).to_be_hidden()
         await page.get_by_text("Thoughts").click()
         await expect(page.get_by_text("they greet me")).to_be_visible()
@@ -126,7 +126,7 @@ async def test_a_tool_call_opens_to_its_arguments_and_its_result(page: Page, sit
     site.script.add(["I look.", ToolCall("c1", "measure", {"path": "a.txt"})], "It is 42 long.")
     await page.goto(site.url)
     await ask(page, "how long?", "It is 42 long.")
-    card = answer(page).locator(".tool-place")
+    card = answer(page).locator(".tool-card")
     await expect(card).to_have_attribute("data-status", "done")
     await expect(card.get_by_text('"length": 42')).to_be_hidden()
     await card.locator("summary").click()
@@ -134,14 +134,14 @@ async def test_a_tool_call_opens_to_its_arguments_and_its_result(page: Page, sit
     await expect(card.get_by_label("Result")).to_contain_text('"length": 42')
     assert await answer(page).inner_text() != "", "text, tool and text in their order"
     order = [await part.get_attribute("class") for part in await answer(page).locator(".answer-body > *").all()]
-    assert order == ["text", "tool-place", "text"]
+    assert order == ["text", "tool-card", "text"]
     await page.reload()
     await expect(answer(page)).to_contain_text("It is 42 long.")
     again = [await part.get_attribute("class") for part in await answer(page).locator(".answer-body > *").all()]
-    assert again == order, "stored and told are shown alike"
+    assert again == order, "stored and streamed answers look alike"
 
 
-async def test_the_timeline_lists_the_calls_and_leads_to_them(page: Page, site: Site) -> None:
+async def test_the_timeline_lists_tool_calls_and_scrolls_to_them(page: Page, site: Site) -> None:
     call = ToolCall("c2", "measure", {"path": "missing"})
     site.script.add([ToolCall("c1", "measure", {"path": "b.txt"}), call], "One of them is not there.")
     await page.goto(site.url)
@@ -153,166 +153,168 @@ async def test_the_timeline_lists_the_calls_and_leads_to_them(page: Page, site: 
     await expect(lines).to_have_count(2)
     await expect(lines.nth(1)).to_contain_text("failed")
     await lines.nth(1).get_by_role("button").click()
-    await expect(answer(page).locator(".tool-place").nth(1).get_by_label("Error")).to_be_visible()
+    await expect(answer(page).locator(".tool-card").nth(1).get_by_label("Error")).to_be_visible()
     await page.keyboard.press("Alt+d")
     await expect(panel).to_be_hidden()
 
 
-async def test_a_dangerous_tool_runs_when_it_is_approved_with_exactly_these_arguments(page: Page, site: Site) -> None:
+async def test_an_approved_dangerous_tool_runs_with_exactly_the_shown_arguments(page: Page, site: Site) -> None:
     site.script.add(["I must ask.", ToolCall("c1", "erase", {"path": "<b>/etc"})], "Erased.")
     await page.goto(site.url)
-    await say(page, "erase it")
-    question = page.get_by_role("group", name="May erase run?")
-    await expect(question.get_by_label("Arguments")).to_have_text('{\n  "path": "<b>/etc"\n}')
-    await finished(page)
+    await send(page, "erase it")
+    request = page.get_by_role("group", name="May erase run?")
+    await expect(request.get_by_label("Arguments")).to_have_text('{\n  "path": "<b>/etc"\n}')
+    await wait_until_finished(page)
     await page.reload()
-    await question.get_by_role("button", name="Approve").click()
+    await request.get_by_role("button", name="Approve").click()
     await expect(answer(page)).to_contain_text("Erased.")
-    await finished(page)
+    await wait_until_finished(page)
     await expect(answer(page)).to_contain_text("I must ask.")
-    card = answer(page).locator(".tool-place")
+    card = answer(page).locator(".tool-card")
     await expect(card).to_have_count(1)
     await card.locator("summary").click()
     await expect(card.get_by_label("Result")).to_contain_text('"length": 42')
     await expect(card).to_contain_text("Approved by")
 
 
-async def test_a_tool_that_is_refused_does_not_run(page: Page, site: Site) -> None:
+async def test_a_refused_tool_does_not_run(page: Page, site: Site) -> None:
     site.script.add(ToolCall("c1", "erase", {"path": "all"}), "Then I leave it.")
     await page.goto(site.url)
-    await say(page, "erase all")
+    await send(page, "erase all")
     await page.get_by_role("button", name="Refuse").click()
     await expect(answer(page)).to_contain_text("Then I leave it.")
-    await finished(page)
-    await expect(answer(page).locator(".tool-place")).to_have_attribute("data-status", "refused")
+    await wait_until_finished(page)
+    await expect(answer(page).locator(".tool-card")).to_have_attribute("data-status", "refused")
 
 
-async def test_escape_stops_the_answer_and_what_came_stays(page: Page, site: Site) -> None:
+async def test_escape_stops_the_answer_and_keeps_what_arrived(page: Page, site: Site) -> None:
     site.script.add([TextDelta(f"It begins{PAUSE} and never ends"), Finish("stop")])
     await page.goto(site.url)
-    await say(page, "long one")
+    await send(page, "long one")
     await expect(answer(page)).to_contain_text("It begins")
     await page.keyboard.press("Escape")
     await expect(answer(page)).to_contain_text("Stopped.")
     await expect(answer(page)).to_contain_text("It begins")
-    await finished(page)
+    await wait_until_finished(page)
 
 
-async def test_a_reload_in_mid_answer_goes_on_where_it_was(page: Page, site: Site) -> None:
+async def test_a_reload_during_an_answer_continues_it(page: Page, site: Site) -> None:
     site.script.add(
         ["Before the tool. ", ToolCall("c1", "measure", {"path": "c.txt"})],
         [TextDelta(f"This is the first half{PAUSE}, this the second."), UsageDelta(9, 4), Finish("stop")],
     )
     await page.goto(site.url)
-    await say(page, "tell me")
+    await send(page, "tell me")
     await expect(answer(page)).to_contain_text("the first half")
     await page.reload()
     await expect(answer(page)).to_contain_text("the first half")
     await expect(page.get_by_role("button", name="Stop the answer")).to_be_visible()
-    site.provider.go_on.set()
+    site.provider.resume.set()
     await expect(answer(page)).to_contain_text("the first half, this the second.")
-    await finished(page)
+    await wait_until_finished(page)
     await expect(page.get_by_role("article", name="You")).to_have_count(1)
     await expect(answer(page).locator(".answer-body > .text")).to_have_count(2)
-    await expect(answer(page).locator(".tool-place")).to_have_count(1)
+    await expect(answer(page).locator(".tool-card")).to_have_count(1)
     await expect(answer(page)).to_contain_text("9 tokens in")
 
 
-async def test_a_reload_goes_on_with_an_answer_that_never_pauses(page: Page, tmp_path: Path) -> None:
+async def test_a_reload_continues_an_answer_that_never_pauses(page: Page, tmp_path: Path) -> None:
     pieces = [TextDelta(f"w{number} ") for number in range(500)]
     async with serving_script(tmp_path, [[*pieces, Finish("stop")]], chunk_delay_s=0.04) as site:
         await page.goto(site.url)
-        await say(page, "go on and on")
+        await send(page, "go on and on")
         await expect(answer(page)).to_contain_text("w5 ")
         await page.reload()
         await expect(answer(page)).to_contain_text("w0 w1 ")
         await page.get_by_role("button", name="Stop the answer").click()
         await expect(answer(page)).to_contain_text("Stopped.")
         words = (await answer(page).locator(".text").inner_text()).split()
-        assert words == [f"w{number}" for number in range(len(words))], "nothing twice, and nothing left out"
+        assert words == [f"w{number}" for number in range(len(words))], "no piece is repeated or missing"
         await page.goto("about:blank")
 
 
-async def test_an_answer_that_ends_while_the_page_is_loaded_is_shown(page: Page, site: Site) -> None:
+async def test_an_answer_that_ends_while_the_page_loads_is_shown(page: Page, site: Site) -> None:
     site.script.add([TextDelta(f"It begins{PAUSE}, it ends."), Finish("stop")])
     await page.goto(site.url)
-    await say(page, "tell me")
+    await send(page, "tell me")
     await expect(answer(page)).to_contain_text("It begins")
-    reads, over = asyncio.Event(), asyncio.Event()
+    connecting, turn_ended = asyncio.Event(), asyncio.Event()
 
-    async def late(route: Route) -> None:
-        reads.set()  # what is stored was read before
-        await over.wait()
+    async def delay(route: Route) -> None:
+        connecting.set()  # the stored messages are read before
+        await turn_ended.wait()
         await route.continue_()
 
-    await page.route("**/v1/live?**", late)
+    await page.route("**/v1/live?**", delay)
     await page.reload()
-    await reads.wait()
-    site.provider.go_on.set()
-    async with httpx.AsyncClient(base_url=site.url, timeout=PATIENCE_S) as client:
-        assert "it ends" in (await client.get(f"/v1/sessions/{session_of(page)}/stream")).text
-    over.set()
+    await connecting.wait()
+    site.provider.resume.set()
+    async with httpx.AsyncClient(base_url=site.url, timeout=TIMEOUT_S) as client:
+        assert "it ends" in (await client.get(f"/v1/sessions/{session_id(page)}/stream")).text
+    turn_ended.set()
     await expect(answer(page)).to_contain_text("It begins, it ends.")
-    await finished(page)
+    await wait_until_finished(page)
     await expect(answer(page).locator(".text")).to_have_count(1)
 
 
-async def test_a_lost_connection_is_told_and_the_answer_goes_on(page: Page, site: Site, watch: Watch) -> None:
-    watch.expect("net::ERR_")
+async def test_a_lost_connection_is_shown_and_the_answer_continues(
+    page: Page, site: Site, monitor: PageMonitor
+) -> None:
+    monitor.expect("net::ERR_")
     site.script.add([TextDelta(f"one{PAUSE} two{PAUSE} three."), Finish("stop")])
-    async with lossy(site.url) as way:
-        await page.goto(way.url)
-        await say(page, "count")
+    async with lossy_proxy(site.url) as proxy:
+        await page.goto(proxy.url)
+        await send(page, "count")
         await expect(answer(page)).to_contain_text("one")
-        way.cut()
-        await way.refused.wait()
+        proxy.disconnect()
+        await proxy.refused.wait()
         await expect(page.get_by_text("Connection lost. Reconnecting")).to_be_visible()
-        site.provider.go_on.set()
-        way.mend()
+        site.provider.resume.set()
+        proxy.reconnect()
         await expect(answer(page)).to_contain_text("one two")
         await expect(page.get_by_text("Connection lost")).to_be_hidden()
-        site.provider.go_on.set()
+        site.provider.resume.set()
         await expect(answer(page)).to_contain_text("one two three.")
-        await finished(page)
+        await wait_until_finished(page)
         await expect(answer(page).locator(".answer-body")).to_have_text("one two three.")
         await page.goto("about:blank")
 
 
-async def test_a_message_that_never_left_is_sent_once_when_the_way_is_free(
-    page: Page, site: Site, watch: Watch
+async def test_a_message_written_offline_is_sent_once_when_the_connection_is_back(
+    page: Page, site: Site, monitor: PageMonitor
 ) -> None:
-    watch.expect("net::ERR_")
+    monitor.expect("net::ERR_")
     site.script.add("first", "It came.")
-    async with lossy(site.url) as way:
-        await page.goto(way.url)
+    async with lossy_proxy(site.url) as proxy:
+        await page.goto(proxy.url)
         await ask(page, "are you there?", "first")
-        way.cut()
-        await say(page, "and now?")
-        await way.refused.wait()
-        way.mend()
+        proxy.disconnect()
+        await send(page, "and now?")
+        await proxy.refused.wait()
+        proxy.reconnect()
         await expect(answer(page)).to_contain_text("It came.")
-        await finished(page)
+        await wait_until_finished(page)
         await page.goto("about:blank")
     messages = site.provider.requests[-1].messages
-    assert [one.content for one in messages if one.role == "user"] == ["are you there?", "and now?"]
+    assert [message.content for message in messages if message.role == "user"] == ["are you there?", "and now?"]
 
 
-async def test_the_address_keeps_the_conversation(page: Page, site: Site) -> None:
+async def test_the_address_identifies_the_conversation(page: Page, site: Site) -> None:
     site.script.add("Kept.", "Another.")
     await page.goto(site.url)
     await ask(page, "keep this", "Kept.")
-    first = session_of(page)
+    first = session_id(page)
     await page.get_by_role("button", name="New conversation", exact=True).click()
     await expect(page.get_by_role("heading", name="What can I do for you?")).to_be_visible()
     await ask(page, "a new one", "Another.")
-    assert session_of(page) != first
+    assert session_id(page) != first
     await page.go_back()
     await page.go_back()
     await expect(answer(page)).to_contain_text("Kept.")
-    assert session_of(page) == first
+    assert session_id(page) == first
 
 
-async def test_words_that_were_not_sent_are_kept(page: Page, site: Site) -> None:
+async def test_drafts_survive_a_reload_and_another_conversation(page: Page, site: Site) -> None:
     site.script.add("Sent.")
     await page.goto(site.url)
     box = page.get_by_role("textbox", name="Message")
@@ -324,8 +326,8 @@ async def test_words_that_were_not_sent_are_kept(page: Page, site: Site) -> None
     await expect(box).to_have_value("")
 
 
-async def test_a_conversation_that_is_not_there_is_said_so(page: Page, site: Site, watch: Watch) -> None:
-    watch.expect("404")
+async def test_a_missing_conversation_is_reported(page: Page, site: Site, monitor: PageMonitor) -> None:
+    monitor.expect("404")
     await page.goto(f"{site.url}/#/s/nowhere")
     await expect(page.get_by_text("There is no session 'nowhere'")).to_be_visible()
     await expect(page.get_by_role("button", name="Try again")).to_be_visible()
@@ -336,11 +338,11 @@ async def test_a_full_server_shows_the_place_in_the_queue(page: Page, tmp_path: 
         site.script.add([TextDelta(f"It begins{PAUSE}, it ends."), Finish("stop")], "Hello.")
         other = await site.runtime.submit("other", "hold the server")
         await page.goto(site.url)
-        await say(page, "hello")
+        await send(page, "hello")
         await expect(answer(page)).to_contain_text("number 1 in the queue")
-        site.provider.go_on.set()
+        site.provider.resume.set()
         await expect(answer(page)).to_contain_text("Hello.")
-        await finished(page)
+        await wait_until_finished(page)
         await expect(answer(page)).not_to_contain_text("in the queue")
         await other.wait()
         await page.goto("about:blank")

@@ -1,16 +1,13 @@
-"""Code on the page: coloured when it is complete, the same words as before, and whatever is in it stays words."""
-
-from collections.abc import AsyncIterator
+"""Code on the page: coloured once it is complete, with unchanged text, and never run."""
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Page, Request, expect
 
 from lango.providers import Finish, TextDelta
 from tests.browser.conftest import OpenPage
-from tests.browser.page_actions import answer, ask, finished, say
-from tests.browser.page_watch import check_accessibility
-from tests.browser.site import PAUSE, Site, serving_script
+from tests.browser.page_actions import answer, ask, send, wait_until_finished
+from tests.browser.page_monitor import check_accessibility
+from tests.browser.site import PAUSE, Site
 from tests.browser.test_page_safety import EVIL, assert_inert
 
 PYTHON = (
@@ -36,61 +33,53 @@ MANY = {
 }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with serving_script(tmp_path_factory.mktemp("site")) as site:
-        yield site
-
-
 def fenced(language: str, code: str) -> str:
     return f"````{language}\n{code}````"
 
 
-async def test_code_is_coloured_when_it_is_complete_and_the_library_comes_with_the_first(
-    page: Page, site: Site
-) -> None:
-    asked: list[str] = []
+async def test_complete_code_is_coloured_and_the_library_is_loaded_with_the_first_block(page: Page, site: Site) -> None:
+    requested: list[str] = []
 
-    def note(request: Request) -> None:
-        asked.append(request.url)
+    def record(request: Request) -> None:
+        requested.append(request.url)
 
-    page.on("request", note)
+    page.on("request", record)
     halves = PYTHON.partition("return ")
     text = f"No code yet.{PAUSE}\n\n```python\n{halves[0]}{halves[1]}{PAUSE}{halves[2]}```\n\nDone."
     site.script.add([TextDelta(text), Finish("stop")])
     await page.goto(site.url)
-    await say(page, "code")
+    await send(page, "code")
     await expect(answer(page)).to_contain_text("No code yet.")
-    site.provider.go_on.set()
+    site.provider.resume.set()
     code = answer(page).locator("pre code")
     await expect(code).to_contain_text("return")
-    assert not [url for url in asked if "highlight" in url], "nothing is complete yet"
+    assert not [url for url in requested if "highlight" in url], "nothing is complete yet"
     await expect(code.locator("span")).to_have_count(0)
-    site.provider.go_on.set()
+    site.provider.resume.set()
     await expect(code.locator(".hljs-keyword").first).to_have_text("class")
-    await finished(page)
+    await wait_until_finished(page)
     assert await code.text_content() == PYTHON
-    assert len([url for url in asked if "highlight" in url]) == 1
+    assert len([url for url in requested if "highlight" in url]) == 1
     await page.reload()
     await expect(code.locator(".hljs-number")).to_have_text("0x1F")
     assert await code.text_content() == PYTHON
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_colours_of_code_are_easy_to_read(open_page: OpenPage, site: Site, scheme: str) -> None:
+async def test_code_colours_have_enough_contrast(open_page: OpenPage, site: Site, scheme: str) -> None:
     page = await open_page(color_scheme=scheme, reduced_motion="reduce")
     site.script.add("\n\n".join(fenced(language, code) for language, code in MANY.items()) + "\n\nThe end.")
     await page.goto(site.url)
     await ask(page, "many", "The end.")
     known = len(MANY) - 2
     await page.wait_for_function(
-        f"(count) => {BLOCKS}.filter((one) => one.querySelector('span')).length === count", arg=known
+        f"(count) => {BLOCKS}.filter((element) => element.querySelector('span')).length === count", arg=known
     )
-    shown = await page.evaluate(f"{BLOCKS}.map((one) => one.textContent)")
+    shown = await page.evaluate(f"{BLOCKS}.map((element) => element.textContent)")
     assert shown == list(MANY.values())
     ink = await page.evaluate("getComputedStyle(document.querySelector('pre code')).color")
     word = page.locator("code.language-python .hljs-keyword").first
-    assert await word.evaluate("(one) => getComputedStyle(one).color") != ink
+    assert await word.evaluate("(element) => getComputedStyle(element).color") != ink
     await check_accessibility(page)
 
 
@@ -105,25 +94,27 @@ ATTACKS = {
 }
 
 
-async def test_script_in_coloured_code_is_shown_as_words(page: Page, site: Site) -> None:
+async def test_script_in_coloured_code_is_shown_as_text(page: Page, site: Site) -> None:
     site.script.add("\n\n".join(fenced(language, code) for language, code in ATTACKS.items()) + "\n\nThe end.")
     await page.goto(site.url)
     await ask(page, "attack", "The end.")
-    for _ in ("told", "stored"):
+    for _ in ("streamed", "stored"):
         for language in ("html", "javascript", "php", "markdown", "xml"):
             await expect(page.locator(f"code.language-{language} span").first).to_be_attached()
         await assert_inert(page)
-        shown = await page.evaluate(f"{BLOCKS}.map((one) => one.textContent)")
+        shown = await page.evaluate(f"{BLOCKS}.map((element) => element.textContent)")
         assert shown == list(ATTACKS.values())
-        inside = await page.evaluate(f"{INSIDE}.map((one) => [one.tagName, ...one.getAttributeNames()].join())")
+        inside = await page.evaluate(
+            f"{INSIDE}.map((element) => [element.tagName, ...element.getAttributeNames()].join())"
+        )
         assert set(inside) == {"SPAN,class"}
-        classes = await page.evaluate(f"{INSIDE}.map((one) => one.className)")
+        classes = await page.evaluate(f"{INSIDE}.map((element) => element.className)")
         assert all(name.startswith(("hljs-", "language-")) for name in classes), set(classes)
         await page.reload()
         await expect(answer(page)).to_contain_text("The end.")
 
 
-async def test_a_very_long_block_is_left_as_it_is(page: Page, site: Site) -> None:
+async def test_a_very_long_code_block_is_not_coloured(page: Page, site: Site) -> None:
     blocks = fenced("python", "x = 1\n" * 20_000), fenced("python", "y = 2\n"), "The end."
     site.script.add("\n\n".join(blocks))
     await page.goto(site.url)

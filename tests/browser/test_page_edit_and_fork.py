@@ -1,37 +1,27 @@
-"""Taking another way on the page: edit and send again, try again, rewind, fork."""
+"""Edit, retry, rewind and fork on the page."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from lango.errors import ProviderRejected
-from tests.browser.page_actions import answer, ask, finished, say, session_of
-from tests.browser.site import Site, serving_script
+from tests.browser.page_actions import answer, ask, send, session_id, wait_until_finished
+from tests.browser.site import Site
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with serving_script(tmp_path_factory.mktemp("site")) as site:
-        yield site
+def user_messages(site: Site) -> list[str]:
+    """Return the user's messages of the last request to the model."""
+    return [message.content for message in site.provider.requests[-1].messages if message.role == "user"]
 
 
-def asked(site: Site) -> list[str]:
-    """What the user said, as the model was sent it the last time."""
-    return [one.content for one in site.provider.requests[-1].messages if one.role == "user"]
-
-
-async def talked(page: Page, site: Site) -> str:
+async def start_conversation(page: Page, site: Site) -> str:
     site.script.add("First answer.", "Second answer.")
     await page.goto(site.url)
     await ask(page, "first", "First answer.")
     await ask(page, "second", "Second answer.")
-    return session_of(page)
+    return session_id(page)
 
 
-async def test_a_changed_message_goes_on_in_a_fork_and_the_old_conversation_stays(page: Page, site: Site) -> None:
-    old = await talked(page, site)
+async def test_an_edited_message_continues_in_a_fork_and_the_original_stays(page: Page, site: Site) -> None:
+    old = await start_conversation(page, site)
     site.script.add("Another second answer.")
     await page.get_by_role("article", name="You").last.hover()
     await page.get_by_role("button", name="Edit and send again").last.click()
@@ -40,55 +30,55 @@ async def test_a_changed_message_goes_on_in_a_fork_and_the_old_conversation_stay
     await box.fill("second, but other")
     await box.press("Enter")
     await expect(answer(page)).to_contain_text("Another second answer.")
-    await finished(page)
-    assert asked(site) == ["first", "second, but other"]
-    assert session_of(page) != old
+    await wait_until_finished(page)
+    assert user_messages(site) == ["first", "second, but other"]
+    assert session_id(page) != old
     await expect(page.get_by_role("article")).to_have_count(4)
     await expect(page.get_by_role("article").nth(1)).to_contain_text("First answer.")
     await page.goto(f"{site.url}/#/s/{old}")
     await expect(answer(page)).to_contain_text("Second answer.")
 
 
-async def test_the_first_message_can_be_changed_too(page: Page, site: Site) -> None:
-    await talked(page, site)
+async def test_the_first_message_can_be_edited_too(page: Page, site: Site) -> None:
+    await start_conversation(page, site)
     site.script.add("A new beginning.")
     await page.get_by_role("button", name="Edit and send again").first.click()
     await page.get_by_role("textbox", name="Change your message").fill("new first")
     await page.locator(".editing").get_by_role("button", name="Send").click()
     await expect(answer(page)).to_contain_text("A new beginning.")
-    assert asked(site) == ["new first"]
-    await finished(page)
+    assert user_messages(site) == ["new first"]
+    await wait_until_finished(page)
     await expect(page.get_by_role("article")).to_have_count(2)
 
 
-async def test_a_turn_that_failed_says_why_and_can_be_tried_again(page: Page, site: Site) -> None:
+async def test_a_failed_turn_shows_its_error_and_can_be_retried(page: Page, site: Site) -> None:
     site.script.add(ProviderRejected("the model is too busy", provider="scripted", status=400), "Now it works.")
     await page.goto(site.url)
-    await say(page, "try this")
+    await send(page, "try this")
     await expect(answer(page)).to_contain_text("The model is too busy")
     await page.get_by_role("button", name="Try again").click()
     await expect(answer(page)).to_contain_text("Now it works.")
-    await finished(page)
+    await wait_until_finished(page)
     await expect(page.get_by_role("article")).to_have_count(2)
     await page.reload()
     await expect(answer(page)).to_contain_text("Now it works.")
     await expect(page.get_by_role("article")).to_have_count(2)
-    assert asked(site) == ["try this"]
+    assert user_messages(site) == ["try this"]
 
 
-async def test_another_answer_takes_the_place_of_the_last_one(page: Page, site: Site) -> None:
-    old = await talked(page, site)
+async def test_a_retry_replaces_the_last_answer(page: Page, site: Site) -> None:
+    old = await start_conversation(page, site)
     site.script.add("A better second answer.")
     await page.get_by_role("button", name="Try again").click()
     await expect(answer(page)).to_contain_text("A better second answer.")
-    await finished(page)
-    assert session_of(page) == old
-    assert asked(site) == ["first", "second"]
+    await wait_until_finished(page)
+    assert session_id(page) == old
+    assert user_messages(site) == ["first", "second"]
     await expect(page.get_by_role("article")).to_have_count(4)
 
 
-async def test_a_rewind_is_confirmed_and_gives_the_message_back(page: Page, site: Site) -> None:
-    await talked(page, site)
+async def test_a_rewind_asks_for_confirmation_and_restores_the_message_as_draft(page: Page, site: Site) -> None:
+    await start_conversation(page, site)
     await page.get_by_role("button", name="Rewind to here").last.click()
     dialog = page.get_by_role("dialog", name="Rewind to here?")
     await dialog.get_by_role("button", name="Cancel").click()
@@ -104,16 +94,16 @@ async def test_a_rewind_is_confirmed_and_gives_the_message_back(page: Page, site
     await expect(page.get_by_text("Second answer.")).to_have_count(0)
     site.script.add("After the rewind.")
     await ask(page, "third", "After the rewind.")
-    assert asked(site) == ["first", "third"]
+    assert user_messages(site) == ["first", "third"]
 
 
-async def test_a_fork_at_an_answer_keeps_what_came_before(page: Page, site: Site) -> None:
-    old = await talked(page, site)
+async def test_a_fork_at_an_answer_keeps_earlier_messages(page: Page, site: Site) -> None:
+    old = await start_conversation(page, site)
     await page.get_by_role("article", name="Answer").first.hover()
     await page.get_by_role("button", name="Fork from here").first.click()
     await expect(page.get_by_role("article")).to_have_count(2)
-    assert session_of(page) != old
+    assert session_id(page) != old
     await expect(answer(page)).to_contain_text("First answer.")
     site.script.add("The fork goes on.")
     await ask(page, "third", "The fork goes on.")
-    assert asked(site) == ["first", "third"]
+    assert user_messages(site) == ["first", "third"]

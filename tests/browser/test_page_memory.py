@@ -1,4 +1,4 @@
-"""The memory view of the page: notes that lead to their messages, and facts that can be forgotten."""
+"""The memory view: notes that link to their messages, and facts that can be deleted."""
 
 import re
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from lango.providers import Request
 from lango.testing import Answer
 from tests.agents.memory_parts import Roles, noted, shown_to
 from tests.browser.conftest import OpenPage
-from tests.browser.page_watch import check_accessibility
+from tests.browser.page_monitor import check_accessibility
 from tests.browser.site import Site, serving_script
 
 WORDS = "and a good many words more, so that it is enough for a note that is made of it afterwards"
@@ -21,7 +21,7 @@ EVIL = "<img src=x onerror=alert(1)>"
 
 
 def observer(request: Request) -> Answer:
-    """Note every line; one message holds a fact."""
+    """Note every line; the message about Bern contains a fact."""
     fact = "\n- [fact] (1-1) home city: lives in Bern" if "Bern" in shown_to(request) else ""
     return noted(request).replace("[medium]", "[high]") + fact
 
@@ -47,7 +47,7 @@ async def open_memory(page: Page, site: Site) -> None:
     await page.get_by_role("tab", name="Memory").click()
 
 
-async def test_notes_are_shown_with_what_made_them_and_lead_to_their_messages(page: Page, site: Site) -> None:
+async def test_notes_show_their_origin_and_link_to_their_messages(page: Page, site: Site) -> None:
     await open_memory(page, site)
     panel = page.get_by_role("tabpanel", name="Memory")
     notes = panel.get_by_role("list", name="Notes").get_by_role("listitem")
@@ -61,7 +61,7 @@ async def test_notes_are_shown_with_what_made_them_and_lead_to_their_messages(pa
     await expect(first).to_contain_text(re.compile(r"batch 1: [\d,]+ tokens in, \d+ out"))
     await expect(panel.get_by_text(f"Messages up to {remembered.observed_seq} were observed.")).to_be_visible()
     source = page.get_by_role("article", name="You").filter(has_text="I live in Bern")
-    await expect(source).to_have_count(0)  # far above: not loaded yet
+    await expect(source).to_have_count(0)  # not loaded yet
     await first.get_by_role("link", name="message 1", exact=True).click()
     await expect(source).to_be_in_viewport()
 
@@ -72,33 +72,33 @@ async def test_a_fact_can_be_forgotten(page: Page, site: Site) -> None:
     await expect(facts).to_have_count(1)
     await expect(facts.first).to_contain_text("home city: lives in Bern")
     await facts.get_by_role("button", name="Forget home city").click()
-    await expect(page.get_by_text("Nothing is known across conversations.")).to_be_visible()
+    await expect(page.get_by_text("No facts are kept across conversations.")).to_be_visible()
     assert await site.runtime.memory.facts() == []
 
 
-async def test_what_was_taken_back_is_shown_when_asked_for(page: Page, site: Site) -> None:
+async def test_rewound_notes_are_shown_on_request(page: Page, site: Site) -> None:
     await site.runtime.sessions.rewind("s", before=41)
     await open_memory(page, site)
     panel = page.get_by_role("tabpanel", name="Memory")
-    gone = panel.get_by_text("taken back by a rewind")
+    rewound = panel.get_by_text("removed by a rewind")
     await expect(panel.get_by_role("list", name="Notes")).to_be_visible()
-    await expect(gone).to_have_count(0)
-    await panel.get_by_role("checkbox", name="Also what was condensed or taken back").check()
-    await expect(gone.first).to_be_visible()
+    await expect(rewound).to_have_count(0)
+    await panel.get_by_role("checkbox", name="Include condensed and rewound notes").check()
+    await expect(rewound.first).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_everybody_can_read_the_memory(open_page: OpenPage, site: Site, scheme: str) -> None:
+async def test_the_memory_view_is_accessible(open_page: OpenPage, site: Site, scheme: str) -> None:
     page = await open_page(color_scheme=scheme)
     await open_memory(page, site)
     await expect(page.get_by_role("list", name="Notes")).to_be_visible()
     await check_accessibility(page)
 
 
-async def test_the_picture_shows_what_the_notes_take(page: Page, site: Site) -> None:
+async def test_the_usage_view_shows_the_tokens_of_notes(page: Page, site: Site) -> None:
     await open_memory(page, site)
-    await page.get_by_role("tab", name="Picture").click()
+    await page.get_by_role("tab", name="Usage").click()
     window = (await site.runtime.sessions.usage("s")).window
     assert window.memory_tokens
-    words = f"Notes of the messages up to {window.observed_seq} take {window.memory_tokens:,} tokens."
-    await expect(page.get_by_role("tabpanel", name="Picture").get_by_text(words)).to_be_visible()
+    note = f"Notes of the messages up to {window.observed_seq} take {window.memory_tokens:,} tokens."
+    await expect(page.get_by_role("tabpanel", name="Usage").get_by_text(note)).to_be_visible()

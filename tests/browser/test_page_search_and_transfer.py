@@ -1,31 +1,31 @@
-"""Conversations found again by their words, and carried elsewhere as files."""
+"""Search, export and import on the page."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from tests.browser.page_actions import answer, ask, choose, session_of
-from tests.browser.page_watch import Watch
-from tests.browser.site import Site, serving_script
+from tests.browser.page_actions import answer, ask, choose_action, session_id
+from tests.browser.page_monitor import PageMonitor
+from tests.browser.site import Site
 
 EVIL = "<img src=x onerror=window.hacked=1>"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with serving_script(tmp_path_factory.mktemp("site")) as site:
-        yield site
+async def export(page: Page, folder: Path) -> Path:
+    """Export the open conversation to a file."""
+    async with page.expect_download() as download:
+        await choose_action(page, "Export")
+    saved = folder / "saved.jsonl"
+    await (await download.value).save_as(saved)
+    return saved
 
 
-async def test_what_was_said_is_found_again(page: Page, site: Site) -> None:
+async def test_search_finds_messages(page: Page, site: Site) -> None:
     site.script.add(f"The 🐘 elephant {EVIL} is grey.", "Something else.")
     await page.goto(site.url)
     await ask(page, "animals", "is grey")
-    animals = session_of(page)
+    animals = session_id(page)
     await page.get_by_role("button", name="New conversation", exact=True).click()
     await ask(page, "other things", "Something else.")
     await page.get_by_role("searchbox").fill("elephant")
@@ -35,7 +35,7 @@ async def test_what_was_said_is_found_again(page: Page, site: Site) -> None:
     await expect(hit).to_contain_text("animals")
     await hit.click()
     await expect(answer(page)).to_contain_text("is grey")
-    assert session_of(page) == animals
+    assert session_id(page) == animals
     await page.get_by_role("searchbox").fill("nothing of the kind")
     await expect(page.get_by_text("Nothing found for “nothing of the kind”.")).to_be_visible()
     await page.get_by_role("searchbox").press("Escape")
@@ -47,45 +47,39 @@ async def test_an_export_can_be_imported(page: Page, site: Site, tmp_path: Path)
     site.script.add("An answer to keep.")
     await page.goto(site.url)
     await ask(page, "keep this forever", "An answer to keep.")
-    first = session_of(page)
-    async with page.expect_download() as waiting:
-        await choose(page, "Export")
-    saved = tmp_path / "saved.jsonl"
-    await (await waiting.value).save_as(saved)
+    first = session_id(page)
+    saved = await export(page, tmp_path)
     assert all(json.loads(line) for line in saved.read_text().splitlines())
     assert "An answer to keep." in saved.read_text()
-    await choose(page, "Delete")
+    await choose_action(page, "Delete")
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await expect(page.get_by_role("heading", name="What can I do for you?")).to_be_visible()
     await page.get_by_label("A file to import").set_input_files(saved)
     await expect(answer(page)).to_contain_text("An answer to keep.")
-    assert session_of(page) == first
-    site.script.add("It goes on.")
-    await ask(page, "go on", "It goes on.")
+    assert session_id(page) == first
+    site.script.add("It continues.")
+    await ask(page, "continue", "It continues.")
 
 
-async def test_a_conversation_that_is_here_already_is_imported_as_a_copy(
-    page: Page, site: Site, tmp_path: Path, watch: Watch
+async def test_an_existing_conversation_is_imported_as_a_copy(
+    page: Page, site: Site, tmp_path: Path, monitor: PageMonitor
 ) -> None:
-    watch.expect("409")
+    monitor.expect("409")
     site.script.add("The original.")
     await page.goto(site.url)
     await ask(page, "copy me", "The original.")
-    first = session_of(page)
-    async with page.expect_download() as waiting:
-        await choose(page, "Export")
-    saved = tmp_path / "saved.jsonl"
-    await (await waiting.value).save_as(saved)
+    first = session_id(page)
+    saved = await export(page, tmp_path)
     await page.get_by_label("A file to import").set_input_files(saved)
     await expect(page.get_by_text("this is a copy of it").first).to_be_visible()
     await page.wait_for_url(lambda url: "#/s/" in url and first not in url)
     await expect(answer(page)).to_contain_text("The original.")
 
 
-async def test_a_file_that_is_no_export_is_refused_with_a_sentence(
-    page: Page, site: Site, tmp_path: Path, watch: Watch
+async def test_a_file_that_is_not_an_export_is_refused_with_a_message(
+    page: Page, site: Site, tmp_path: Path, monitor: PageMonitor
 ) -> None:
-    watch.expect("400")
+    monitor.expect("400")
     wrong = tmp_path / "wrong.jsonl"
     wrong.write_text("this is not it\n")
     await page.goto(site.url)

@@ -1,32 +1,23 @@
-"""The list of conversations: named, deleted, as long as it may be."""
+"""The session list: titles, deletion, paging."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import pytest
-import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 
-from tests.browser.page_actions import answer, ask, choose, session_of
-from tests.browser.site import PATIENCE_S, Site, serving_script
+from tests.browser.page_actions import answer, ask, choose_action, session_id
+from tests.browser.site import TIMEOUT_S, Site
 
 EVIL = "<img src=x onerror=window.hacked=1>"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with serving_script(tmp_path_factory.mktemp("site")) as site:
-        yield site
-
-
-async def test_a_conversation_is_called_by_its_first_words_until_it_is_renamed(page: Page, site: Site) -> None:
+async def test_a_conversation_is_titled_by_its_first_message_until_it_is_renamed(page: Page, site: Site) -> None:
     site.script.add("Bern.")
     await page.goto(site.url)
     await ask(page, "What is the capital of Switzerland?", "Bern.")
     heading = page.get_by_role("heading", level=1)
     await expect(heading).to_have_text("What is the capital of Switzerland?")
     await expect(page).to_have_title("What is the capital of Switzerland? · Lango")
-    await choose(page, "Rename")
+    await choose_action(page, "Rename")
     await expect(page.get_by_label("Title")).to_be_focused()
     await page.get_by_label("Title").fill(f"Capitals {EVIL}")
     await page.keyboard.press("Enter")
@@ -38,21 +29,21 @@ async def test_a_conversation_is_called_by_its_first_words_until_it_is_renamed(p
     assert await page.evaluate("window.hacked") is None
 
 
-async def test_a_deleted_conversation_is_asked_about_and_gone(page: Page, site: Site) -> None:
+async def test_deleting_a_conversation_asks_for_confirmation(page: Page, site: Site) -> None:
     site.script.add("Soon gone.")
     await page.goto(site.url)
     await ask(page, "delete me", "Soon gone.")
-    session = session_of(page)
-    await choose(page, "Delete")
+    deleted = session_id(page)
+    await choose_action(page, "Delete")
     dialog = page.get_by_role("dialog", name="Delete the conversation?")
     await expect(dialog).to_contain_text("“delete me”")
     await dialog.get_by_role("button", name="Delete").click()
     await expect(page.get_by_role("heading", name="What can I do for you?")).to_be_visible()
     await expect(page.get_by_role("navigation").get_by_role("link", name="delete me")).to_have_count(0)
-    assert session not in [one.name.id for one in await site.runtime.sessions.list()]
+    assert deleted not in [session.name.id for session in await site.runtime.sessions.list()]
 
 
-async def test_a_long_list_and_a_long_conversation_are_read_as_one_scrolls(page: Page, site: Site) -> None:
+async def test_long_lists_and_conversations_load_on_scrolling(page: Page, site: Site) -> None:
     for number in range(90):
         await site.runtime.sessions.create(f"one-of-many-{number}", title=f"One of many {number}")
     site.script.add(*(f"Answer {number}." for number in range(40)))
@@ -62,7 +53,7 @@ async def test_a_long_list_and_a_long_conversation_are_read_as_one_scrolls(page:
     await expect(answer(page)).to_contain_text("Answer 39.")
     assert await page.get_by_role("article").count() < 80
     first = page.get_by_role("article").first
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while "Question 0" not in await first.inner_text():
             await page.locator("#main").evaluate("(main) => { main.scrollTop = 0; }")
             await asyncio.sleep(0.05)
@@ -73,29 +64,29 @@ async def test_a_long_list_and_a_long_conversation_are_read_as_one_scrolls(page:
     await expect(links.nth(before)).to_be_attached()
 
 
-async def test_a_list_that_is_read_again_and_is_the_same_stays_as_it_is(page: Page, site: Site) -> None:
-    """A click that is being made on what is drawn anew is lost."""
+async def test_an_unchanged_list_is_not_replaced_on_refresh(page: Page, site: Site) -> None:
+    """Replacing the list would lose a click in progress."""
     await site.runtime.sessions.create("stays", title="Stays")
-    read, may_answer = asyncio.Event(), asyncio.Event()
+    read, may_respond = asyncio.Event(), asyncio.Event()
 
     async def second(route: Route) -> None:
         if read.is_set():
-            await may_answer.wait()
+            await may_respond.wait()
         read.set()
         await route.continue_()
 
     await page.route("**/v1/sessions?*", second)
     await page.goto(site.url)
     link = page.get_by_role("link", name="Stays")
-    await link.evaluate("(one) => { one.stays = true; }")
+    await link.evaluate("(element) => { element.stays = true; }")
     async with page.expect_response("**/v1/sessions?*"):
-        may_answer.set()
+        may_respond.set()
     await page.evaluate("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 100))")
-    assert await link.evaluate("(one) => one.stays")
+    assert await link.evaluate("(element) => element.stays")
     await page.unroute_all(behavior="wait")
 
 
-async def test_another_tab_finds_the_same_list(page: Page, site: Site) -> None:
+async def test_another_tab_shows_the_same_list(page: Page, site: Site) -> None:
     site.script.add("Hello, tab.")
     await page.goto(site.url)
     await ask(page, "from the first tab", "Hello, tab.")

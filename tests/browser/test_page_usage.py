@@ -1,4 +1,4 @@
-"""The picture of a conversation on the page: plots of real turns, the same numbers as a table, and the window."""
+"""The usage view: plots of real turns, the same numbers as a table, and the window."""
 
 import re
 from collections.abc import AsyncIterator
@@ -13,12 +13,12 @@ from lango.config import HistorySettings
 from lango.messages import ToolCall
 from lango.providers import Finish, TextDelta, UsageDelta
 from tests.browser.conftest import OpenPage
-from tests.browser.page_watch import check_accessibility
+from tests.browser.page_monitor import check_accessibility
 from tests.browser.site import Site, serving_script
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TURNS = 12
-MODEL = "gpt-4o-mini"  # one that has a price
+MODEL = "gpt-4o-mini"  # a model with a known price
 
 
 async def read(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -29,10 +29,10 @@ async def read(arguments: dict[str, Any]) -> dict[str, Any]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """A session that is larger than its budget, with tools, costs, and a turn that was taken back."""
+    """A session that exceeds its budget, with tools, costs, and a rewound turn."""
     history = HistorySettings(max_message_token_budget=1_500)
     tools = [Tool("read_file", "Read a file.", SCHEMA, read)]
-    async with serving_script(tmp_path_factory.mktemp("picture"), tools=tools, history=history) as site:
+    async with serving_script(tmp_path_factory.mktemp("usage"), tools=tools, history=history) as site:
         for turn in range(1, TURNS + 1):
             call = ToolCall(f"c{turn}", "read_file", {"path": str(turn)})
             text = TextDelta(f"It has {turn} lines. " * turn)
@@ -47,20 +47,20 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         yield site
 
 
-async def open_picture(page: Page, site: Site, session: str) -> None:
+async def open_usage(page: Page, site: Site, session: str) -> None:
     await page.goto(f"{site.url}/#/s/{session}")
     await expect(page.get_by_role("article", name="Answer").last).to_be_visible()
     await page.get_by_role("button", name="Details of this conversation").click()
-    await page.get_by_role("tab", name="Picture").click()
+    await page.get_by_role("tab", name="Usage").click()
 
 
-async def test_the_picture_shows_tokens_window_cost_and_times(page: Page, site: Site) -> None:
-    await open_picture(page, site, "long")
-    panel = page.get_by_role("tabpanel", name="Picture")
-    for title in ("Tokens per turn", "Cost, added up", "Time per turn"):
+async def test_the_usage_view_shows_tokens_window_cost_and_times(page: Page, site: Site) -> None:
+    await open_usage(page, site, "long")
+    panel = page.get_by_role("tabpanel", name="Usage")
+    for title in ("Tokens per turn", "Cumulative cost", "Time per turn"):
         plot = panel.get_by_role("img", name=re.compile(title))
         await expect(plot.locator("canvas")).to_be_visible()
-        await painted(page, title)
+        await wait_until_painted(page, title)
     usage = await site.runtime.sessions.usage("long")
     window = usage.window
     assert window.left_out_messages
@@ -68,25 +68,25 @@ async def test_the_picture_shows_tokens_window_cost_and_times(page: Page, site: 
         f"keeps {window.messages} messages ({window.tokens:,} tokens) and leaves out "
         f"{window.left_out_messages} messages ({window.left_out_tokens:,} tokens). Budget: 1,500 tokens"
     )
-    table = panel.get_by_role("table", name="Turns, the newest first")
+    table = panel.get_by_role("table", name="Turns, newest first")
     await expect(table.locator("tbody tr")).to_have_count(TURNS)
     rows = await table.locator("tbody tr").all_inner_texts()
     newest, third = usage.turns[-1], usage.turns[2]
-    assert rows[0].split("\t")[1:5] == ["taken back", *(f"{n:,}" for n in (newest.tokens, 2660, 270))]
+    assert rows[0].split("\t")[1:5] == ["rewound", *(f"{n:,}" for n in (newest.tokens, 2660, 270))]
     assert rows[-3].split("\t")[1:5] == ["done", *(f"{n:,}" for n in (third.tokens, 1040, 90))]
     assert third.usage.cost_usd
     assert f"${third.usage.cost_usd:.4f}" in rows[-3]
 
 
 PAINTED = """(title) => {
-  const plot = [...document.querySelectorAll(".plot")].find((one) => one.ariaLabel.startsWith(title));
+  const plot = [...document.querySelectorAll(".plot")].find((element) => element.ariaLabel.startsWith(title));
   const canvas = plot.querySelector("canvas");
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   const accent = getComputedStyle(plot).getPropertyValue("--accent");
-  const color = accent.match(/[0-9a-f]{2}/g).map((one) => parseInt(one, 16));
+  const color = accent.match(/[0-9a-f]{2}/g).map((hex) => parseInt(hex, 16));
   let found = 0;
   for (let at = 0; at < data.length; at += 4) {
-    if (color.every((one, n) => data[at + n] === one) && data[at + 3] === 255) found += 1;
+    if (color.every((value, n) => data[at + n] === value) && data[at + 3] === 255) found += 1;
   }
   return found;
 }"""
@@ -94,21 +94,21 @@ PAINTED = """(title) => {
 
 INSIDE = """() => {
   const canvas = [...document.querySelectorAll(".plot")]
-    .find((one) => one.ariaLabel.startsWith("Tokens per turn")).querySelector("canvas");
+    .find((element) => element.ariaLabel.startsWith("Tokens per turn")).querySelector("canvas");
   const box = canvas.getBoundingClientRect();
   const frame = canvas.closest("[role=tabpanel]").getBoundingClientRect();
   return frame.left <= box.left && box.right <= frame.right && frame.right <= 361;
 }"""
 
 
-async def painted(page: Page, title: str) -> None:
-    """Wait until a plot has bars or lines in the page's colour of the moment: axes are grey."""
+async def wait_until_painted(page: Page, title: str) -> None:
+    """Wait until a plot has bars or lines in the current accent colour; axes are grey."""
     await page.wait_for_function(f"(title) => ({PAINTED})(title) > 50", arg=title)
 
 
-async def test_a_turn_shows_each_call_of_its_model_and_its_tools(page: Page, site: Site) -> None:
-    await open_picture(page, site, "long")
-    panel = page.get_by_role("tabpanel", name="Picture")
+async def test_a_turn_lists_its_model_and_tool_calls(page: Page, site: Site) -> None:
+    await open_usage(page, site, "long")
+    panel = page.get_by_role("tabpanel", name="Usage")
     await panel.get_by_role("button", name="Turn 7: show its calls").click()
     calls = panel.get_by_role("table", name="Calls of turn 7").locator("tbody tr")
     await expect(calls).to_have_count(3)
@@ -121,29 +121,29 @@ async def test_a_turn_shows_each_call_of_its_model_and_its_tools(page: Page, sit
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_everybody_can_read_the_picture(open_page: OpenPage, site: Site, scheme: str) -> None:
+async def test_the_usage_view_is_accessible(open_page: OpenPage, site: Site, scheme: str) -> None:
     page = await open_page(color_scheme=scheme)
-    await open_picture(page, site, "long")
-    await expect(page.get_by_role("table", name="Turns, the newest first")).to_be_visible()
+    await open_usage(page, site, "long")
+    await expect(page.get_by_role("table", name="Turns, newest first")).to_be_visible()
     await check_accessibility(page)
-    await painted(page, "Tokens per turn")
+    await wait_until_painted(page, "Tokens per turn")
 
 
-async def test_the_picture_follows_the_theme_and_the_width(page: Page, site: Site) -> None:
-    await open_picture(page, site, "long")
+async def test_the_plots_follow_the_theme_and_the_width(page: Page, site: Site) -> None:
+    await open_usage(page, site, "long")
     canvas = page.get_by_role("img", name=re.compile("Tokens per turn")).locator("canvas")
     await expect(canvas).to_be_visible()
     await page.get_by_role("button", name=re.compile("^Theme")).click()
     await page.get_by_role("button", name=re.compile("^Theme")).click()
     await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    await painted(page, "Tokens per turn")
+    await wait_until_painted(page, "Tokens per turn")
     await page.set_viewport_size({"width": 360, "height": 740})
     await expect(canvas).to_be_visible()
-    await page.wait_for_function(INSIDE)  # the plot follows when the page has its new width
+    await page.wait_for_function(INSIDE)  # the plot follows the new width
 
 
-async def test_a_session_without_prices_says_so(page: Page, site: Site) -> None:
-    await open_picture(page, site, "short")
-    panel = page.get_by_role("tabpanel", name="Picture")
+async def test_a_session_without_prices_is_reported(page: Page, site: Site) -> None:
+    await open_usage(page, site, "short")
+    panel = page.get_by_role("tabpanel", name="Usage")
     await expect(panel.get_by_text("No price is known for this model.")).to_be_visible()
     await expect(panel.get_by_text("Nothing is left out.")).to_be_visible()

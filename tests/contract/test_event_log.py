@@ -6,6 +6,7 @@ import time
 import pytest
 
 from lango.errors import EventsGone, FencedWrite
+from lango.events import TextDelta, TurnDone
 from lango.messages import Message
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN, turn_of_event
@@ -30,8 +31,7 @@ NAME = SessionId("app", "alice", "s1")
 
 def log_event(number: int, text: str = "x", *, turn: int = 1, final: bool = False) -> LoggedEvent:
     id_ = turn * IDS_PER_TURN + number
-    kind = "done" if final else "text_delta"
-    return LoggedEvent(id_, turn, kind, json.dumps({"type": kind, "id": id_, "text": text}), final)
+    return LoggedEvent.of(TurnDone(id_, turn) if final else TextDelta(id_, text))
 
 
 async def running(store: Store, name: SessionId = NAME) -> tuple[SessionRecord, Turn]:
@@ -72,7 +72,7 @@ async def test_a_repeated_write_changes_nothing_and_a_closed_log_refuses_events(
     )
     assert not await store.write(append_log_events, session.key, 1, [log_event(4)])
     events = (await store.read(read_event_log, session.key, 1)).events
-    assert [json.loads(one.data)["text"] for one in events] == ["x", "x", "x"]
+    assert events == [log_event(1), log_event(2), log_event(3, final=True)]
 
 
 async def test_events_of_many_turns_in_one_write_are_stored_as_in_many(store: Store) -> None:
@@ -190,7 +190,7 @@ async def test_a_turn_of_a_dead_process_is_done_if_its_answer_is_stored(store: S
     assert await store.interrupt_turn(session, QueuedTurn(turn.turn, "running", "owner", 0))
     await store.write(append_final_events, session.key, 1)
     *_, last = (await store.read(read_event_log, session.key, 1)).events
-    assert (last.final, last.type) == (True, "done")
+    assert (last.final, last.event.type) == (True, "done")
     assert not await store.end_turn(session.name, turn, "failed"), "its owner, taken for dead, does not change it"
     record = await store.read(read_turn, turn.session_key, turn.turn)
     assert record
@@ -258,7 +258,7 @@ async def test_events_of_a_turn_that_no_server_ran_are_rebuilt(store: Store) -> 
     )
     whole = await store.read(read_event_log, session.key, 1)
     assert whole.closed
-    assert [one.type for one in whole.events] == ["accepted", "text_delta", "done"]
+    assert [one.event.type for one in whole.events] == ["accepted", "text_delta", "done"]
     assert json.loads(whole.events[-1].data)["status"] == "waiting_for_client"
     await store.write(
         append_log_events, session.key, 1, [log_event(1), log_event(2), log_event(3, final=True)]

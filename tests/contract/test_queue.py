@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lango.errors import FencedWrite
+from lango.events import TextDelta
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN
@@ -133,7 +134,7 @@ async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, sessio
         await store.write(check_epoch, zombie.session_key, zombie.epoch)
     await store.write(record_result, zombie.session_key, zombie.epoch, "c1", {"late": True}, time.time())
     await store.write(store_full_result, zombie.session_key, zombie.epoch, "c1", "late")
-    logged = LoggedEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")
+    logged = LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))
     assert not await store.write(append_log_events, session.key, zombie.turn, [logged])
     assert await store.write(renew_lease, zombie) == "lost"
     assert not await store.end_turn(NAME, zombie, "done")

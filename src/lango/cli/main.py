@@ -1,6 +1,6 @@
-"""The command `lango`: thin commands over the library.
+"""Define the command `lango`, and turn errors into one sentence and an exit code.
 
-What a command needs is imported inside it, so that `lango --help` answers at once.
+Each command imports its modules itself, so that `lango --help` answers at once.
 """
 
 import sys
@@ -56,12 +56,12 @@ def root(version: Version = False) -> None:
 
 
 def exit_code(error: LangoError) -> int:
-    """Return what the command exits with: 2 where the caller can mend it or the store cannot be used, else 1."""
+    """Return the exit code: 2 for errors that the caller can fix and for an unusable store, else 1."""
     return 2 if isinstance(error, UsageError | StoreError) else 1
 
 
 def main() -> None:
-    """Run the command line: what goes wrong is one sentence on stderr, never a traceback."""
+    """Run the command line; an error is one sentence on stderr, never a traceback."""
     reopen_closed_streams()
     try:
         code: Any = app(standalone_mode=False)
@@ -79,14 +79,12 @@ def main() -> None:
         sys.exit(130)
 
 
-_CommandLineError: Any = (
-    typer.BadParameter.__base__
-)  # all that is wrong with a command line, before anything of it is done
+_CommandLineError: Any = typer.BadParameter.__base__  # any mistake in a command line
 
 
 def _usage_message(error: Any) -> str:
     message: str = error.format_message()
-    if error.ctx and message == error.ctx.get_help():  # a command without its subcommand: what there is
+    if error.ctx and message == error.ctx.get_help():  # a command without its subcommand
         return message
     command = error.ctx.command_path if error.ctx else "lango"
     return f"lango: {printable(message).rstrip('.')}; see `{command} --help`"

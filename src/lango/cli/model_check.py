@@ -1,4 +1,4 @@
-"""`/model`: another model for the next turns of the same session."""
+"""Describe the configured model and check that it answers."""
 
 import asyncio
 from pathlib import Path
@@ -8,6 +8,7 @@ from lango.adk.agents.model_registry import ModelRegistry
 from lango.errors import LangoError, ProviderRejected, UsageError
 from lango.messages import Message
 from lango.providers import Request, label
+from lango.providers.protocol import closing_stream
 
 if TYPE_CHECKING:
     from lango.config import Settings
@@ -17,36 +18,36 @@ _ANSWER_TIMEOUT_S = 30.0
 
 
 def model_name(settings: "Settings") -> str:
-    """Say which model answers; an agent of one's own may have its own."""
+    """Return the name of the model; an agent of a module may bring its own."""
     if settings.agent.model is None and settings.agent.module:
         return f"the model of {Path(settings.agent.module).name}"
     return settings.model
 
 
 def model_label(settings: "Settings") -> str:
-    """Say what the model is: one of this process is labelled as what it is."""
+    """Return the name of the model, a local model's with its description."""
     name = model_name(settings)
     return label(name) if name == settings.model else name
 
 
-async def check_model(settings: "Settings", model: str) -> str:
-    """Raise what makes a model unusable: a name, a key, weights. Return what may pass: no answer for now."""
+async def check_model(settings: "Settings", model: str, *, send: bool = True) -> str:
+    """Check a model and, with `send`, that it answers; return the reason of a failure that may be temporary, or "".
+
+    Raises for a wrong name, a missing key, missing weights and a request that the provider rejects.
+    """
     models = ModelRegistry(settings)
     try:
-        made = models.get(model)
-        if model.startswith("local/"):
-            return ""
-        request = Request(made.model, (Message("user", "ping"),), max_tokens=16)
-        async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-            async for _ in made.provider.stream(request):
-                return ""
+        resolved = models.get(model)
+        if send and not model.startswith("local/"):
+            request = Request(resolved.model, (Message("user", "ping"),), max_tokens=16)
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S), closing_stream(resolved.provider.stream(request)) as deltas:
+                async for _ in deltas:
+                    pass
     except TimeoutError:
-        return f"nothing within {_ANSWER_TIMEOUT_S:g} s"
-    except ProviderRejected:
+        return f"no answer within {_ANSWER_TIMEOUT_S:g} s"
+    except (ProviderRejected, UsageError):
         raise
     except LangoError as error:
-        if isinstance(error, UsageError):
-            raise
         return str(error)
     finally:
         await models.close()

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Declare the options that several commands share, and load the settings they select."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
 Config = Annotated[str | None, typer.Option("--config", help="The configuration file; ./lango.toml if there is one.")]
 StoreUrl = Annotated[str | None, typer.Option("--store", help="The store's URL; else the setting store.url.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 Resume = Annotated[
-    str | None, typer.Option("-r", "--resume", metavar="ID", help="Go on with this session; its first characters do.")
+    str | None,
+    typer.Option("-r", "--resume", metavar="ID", help="Continue this session; the start of its id suffices."),
 ]
-Continue = Annotated[bool, typer.Option("-c", "--continue", help="Go on with the newest session.")]
+Continue = Annotated[bool, typer.Option("-c", "--continue", help="Continue the newest session.")]
 Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name, instead of the setting agent.model.")]
 
 SessionIdArgument = Annotated[str, typer.Argument(help="The session's id.")]
@@ -26,19 +27,19 @@ UserFilter = Annotated[str | None, typer.Option("--user", help="Of this user onl
 
 
 def load_settings(config: str | None) -> "Settings":
-    """Read the settings."""
+    """Load the settings from a file, or from ./lango.toml."""
     from lango.config import Settings
 
     return Settings.load(config)
 
 
 def store_url(config: str | None, url: str | None) -> str:
-    """Return the store to work on."""
+    """Return the store's URL of the option, or of the settings."""
     return url or load_settings(config).store.url
 
 
 def settings_from_options(config: str | None, store: str | None, model: str | None) -> "Settings":
-    """Read the settings, with what the command line says instead."""
+    """Load the settings, overridden by the options of the command line."""
     quiet_logging()
     settings = load_settings(config)
     update: dict[str, Any] = {}

@@ -1,4 +1,8 @@
-"""Imports without what is not used."""
+"""Prepare the process of a command: fast imports, standard streams, logging.
+
+This is the only module that edits the internals of libraries (`pydantic`, `sys.modules`): there is no other way to make
+them load less.
+"""
 
 import logging
 import os
@@ -11,15 +15,15 @@ from typing import Any, cast
 
 @contextmanager
 def fast_imports() -> Generator[None]:
-    """Import without what no command uses: a tenth of the time until an agent is ready, and of its memory.
+    """Import faster during the body: it saves a tenth of the start and of the memory.
 
-    Pydantic models are built when they are first used, and that is few of hundreds; not the models of the user's own
-    agent, so that a mistake in one is told at the start. `httpx` comes without its command line, which brings rich.
+    Of hundreds of pydantic models only few are used: each is built on first use. The user's agent is imported later, so
+    that a mistake in its models shows at the start. `httpx` is imported without its command line, which imports rich.
     """
     from pydantic import BaseModel
 
     BaseModel.model_config["defer_build"] = True
-    # FastAPI ignores it where it builds its own, and now they are built where it does not
+    # FastAPI hides this warning while it builds its models; now they are built later
     warnings.filterwarnings(
         "ignore", r"The 'alias' attribute with value .* was provided to the `Field\(\)`", UserWarning
     )
@@ -34,16 +38,16 @@ def fast_imports() -> Generator[None]:
 
 
 def reopen_closed_streams() -> None:
-    """Somebody started us with `<&-` or `>&-`: the next file that is opened, a database, would be the output."""
+    """Open /dev/null for closed standard streams: otherwise the next file, a database, would become the output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until exit
 
 
 def quiet_logging() -> None:
-    """Leave the terminal to the conversation: what fails is told in a sentence, not in ADK's tracebacks."""
+    """Log warnings as short lines, and hide ADK's tracebacks: each error is shown as one sentence anyway."""
     logging.basicConfig(level=logging.WARNING, format="lango: %(message)s")
     logging.getLogger("google_adk").setLevel(logging.CRITICAL)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError):  # a terminal that knows few characters gets question marks, not a traceback
+        with suppress(AttributeError):  # characters that the terminal lacks become question marks, not a traceback
             stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

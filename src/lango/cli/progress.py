@@ -1,4 +1,4 @@
-"""Long work says how far it is: on stderr, and only where somebody looks."""
+"""Show the progress of long work on stderr, if stderr is a terminal."""
 
 import os
 import sys
@@ -7,14 +7,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 Progress = Callable[[int, int | None], None]
-"""How much is done, and of how much; None: nobody knows."""
+"""Called with the amount done and the total, None if unknown."""
 
 _BETWEEN_LINES_S = 2.0
 
 
 @contextmanager
 def progress_bar(what: str, unit: str = "") -> Generator[Progress]:
-    """Show a bar from the first news until the block ends; bytes as bytes, where no unit is named."""
+    """Show a bar from the first report until the end of the body; without a unit, amounts are bytes."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
     elif os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
@@ -32,7 +32,7 @@ def _bar(what: str, unit: str) -> Generator[Progress]:
 
     counted = (MofNCompleteColumn(), unit) if unit else (DownloadColumn(), TransferSpeedColumn())
     columns = ("{task.description}", BarColumn(), *counted, TimeRemainingColumn())
-    # what is printed meanwhile goes above the bar; into a pipe it goes as it is
+    # on a terminal, printed lines appear above the bar
     above = sys.stdout.isatty()
     bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=above)
     task = bar.add_task(what, total=None)
@@ -48,7 +48,7 @@ def _bar(what: str, unit: str) -> Generator[Progress]:
 
 
 def _progress_lines(what: str, unit: str) -> Progress:
-    """Tell in lines, where nothing can be drawn over; what is done in a moment needs none."""
+    """Report in lines on a terminal that cannot redraw; short work reports nothing."""
     last = time.monotonic()
 
     def advance(done: int, total: int | None) -> None:

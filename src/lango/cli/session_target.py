@@ -1,4 +1,4 @@
-"""What `lango chat` and `lango run` share: the settings of the call, the session it goes on with, a turn to follow."""
+"""Choose the session that `lango chat` or `lango run` continues."""
 
 import re
 import uuid
@@ -21,35 +21,35 @@ _LISTED_MATCHES = 5
 
 
 class SessionTarget(Struct, frozen=True):
-    """The session that a conversation is in."""
+    """The id of a session that may not exist yet."""
 
     session_id: str
     new: bool = False
 
 
-async def choose_session(runtime: "Runtime", resume: str | None, go_on: bool) -> SessionTarget:
-    """Return the session to go on with: the one named, the newest, or a new one."""
-    if resume and go_on:
-        raise UsageError("-c goes on with the newest session and -r with the one you name: use one of them")
+async def choose_session(runtime: "Runtime", resume: str | None, continue_newest: bool) -> SessionTarget:
+    """Return the named session, the newest, or a new one."""
+    if resume and continue_newest:
+        raise UsageError("-c continues the newest session and -r the one you name: use one of them")
     if resume:
         return await session_by_prefix(runtime, resume)
-    if go_on:
+    if continue_newest:
         from lango.store.sessions.sessions import list_session_page
 
         newest = await runtime.store.read(list_session_page, runtime.app_name, LOCAL_USER, limit=1)
         if not newest:
-            raise UsageError("there is no session to go on with yet")
+            raise UsageError("there is no session to continue yet")
         return SessionTarget(newest[0].name.id)
     return new_session()
 
 
 def new_session() -> SessionTarget:
-    """Return a session that is not there yet."""
+    """Return a session with a new id."""
     return SessionTarget(uuid.uuid4().hex[:_ID_CHARACTERS], new=True)
 
 
 async def session_by_prefix(runtime: "Runtime", wanted: str) -> SessionTarget:
-    """Find a session by its id, or the first characters of one of ours; a name that nobody has is a new session's."""
+    """Find a session by its id, or by the first characters of a generated id; an unknown id makes a new session."""
     from lango.store import SessionId
     from lango.store.sessions.sessions import find_session, list_sessions
 
@@ -62,5 +62,5 @@ async def session_by_prefix(runtime: "Runtime", wanted: str) -> SessionTarget:
             return SessionTarget(found[0])
         if found:
             some = ", ".join(found[:_LISTED_MATCHES]) + (" ..." if len(found) > _LISTED_MATCHES else "")
-            raise UsageError(f"{len(found)} sessions begin with {wanted!r}: {some}; say more of the id")
+            raise UsageError(f"{len(found)} sessions begin with {wanted!r}: {some}; give more of the id")
     return SessionTarget(wanted, new=True)

@@ -1,4 +1,4 @@
-"""Work on a store for one command, and the session that a command means."""
+"""Open the store for one command, and find the sessions it names."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def run_on_store(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:
-    """Open a store and do some work on it."""
+    """Open a store and run work on it."""
     from lango.store import Store
 
     async def opened() -> T:
@@ -31,12 +31,12 @@ def run_on_store(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:
 
 
 def _raise_interrupt(*_: object) -> None:
-    """End at the first Ctrl-C: asyncio's own way waits for a pipe that nobody reads or writes."""
+    """Exit at the first Ctrl-C: asyncio's handler would wait for a blocked pipe."""
     raise KeyboardInterrupt
 
 
 async def session_owners(store: "Store", app: str | None, user: str | None) -> list[tuple[str, str]]:
-    """Read which users of which apps have sessions."""
+    """Return the apps and users that have sessions."""
     from lango.store.sessions import sessions
 
     found = await store.read(sessions.list_users)
@@ -44,14 +44,14 @@ async def session_owners(store: "Store", app: str | None, user: str | None) -> l
 
 
 async def sessions_matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":
-    """Read the sessions of an app, or of a user, or all of them."""
+    """Return the sessions of an app, a user, or all."""
     from lango.store.sessions.sessions import list_sessions
 
     return [record for record in await store.read(list_sessions, app) if user is None or record.name.user_id == user]
 
 
 async def session_by_id(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
-    """Read the one session of an id."""
+    """Return the only session with an id. Raises `SessionNotFound` or `UsageError`."""
     from lango.store.sessions import sessions
 
     same_id = await store.read(sessions.list_sessions_by_id, session_id)
@@ -59,7 +59,7 @@ async def session_by_id(store: "Store", session_id: str, app: str | None, user: 
         record for record in same_id if app in (None, record.name.app_name) and user in (None, record.name.user_id)
     ]
     if not found:
-        raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
+        raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
     if len(found) > 1:
-        raise UsageError(f"{len(found)} sessions have the id {session_id!r}: say which with --app and --user")
+        raise UsageError(f"{len(found)} sessions have the id {session_id!r}: select one with --app and --user")
     return found[0]

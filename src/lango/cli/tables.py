@@ -1,4 +1,4 @@
-"""How every command shows rows: a plain table that fits the terminal; whole where it goes into a pipe."""
+"""Print rows as a table that fits the terminal, or unshortened into a pipe."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 _ROWS_PER_LAYOUT = 1000
-"""So many rows are laid out together on a terminal: rich takes long for many, and nobody waits for the first."""
+"""Rows laid out together on a terminal: rich takes long for many, and the first rows should appear at once."""
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], *, empty: str, cut: Sequence[str] = ()) -> None:
-    """Print rows under the names of their keys. Columns named in `cut` give way on a narrow terminal."""
+    """Print rows under the names of their keys. Columns in `cut` are shortened on a narrow terminal."""
     if not rows:
         print(empty)
         return
     if not sys.stdout.isatty():
-        _print_full_width(rows)  # `grep` and `cut` want every row on its own line
+        _print_full_width(rows)  # one line per row, for `grep` and `cut`
         return
     from rich.console import Console
 
@@ -32,15 +32,14 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, empty: str, cut: Sequence[
 
 
 def make_table(rows: Sequence[Mapping[str, Any]], *, cut: Sequence[str] = ()) -> "Table":
-    """Make a table of rows that have the same keys; numbers stand right."""
+    """Make a table of rows with the same keys; numbers are right-aligned."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for at, (name, sample) in enumerate(rows[0].items()):
         number = isinstance(sample, int | float)
-        keep_width = (
-            number or at == 0 or (bool(cut) and name not in cut)
-        )  # of these, rich takes nothing while others have some
+        # rich shortens these columns last
+        keep_width = number or at == 0 or (bool(cut) and name not in cut)
         table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=keep_width)
     for row in rows:
         table.add_row(*(_table_cell(name in cut, value) for name, value in row.items()))
@@ -55,7 +54,7 @@ def _table_cell(cut: bool, value: Any) -> "Text":
 
 
 def _print_full_width(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print every cell as wide as it is: many thousand rows in a moment."""
+    """Print cells unshortened, without rich, which is slow for thousands of rows."""
     from rich.cells import cell_len
 
     lines = [list(rows[0]), *([one_line(format_cell(value)) for value in row.values()] for row in rows)]
@@ -68,7 +67,7 @@ def _print_full_width(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_trimmed(console: "Console", table: "Table") -> None:
-    """Print without the spaces that fill the last column."""
+    """Print a table without trailing spaces."""
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():

@@ -1,7 +1,7 @@
-"""Text of others on a terminal: what a model, a tool or a file says is shown, never obeyed.
+"""Format text and values for a terminal, with control characters made harmless.
 
-A control character can move the cursor, rewrite what is on the screen, set the clipboard or answer for the user. Each
-one becomes a visible sign of the same width.
+A control character in the text of a model, a tool or a file could move the cursor, rewrite the screen, set the
+clipboard or type input. Each becomes a visible sign of the same width.
 """
 
 from datetime import datetime
@@ -9,32 +9,30 @@ from typing import Any
 
 _KEPT_CHARACTERS = "\n\t"
 _REPLACEMENTS = {
-    **{
-        code: 0x2400 + code for code in range(0x20) if chr(code) not in _KEPT_CHARACTERS
-    },  # ␛ for escape, ␇ for the bell
+    # ␛ for escape, ␇ for the bell
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in _KEPT_CHARACTERS},
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),  # C1: an escape sequence in one character
-    **dict.fromkeys(
-        [0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD
-    ),  # turn text around
+    # change the direction of text
+    **dict.fromkeys([0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
     **dict.fromkeys([0x2028, 0x2029], 0x20),
-    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),  # half a character
+    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),  # lone surrogates
 }
 
 
 def printable(text: str) -> str:
-    """Return text that a terminal shows as it stands; line ends and tabs stay what they are."""
+    """Return text without control characters, except line ends and tabs."""
     return text.replace("\r\n", "\n").translate(_REPLACEMENTS)
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """Return text for one line: white space folded, cut with an ellipsis where it is too long."""
+    """Return text as one line, cut with an ellipsis at `width`."""
     line = printable(" ".join(text.split()))
     return line if width is None or len(line) <= width else line[: max(1, width - 1)] + "…"
 
 
 def format_cell(value: Any) -> str:
-    """Say a value as a table does."""
+    """Format a value for a table."""
     match value:
         case None:
             return ""
@@ -51,14 +49,14 @@ def format_cell(value: Any) -> str:
 
 
 def format_time(at: float) -> str:
-    """Say a time, in UTC."""
+    """Format a time in UTC."""
     from lango.store.codec.records import as_datetime
 
     return as_datetime(at).isoformat(timespec="seconds")
 
 
 def format_age(at: float, now: float) -> str:
-    """Say how long ago something was, in its largest unit."""
+    """Format how long ago a time was, in its largest unit."""
     seconds = max(0.0, now - at)
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         count = int(seconds // length)

@@ -1,4 +1,4 @@
-"""`lango sessions usage`: the picture of a session as a table."""
+"""Print the token and cost report of a session."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from lango.store import SessionId, Store
 
 
 async def read_usage(store: Store, name: SessionId, settings: Settings, limit: int) -> SessionUsage:
-    """Read the picture of a session as the settings would bound its next request."""
+    """Read the usage of a session, with the limits of the settings for its next request."""
     found = await session_usage(store, name, window_rules_for(settings), limit=limit)
     if found is None:
-        raise SessionNotFound(f"there is no session {name.id!r} any more")
+        raise SessionNotFound(f"session {name.id!r} was deleted meanwhile")
     return found
 
 
 def print_usage(usage: SessionUsage, *, as_json: bool) -> None:
-    """Print the picture: one object of JSON as the server sends it, or the turns as a table and four lines below it."""
+    """Print the usage: as the JSON of the server, or as a table of turns with a summary."""
     if as_json:
         from lango.server.api.usage_routes import UsageReport
 
@@ -31,26 +31,26 @@ def print_usage(usage: SessionUsage, *, as_json: bool) -> None:
 
 
 def summary_lines(usage: SessionUsage) -> list[str]:
-    """Say what bounds the next request, what it would keep, and what all turns took."""
+    """Return the limits and the size of the next request, and the totals of all turns."""
     window, rules, total = usage.window, usage.rules, usage.total
     bound = "" if rules.max_messages is None else f" and {rules.max_messages} messages"
-    if rules.with_memory:
-        print(f"memory    notes up to message {window.observed_seq:,}, {window.memory_tokens:,} tokens of the request")
-    spent = f"{total.model_calls:,} calls of the model, {total.input_tokens:,} tokens in, {total.output_tokens:,} out"
+    notes = f"notes up to message {window.observed_seq:,}, {window.memory_tokens:,} tokens of the request"
+    spent = f"{total.model_calls:,} model calls, {total.input_tokens:,} tokens in, {total.output_tokens:,} out"
     return [
+        *([f"memory    {notes}"] if rules.with_memory else []),
         f"budget    {rules.budget_tokens:,} tokens{bound}",
-        f"window    {window.messages:,} messages, {window.tokens:,} tokens: what the next request keeps",
+        f"window    {window.messages:,} messages, {window.tokens:,} tokens in the next request",
         f"left out  {window.left_out_messages:,} messages, {window.left_out_tokens:,} tokens",
-        f"all       {usage.all_turns:,} turns, {spent}, {_cost(total) or 'cost not known'}",
+        f"all       {usage.all_turns:,} turns, {spent}, {_cost(total) or 'cost unknown'}",
     ]
 
 
 def turn_row(turn: TurnUsage) -> dict[str, Any]:
-    """Say in a row what a turn took."""
+    """Return a turn as a row of the table."""
     names = [tool.name if tool.status == "finished" else f"{tool.name} ({tool.status})" for tool in turn.tools]
     return {
         "turn": turn.turn,
-        "status": "taken back" if turn.taken_back else turn.status,
+        "status": "rewound" if turn.taken_back else turn.status,
         "started": format_time(turn.started_at),
         "tokens": turn.tokens,
         "in": turn.usage.input_tokens,

@@ -1,7 +1,7 @@
 """Settings: `lango.toml`, each key also as an environment variable `LANGO_SECTION__KEY`.
 
-What is given in Python wins over the environment, the environment over the file, the file over the defaults. A key
-that nobody knows is an error: a setting that is misspelt should not be silently without effect.
+Python arguments override the environment, the environment the file, the file the defaults. An unknown key is an error:
+a misspelt setting should not be silently ignored.
 """
 
 from lango.config.sections import (

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 
 def problem_message(settings: type[BaseModel], problem: Any, file: Path | None) -> str:
-    """Say where a wrong setting stands and what is wrong with it."""
+    """Describe an invalid setting with its location."""
     path = [str(part) for part in problem["loc"] if part != "[key]"]
     key = ".".join(path)
     match problem:
@@ -19,7 +19,7 @@ def problem_message(settings: type[BaseModel], problem: Any, file: Path | None) 
             message = f"is not a setting{_suggestion(settings, path)}"
         case {"type": "value_error", "ctx": {"error": error}}:
             message = str(error)
-        case {"type": "string_pattern_mismatch"}:  # of the names of agents
+        case {"type": "string_pattern_mismatch"}:  # agents' names
             message = "must be letters, digits and _, and not begin with a digit"
         case _:
             message = problem["msg"][:1].lower() + problem["msg"][1:]
@@ -32,7 +32,7 @@ def problem_message(settings: type[BaseModel], problem: Any, file: Path | None) 
 
 
 def _setting_type(settings: type[BaseModel], path: list[str]) -> Any:
-    """Return the type of a setting or table; None where there is none of that name."""
+    """Return the type of a setting or table, or None if it does not exist."""
     kind: Any = settings
     for part in path:
         if get_origin(kind) is dict:
@@ -50,14 +50,14 @@ def _setting_type(settings: type[BaseModel], path: list[str]) -> Any:
 
 
 def _suggestion(settings: type[BaseModel], path: list[str]) -> str:
-    """Say which setting was probably meant."""
+    """Suggest the setting that was probably meant."""
     table = _setting_type(settings, path[:-1])
     known = list(table.model_fields) if isinstance(table, type) and issubclass(table, BaseModel) else []
     return "".join(f"; did you mean {name}?" for name in difflib.get_close_matches(path[-1], known, 1))
 
 
 def invalid_json_variables(settings: type[BaseModel]) -> str:
-    """Say which variables of the environment hold a list or a table that is not JSON."""
+    """Describe the environment variables of lists and tables that are not JSON."""
     wrong: list[str] = []
     for name, value in sorted(os.environ.items()):
         if not name.upper().startswith("LANGO_"):
@@ -73,7 +73,7 @@ def invalid_json_variables(settings: type[BaseModel]) -> str:
 
 
 def _find_line(file: Path, path: list[str]) -> int | None:
-    """Find the line of a key: its table's header, then the key; else the nearest table."""
+    """Return the line of a key, or of the header of its nearest table."""
     table: list[str] = []
     nearest: int | None = None
     for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):

@@ -52,7 +52,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Self:
-        """Read `path`, or the file that LANGO_CONFIG names, or `lango.toml` here if there is one; then the environment.
+        """Load `path`, or the file of LANGO_CONFIG, or `./lango.toml` if it exists; then the environment.
 
         Raises `ConfigError` that names the file, the line and the key.
         """
@@ -82,7 +82,7 @@ class Settings(BaseSettings):
         except SettingsError as error:
             raise ConfigError(invalid_json_variables(cls) or str(error)) from error
         settings = cls.model_construct(**{name: getattr(loaded, name) for name in cls.model_fields})
-        settings._source = file  # noqa: SLF001 - its own class's
+        settings._source = file  # noqa: SLF001 - of this class
         return settings
 
     @classmethod
@@ -94,13 +94,13 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then environment, then file."""
+        """Return the sources by precedence: arguments, environment, file."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, _FileSource(settings_cls, cls._file or {})
 
     @property
     def source(self) -> Path | None:
-        """The file that the settings were read from."""
+        """The file of the settings."""
         return self._source
 
     @property

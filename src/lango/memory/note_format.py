@@ -1,7 +1,7 @@
-"""What an observer and a reflector are asked, and how their answers are read.
+"""Define the prompts for notes, and parse the answers.
 
-The format is one line a note, simple enough for small models. Days come from the store and not from the model. What is
-not a note is not kept, least of all the instructions themselves.
+The format is one line per note, simple enough for small models. Days come from the store and not from the model. Lines
+that are no notes are dropped, above all those that repeat the instructions.
 """
 
 import re
@@ -10,17 +10,17 @@ from typing import Literal, cast
 
 from msgspec import Struct
 
-from lango.store.memory.observations import Observation, Priority
+from lango.store.memory.observations import Observation
 
 MAX_NOTE_CHARACTERS = 1_000
 MAX_NOTES = 200
-"""Of one answer."""
+"""Notes read from one answer."""
 MAX_FACTS = 20
-"""Of one answer: a text that was read must not be able to fill the memory of a user."""
+"""Facts read from one answer: a hostile text in the transcript must not fill a user's memory."""
 MAX_ANSWER_CHARACTERS = 200_000
-"""Of an answer no more is read: its notes are to be shorter than what they are about."""
-_MOST_LINES = 1_000
-_LONGEST_LINE = 20 * MAX_NOTE_CHARACTERS
+"""Characters read from one answer: notes should be shorter than their subject."""
+_MAX_LINES = 1_000
+_MAX_LINE_CHARACTERS = 20 * MAX_NOTE_CHARACTERS
 
 OBSERVE_PROMPT = """\
 You keep the notes of another assistant about a conversation. You are given a part of its transcript. Each line begins \
@@ -63,13 +63,13 @@ _BULLET = re.compile(rf"{_HEAD}\s+(?:\(([#\d\s,to-]*)\))?\s*(.+)$")
 _TRANSCRIPT = re.compile(r"^\s*#(\d+) (?:\d{4}-\d\d-\d\d \d\d:\d\d )?(.+)$")
 _NUMBER = re.compile(r"\d+")
 _DAY = re.compile(r"^\(?\d{4}-\d\d-\d\d\)?[:,]?\s*")
-_LEAST_ECHO = 12  # characters that an echo of the instructions has at least: shorter ones are words that anybody says
+_MIN_ECHO_CHARACTERS = 12  # shorter matches with the instructions are common words
 
 NoteKind = Literal["high", "medium", "low", "fact"]
 
 
 class Note(Struct, frozen=True):
-    """A line of an answer: what kind it is, the messages that it names, what it says."""
+    """One line of an answer: its kind, the messages that it names, its text."""
 
     kind: NoteKind
     first_seq: int
@@ -78,7 +78,7 @@ class Note(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True):
-    """The messages that an answer is about: what it names outside of them, it made up."""
+    """The messages that an answer is about; a message number outside of it is made up."""
 
     first_seq: int
     last_seq: int
@@ -87,32 +87,35 @@ class Span(Struct, frozen=True):
 def parse_notes(answer: str, span: Span, instructions: str, *, shown: str = "", lenient: bool = False) -> list[Note]:
     """Return the notes of an answer.
 
-    Lines in the form that was asked for; else any list. With `lenient`, where there is neither, lines of the transcript
-    that were copied, or else all that was said as one note, all of low priority. Lines that repeat the instructions are
-    never notes. What is more than anybody would note is not read: neither lines nor characters without end. A long
-    answer takes a moment: call it in a thread.
+    Lines in the requested form; else the items of any list. With `lenient`, if there is neither, copied lines of the
+    transcript `shown`, or else the whole answer as one note, all of low priority. Lines that repeat the instructions
+    are never notes. Lines and characters above the limits are not read. A long answer takes CPU time: call it in a
+    thread.
     """
-    # the spaces go first: expressions that look for them at several places take the square of their number
-    cut = (" ".join(line[:_LONGEST_LINE].split()) for line in answer[:MAX_ANSWER_CHARACTERS].splitlines()[:_MOST_LINES])
+    # spaces go first: expressions that match them at several places take quadratic time
+    cut = (
+        " ".join(line[:_MAX_LINE_CHARACTERS].split())
+        for line in answer[:MAX_ANSWER_CHARACTERS].splitlines()[:_MAX_LINES]
+    )
     lines = [line for line in cut if line]
     prompt = _Instructions(instructions)
     original_lines = [line for line in lines if not (prompt.has(line) or prompt.has(_text(line)))]
     echoes = len(original_lines) < len(lines)
     notes = [note for line in original_lines if (note := _parse_note(line, span))]
-    if notes or echoes:  # what else stands in an answer that repeats its instructions is not to be trusted
+    if notes or echoes:  # other lines of an answer that repeats its instructions are not trusted
         return _without_repeats(notes)
     other_lines = [line for line in original_lines if not _TRANSCRIPT.match(line)]
     notes = [note for line in other_lines if (note := _parse_bullet(line, span))]
     if not notes and lenient:
-        said_in = _said_in(shown)
-        copied = [note for line in original_lines if (note := _parse_copied_line(line, span, said_in))]
+        shown_lines = _transcript_lines(shown)
+        copied = [note for line in original_lines if (note := _parse_copied_line(line, span, shown_lines))]
         text = _clean(" ".join(other_lines))
         notes = copied or ([Note("low", span.first_seq, span.last_seq, text)] if text else [])
     return _without_repeats(notes)
 
 
 def notes_to_observations(notes: Iterable[Note], days: dict[int, str]) -> tuple[Observation, ...]:
-    """Return the notes as they are stored, each with the day of its last message. Facts are observations, too."""
+    """Convert notes to observations, each with the day of its last message. A fact is an observation, too."""
     return tuple(
         Observation(
             note.text,
@@ -126,14 +129,14 @@ def notes_to_observations(notes: Iterable[Note], days: dict[int, str]) -> tuple[
 
 
 def split_fact(text: str) -> tuple[str, str] | None:
-    """Return what a fact is about, in one spelling, and what it says; None where it names nothing."""
+    """Return the normalized name and the value of a fact, or None if it has no name."""
     name, sep, value = text.partition(":") if ":" in text else text.partition("=")
     name = re.sub(r"[\W_]+", " ", name).strip().lower()
     return (name, value.strip()) if sep and name and value.strip() and len(name) <= 60 else None
 
 
 def observations_as_lines(observed: Sequence[Observation]) -> str:
-    """Return observations as a reflector reads them."""
+    """Render observations as the input of a reflector."""
     return "\n".join(
         f"- [{note.priority}] ({note.first_seq}-{note.last_seq}) {note.day} {note.text}" for note in observed
     )
@@ -145,7 +148,7 @@ def _day(seq: int, days: dict[int, str]) -> str:
 
 
 def _text(line: str) -> str:
-    """Return what a line says, without its form."""
+    """Return the text of a line without its bullet, priority and message numbers."""
     found = _LINE.match(line)
     if found:
         return found[3]
@@ -155,67 +158,64 @@ def _text(line: str) -> str:
 
 def _parse_note(line: str, span: Span) -> Note | None:
     found = _LINE.match(line)
-    text = _clean(found[3]) if found else ""
-    if not found or not text:
-        return None
-    first, last = _numbers(found[2] or "", span)
-    return Note(cast("Priority", found[1].lower()), first, last, text)
+    return _note(cast("NoteKind", found[1].lower()), found[2], found[3], span) if found else None
 
 
 def _parse_bullet(line: str, span: Span) -> Note | None:
     found = _BULLET.match(line)
-    text = _clean(found[2]) if found else ""
-    if not found or not text:
-        return None
-    first, last = _numbers(found[1] or "", span)
-    return Note("medium", first, last, text)
+    return _note("medium", found[1], found[2], span) if found else None
 
 
-def _said_in(shown: str) -> dict[str, str]:
-    """Return the lines of a transcript, each with the number of its message."""
+def _note(kind: NoteKind, numbers: str | None, text: str, span: Span) -> Note | None:
+    text = _clean(text)
+    return Note(kind, *_numbers(numbers or "", span), text) if text else None
+
+
+def _transcript_lines(shown: str) -> dict[str, str]:
+    """Map each line of a transcript to the number of its message."""
     found: dict[str, str] = {}
     for line in shown.splitlines():
-        if said := _TRANSCRIPT.match(" ".join(line[:_LONGEST_LINE].split())):
-            found.setdefault(said[2], said[1])
+        if match := _TRANSCRIPT.match(" ".join(line[:_MAX_LINE_CHARACTERS].split())):
+            found.setdefault(match[2], match[1])
     return found
 
 
-def _parse_copied_line(line: str, span: Span, said_in: dict[str, str]) -> Note | None:
-    """A small model may copy the transcript: that, too, says what was said, if it is not made up."""
+def _parse_copied_line(line: str, span: Span, shown_lines: dict[str, str]) -> Note | None:
+    """Accept a line that a small model copied from the transcript, unless it is made up."""
     copied = _TRANSCRIPT.match(line)
-    if copied is None or copied[2] not in said_in or not (text := _clean(copied[2])):
+    if copied is None or copied[2] not in shown_lines:
         return None
-    return Note("low", *_numbers(said_in[copied[2]], span), text)
+    return _note("low", shown_lines[copied[2]], copied[2], span)
 
 
 def _numbers(text: str, span: Span) -> tuple[int, int]:
-    """Return the messages that a note names; all that the answer is about, where it names none of those."""
+    """Return the first and last message that a note names, or the whole span if it names none inside of it."""
     numbers = [int(number) for number in _NUMBER.findall(text)[:20] if len(number) < 19]
     named = [number for number in numbers if span.first_seq <= number <= span.last_seq]
     return (min(named), max(named)) if named else (span.first_seq, span.last_seq)
 
 
 def _clean(text: str) -> str:
-    """Return one line of what can be printed, without a day in front, and not without end."""
+    """Return the text as one printable line of limited length, without a day in front."""
     printable = "".join(letter for letter in re.sub(r"\s+", " ", text) if letter.isprintable())
     text = _DAY.sub("", printable.strip())
     return text if len(text) <= MAX_NOTE_CHARACTERS else text[: MAX_NOTE_CHARACTERS - 4] + " ..."
 
 
 class _Instructions:
-    """The instructions of the model, to recognise where its answer repeats them."""
+    """The instructions of a model, to recognise where its answer repeats them."""
 
     def __init__(self, text: str) -> None:
         self._plain = _normalize(text)
         sentences = (_normalize(sentence) for sentence in re.split(r"(?<=[.:])\s", text))
-        self._sentences = [sentence for sentence in sentences if len(sentence) >= 2 * _LEAST_ECHO]
+        self._sentences = [sentence for sentence in sentences if len(sentence) >= 2 * _MIN_ECHO_CHARACTERS]
 
     def has(self, line: str) -> bool:
-        """Whether a line repeats it, or holds a sentence of it."""
-        said = _normalize(line)
-        if len(said) >= _LEAST_ECHO and said in self._plain:
+        """Whether a line is part of the instructions, or contains a sentence of them."""
+        normalized = _normalize(line)
+        if len(normalized) >= _MIN_ECHO_CHARACTERS and normalized in self._plain:
             return True
-        return any(sentence in said for sentence in self._sentences)
+        return any(sentence in normalized for sentence in self._sentences)
 
 
 def _normalize(text: str) -> str:
@@ -223,7 +223,7 @@ def _normalize(text: str) -> str:
 
 
 def _without_repeats(notes: Iterable[Note]) -> list[Note]:
-    """Small models say the same thing again and again, and others go on without end."""
+    """Drop repeated notes, which small models write, and notes above the limits."""
     first: dict[str, Note] = {}
     facts = 0
     for note in notes:

@@ -1,4 +1,4 @@
-"""`runtime.memory`: what is remembered of sessions and users, and the tasks that remember it."""
+"""Show and delete memory, and run observers in the background: `runtime.memory`."""
 
 import asyncio
 
@@ -11,10 +11,10 @@ from lango.store.sessions.sessions import find_session
 
 
 class Memory:
-    """Observations and facts, to look at and to delete. Observing goes on in tasks that this object owns."""
+    """Observations and facts, to show and to delete, and the tasks that observe sessions."""
 
     def __init__(self, store: Store, app_name: str, observer: Observer | None, close_wait_s: float = 0.0) -> None:
-        """`observer`: None while memory is off."""
+        """Without an `observer` (memory is off), nothing is observed."""
         self._store = store
         self._app_name = app_name
         self._observer = observer
@@ -23,31 +23,31 @@ class Memory:
         self._observe_again: set[SessionId] = set()
 
     async def show(self, session_id: str, *, user_id: str = "user") -> SessionMemory:
-        """Return the observations of a session that hold now. Raises `SessionNotFound`."""
+        """Return the current observations of a session. Raises `SessionNotFound`."""
         return await self._store.read(read_memory, await self._session(session_id, user_id))
 
     async def history(self, session_id: str, *, user_id: str = "user") -> list[Batch]:
-        """Return every batch of observations there ever was, also condensed ones and those that a rewind took back."""
+        """Return every batch of observations, including condensed and rewound ones."""
         return await self._store.read(read_all_batches, await self._session(session_id, user_id))
 
     async def facts(self, *, user_id: str = "user", replaced: bool = False) -> list[Fact]:
-        """Return what holds for a user across sessions; or also what was replaced."""
+        """Return the facts of a user across sessions, with `replaced` also those that newer facts replaced."""
         return await self._store.read(read_facts, self._app_name, user_id, replaced=replaced)
 
     async def forget(self, fact_id: int, *, user_id: str = "user") -> bool:
-        """Delete a fact and all that was known under its name before; False: there is none."""
+        """Delete a fact and those that it replaced; return False if there is no such fact."""
         forgotten = await self._store.write(delete_fact, self._app_name, user_id, fact_id)
         if forgotten:
             await self._store.purge()
         return forgotten
 
     async def settle(self) -> None:
-        """Wait until nothing is being observed here."""
+        """Wait until no session is being observed by this process."""
         while self._tasks:
             await asyncio.wait([*self._tasks.values()])
 
     def observe_in_background(self, name: SessionId) -> None:
-        """Observe a session in the background, if enough was said in it."""
+        """Start observing a session in the background, if it exceeds a threshold."""
         if self._observer is None:
             return
         if name in self._tasks:
@@ -66,7 +66,7 @@ class Memory:
             del self._tasks[name]
 
     async def close(self) -> None:
-        """Let what is being observed end, for a while; then break it off. Nothing half-made is left behind."""
+        """Wait for running observers up to the time limit, then cancel them. No partial batch is stored."""
         if self._tasks:
             await asyncio.wait([*self._tasks.values()], timeout=self._close_wait_s)
         for task in self._tasks.values():

@@ -1,4 +1,4 @@
-"""Messages as an observer reads them: numbered, dated, calls with their arguments, results; large ones in pieces."""
+"""Render messages as the transcript that an observer reads, with numbers and dates, large ones in pieces."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
@@ -9,26 +9,24 @@ from lango.messages import Message
 from lango.store import StoredEvent
 from lango.store.codec.records import as_datetime
 
-_ADK_REQUEST_PREFIX = (
-    "adk_request_"  # ADK's own questions to the user are calls, too; the call itself stands before them
-)
+_ADK_REQUEST_PREFIX = "adk_request_"  # ADK's approval requests are calls, too; the call in question precedes them
 _MAX_PARTS = 40
-_INDENT = "\n    "  # what a message says never stands at the beginning of a line, where an observation does
+_INDENT = "\n    "  # text of a message never starts a line, where it could be taken for an observation
 
 
 def units(stored: Iterable[StoredEvent]) -> list[list[StoredEvent]]:
-    """Split messages where no result is parted from its call."""
+    """Group messages so that a tool result stays with its call."""
     found: list[list[StoredEvent]] = []
-    for one in stored:
-        if found and one.message and one.message.role == "tool":
-            found[-1].append(one)
+    for event in stored:
+        if found and event.message and event.message.role == "tool":
+            found[-1].append(event)
         else:
-            found.append([one])
+            found.append([event])
     return found
 
 
 def next_batch(stored: Sequence[StoredEvent], max_tokens: int, large_tokens: int) -> list[StoredEvent]:
-    """Return the first messages that an observer is shown at once; a large one is a batch of its own."""
+    """Return the first messages that an observer is shown at once; a large message is a batch by itself."""
     batch: list[StoredEvent] = []
     for unit in units(stored):
         cost = sum(stored.tokens for stored in (*batch, *unit))
@@ -42,7 +40,7 @@ def next_batch(stored: Sequence[StoredEvent], max_tokens: int, large_tokens: int
 
 
 def pieces(batch: Iterable[StoredEvent], max_tokens: int, large_tokens: int) -> list[str]:
-    """Return what an observer is shown, one text per call of its model; empty where nothing was said."""
+    """Render a batch as one text per model call; empty if the batch has no text."""
     found: list[str] = []
     spent = 0
     for head, line in ((_head(stored), line) for stored in batch for line in _lines(stored)):
@@ -60,7 +58,7 @@ def pieces(batch: Iterable[StoredEvent], max_tokens: int, large_tokens: int) -> 
 
 
 def day_of(stored: StoredEvent) -> str:
-    """Return the day of a message, UTC."""
+    """Return the day of a message in UTC."""
     return as_datetime(stored.created_at).strftime("%Y-%m-%d")
 
 
@@ -76,19 +74,19 @@ def _lines(stored: StoredEvent) -> Iterator[str]:
 
 
 def _message_lines(message: Message) -> Iterator[str]:
-    who = "user" if message.role == "user" else message.author or message.role
+    author = "user" if message.role == "user" else message.author or message.role
     calls = [call for call in message.tool_calls if not call.name.startswith(_ADK_REQUEST_PREFIX)]
     if message.content and not (message.role == "tool" and message.tool_calls):
-        yield f"{who}: {message.content}"
+        yield f"{author}: {message.content}"
     for call in calls:
         if call.input is not None or call.output is None:
-            yield f"{who} calls {call.name} with {compact_json(call.input or {})}"
+            yield f"{author} calls {call.name} with {compact_json(call.input or {})}"
         if call.output is not None:
             yield f"{call.name} returned {compact_json(call.output)}"
 
 
 def _files(stored: StoredEvent) -> Iterator[str]:
-    """Tell which files a message brings; of a text, also what it says."""
+    """List the attached files, text files with their content."""
     layout: Any = (stored.extra or {}).get("parts") or ()
     for part in layout:
         blob = cast("dict[str, Any]", part).get("inline_data") if isinstance(part, dict) else None
@@ -100,7 +98,7 @@ def _files(stored: StoredEvent) -> Iterator[str]:
 
 
 def _parts(line: str, max_tokens: int, cost: int) -> list[str]:
-    """Cut what is too large into parts that say which they are."""
+    """Split a line that is too large into numbered parts; drop the middle of a huge one."""
     count = -(-cost // max_tokens)
     if count > _MAX_PARTS:
         count = _MAX_PARTS

@@ -1,6 +1,7 @@
 """Models behind one small protocol. Each vendor's SDK is imported when its provider is first used."""
 
-from lango.providers.catalog import ProviderSettings, label, resolve
+from lango.config import ProviderSettings
+from lango.providers.catalog import label, resolve
 from lango.providers.protocol import (
     CallDelta,
     Delta,

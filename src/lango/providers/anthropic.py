@@ -1,8 +1,8 @@
-"""Anthropic's Messages API.
+"""Encode requests for Anthropic's Messages API, and send them.
 
-A thinking block goes back exactly as it came, or not at all: its signature covers what stood before it. A block that
-came before the text is a thought with its signature; one that came later, between text and a tool call, is kept whole
-as the signature of that call, so that it goes back to its place.
+A thinking block is sent back exactly as it came, or not at all: its signature covers everything before it. A block
+before the text is stored as a thought with its signature. A later block, between text and a tool call, is stored whole
+as the signature of that call, so that it returns to its place.
 """
 
 import json
@@ -43,17 +43,17 @@ from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, stre
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
-_NO_KEY = {"CredentialsError", "WorkloadIdentityError"}  # by name: earlier releases of the SDK have not all of them
+_NO_KEY = {"CredentialsError", "WorkloadIdentityError"}  # by name: earlier releases of the SDK lack some of them
 _TAKES_SAMPLING = re.compile(r"claude-(3|instant|2|(opus|sonnet|haiku)-4(-[0-6])?(-\d{8})?$)")
 
 
 def takes_sampling(model: str) -> bool:
-    """Say whether a model takes `temperature` and `top_p`: those up to Claude 4.6 do, later ones refuse them."""
+    """Whether a model accepts `temperature` and `top_p`: models up to Claude 4.6 do, later ones reject them."""
     return _TAKES_SAMPLING.match(model) is not None
 
 
 def default_max_tokens(model: str) -> int:
-    """Return the length of an answer where the request sets none: the API wants a number, within the model's own."""
+    """Return the `max_tokens` of a request that sets none: the API requires one, within the model's limit."""
     if re.match(r"claude-3-(opus|sonnet|haiku)", model):
         return 4096
     return 8192 if model.startswith("claude-3-5") else 32_000
@@ -63,7 +63,7 @@ def default_max_tokens(model: str) -> int:
 
 
 def encode(request: Request, *, provider: str = "anthropic", options: Mapping[str, Any] | None = None) -> Json:
-    """Return the body of a Messages request; `provider` is the name that our signatures carry."""
+    """Return the body of a Messages request; `provider` is the provider name in our signatures."""
     system, history = prepare_messages(request)
     body: Json = {
         "model": request.model,
@@ -87,7 +87,7 @@ def encode(request: Request, *, provider: str = "anthropic", options: Mapping[st
     if request.stop:
         body["stop_sequences"] = [stop for stop in request.stop if stop.strip()]
     if takes_sampling(request.model):
-        # current models refuse both at once
+        # current models reject both at once
         sampling = {"temperature": request.temperature} if request.temperature is not None else {"top_p": request.top_p}
         body |= {name: value for name, value in sampling.items() if value is not None}
     if request.response_schema is not None:
@@ -102,9 +102,9 @@ def _with_thinking(body: Json) -> Json:
         return body
     body = {name: value for name, value in body.items() if name not in ("temperature", "top_p")}
     if body.get("tool_choice", {}).get("type") == "any":
-        del body["tool_choice"]  # a forced call leaves no room to think, and is refused
+        del body["tool_choice"]  # the API rejects a forced call together with thinking
     if thinking["type"] == "enabled" and _step_without_thinking(body["messages"]):
-        del body["thinking"]  # a tool loop that began without thinking (another model's) must end without
+        del body["thinking"]  # a tool loop that another model began without thinking must end without
     return body
 
 
@@ -124,7 +124,7 @@ def _messages(history: list[Message], request: Request, provider: str) -> list[J
         else:
             merged.append({"role": role, "content": blocks})
     for turn in merged:
-        turn["content"].sort(key=_not_a_result)  # the sort is stable: results come first, all else keeps its order
+        turn["content"].sort(key=_not_a_result)  # results first, the rest in its order
     if not merged or merged[0]["role"] != "user":
         merged.insert(0, {"role": "user", "content": [_text(HISTORY_OPENING)]})
     return merged
@@ -159,7 +159,7 @@ def _assistant(message: Message, texts: list[Json], request: Request, provider: 
 
 def _thinking(thought: Thought, request: Request, provider: str) -> Json | None:
     value = own_signature(thought.signature, provider, request)
-    if value is None or not value.isascii():  # theirs are base64
+    if value is None or not value.isascii():  # Anthropic's signatures are base64
         return None
     if value.startswith(REDACTED):
         return {"type": "redacted_thinking", "data": value[len(REDACTED) :].decode()}
@@ -206,7 +206,7 @@ def _text(text: str) -> Json:
 
 
 def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
-    """Turn an error of the anthropic SDK into ours; None for anything else."""
+    """Translate an error of the anthropic SDK; return None for other exceptions."""
     import anthropic
 
     match exc:
@@ -257,7 +257,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
         timeouts: Timeouts | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """`options` is added to the body of every request, such as `{"thinking": {"type": "adaptive"}}`."""
+        """`options` are added to the body of every request, such as `{"thinking": {"type": "adaptive"}}`."""
         super().__init__(name, api_key, base_url, timeouts, options, lambda client: client.close())
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -268,7 +268,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
     async def _send(self, request: Request, exchange: VendorRequest) -> Any:
         client = await self._clients.get()
         body = encode(request, provider=self._name, options=self._options)
-        # The body is complete: beside the fields that a release of the SDK knows, it goes out as it is.
+        # extra_body may hold fields that this release of the SDK does not know
         required: Json = {"model": body["model"], "max_tokens": body["max_tokens"], "messages": [], "stream": True}
         events = await cast("Any", client.messages.create)(**required, extra_body=body)
         exchange.streaming = True

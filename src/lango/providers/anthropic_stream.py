@@ -1,4 +1,4 @@
-"""The stream of Anthropic's Messages API: events in, deltas out."""
+"""Convert the events of Anthropic's stream to deltas."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from anthropic.types import RawContentBlockDelta, RawMessageStreamEvent
 
 REDACTED = b"redacted:"
-"""Begins the signature of a redacted thinking block: what follows is its data. Real signatures are base64."""
+"""Prefix of the signature of a redacted thinking block; its data follows. Real signatures are base64."""
 
 _FINISH: Mapping[str, FinishReason] = {
     "end_turn": "stop",
@@ -27,7 +27,7 @@ _FINISH: Mapping[str, FinishReason] = {
 
 
 class MessagesReader:
-    """Turns the events of one answer into deltas; it must end with `message_stop` and a stop reason."""
+    """Converts the events of one answer to deltas; it must end with `message_stop` and a stop reason."""
 
     def __init__(self, exchange: VendorRequest) -> None:
         self._finished = False
@@ -36,12 +36,10 @@ class MessagesReader:
         self._calls = 0
         self._has_text = False
         self._block: Json = {}
-        self._thinking_before_call: list[
-            Json
-        ] = []  # thinking blocks after the text, which wait for the call they stand before
+        self._thinking_before_call: list[Json] = []  # thinking blocks after the text, until their call follows
 
     def deltas(self, event: "RawMessageStreamEvent") -> list[Delta]:
-        """Return what an event adds."""
+        """Return the deltas of an event."""
         match event.type:
             case "message_start":
                 self._model = event.message.model or ""
@@ -54,7 +52,7 @@ class MessagesReader:
                 return self._end_of_block()
             case "message_delta":
                 self._stop = event.delta.stop_reason or self._stop
-                # earlier releases of the SDK have no such field
+                # earlier releases of the SDK lack this field
                 self._detail = _refusal(getattr(event.delta, "stop_details", None))
                 return [_usage(event.usage)]
             case "message_stop":
@@ -63,7 +61,7 @@ class MessagesReader:
                 return []
 
     def end(self) -> list[Delta]:
-        """Return nothing more: the last event said it all, or else the answer is broken."""
+        """Raise if the stream ended before the message did."""
         if not self._finished:
             raise protocol_error(self._exchange, "it ended without a stop reason")
         return []
@@ -152,13 +150,13 @@ def _refusal(details: Any) -> str:
 
 
 def _usage(usage: Any) -> UsageDelta:
-    read_, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-    # the API counts what was read from its cache, and what was written to it, apart from the rest of the input
-    total = None if usage.input_tokens is None else usage.input_tokens + (read_ or 0) + (written or 0)
+    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+    # the API counts tokens read from and written to its cache apart from the rest of the input
+    total = None if usage.input_tokens is None else usage.input_tokens + (read or 0) + (written or 0)
     details = getattr(usage, "output_tokens_details", None)
     return UsageDelta(
         input_tokens=total,
         output_tokens=usage.output_tokens,
-        cached_tokens=read_,
+        cached_tokens=read,
         thought_tokens=getattr(details, "thinking_tokens", None),
     )

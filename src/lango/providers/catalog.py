@@ -1,43 +1,15 @@
-"""From a model's name to its provider: `provider/name`, with what the configuration and the environment say."""
+"""Resolve `provider/name` to a provider with its credentials."""
 
-import importlib
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct
 
+from lango.config import ProviderSettings
 from lango.errors import ConfigError, MissingCredentials
-from lango.providers.openai import Api, OpenAIProvider
+from lango.providers.openai import OpenAIProvider
 from lango.providers.protocol import Provider
 from lango.providers.sdk.sdk_client import Timeouts
-
-
-class ProviderSettings(Struct, frozen=True):
-    """One provider of the configuration, `[providers.<name>]`. The key itself is never a setting: its variable is."""
-
-    type: str = ""
-    """A built-in provider (`gemini`, `openai`, `anthropic`, `ollama`, ...); empty: the one of the same name."""
-    api_key_env: str = ""
-    base_url: str = ""
-    api: Api = "auto"
-    """Which of OpenAI's two APIs: `chat`, `responses`, or by the model."""
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Added to every request, in the vendor's own words, such as `{"reasoning_effort": "low"}`."""
-
-
-_BUILT_IN_PROVIDERS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
-    # name: module, variables that hold its key (none: it needs no key), address
-    "anthropic": ("anthropic", ("ANTHROPIC_API_KEY",), ""),
-    "gemini": ("gemini", ("GOOGLE_API_KEY", "GEMINI_API_KEY"), ""),
-    "lmstudio": ("openai", (), "http://127.0.0.1:1234/v1"),
-    "local": ("local", (), ""),
-    "ollama": ("openai", (), "http://127.0.0.1:11434/v1"),
-    "openai": ("openai", ("OPENAI_API_KEY",), ""),
-    "openrouter": ("openai", ("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1"),
-    "vllm": ("openai", (), "http://127.0.0.1:8000/v1"),
-}
 
 
 def resolve(
@@ -47,10 +19,10 @@ def resolve(
     timeouts: Timeouts | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[Provider, str]:
-    """Return the provider of a model `provider/name`, and the name as that provider knows it.
+    """Return the provider of a model `provider/name`, and the name that the provider uses for it.
 
-    Raises `ConfigError` for a provider that is not known and `MissingCredentials` for a key that is not set. Nothing is
-    sent, and no SDK is imported.
+    Raises `ConfigError` for an unknown provider and `MissingCredentials` for a key that is not set. Nothing is sent,
+    and no SDK is imported.
     """
     configured = providers or {}
     name, slash, model_name = model.partition("/")
@@ -60,36 +32,38 @@ def resolve(
             f"Providers: {_provider_names(configured)}"
         )
     settings = configured.get(name, ProviderSettings())
-    settings = replace(settings, type=settings.type or name)
-    if settings.type not in _BUILT_IN_PROVIDERS:
+    built_in = _BUILT_IN_PROVIDERS.get(settings.type or name)
+    if built_in is None:
         if name in configured:
-            problem = f"no type {settings.type!r} of" if configured[name].type else "no type in"
+            problem = f"no type {settings.type!r} of" if settings.type else "no type in"
             raise ConfigError(
                 f"There is {problem} [providers.{name}]: use one of {', '.join(sorted(_BUILT_IN_PROVIDERS))}"
             )
         raise ConfigError(f"There is no provider {name!r}. Providers: {_provider_names(configured)}")
-    key = _api_key(name, settings, os.environ if environ is None else environ)
-    make = _FACTORIES[_BUILT_IN_PROVIDERS[settings.type][0]]
-    return make(name, key, settings, timeouts or Timeouts()), model_name
+    key = _api_key(name, settings, built_in, os.environ if environ is None else environ)
+    base_url = settings.base_url or built_in.base_url
+    return built_in.make(name, key, base_url or None, settings, timeouts or Timeouts()), model_name
 
 
 def label(model: str) -> str:
-    """Say what a model is, for a page or a terminal; a model of this process is labelled as what it is."""
+    """Return the name of a model for users, a local model's with its description."""
     if not model.startswith("local/"):
         return model
-    provider = importlib.import_module("lango.providers.local").LocalProvider()
-    return f"{model}: {provider.label(model.removeprefix('local/'))}"
+    from lango.providers.local import LocalProvider
+
+    return f"{model}: {LocalProvider().label(model.removeprefix('local/'))}"
 
 
 def _provider_names(configured: Mapping[str, ProviderSettings]) -> str:
     return ", ".join(sorted({*_BUILT_IN_PROVIDERS, *configured}))
 
 
-def _api_key(name: str, settings: ProviderSettings, environ: Mapping[str, str]) -> str | None:
-    variables = (settings.api_key_env,) if settings.api_key_env else _BUILT_IN_PROVIDERS[settings.type][1]
+def _api_key(
+    name: str, settings: ProviderSettings, built_in: "_BuiltInProvider", environ: Mapping[str, str]
+) -> str | None:
+    variables = (settings.api_key_env,) if settings.api_key_env else built_in.key_variables
     if settings.base_url and not settings.api_key_env:
-        # Somebody else's server: it may need no key, and the vendor's must not be sent to it.
-        return None
+        return None  # another server than the vendor's: it may need no key, and must not get the vendor's
     for variable in variables:
         if environ.get(variable):
             return environ[variable]
@@ -101,40 +75,57 @@ def _api_key(name: str, settings: ProviderSettings, environ: Mapping[str, str]) 
     )
 
 
-def _make_openai(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
-    base_url = settings.base_url or _BUILT_IN_PROVIDERS[settings.type][2]
+def _make_openai(
+    name: str, key: str | None, base_url: str | None, settings: ProviderSettings, timeouts: Timeouts
+) -> Provider:
+    compatible = bool(base_url) and settings.api != "responses"
     return OpenAIProvider(
         key,
         name=name,
-        base_url=base_url or None,
+        base_url=base_url,
         api=settings.api,
-        compatible=bool(base_url) and settings.api != "responses",
+        compatible=compatible,
         timeouts=timeouts,
         options=settings.options,
     )
 
 
-def _make_gemini(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
+def _make_gemini(
+    name: str, key: str | None, base_url: str | None, settings: ProviderSettings, timeouts: Timeouts
+) -> Provider:
     from lango.providers.gemini import GeminiProvider
 
-    base_url = settings.base_url or None
     return GeminiProvider(key or "none", name=name, base_url=base_url, timeouts=timeouts, options=settings.options)
 
 
-def _make_anthropic(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
+def _make_anthropic(
+    name: str, key: str | None, base_url: str | None, settings: ProviderSettings, timeouts: Timeouts
+) -> Provider:
     from lango.providers.anthropic import AnthropicProvider
 
-    base_url = settings.base_url or None
     return AnthropicProvider(key or "none", name=name, base_url=base_url, timeouts=timeouts, options=settings.options)
 
 
-def _make_local(name: str, key: str | None, settings: ProviderSettings, timeouts: Timeouts) -> Provider:
-    return importlib.import_module("lango.providers.local").LocalProvider()
+def _make_local(*_: object) -> Provider:
+    from lango.providers.local import LocalProvider
+
+    return LocalProvider()
 
 
-_FACTORIES: Mapping[str, Callable[[str, str | None, ProviderSettings, Timeouts], Provider]] = {
-    "anthropic": _make_anthropic,
-    "gemini": _make_gemini,
-    "local": _make_local,
-    "openai": _make_openai,
+class _BuiltInProvider(Struct, frozen=True):
+    make: Callable[[str, str | None, str | None, ProviderSettings, Timeouts], Provider]
+    key_variables: tuple[str, ...] = ()
+    """Environment variables that may hold the key; none: no key is needed."""
+    base_url: str = ""
+
+
+_BUILT_IN_PROVIDERS = {
+    "anthropic": _BuiltInProvider(_make_anthropic, ("ANTHROPIC_API_KEY",)),
+    "gemini": _BuiltInProvider(_make_gemini, ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
+    "lmstudio": _BuiltInProvider(_make_openai, base_url="http://127.0.0.1:1234/v1"),
+    "local": _BuiltInProvider(_make_local),
+    "ollama": _BuiltInProvider(_make_openai, base_url="http://127.0.0.1:11434/v1"),
+    "openai": _BuiltInProvider(_make_openai, ("OPENAI_API_KEY",)),
+    "openrouter": _BuiltInProvider(_make_openai, ("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1"),
+    "vllm": _BuiltInProvider(_make_openai, base_url="http://127.0.0.1:8000/v1"),
 }

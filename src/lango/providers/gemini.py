@@ -1,7 +1,7 @@
-"""Google's Gemini API.
+"""Encode requests for Google's Gemini API, and convert its stream to deltas.
 
 Gemini 3 signs the first function call of each step and checks, within the current turn, that the signature comes back
-in its place. Where it never was ours to have, because another model made the call, a stand-in is sent instead.
+in its place. For a call that another model made, a placeholder is sent instead.
 """
 
 import re
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from google.genai.types import Candidate, GenerateContentResponse, GenerateContentResponseUsageMetadata, Part
 
 PLACEHOLDER_SIGNATURE = b"skip_thought_signature_validator"
-"""Google's own word for a call whose signature nobody has."""
+"""Google's placeholder for a call without a signature."""
 
 _SUPPORTED_MEDIA = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video)/.+|application/pdf")
 _BEFORE_3 = re.compile(r"(models/)?gemini-[12]\b")
 _REFUSED_NAME = re.compile(r"(invalid )?model (is required|parameter)\b")
-"""How the SDK words that it cannot make an address of a model's name."""
+"""The SDK's message for a model name that does not fit into a URL."""
 _FINISH: Mapping[str, FinishReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -76,7 +76,7 @@ _MODES = {"required": "ANY", "none": "NONE"}
 
 
 def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, Any] | None = None) -> Json:
-    """Return the arguments of `generate_content_stream`; `options` is added to its config."""
+    """Return the arguments of `generate_content_stream`; `options` are added to its config."""
     system, history = prepare_messages(request)
     values: Json = {
         "system_instruction": system or None,
@@ -99,7 +99,7 @@ def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, 
 
 
 def checks_signatures(model: str) -> bool:
-    """Say whether a model checks signatures: those from Gemini 3 on do."""
+    """Whether a model checks signatures: Gemini 3 and later do."""
     return not _BEFORE_3.match(model)
 
 
@@ -114,7 +114,7 @@ def _thinking(thinking: Thinking) -> Json:
 
 def _declaration(tool: ToolSpec) -> Json:
     declaration: Json = {"name": tool.name, "description": tool.description}
-    if tool.parameters.get("properties"):  # an object without any is refused
+    if tool.parameters.get("properties"):  # the API rejects an object without properties
         declaration["parameters_json_schema"] = dict(tool.parameters)
     return declaration
 
@@ -125,7 +125,7 @@ def _contents(history: list[Message], request: Request, provider: str) -> list[J
         for content in _content(message, request, provider):
             if contents and _kind(contents[-1]) == _kind(content):
                 contents[-1]["parts"] += content["parts"]
-            else:  # results and the user's words stay two turns
+            else:  # results and user messages stay separate
                 contents.append(content)
     if contents[0]["role"] != "user":
         contents.insert(0, {"role": "user", "parts": [{"text": HISTORY_OPENING}]})
@@ -198,7 +198,7 @@ def _media(media: Media) -> Json:
 
 
 class GeminiReader:
-    """Turns the chunks of one answer into deltas; one of them must say why it ended."""
+    """Converts the chunks of one answer to deltas; one of them must have a finish reason."""
 
     def __init__(self, exchange: VendorRequest) -> None:
         self._exchange = exchange
@@ -207,7 +207,7 @@ class GeminiReader:
         self._signature: Signature | None = None
 
     def deltas(self, chunk: "GenerateContentResponse") -> list[Delta]:
-        """Return what a chunk adds."""
+        """Return the deltas of a chunk."""
         self._model = chunk.model_version or self._model
         deltas: list[Delta] = []
         feedback = chunk.prompt_feedback
@@ -221,7 +221,7 @@ class GeminiReader:
         return deltas
 
     def end(self) -> list[Delta]:
-        """Return the end, once the stream is over."""
+        """Return the last delta."""
         if not self._finish:
             raise protocol_error(self._exchange, "it ended without a finish reason")
         reason = _FINISH.get(self._finish, "error")
@@ -264,12 +264,12 @@ def _usage(usage: "GenerateContentResponseUsageMetadata") -> UsageDelta:
 
 
 def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
-    """Turn an error of the google-genai SDK into ours; None for anything else."""
+    """Translate an error of the google-genai SDK; return None for other exceptions."""
     from google.genai import errors
 
     match exc:
         case errors.APIError():
-            error = cast("Any", exc)  # its fields are typed by packages that need not be there
+            error = cast("Any", exc)  # its fields are typed by packages that may not be installed
             wait = _retry_delay(error.details) or parse_retry_after(getattr(error.response, "headers", None))
             status = error.code if isinstance(error.code, int) else None
             return error_from_status(
@@ -284,16 +284,16 @@ def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
             | errors.UnsupportedFunctionError()
             | errors.FunctionInvocationError()
         ):
-            # of the SDK's own way to run tools, which is switched off
+            # of the SDK's automatic function calling, which is off
             return protocol_error(exchange, redact_key(f"{type(exc).__name__}: {exc}", exchange.secret))
         case ValueError() if not exchange.streaming and _REFUSED_NAME.match(str(exc)):
-            return unknown_model_error(exchange, f"The SDK refuses this name: {exc}")
+            return unknown_model_error(exchange, f"The SDK rejects this name: {exc}")
         case _:
             return None
 
 
 def _retry_delay(details: Any) -> float | None:
-    """Read how long to wait from `{"error": {"details": [{"retryDelay": "34s"}]}}`."""
+    """Return the seconds of `{"error": {"details": [{"retryDelay": "34s"}]}}`."""
     found = re.search(r"'retryDelay': '(\d+(?:\.\d+)?)s'", str(details))
     return float(found[1]) if found else None
 
@@ -302,7 +302,7 @@ def _retry_delay(details: Any) -> float | None:
 
 
 class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
-    """Google's models, by API key."""
+    """Google's models, with an API key."""
 
     def __init__(
         self,
@@ -313,7 +313,7 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
         timeouts: Timeouts | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """`options` is added to the config of every request, such as `{"thinking_config": {...}}`."""
+        """`options` are added to the config of every request, such as `{"thinking_config": {...}}`."""
         super().__init__(name, api_key, base_url, timeouts, options, lambda made: made[1].aclose())
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -332,7 +332,7 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
         connect_s = self._timeouts.connect_s
 
         async def set_connect_timeout(request: "httpx.Request") -> None:
-            request.extensions["timeout"]["connect"] = connect_s  # the SDK has one timeout for all
+            request.extensions["timeout"]["connect"] = connect_s  # the SDK has one timeout for connecting and reading
 
         http = load_sdk("httpx", "httpx").AsyncClient(
             event_hooks={"request": [set_connect_timeout], "response": [_register_response]}
@@ -346,8 +346,8 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
 class _OpenAnswer:
     """An answer in progress, with its HTTP response.
 
-    The SDK's generators do not close each other: a stream that is left early would keep its connection until the
-    garbage collector comes by. So the response is noted when it arrives, and closed here.
+    The SDK's generators do not close each other: a stream that is left early would keep its connection until garbage
+    collection. So the response is registered when it arrives, and closed here.
     """
 
     def __init__(self, exchange: VendorRequest, chunks: "AsyncIterator[GenerateContentResponse]") -> None:

@@ -1,16 +1,17 @@
-"""OpenAI, and every server that speaks its Chat Completions API: Ollama, vLLM, LM Studio, OpenRouter, ...
+"""Encode requests for OpenAI's Chat Completions API and compatible servers, and convert their streams to deltas.
 
-`encode` and `ChatReader` are the wire format of Chat Completions; that of the Responses API is in `openai_responses`.
-Which of the two a model gets is decided in one place, `uses_responses_api`.
+Compatible servers are Ollama, vLLM, LM Studio, OpenRouter and others. The wire format of the Responses API is in
+`openai_responses`; `uses_responses_api` decides which of the two APIs a model gets.
 """
 
 import re
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import override
 
+from lango.config.sections import OpenAIApi
 from lango.errors import ProviderError
 from lango.messages import Media, Message
 from lango.providers.openai_responses import ResponsesReader
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionChunk
     from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
 
-Api = Literal["auto", "chat", "responses"]
-
 _REASONING_MODEL = re.compile(r"(o\d|gpt-(?:[5-9]|\d\d)|codex)(?!.*-chat)")
 _FINISH: Mapping[str, FinishReason] = {
     "stop": "stop",
@@ -71,10 +70,10 @@ _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/
 
 
 def uses_responses_api(model: str) -> bool:
-    """Say whether a model of OpenAI's own is used through the Responses API.
+    """Whether a model of OpenAI is used through the Responses API.
 
-    The reasoning models are (o1 and later, gpt-5 and later, codex; not their `-chat` variants): only there do they
-    return reasoning that can be sent back. They also refuse `temperature`, `top_p` and `stop`; the last is done here.
+    The reasoning models are (o1 and later, gpt-5 and later, codex; not their `-chat` variants): only this API returns
+    reasoning that can be sent back. They reject `temperature`, `top_p` and `stop`; stop sequences are applied here.
     """
     return _REASONING_MODEL.match(model) is not None
 
@@ -83,7 +82,7 @@ def uses_responses_api(model: str) -> bool:
 
 
 def encode(request: Request, *, compatible: bool = False) -> Json:
-    """Return the body of a Chat Completions request; `compatible` is the dialect of other vendors' servers."""
+    """Return the body of a Chat Completions request; `compatible` selects the dialect of other vendors' servers."""
     body: Json = {
         "model": request.model,
         "messages": _messages(request),
@@ -158,7 +157,7 @@ def _results(message: Message) -> list[Json]:
     results: list[Json] = [
         {"role": "tool", "tool_call_id": result.id, "content": output_text(result)} for result in message.tool_calls
     ]
-    # a tool message holds text only, so that a picture a tool made comes as the user's, after all the results
+    # a tool message holds text only, so an image that a tool made is sent as the user's, after all results
     return results + _user(Message("user", media=message.media))
 
 
@@ -176,7 +175,7 @@ def _media(media: Media) -> Json:
 
 
 class ChatReader:
-    """Turns the chunks of one answer into deltas. The usage comes after the finish reason, so `Finish` comes last."""
+    """Converts the chunks of one answer to deltas; `Finish` waits for the usage, which follows the finish reason."""
 
     def __init__(self, exchange: VendorRequest) -> None:
         self._exchange = exchange
@@ -185,7 +184,7 @@ class ChatReader:
         self._refused = False
 
     def deltas(self, chunk: "ChatCompletionChunk") -> list[Delta]:
-        """Return what a chunk adds."""
+        """Return the deltas of a chunk."""
         self._model = chunk.model or self._model
         deltas: list[Delta] = [_usage(chunk.usage)] if chunk.usage else []
         for choice in chunk.choices or ():
@@ -195,12 +194,12 @@ class ChatReader:
         return deltas
 
     def end(self) -> list[Delta]:
-        """Return the end, once the stream is over."""
+        """Return the last delta."""
         if not self._finish:
             raise protocol_error(self._exchange, "it ended without a finish reason")
         reason = "safety" if self._refused else _FINISH.get(self._finish, "stop")
         if reason == "stop" and self._calls.count:
-            reason = "tool_calls"  # some servers say stop
+            reason = "tool_calls"  # some servers send stop
         return [Finish(reason, "refusal" if self._refused else self._finish, model=self._model)]
 
     def _choice(self, delta: "ChoiceDelta") -> list[Delta]:
@@ -255,7 +254,7 @@ def _usage(usage: "CompletionUsage") -> UsageDelta:
 
 
 def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
-    """Turn an error of the openai SDK into ours; None for anything else."""
+    """Translate an error of the openai SDK; return None for other exceptions."""
     import openai
 
     match exc:
@@ -291,7 +290,7 @@ def _error_message(exc: "APIStatusError") -> str:
 
 
 class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
-    """OpenAI's models, or those of a compatible server at `base_url`."""
+    """Models of OpenAI, or of a compatible server at `base_url`."""
 
     def __init__(
         self,
@@ -299,12 +298,12 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
         *,
         name: str = "openai",
         base_url: str | None = None,
-        api: Api = "auto",
+        api: OpenAIApi = "auto",
         compatible: bool = False,
         timeouts: Timeouts | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """`compatible` is the dialect of other vendors' servers; `options` is added to the body of every request."""
+        """`compatible` selects the dialect of other servers; `options` are added to the body of every request."""
         super().__init__(name, api_key or "", base_url, timeouts, options, lambda client: client.close())
         self._api = api
         self._compatible = compatible
@@ -339,12 +338,11 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
     def _make_client(self) -> "AsyncOpenAI":
         sdk = load_sdk("openai", "lango-adk[openai]")
         timeout = sdk.Timeout(self._timeouts.idle_s, connect=self._timeouts.connect_s)
-        # a server of one's own often has no key; the SDK wants one all the same
-        key = self._api_key or "none"
+        key = self._api_key or "none"  # a self-hosted server often needs no key; the SDK requires one
         return sdk.AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=timeout, max_retries=0)
 
 
 def _arguments(body: Json, messages: str) -> Json:
-    # The body is complete. The SDK's method names the fields that its release knows and walks through every message to
-    # bring it into the form that these have already, which takes longer than the rest; beside them goes what it is.
+    # extra_body skips the SDK's conversion of every message, which takes longer than the rest of the call, and allows
+    # fields that this release of the SDK does not know
     return {"model": body["model"], messages: [], "stream": True, "extra_body": body}

@@ -1,9 +1,8 @@
-"""OpenAI's Responses API: the wire format of its reasoning models.
+"""Encode requests for OpenAI's Responses API, and convert its stream to deltas.
 
-Nothing is kept on OpenAI's side (`store=False`): reasoning comes back encrypted, is stored as a signature, and is sent
-again with the item that it was made for. A reasoning item stands before its message, or before its function call; the
-first kind is kept as the signature of a thought, the second, where text or another call came in between, as the
-signature of the call.
+OpenAI stores nothing (`store=False`): reasoning comes back encrypted, is stored as a signature, and is sent again with
+the item that it was made for. A reasoning item precedes its message or its function call. The first kind is stored as
+the signature of a thought; the second, if text or another call came in between, as the signature of the call.
 """
 
 import json
@@ -45,9 +44,9 @@ _INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "conte
 
 
 def encode(request: Request, *, provider: str = "openai") -> Json:
-    """Return the body of a Responses request; `provider` is the name that our signatures carry.
+    """Return the body of a Responses request; `provider` is the provider name in our signatures.
 
-    The API has no stop sequences (the provider sees to them), and its reasoning models take no temperature.
+    The API has no stop sequences (`OpenAIProvider` applies them), and its reasoning models accept no temperature.
     """
     system, history = prepare_messages(request)
     body: Json = {
@@ -64,7 +63,7 @@ def encode(request: Request, *, provider: str = "openai") -> Json:
         if request.tool_choice != "auto":
             body["tool_choice"] = request.tool_choice
     if request.max_tokens is not None:
-        body["max_output_tokens"] = max(16, request.max_tokens)  # the API refuses less
+        body["max_output_tokens"] = max(16, request.max_tokens)  # the API rejects less
     if request.thinking and request.thinking.level:
         body["reasoning"] = {"effort": request.thinking.level}
     if request.response_schema is not None:
@@ -112,7 +111,7 @@ def _assistant(message: Message, request: Request, provider: str) -> list[Json]:
     text_items: list[Json] = [{"type": "message", "role": "assistant", "content": text}] if text else []
     follower = (text_items + calls)[:1]
     if not follower or follower[0]["type"] == "reasoning":
-        return text_items + calls  # what these thoughts stood before is gone, so they go too
+        return text_items + calls  # the item that these thoughts preceded is gone
     thoughts = [
         item for thought in message.thoughts for item in _reasoning(own_signature(thought.signature, provider, request))
     ]
@@ -146,12 +145,12 @@ def _media(media: Media) -> Json:
 
 
 class ResponsesReader:
-    """Turns the events of one answer into deltas; it must end with a response that is completed or incomplete."""
+    """Converts the events of one answer to deltas; it must end with a completed or incomplete response."""
 
     def __init__(self, exchange: VendorRequest) -> None:
         self._finished = False
         self._exchange = exchange
-        self._calls: dict[int, int] = {}  # place among all items -> place among the calls
+        self._calls: dict[int, int] = {}  # index among all items -> index among the calls
         self._with_arguments: set[int] = set()
         self._has_text = False
         self._refused = False
@@ -159,7 +158,7 @@ class ResponsesReader:
         self._last_summary = ("", 0)
 
     def deltas(self, event: "ResponseStreamEvent") -> list[Delta]:
-        """Return what an event adds."""
+        """Return the deltas of an event."""
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
                 self._has_text = True
@@ -183,10 +182,10 @@ class ResponsesReader:
             case "error":
                 raise self._failure(event.code or "", event.message)
             case _:
-                return []  # progress, and events of tools that we do not offer
+                return []  # progress, and events of OpenAI's own tools
 
     def end(self) -> list[Delta]:
-        """Return nothing more: the last event said it all, or else the answer is broken."""
+        """Raise if the stream ended before the response did."""
         if not self._finished:
             raise protocol_error(self._exchange, "it ended before the response was completed")
         return []

@@ -1,13 +1,13 @@
-"""What a model is to Lango: something that streams deltas for a request.
+"""Define the provider protocol: a request in, a stream of deltas out.
 
-The stream protocol: any number of `TextDelta`, `ThoughtDelta`, `CallDelta` and `UsageDelta`, in the order the provider
-sent them, then exactly one `Finish`, last. A failure raises a `ProviderError` and nothing follows it. A stream that
-ends without `Finish` is broken: whoever reads it raises `ProviderProtocolError`.
+The stream: any number of `TextDelta`, `ThoughtDelta`, `CallDelta` and `UsageDelta`, in the order that the provider sent
+them, then exactly one `Finish`, last. A failure raises a `ProviderError` and nothing follows it. A stream that ends
+without `Finish` is broken: its reader raises `ProviderProtocolError`.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -15,7 +15,7 @@ from lango.messages import Message, Signature
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as the model sees it: a name, what it is for, and the JSON schema of its arguments."""
+    """A tool as the model sees it: name, purpose, and the JSON schema of its arguments."""
 
     name: str
     description: str = ""
@@ -23,17 +23,17 @@ class ToolSpec(Struct, frozen=True):
 
 
 class Thinking(Struct, frozen=True):
-    """How much a model may think before it answers, as far as its vendor can be told; None is the vendor's default."""
+    """How much a model may think before it answers, as far as the vendor's API allows; None: the vendor's default."""
 
     level: Literal["minimal", "low", "medium", "high"] | None = None
     budget_tokens: int | None = None
-    """0: not at all, -1: as the model sees fit."""
+    """0: no thinking, -1: the model decides."""
     shown: bool | None = None
-    """Whether the thoughts are told."""
+    """Whether the answer includes the thoughts."""
 
 
 class Request(Struct, frozen=True):
-    """One call of a model. `model` is the name as the provider knows it, without the `provider/` prefix."""
+    """One model call. `model` is the provider's name for it, without the `provider/` prefix."""
 
     model: str
     messages: tuple[Message, ...]
@@ -47,26 +47,26 @@ class Request(Struct, frozen=True):
     """A JSON schema that the answer must follow (structured output)."""
     tool_choice: Literal["auto", "required", "none"] = "auto"
     thinking: Thinking | None = None
-    """Gemini takes all of it, OpenAI's reasoning models the level; of others it is a matter of their `options`."""
+    """Gemini uses all of it, OpenAI's reasoning models the level; for other models, set the provider's `options`."""
     cut: bool = False
-    """Something before the newest messages was left out or changed: a signature that covers it no longer holds."""
+    """Whether earlier messages were left out or changed, so that signatures that cover them are no longer valid."""
 
 
 class TextDelta(Struct, frozen=True):
-    """A piece of the answer."""
+    """A piece of the answer's text."""
 
     text: str
 
 
 class ThoughtDelta(Struct, frozen=True):
-    """A piece of a thought; a signature closes the thought that it belongs to."""
+    """A piece of a thought; a signature ends its thought."""
 
     text: str = ""
     signature: Signature | None = None
 
 
 class CallDelta(Struct, frozen=True):
-    """A piece of a tool call: `index` says which call of this answer, `arguments` is a piece of JSON text."""
+    """A piece of a tool call: `index` is the number of the call in this answer, `arguments` a piece of JSON text."""
 
     index: int
     id: str = ""
@@ -76,7 +76,7 @@ class CallDelta(Struct, frozen=True):
 
 
 class UsageDelta(Struct, frozen=True):
-    """Tokens that the provider counted; a later one replaces the fields that it sets."""
+    """Tokens that the provider counted; a later delta replaces the fields that it sets."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -88,21 +88,21 @@ FinishReason = Literal["stop", "length", "tool_calls", "safety", "error"]
 
 
 class Finish(Struct, frozen=True):
-    """The end of the answer. `detail` is the provider's own word for the reason."""
+    """The end of the answer. `detail` is the reason as the provider names it."""
 
     reason: FinishReason
     detail: str = ""
     signature: Signature | None = None
-    """A mark on the text of the answer (Gemini puts one on the last text part)."""
+    """The signature of the answer's text (Gemini signs the last text part)."""
     model: str = ""
-    """The exact version that answered, where the provider says it."""
+    """The exact version that answered, if the provider reports it."""
 
 
 Delta = TextDelta | ThoughtDelta | CallDelta | UsageDelta | Finish
 
 
 class Provider(Protocol):
-    """A model's API. One verb."""
+    """A model's API."""
 
     @property
     def name(self) -> str:
@@ -114,12 +114,42 @@ class Provider(Protocol):
         ...
 
 
+@runtime_checkable
+class Closable(Protocol):
+    """A provider, or a stream of one, that holds connections."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
+
+
+@runtime_checkable
+class LoadableProvider(Protocol):
+    """A provider whose models are loaded into this process."""
+
+    def check(self, model: str) -> None:
+        """Raise if the model cannot be loaded."""
+        ...
+
+    async def load(self, model: str) -> None:
+        """Load the model, so that its first request need not wait for it."""
+        ...
+
+
+@runtime_checkable
+class ContextSizedProvider(Protocol):
+    """A provider that knows how many tokens its models can read."""
+
+    def context_tokens(self, model: str) -> int:
+        """Return the size of a model's context, prompt and answer together."""
+        ...
+
+
 @asynccontextmanager
 async def closing_stream(deltas: AsyncIterator[Delta]) -> AsyncGenerator[AsyncIterator[Delta], None]:
-    """Close a stream, and with it the connection, however its reading ends."""
+    """Close a stream and its connection at the end of the body; a user's provider may return a plain iterator."""
     try:
         yield deltas
     finally:
-        close = getattr(deltas, "aclose", None)
-        if close is not None:
-            await close()
+        if isinstance(deltas, Closable):
+            await deltas.aclose()

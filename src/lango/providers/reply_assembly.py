@@ -1,4 +1,4 @@
-"""Deltas in, one reply out: the same, however the stream was cut into chunks."""
+"""Assemble streamed deltas into one reply, and reject malformed tool calls."""
 
 from typing import Any, assert_never, cast
 
@@ -11,11 +11,11 @@ from lango.messages import Signature, Thought, ToolCall
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 
 _MAX_VALUES, _MAX_CHARACTERS = 10_000, 2_000_000  # of the arguments of one call
-_MAX_ARGUMENT_DEPTH = 100  # a store keeps more than twice as much, and a call is not all that an event holds
+_MAX_ARGUMENT_DEPTH = 100  # less than half of the store's limit, which covers the whole event
 
 
 class MalformedCall(Struct, frozen=True):
-    """A call that must not run: it has no name, or its arguments are not a JSON object."""
+    """A call that must not run: without a name, or with arguments that are not a JSON object."""
 
     id: str
     name: str
@@ -24,7 +24,7 @@ class MalformedCall(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """A whole answer of a model. `calls` holds what may run, `malformed` what may not, each in order."""
+    """A complete answer of a model. `calls` may run, `malformed` may not, each in order."""
 
     finish: Finish
     text: str = ""
@@ -42,7 +42,7 @@ class _PartialCall(Struct):
 
     def add(self, delta: CallDelta) -> None:
         self.id = self.id or delta.id
-        if delta.name != self.name:  # some servers say the whole name again with every piece
+        if delta.name != self.name:  # some servers repeat the whole name with every piece
             self.name += delta.name
         self.arguments.append(delta.arguments)
         self.signature = self.signature or delta.signature
@@ -55,7 +55,7 @@ class _PartialCall(Struct):
             problem = f"the arguments have more than {_MAX_CHARACTERS} characters"
             return MalformedCall(self.id, self.name, text[:_MAX_CHARACTERS], problem)
         try:
-            # A tool without parameters is often called with nothing at all.
+            # models often call a tool without parameters with an empty text
             value: Any = read_json(text or "{}", _MAX_VALUES)
         except (ValueError, RecursionError) as error:
             return MalformedCall(self.id, self.name, text, f"the arguments are not valid JSON: {error}")
@@ -69,7 +69,7 @@ class _PartialCall(Struct):
 
 
 class ReplyAssembler:
-    """Takes the deltas of one answer, in order."""
+    """Collects the deltas of one answer, in order."""
 
     def __init__(self, provider: str = "") -> None:
         self._provider = provider
@@ -81,7 +81,7 @@ class ReplyAssembler:
         self._finish: Finish | None = None
 
     def add(self, delta: Delta) -> None:
-        """Take the next delta."""
+        """Add the next delta."""
         if self._finish is not None:
             raise ProviderProtocolError("the stream went on after its end", provider=self._provider)
         match delta:
@@ -102,7 +102,7 @@ class ReplyAssembler:
                 assert_never(delta)
 
     def reply(self) -> Reply:
-        """Return the whole answer; a stream that had no `Finish` is broken."""
+        """Return the complete answer. Raises `ProviderProtocolError` for a stream without `Finish`."""
         if self._finish is None:
             raise ProviderProtocolError("the stream ended before the answer was finished", provider=self._provider)
         calls = [self._calls[index].finished() for index in sorted(self._calls)]
@@ -128,6 +128,6 @@ class ReplyAssembler:
 
 
 def merge_usage(earlier: UsageDelta, later: UsageDelta) -> UsageDelta:
-    """Return what is known with the fields that the later report sets."""
+    """Return the earlier usage with the fields that the later one sets."""
     changes = {name: value for name in UsageDelta.__struct_fields__ if (value := getattr(later, name)) is not None}
     return replace(earlier, **changes)

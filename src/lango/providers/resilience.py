@@ -1,7 +1,7 @@
-"""A provider around a provider: timeouts, retries, a fallback.
+"""Add timeouts, retries and fallback models to a provider.
 
-Another try is made only while nothing of the answer was passed on: after the first visible token the reader has seen
-half an answer, and a second one would contradict it.
+A request is retried only until the first delta is yielded: after that the reader has seen half an answer, and a second
+answer would contradict it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderTimeout, ProviderUnavailable
-from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta, closing_stream
+from lango.providers.protocol import Closable, Delta, Finish, Provider, Request, UsageDelta, closing_stream
 from lango.providers.sdk.request_encoding import has_media, has_signatures, without_media, without_signatures
 from lango.providers.sdk.sdk_client import Timeouts
 
@@ -30,9 +30,9 @@ _ABOUT_SIGNATURES = re.compile(r"signature|thinking|thought|reasoning|encrypted"
 
 
 class Retries(Struct, frozen=True):
-    """How often to try, and how long to wait in between: `base_s` doubled each time, up to `cap_s`, with jitter.
+    """Attempts, and the wait between them: `base_s` doubled each time, up to `cap_s`, with jitter.
 
-    A provider's Retry-After is honoured where it is longer; beyond `retry_after_cap_s` no further try is made.
+    A longer Retry-After of the provider is honoured; above `retry_after_cap_s` the request is not retried.
     """
 
     attempts: int = 4
@@ -41,7 +41,7 @@ class Retries(Struct, frozen=True):
     retry_after_cap_s: float = 60.0
 
     def delay_s(self, attempt: int, retry_after_s: float | None, jitter: float) -> float | None:
-        """Return the wait after the given attempt (the first is 1), or None where there is to be no other."""
+        """Return the wait after an attempt (the first is 1), or None if it was the last."""
         if attempt >= self.attempts or (retry_after_s or 0) > self.retry_after_cap_s:
             return None
         backoff = min(self.cap_s, self.base_s * 2 ** (attempt - 1)) * (0.5 + jitter / 2)
@@ -49,14 +49,14 @@ class Retries(Struct, frozen=True):
 
 
 class Fallback(Struct, frozen=True):
-    """Who is asked next where a provider cannot answer: a provider, and the model as it knows it."""
+    """The provider to use when another one fails, and its name for the model."""
 
     provider: Provider
     model: str
 
 
 class ResilientProvider:
-    """Asks a provider with patience, then its fallbacks in turn. It goes by the name of the first."""
+    """Wraps a provider and its fallbacks, and has the name of the first."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ResilientProvider:
 
     @property
     def name(self) -> str:
-        """The name of the provider inside."""
+        """The name of the first provider."""
         return self._provider.name
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -99,16 +99,16 @@ class ResilientProvider:
             except (ProviderUnavailable, ProviderTimeout, ProviderProtocolError) as error:
                 if progress.has_output or position == len(targets) or self._clock() >= deadline:
                     raise
-                logger.warning("%s cannot answer, asking %s: %s", target.provider.name, targets[position].model, error)
+                fallback = targets[position].model
+                logger.warning("%s failed, falling back to %s: %s", target.provider.name, fallback, error)
             else:
                 return
 
     async def aclose(self) -> None:
-        """Close the connections of every provider inside."""
+        """Close the connections of all wrapped providers."""
         for provider in (self._provider, *(fallback.provider for fallback in self._fallbacks)):
-            close = getattr(provider, "aclose", None)
-            if close is not None:
-                await close()
+            if isinstance(provider, Closable):
+                await provider.aclose()
 
     async def _stream_with_retries(
         self, provider: Provider, request: Request, deadline: float, progress: "_Progress"
@@ -120,20 +120,20 @@ class ResilientProvider:
                     async for delta in deltas:
                         yield delta
             except ProviderRejected as error:
-                plainer = None if progress.has_output else _without_refused_parts(error, request)
-                if plainer is None:
+                simpler = None if progress.has_output else _without_refused_parts(error, request)
+                if simpler is None:
                     raise
-                logger.warning("%s refuses the request, sending a plainer one: %s", provider.name, error)
-                request = plainer
+                logger.warning("%s rejected the request, sending a simpler one: %s", provider.name, error)
+                request = simpler
             except (ProviderUnavailable, ProviderTimeout, ProviderProtocolError) as error:
                 if not progress.has_output and _refuses_media(error, request):  # some servers answer 500 to a picture
-                    logger.warning("%s takes no pictures, sending none: %s", provider.name, error)
+                    logger.warning("%s accepts no images, sending none: %s", provider.name, error)
                     request = without_media(request)
                     continue
                 wait_s = self._wait_s(error, attempt, deadline)
                 if progress.has_output or wait_s is None:
                     raise
-                logger.warning("%s: try %d failed, next in %.1f s: %s", provider.name, attempt, wait_s, error)
+                logger.warning("%s: attempt %d failed, next in %.1f s: %s", provider.name, attempt, wait_s, error)
                 attempt += 1
                 await self._sleep(wait_s)
             else:
@@ -162,7 +162,7 @@ class ResilientProvider:
     async def _next_delta(self, stream: AsyncIterator[Delta], name: str, deadline: float) -> Delta | None:
         left_s, idle_s = deadline - self._clock(), self._timeouts.idle_s
         cause = None
-        if left_s > 0:  # asked here too: a stream that always has something never gives the timer its turn
+        if left_s > 0:  # checked here too: a stream that never waits gives the timer no chance to run
             try:
                 async with asyncio.timeout(min(idle_s, left_s)):
                     return await anext(stream, None)
@@ -173,13 +173,13 @@ class ResilientProvider:
 
 
 class _Progress(Struct):
-    """Whether anything of the answer was passed on."""
+    """Whether a part of the answer was yielded."""
 
     has_output: bool = False
 
 
 def _without_refused_parts(error: ProviderRejected, request: Request) -> Request | None:
-    """Return the request without what the vendor refuses; None: that is something else."""
+    """Return the request without the media or signatures that the vendor rejects; None if it rejects another part."""
     if _refuses_signatures(error, request):
         return without_signatures(request)
     return without_media(request) if _refuses_media(error, request) else None

@@ -1,22 +1,21 @@
-"""A provider around a provider: a span for each time that it is asked."""
+"""Record a trace span for each request to a provider."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Any, cast
+from typing import Any
 
-from lango.providers.protocol import Delta, Finish, Provider, Request, UsageDelta
+from lango.providers.protocol import Closable, Delta, Finish, Provider, Request, UsageDelta, closing_stream
 from lango.telemetry.traces import end_span, tracer
 
 
 class TracedProvider:
-    """Tells what each request to a provider took. It goes by the name of the one inside."""
+    """Wraps a provider, and has its name."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
 
     @property
     def name(self) -> str:
-        """The name of the provider inside."""
+        """The name of the wrapped provider."""
         return self._provider.name
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -28,11 +27,11 @@ class TracedProvider:
             "gen_ai.provider.name": self.name,
             "gen_ai.request.model": request.model,
         }
-        # not the current span: a generator may be closed where its context is not
+        # not the current span: a generator may be closed in another context
         span = tracer().start_span(f"chat {request.model}", kind=SpanKind.CLIENT, attributes=attributes)
         results: dict[str, Any] = {}
         try:
-            async with aclosing(cast("AsyncGenerator[Delta, None]", self._provider.stream(request))) as deltas:
+            async with closing_stream(self._provider.stream(request)) as deltas:
                 async for delta in deltas:
                     _record(delta, results)
                     yield delta
@@ -42,9 +41,10 @@ class TracedProvider:
         finally:
             end_span(span, results)
 
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the provider's own: `aclose`, `load`, `check`, `context_tokens`."""
-        return getattr(self._provider, name)
+    async def aclose(self) -> None:
+        """Close the connections of the wrapped provider."""
+        if isinstance(self._provider, Closable):
+            await self._provider.aclose()
 
 
 def _record(delta: Delta, found: dict[str, Any]) -> None:

@@ -6,11 +6,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from lango import errors
-from lango.errors import LangoError, StoreError, TurnFailed
-from lango.events import TurnError, TurnEvent, from_json
+from lango.errors import LangoError, SessionNotFound, StoreError, TurnFailed, error_type
+from lango.events import TurnError, TurnEvent
 from lango.store import SessionRecord, Store, Turn
-from lango.store.codec.json_text import loads
 from lango.store.turns import lease
 from lango.store.turns.event_log import append_final_events, read_event_log
 from lango.store.turns.queue import read_open_turns
@@ -64,7 +62,7 @@ async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) 
         if not await interrupt_dead_turns(store, session, queued, is_gone):
             await asyncio.sleep(lease_holder.POLL_S)
     if record is None:
-        raise TurnFailed("the session was deleted meanwhile")
+        raise SessionNotFound("the session was deleted meanwhile")
     answers = await store.read(read_turn_texts, turn.session_key, turn.turn)
     running.answer = "".join(stored.message.content for stored in answers if stored.message)
     late = record.status != "interrupted" and not is_gone(session.key, turn.turn, record.owner, record.heartbeat)
@@ -80,12 +78,12 @@ async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float
     while True:
         page = await store.read(read_event_log, turn.session_key, turn.turn, after_id)
         for logged in page.events:
-            yield from_json(loads(logged.data))
+            yield logged.event
             after_id = logged.id
         if page.closed:
             return
         if page.turn is None:
-            raise TurnFailed("the session was deleted meanwhile")
+            raise SessionNotFound("the session was deleted meanwhile")
         if page.events:
             continue
         if asyncio.get_running_loop().time() >= deadline:
@@ -95,6 +93,5 @@ async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float
 
 
 def error_by_name(name: str, message: str) -> LangoError:
-    """Return the error that a turn ended with, from the type and message of its last event."""
-    kind = getattr(errors, name, None)
-    return kind(message) if isinstance(kind, type) and issubclass(kind, LangoError) else TurnFailed(message)
+    """Return the error that a turn ended with, from what its last event says of it."""
+    return (error_type(name) or TurnFailed)(message)

@@ -1,4 +1,4 @@
-"""The app: its routes, what guards them, and the runtime behind."""
+"""Build the ASGI app: routes, middleware, error handlers and the runtime behind them."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -34,18 +34,18 @@ from lango.server.web import page_routes
 from lango.telemetry.traces import end_span, is_tracing, tracer, traces_endpoint
 
 _DESCRIPTION = """\
-A durable agent over HTTP. A message is stored before it is answered; its turn goes on whoever listens, and its events
-can be read again from any process on the same store: those of a session's newest 50 turns from any point, exactly as
-they were sent. An older turn is rebuilt from its messages, with ids of its own; a point in the middle of it is gone
-(410).
+A durable agent over HTTP. A message is stored before it is answered. Its turn runs on when the client leaves, and its
+events can be read again from any process on the same store: those of a session's newest 50 turns from any point,
+exactly as they were sent. An older turn is rebuilt from its messages, with new event ids; resuming in the middle of it
+is answered with 410.
 """
 
-# asked every few seconds by machines
+# requested every few seconds by monitoring
 _UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class _App(FastAPI):
-    """Describes itself as it answers: a request that is wrong gets 400, and FastAPI would write 422."""
+    """Documents 400 for an invalid request, as the server answers, where FastAPI would document 422."""
 
     @override
     def openapi(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class _App(FastAPI):
 
 
 def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
-    """Make the app. Without a runtime it opens one when it starts, and closes it when it stops."""
+    """Build the app. Without a runtime, it opens one at startup and closes it at shutdown."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -70,7 +70,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
             yield
             return
         async with open_runtime(settings) as opened:
-            context = app.state.served = ServerContext(settings, opened)
+            context = app.state.context = ServerContext(settings, opened)
             try:
                 yield
             finally:
@@ -82,13 +82,13 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
         description=_DESCRIPTION,
         lifespan=lifespan,
         default_response_class=JsonResponse,
-        docs_url=None,  # its page loads scripts from elsewhere
+        docs_url=None,  # its page loads scripts from other hosts
         redoc_url=None,
-        # `TracingMiddleware` makes the spans: without queries, and none for a websocket, which would be endless
+        # `TracingMiddleware` creates the spans: without query strings, and none for a WebSocket
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     if runtime is not None:
-        app.state.served = ServerContext(settings, runtime)
+        app.state.context = ServerContext(settings, runtime)
     app.include_router(page_routes.router)
     app.include_router(health_routes.router)
     app.include_router(session_routes.router)
@@ -120,13 +120,13 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
 
 
 class TracingMiddleware:
-    """ASGI middleware inside the guards. A websocket has no span: its messages are turns, each a trace of its own."""
+    """ASGI middleware that creates a span per request. A WebSocket has none: each of its turns is a trace."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run a request in its span."""
+        """Run a request in a span."""
         if scope["type"] != "http" or scope["path"] in _UNTRACED_PATHS:
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""Errors become answers in one place: a status, and `{"error": {"type", "message"}}`."""
+"""Map every error to an HTTP status and a response body, for all protocols."""
 
 import logging
 import math
@@ -13,6 +13,7 @@ from starlette.responses import Response
 from lango.errors import (
     ApprovalExpired,
     AttachmentRefused,
+    BudgetTooSmall,
     CallNotWaiting,
     ClientToolRefused,
     Conflict,
@@ -25,17 +26,20 @@ from lango.errors import (
     ProviderUnavailable,
     SessionExists,
     SessionNotFound,
+    Stopping,
     StoreUnavailable,
     TurnCancelled,
+    TurnFailed,
     TurnTimeout,
     Unstorable,
+    error_type,
 )
+from lango.events import TurnError
 from lango.server.json_body import JsonResponse
 
 _log = logging.getLogger("lango.server")
 
-# the first that fits
-STATUS_BY_ERROR: tuple[tuple[type[LangoError], int], ...] = (
+STATUS_BY_ERROR: tuple[tuple[type[LangoError], int], ...] = (  # the first class that matches
     (SessionNotFound, 404),
     (MessageNotFound, 404),
     (EventsGone, 410),
@@ -47,8 +51,10 @@ STATUS_BY_ERROR: tuple[tuple[type[LangoError], int], ...] = (
     (Unstorable, 400),
     (AttachmentRefused, 413),
     (ClientToolRefused, 400),
-    (IdempotencyKeyReused, 422),  # not 409: some clients send again by themselves what was that
+    (IdempotencyKeyReused, 422),  # not 409: some clients repeat such a request by themselves
     (InvalidExport, 400),
+    (BudgetTooSmall, 400),  # the message is too long: a retry does not help
+    (Stopping, 503),
     (StoreUnavailable, 503),
     (ProviderUnavailable, 503),
     (IssuerUnavailable, 503),
@@ -61,7 +67,7 @@ _MAX_PROBLEMS = 10
 
 
 class ApiError(Exception):
-    """The server will not do what it was asked."""
+    """The error response to a request: status, type, message and headers."""
 
     def __init__(
         self,
@@ -81,19 +87,24 @@ class ApiError(Exception):
 
 
 def session_not_found(session_id: str) -> SessionNotFound:
-    """Make the one answer for a session that is not there, and for one that is somebody else's."""
+    """Return the error for a session that does not exist, or that belongs to another user."""
     return SessionNotFound(f"there is no session {session_id!r}")
 
 
+def status_of(kind: type[LangoError]) -> int:
+    """Return the HTTP status of an error class."""
+    return next(status for base, status in STATUS_BY_ERROR if issubclass(kind, base))
+
+
 def to_api_error(error: Exception) -> ApiError:
-    """Say what an error means to a client."""
+    """Return the error response to an exception."""
     match error:
         case ApiError():
             return error
         case LangoError():
-            status = next(status for kind, status in STATUS_BY_ERROR if isinstance(error, kind))
-            wait_s = (getattr(error, "retry_after_s", None) or _RETRY_AFTER_S) if status == 503 else None
-            return ApiError(status, type(error).__name__, str(error), retry_after_s=wait_s)
+            return _lango_api_error(
+                type(error), type(error).__name__, str(error), getattr(error, "retry_after_s", None)
+            )
         case RequestValidationError():
             return ApiError(400, "BadRequest", describe_problems(error.errors()))
         case HTTPException():
@@ -103,14 +114,24 @@ def to_api_error(error: Exception) -> ApiError:
             return ApiError(500, "InternalError", "something went wrong here; the server's log says what")
 
 
+def turn_api_error(event: TurnError) -> ApiError:
+    """Return the error response to a turn that failed after it was accepted."""
+    return _lango_api_error(error_type(event.error) or TurnFailed, event.error, event.message)
+
+
+def _lango_api_error(kind: type[LangoError], name: str, message: str, retry_after_s: float | None = None) -> ApiError:
+    status = status_of(kind)
+    return ApiError(status, name, message, retry_after_s=(retry_after_s or _RETRY_AFTER_S) if status == 503 else None)
+
+
 def describe_problems(problems: Sequence[Mapping[str, object]]) -> str:
-    """Say what is wrong with a request, of many things the first."""
+    """Describe the first problems of an invalid request."""
     more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
     return "; ".join(describe_problem(problem) for problem in problems[:_MAX_PROBLEMS]) + more
 
 
 def describe_problem(problem: Mapping[str, object]) -> str:
-    """Say what is wrong with a request, without repeating what was sent."""
+    """Describe a problem of an invalid request, without repeating its values."""
     location = cast("tuple[object, ...]", problem.get("loc") or ())
     path = [str(part) for part in location[1:]]
     if problem.get("type") == "json_invalid":
@@ -119,19 +140,19 @@ def describe_problem(problem: Mapping[str, object]) -> str:
     return f"{'.'.join(path) or 'the body'}: {message.removeprefix('Value error, ')}"
 
 
-def error_body(refused: ApiError) -> dict[str, Any]:
-    """Say an error as this server does."""
-    return {"error": {"type": refused.type, "message": str(refused)}}
+def error_body(error: ApiError) -> dict[str, Any]:
+    """Return the body of an error response."""
+    return {"error": {"type": error.type, "message": str(error)}}
 
 
 def to_response(error: Exception) -> Response:
-    """Return the answer to an error."""
-    refused = to_api_error(error)
-    return JsonResponse(error_body(refused), refused.status, refused.headers)
+    """Return the response to an exception."""
+    api_error = to_api_error(error)
+    return JsonResponse(error_body(api_error), api_error.status, api_error.headers)
 
 
 def log_server_fault(request: Request, error: Exception) -> None:
-    """Log an error that is the server's own."""
+    """Log an exception whose status is 500."""
     if to_api_error(error).status == 500:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
 
@@ -142,6 +163,6 @@ async def _handle(request: Request, error: Exception) -> Response:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Answer every error of an app this way."""
+    """Respond to every exception of an app with its status and body."""
     for kind in (ApiError, LangoError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _handle)

@@ -1,4 +1,4 @@
-"""What goes over the wire, as OpenAPI shows it. Every example in it is run by a test."""
+"""Define the request and response bodies of the HTTP API. A test runs every example."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -21,50 +21,53 @@ from lango.store.turns.tool_journal import JournalByCall, JournalEntry
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
 
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
+IdempotencyKeyText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
+IdempotencyKey = Annotated[IdempotencyKeyText | None, Header(alias="Idempotency-Key")]
 
 
 class RequestBody(BaseModel):
-    """A request: what is not known here is refused, such as an event that somebody made up."""
+    """A request body; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class RecordView(BaseModel):
-    """A part of an answer that is shown as it was read; times are seconds there."""
+    """A part of a response that is built from a record of the same fields."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
+def refuse_app_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a client's state; raise `ValueError` for `app:` keys, which only the agent may set."""
+    if any(name.startswith("app:") for name in state or {}):
+        raise ValueError("app: state belongs to every user and is not a client's to set")
+    return state
+
+
 class NewSession(RequestBody):
-    """A session to be made."""
+    """A session to create."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"id": EXAMPLE_ID, "state": {"city": "Bern"}}]})
 
     id: Annotated[str, Field(pattern=SESSION_ID)] | None = None
-    """Without one, a random id."""
+    """A random id by default."""
     state: dict[str, Any] = {}
     """`user:` keys belong to all sessions of the user."""
 
-    @field_validator("state")
-    @classmethod
-    def _refuse_app_state(cls, state: dict[str, Any]) -> dict[str, Any]:
-        if any(name.startswith("app:") for name in state):
-            raise ValueError("app: state belongs to every user and is not a client's to set")
-        return state
+    _check_state = field_validator("state")(refuse_app_state)
 
 
 def _decode_base64(text: object) -> object:
     if not isinstance(text, str):
-        raise ValueError("send the bytes in base64")  # noqa: TRY004 - pydantic tells of ValueErrors
+        raise ValueError("send the bytes in base64")  # noqa: TRY004 - pydantic reports ValueErrors
     try:
-        return msgspec.convert(text, bytes)  # base64, at a third of what the standard library takes
+        return msgspec.convert(text, bytes)  # decodes base64 three times as fast as the standard library
     except msgspec.ValidationError as error:
         raise ValueError("this is not base64") from error
 
 
 class NewAttachment(RequestBody):
-    """A file that comes with a message."""
+    """A file of a new message."""
 
     name: Annotated[str, Field(pattern=f"^{messages.FILE_NAME.pattern}$")]
     mime_type: Annotated[str, Field(pattern=f"^{messages.MIME_TYPE.pattern}$")]
@@ -86,8 +89,8 @@ class NewMessage(RequestBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"text": "Hello!"}]})
 
-    text: Annotated[str, Field(max_length=2**31)] = ""  # a bounded text is one that UTF-8 can say
-    """May be empty where files come along."""
+    text: Annotated[str, Field(max_length=2**31)] = ""  # with a bound, pydantic refuses lone surrogates
+    """May be empty if there are attachments."""
     attachments: list[NewAttachment] = []
 
     @model_validator(mode="after")
@@ -98,43 +101,43 @@ class NewMessage(RequestBody):
 
     @property
     def files(self) -> list[messages.Attachment]:
-        """The files that come along."""
+        """The attached files."""
         return [file.file for file in self.attachments]
 
 
 class NewTitle(RequestBody):
-    """What a session is to be called."""
+    """A new title of a session."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"title": "The weather in Bern"}]})
 
     title: Annotated[str, Field(max_length=1000)]
-    """Empty: it is called by its first words again."""
+    """Empty: the title is the start of the first message again."""
 
 
 class NewFork(RequestBody):
-    """A fork to be made."""
+    """A fork to create."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"at": 0}]})
 
     at: Annotated[int, Field(ge=0, le=2**62)] | None = None
-    """The last message that is kept; null: all, 0: none, only the first state."""
+    """The last message to copy; null: all, 0: none, only the initial state."""
     id: Annotated[str, Field(pattern=SESSION_ID)] | None = None
-    """Without one, a random id."""
+    """A random id by default."""
     title: Annotated[str, Field(max_length=1000)] | None = None
-    """Without one, that of the session with a mark."""
+    """By default that of the session, marked as a fork."""
 
 
 class RewindTo(RequestBody):
-    """What is to be taken back."""
+    """The target of a rewind."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"before": 1}]})
 
     before: Annotated[int, Field(ge=1, le=2**62)]
-    """A message: its turn is taken back, and all after it."""
+    """A message: its turn and all later ones are rewound."""
 
 
 class ApprovalAnswer(RequestBody):
-    """Yes or no to a tool that asked."""
+    """The answer to an approval request."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"approved": True}]})
 
@@ -142,11 +145,11 @@ class ApprovalAnswer(RequestBody):
 
 
 class ForkOrigin(BaseModel):
-    """Where a fork comes from."""
+    """The origin of a fork."""
 
     id: str
     seq: int
-    """The last message that was kept."""
+    """The last message that was copied."""
 
 
 class Session(BaseModel):
@@ -154,7 +157,7 @@ class Session(BaseModel):
 
     id: str
     title: str
-    """As somebody named it, or how the user began."""
+    """The title that was set, or the start of the first message."""
     forked_from: ForkOrigin | None = None
     created_at: datetime
     updated_at: datetime
@@ -163,7 +166,7 @@ class Session(BaseModel):
 
     @classmethod
     def from_record(cls, record: SessionRecord) -> Self:
-        """Show a record."""
+        """Convert a record."""
         return cls(**_session_fields(record))
 
 
@@ -174,7 +177,7 @@ class SessionWithState(Session):
 
     @classmethod
     def from_record(cls, record: SessionRecord) -> Self:
-        """Show a record; state of the whole app is nobody's to read."""
+        """Convert a record, without the state of the app, which no client may read."""
         own = {name: value for name, value in record.state.items() if not name.startswith("app:")}
         return cls(**_session_fields(record), state=to_client_json(own))
 
@@ -192,32 +195,32 @@ def _session_fields(record: SessionRecord) -> dict[str, Any]:
 
 
 class SessionPage(BaseModel):
-    """Some sessions, the newest first."""
+    """A page of sessions, the newest first."""
 
     sessions: list[Session]
     next_cursor: str | None = None
-    """Where the next page begins; null: this is the last one."""
+    """Pass it as `cursor` for the next page; null: this is the last one."""
 
 
 class ToolCallView(BaseModel):
-    """A call of a tool, or its result."""
+    """A tool call, or its result."""
 
     id: str
     name: str
     input: Mapping[str, Any] | None = None
     output: Mapping[str, Any] | None = None
     duration_s: float | None = None
-    """How long the tool ran; null: it did not, or runs still."""
+    """How long the tool ran; null: it did not run, or has not ended."""
     approved: bool | None = None
-    """Whether it was allowed to run; null: nobody had to be asked."""
+    """Whether it was approved; null: it needed no approval."""
     approved_by: str | None = None
-    """The user who said so, or `policy`."""
+    """The user who decided, or `policy`."""
     for_client: bool = False
-    """It is the client's to run: nothing runs here until a run brings its result."""
+    """It is a call of a client's tool: the turn waits until the client sends the result."""
 
     @classmethod
     def from_call(cls, call: ToolCall, journal: JournalEntry | None, *, for_client: bool) -> Self:
-        """Show a call with what the journal says of it."""
+        """Convert a call and its entry in the tool journal."""
         view = cls(id=to_client_json(call.id), name=to_client_json(call.name), for_client=for_client)
         view.input, view.output = to_client_json(call.input), to_client_json(call.output)
         if journal is not None:
@@ -246,13 +249,13 @@ class Message(BaseModel):
     attachments: list[Attachment] = []
     created_at: datetime
     thoughts: str = ""
-    """What the model thought before it spoke, where its provider tells."""
+    """The model's thoughts, if its provider returns them."""
     invocation_id: str = ""
-    """Which turn it belongs to: the same as of the turn's `accepted`."""
+    """Identifies its turn: the same as in the turn's `accepted` event."""
 
     @classmethod
     def from_stored(cls, stored: StoredEvent, journal: JournalByCall) -> Self:
-        """Show a stored message; `journal` is what is known of its calls."""
+        """Convert a stored message; `journal` has the entries of its calls."""
         message = stored.message
         assert message
         assert message.role != "event"
@@ -275,7 +278,7 @@ class Message(BaseModel):
 
 
 def attachments_of(stored: StoredEvent) -> list[Attachment]:
-    """Show the files of a stored message, without their bytes."""
+    """Describe the files of a stored message, without their bytes."""
     return [
         Attachment(index=index, name=file.name, mime_type=file.mime_type, bytes=len(file.data))
         for index, file in enumerate(stored_attachments(stored))
@@ -283,48 +286,48 @@ def attachments_of(stored: StoredEvent) -> list[Attachment]:
 
 
 class MessagePage(BaseModel):
-    """Some messages in order, the newest page first."""
+    """A page of messages in order; the first page has the newest."""
 
     messages: list[Message]
     before: int | None = None
-    """Ask for the page before with this; null: there is none."""
+    """Pass it as `before` for the previous page; null: there is none."""
 
 
 class ApprovalRequest(RecordView):
-    """A tool that waits for a yes or a no to exactly these arguments."""
+    """A request to approve a tool call with exactly these arguments."""
 
     call_id: str
     name: str
     arguments: Mapping[str, Any]
     asked_at: datetime
     expires_at: datetime | None
-    """From then on it is a no; null: it waits as long as it takes."""
+    """After this time the call counts as rejected; null: it never expires."""
 
 
 class ApprovalRequests(BaseModel):
-    """The questions of a session that an answer is still taken for."""
+    """The open approval requests of a session."""
 
     approvals: list[ApprovalRequest]
 
 
 class SearchHit(RecordView):
-    """A message that was found, or a title."""
+    """A matching message or title."""
 
     session_id: str
     title: str
-    """What the session is called."""
+    """The title of the session."""
     seq: int
-    """0: it is the title itself."""
+    """0: the title matches."""
     role: Literal["user", "assistant", "title"]
     created_at: datetime
     text: str
-    """A piece of the message around the first word that was found, as plain text."""
+    """An excerpt of the message around the first match, as plain text."""
     marks: list[tuple[int, int]]
-    """Where in `text` the words stand: from and to, counted in Unicode code points."""
+    """Start and end of each match in `text`, in Unicode code points."""
 
 
 class SearchHits(BaseModel):
-    """What was found, the best first."""
+    """The results of a search, the best first."""
 
     hits: list[SearchHit]
 
@@ -336,14 +339,14 @@ class CancelResult(BaseModel):
 
 
 class ErrorDetail(BaseModel):
-    """What went wrong."""
+    """The type and message of an error."""
 
     type: str
     message: str
 
 
 class ErrorBody(BaseModel):
-    """Every error, whatever its status."""
+    """The body of every error response."""
 
     error: ErrorDetail
 

@@ -1,4 +1,4 @@
-"""Runs the app under uvicorn: an address or a sentence at the start, an honest end."""
+"""Run the app under uvicorn until a signal arrives, and shut it down in order."""
 
 import asyncio
 import functools
@@ -20,17 +20,17 @@ from lango.server.security.middleware import max_message_bytes
 
 _CLEANUP_S = 15.0
 _GC_THRESHOLDS = (5_000, 10, 100)
-"""New objects until a collection, small collections until a larger one, and those until one of all objects.
+"""New objects before a young collection, young ones before a middle one, and middle ones before a full one.
 
-A collection stops every thread, 0.25 ms for a thousand objects: the first two kinds stay below 15 ms, and the third,
-which grows with all that is in memory, is rare. The usual 700 objects would collect too often: a long conversation has
-tens of thousands.
+A collection stops every thread, 0.25 ms for a thousand objects: the first two stay below 15 ms, and the full one, which
+grows with the memory, is rare. The default of 700 objects would collect too often while a long conversation, of tens of
+thousands of objects, is loaded.
 """
-_SWITCH_INTERVAL_S = 0.001  # a thread that imports or reads must not keep every stream waiting for 5 ms at a time
+_SWITCH_INTERVAL_S = 0.001  # the default lets a busy thread delay every stream by 5 ms
 
 
 async def serve(settings: Settings, listener: socket.socket, ready: Callable[[str], None]) -> None:
-    """Serve at a place until a signal comes. Everything that can be wrong is known before anything is served."""
+    """Serve until a signal arrives. Problems with the configuration are raised before the first request."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         async with open_runtime(settings) as runtime:
@@ -43,11 +43,11 @@ async def serve(settings: Settings, listener: socket.socket, ready: Callable[[st
                 server_header=False,
                 proxy_headers=False,
                 ws_max_size=max_message_bytes(settings.server),
-                ws_per_message_deflate=False,  # small messages, and hundreds of kilobytes for each socket
+                ws_per_message_deflate=False,  # it would cost hundreds of kilobytes per socket, for small messages
                 timeout_graceful_shutdown=int(settings.server.shutdown_s + _CLEANUP_S),
             )
             address = _base_url(settings.server.host, listener.getsockname()[1])
-            await _Server(config, app.state.served, lambda: ready(address)).serve([listener])
+            await _Server(config, app.state.context, lambda: ready(address)).serve([listener])
     finally:
         listener.close()
 
@@ -60,21 +60,21 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        gc.freeze()  # what is there now stays: no collection goes through it again, in the middle of a stream
+        gc.freeze()  # later collections skip the objects of startup
         gc.callbacks.append(_RefreezeAfterImports())
         gc.set_threshold(*_GC_THRESHOLDS)
         gc.enable()
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the door, and let those inside finish: streams end with their turns, then the connections do."""
+        """Accept no more requests, and let turns finish: streams end with their turns, then connections close."""
         draining = asyncio.create_task(self._context.turns.drain(self._context.settings.server.shutdown_s))
         await super().shutdown(sockets)
         await draining
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Take a signal as the wish to stop, and not raise it again: the runtime is still to be closed."""
+        """Stop at a signal without raising it again: the runtime is still to be closed."""
         with super().capture_signals():
             try:
                 yield
@@ -83,7 +83,7 @@ class _Server(uvicorn.Server):
 
 
 class _RefreezeAfterImports:
-    """Freezes again after a full collection what was imported since: the first turn brings most of it."""
+    """Freezes modules that were imported since, after a full collection: the first turn imports most."""
 
     def __init__(self) -> None:
         self._module_count = len(sys.modules)

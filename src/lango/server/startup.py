@@ -1,4 +1,4 @@
-"""What is checked before a server starts, and before anything large is imported: the place, and who could come in."""
+"""Bind the port, refuse an unsafe configuration and configure the log, before the app is imported."""
 
 import errno
 import json
@@ -19,7 +19,7 @@ _EXTRA_FIELDS = ("session", "turn", "status", "trace_id")
 
 
 async def open_listener(settings: Settings) -> socket.socket:
-    """Take the port, and raise `ConfigError` for one that is taken or a server that would be open to others."""
+    """Bind the port; raise `ConfigError` if it is taken, or if the server would be open without authentication."""
     listener = bind_port(settings.server)
     try:
         async with Store(settings.store.url) as store:
@@ -31,7 +31,7 @@ async def open_listener(settings: Settings) -> socket.socket:
 
 
 def bind_port(settings: ServerSettings) -> socket.socket:
-    """Take the port now: one that is taken should be known before a model is loaded."""
+    """Bind the port early: a port in use should be reported before a model is loaded."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -48,7 +48,7 @@ def bind_port(settings: ServerSettings) -> socket.socket:
 
 
 async def check_exposure(settings: ServerSettings, store: Store) -> None:
-    """Raise `ConfigError` for a server that would be open to others without a key or token."""
+    """Raise `ConfigError` for a server that other machines could use without a key or token."""
     if "*" in settings.allowed_origins and settings.auth == "none":
         raise ConfigError('every origin may call only with server.auth = "keys": name the origins that may call')
     if settings.adk_ui and settings.auth != "none":
@@ -66,14 +66,14 @@ async def check_exposure(settings: ServerSettings, store: Store) -> None:
             'make a key with `lango keys add` and set server.auth = "keys", or use --host 127.0.0.1'
         )
     if not any(key.revoked_at is None for key in await store.read(list_keys)):
-        raise ConfigError(f"there is no key yet to let anybody in at {settings.host}: make one with `lango keys add`")
+        raise ConfigError(f"no API key exists yet to call {settings.host} with: make one with `lango keys add`")
 
 
 class JsonLogFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as JSON."""
+        """Return the JSON of a record."""
         fields: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -88,7 +88,7 @@ class JsonLogFormatter(logging.Formatter):
 
 
 def configure_logging(log_format: str) -> None:
-    """Write to standard error. ADK's own log repeats whole requests and answers: it stays silent."""
+    """Log to standard error. ADK's own log would repeat whole requests and responses, so it is off."""
     handler = logging.StreamHandler(sys.stderr)
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLogFormatter() if log_format == "json" else plain)

@@ -1,4 +1,4 @@
-"""Tools: what a model may do, who must agree, and what it is told about how it went. No ADK in here."""
+"""Tools: their definition, their approval policy, their execution, and the built-in ones. Without ADK."""
 
 from lango.errors import InvalidArguments, ToolError
 from lango.tools.approval_policy import Decision, decide, fingerprint

@@ -1,4 +1,4 @@
-"""Which tools run, which ask first, and what exactly an approval approves. Pure functions."""
+"""Decide whether a tool runs, needs approval or is denied."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ Decision = Literal["run", "ask", "deny"]
 
 
 class ToolLike(Protocol):
-    """What a decision is about: a tool, or anything else that has a name and a level."""
+    """A tool, or another object with a name and a level."""
 
     @property
     def name(self) -> str:
@@ -26,9 +26,9 @@ class ToolLike(Protocol):
 
 
 def decide(tool: ToolLike, policy: ToolSettings) -> Decision:
-    """Say whether a tool may run.
+    """Decide whether a tool may run.
 
-    A name under `deny` never runs, whatever else is said of it; one under `allow` runs without a question. Else:
+    A name under `deny` never runs; otherwise a name under `allow` runs without approval. For the rest:
 
     | approval      | safe | write | dangerous |
     | ------------- | ---- | ----- | --------- |
@@ -45,15 +45,15 @@ def decide(tool: ToolLike, policy: ToolSettings) -> Decision:
             return "run"
         case "ask":
             return "ask"
-        case _:  # whatever else it is, it is not a yes
+        case _:
             return "deny"
 
 
 def fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return what an approval holds for: this tool with exactly these arguments.
+    """Return a hash of a tool with exactly these arguments, which an approval is valid for.
 
-    The order of keys does not matter; anything else does, 1 and 1.0 and "1" included. Raises `TypeError` or
-    `ValueError` for what is not JSON, so that it can never match.
+    The order of keys does not matter; 1, 1.0 and "1" differ. Raises `TypeError` or `ValueError` for values that are not
+    JSON, so that they never match.
     """
     text = json.dumps([name, dict(arguments)], sort_keys=True, allow_nan=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()

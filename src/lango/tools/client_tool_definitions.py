@@ -1,4 +1,4 @@
-"""Tools that a client runs itself: offered to the model for one turn, called by their client, checked here."""
+"""Define tools that the client runs, and reject schemas that no model accepts."""
 
 import asyncio
 import re
@@ -11,11 +11,11 @@ from lango.tools.schema_checker import MAX_SCHEMA_VALUES, measure_schema
 from lango.tools.tool import Tool
 
 MAX_CLIENT_TOOLS = 100
-"""Some providers take 128 tools at the most, and the agent has its own."""
+"""Some providers accept at most 128 tools, including those of the agent."""
 MAX_CHARACTERS = 200_000
-"""Of the schemas of all tools of one client; each of them is held to `lango.tools.schema_checker`'s own bounds."""
+"""Characters of all schemas of one client; `schema_checker` limits each of them."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-# none of the providers takes these at the top of a tool's schema
+# no provider accepts these at the top level of a tool's schema
 _NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf", "enum", "not", "$ref")
 
 
@@ -24,7 +24,7 @@ async def _run_by_client(arguments: dict[str, Any], /) -> None:
 
 
 def client_tool(name: str, description: str, parameters: Any = None) -> Tool:
-    """Return a tool that the client runs. Raise `ClientToolRefused` where no model could be offered it."""
+    """Return a tool that the client runs. Raises `ClientToolRefused` if models would reject it."""
     if not _NAME.fullmatch(name):
         raise ClientToolRefused(
             f"{name[:80]!r} is not a name for a tool: a letter, then at most 63 letters, digits, _ and -"
@@ -34,12 +34,14 @@ def client_tool(name: str, description: str, parameters: Any = None) -> Tool:
     schema = dict(cast("Mapping[str, Any]", parameters or {}))
     at_the_top = [keyword for keyword in _NOT_AT_THE_TOP if keyword in schema]
     if at_the_top:
-        raise ClientToolRefused(f"tool {name}: {at_the_top[0]} cannot stand at the top of its schema; use properties")
+        raise ClientToolRefused(
+            f"tool {name}: {at_the_top[0]} is not allowed at the top level of its schema; use properties"
+        )
     _check_schema_size(name, schema)
     try:
-        Tool(name, description, schema, _run_by_client)  # as it was sent: by its own `$schema`
+        Tool(name, description, schema, _run_by_client)  # checks it with its own `$schema`
         if _inlined_size(schema, schema.get("$defs", {}), {}) > MAX_SCHEMA_VALUES:
-            raise ClientToolRefused(f"tool {name}: its schema is too large once its $refs are put in place")
+            raise ClientToolRefused(f"tool {name}: its schema is too large once its $refs are inlined")
         sent = inline_definitions({key: keyword for key, keyword in schema.items() if key != "$schema"})
         return Tool(name, description, sent, _run_by_client)
     except ConfigError as error:
@@ -56,30 +58,33 @@ def _check_schema_size(name: str, schema: Mapping[str, Any]) -> int:
 
 
 async def read_client_tools(definitions: Sequence[tuple[str, str, Any]]) -> list[Tool]:
-    """Return the tools that a request brings, each by its name, description and parameters, made off the event loop.
+    """Make the tools of a request from names, descriptions and parameters, off the event loop.
 
-    Raise `ClientToolRefused` where one cannot be offered, or where all together are too much.
+    Raises `ClientToolRefused` if one is not usable, or if all together are too large.
     """
     return await asyncio.to_thread(_make_tools, definitions) if definitions else []
 
 
-def _make_tools(wanted: Sequence[tuple[str, str, Any]]) -> list[Tool]:
-    if len(wanted) > MAX_CLIENT_TOOLS:
-        raise ClientToolRefused(f"a client may bring {MAX_CLIENT_TOOLS} tools, not {len(wanted)}")
+def _check_count(tools: Sequence[Any]) -> None:
+    if len(tools) > MAX_CLIENT_TOOLS:
+        raise ClientToolRefused(f"a client may send {MAX_CLIENT_TOOLS} tools, not {len(tools)}")
+
+
+def _make_tools(definitions: Sequence[tuple[str, str, Any]]) -> list[Tool]:
+    _check_count(definitions)
     total = 0
-    for name, _, parameters in wanted:
-        total += (
-            _check_schema_size(name, cast("Mapping[str, Any]", parameters)) if isinstance(parameters, Mapping) else 0
-        )
+    for name, _, parameters in definitions:
+        if isinstance(parameters, Mapping):
+            total += _check_schema_size(name, cast("Mapping[str, Any]", parameters))
         if total > MAX_CHARACTERS:
             raise ClientToolRefused(f"the schemas of a client's tools have more than {MAX_CHARACTERS} characters")
-    return [client_tool(*definition) for definition in wanted]
+    return [client_tool(*definition) for definition in definitions]
 
 
 def _inlined_size(node: Any, definitions: Mapping[str, Any], known: dict[str, int]) -> int:
-    """Count the nodes of a schema with its references put in place, without putting them there.
+    """Count the nodes that a schema would have with its references inlined.
 
-    A few definitions that each name another one twice would fill the memory.
+    Inlining a few definitions that each use another one twice would fill the memory.
     """
     if isinstance(node, list):
         return 1 + sum(_inlined_size(item, definitions, known) for item in cast("list[Any]", node))
@@ -88,19 +93,18 @@ def _inlined_size(node: Any, definitions: Mapping[str, Any], known: dict[str, in
     members = cast("Mapping[str, Any]", node)
     name = str(members.get("$ref", "")).removeprefix("#/$defs/")
     if name in definitions and name not in known:
-        known[name] = 1  # one that contains itself stays a reference
+        known[name] = 1  # a definition that contains itself stays a reference
         known[name] = _inlined_size(definitions[name], definitions, known)
     beside = sum(_inlined_size(item, definitions, known) for key, item in members.items() if key != "$defs")
     return 1 + beside + known.get(name, 0)
 
 
 def tools_by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
-    """Return tools by their names. Raise `ClientToolRefused` where two have the same, or where there are too many."""
-    if len(tools) > MAX_CLIENT_TOOLS:
-        raise ClientToolRefused(f"a client may bring {MAX_CLIENT_TOOLS} tools, not {len(tools)}")
+    """Return tools by name. Raises `ClientToolRefused` if two have the same name, or if there are too many."""
+    _check_count(tools)
     named = {tool.name: tool for tool in tools}
     if len(named) < len(tools):
         names = [tool.name for tool in tools]
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise ClientToolRefused(f"two tools have the name {', '.join(twice)}: give each one of its own")
+        raise ClientToolRefused(f"two tools have the name {', '.join(twice)}: names must differ")
     return named

@@ -1,4 +1,4 @@
-"""One call of a tool: validated, run, timed, and told honestly. Whatever a handler does, the turn goes on."""
+"""Run one tool call with validation and a timeout, and report its outcome. No failure of a handler ends the turn."""
 
 import asyncio
 import contextvars
@@ -22,18 +22,18 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 120.0
 CANCELLED_INSIDE = "the tool was cancelled from inside; its outcome is unknown"
 _GRACE_S = 2.0
-"""How long a cancelled handler may take to clean up before it is left alone."""
+"""How long a cancelled handler may take to clean up before it is abandoned."""
 
 
 class ToolOutcome(Struct, frozen=True):
-    """How a call ended: `result` is what the model reads."""
+    """The outcome of a call; the model reads `result`."""
 
     result: dict[str, Any]
     ok: bool
     unknown: bool = False
-    """The handler was stopped, or may still be running: nobody can say what it did."""
+    """The handler was stopped, or may still be running: its effects are unknown."""
     whole: str | None = None
-    """The text that was clipped in `result`, to be kept and read in pieces; None where nothing was."""
+    """The full text of a clipped `result`, to be stored and read in pieces; None if nothing was clipped."""
 
 
 async def run_tool(
@@ -45,10 +45,9 @@ async def run_tool(
     max_characters: int = MAX_RESULT_CHARACTERS,
     how_to_read: str = "",
 ) -> ToolOutcome:
-    """Run a tool once. Only a cancellation of the caller and Ctrl-C get out of here; everything else is an outcome.
+    """Run a tool once. Only Ctrl-C and a cancellation of the caller raise; everything else is an outcome.
 
-    `timeout_s` holds where the tool has no limit of its own. `how_to_read` tells the model how to read the rest of a
-    clipped result.
+    `timeout_s` is the default for tools without a limit. `how_to_read` is added to a clipped result, for the model.
     """
     limit_s = tool.timeout_s or timeout_s
     context = context or ToolContext()
@@ -66,7 +65,7 @@ async def run_tool(
             if tool.is_async:
                 return await _run_in_thread(outcome_of, await _run_in_task(tool.call(given, context)))
             value = await _run_in_thread(tool.call, given, context)
-            if inspect.isawaitable(value):  # a plain function that hands out a coroutine
+            if inspect.isawaitable(value):  # a sync function that returns a coroutine
                 value = await _run_in_task(value)
             return await _run_in_thread(outcome_of, value)
     except TimeoutError as error:
@@ -81,7 +80,7 @@ async def run_tool(
 def _failed(error: BaseException) -> ToolOutcome:
     details: dict[str, Any] = {}
     if isinstance(error, ToolError):
-        with suppress(NotJson):  # then the message alone must do
+        with suppress(NotJson):  # then without details
             details = to_result(error.details)
     clipped = clip_to_characters({"error": error_text(error), **details})
     return ToolOutcome(clipped.result, ok=False, whole=clipped.whole)
@@ -99,20 +98,20 @@ def _outcome(value: Any, max_characters: int, how_to_read: str) -> ToolOutcome:
     try:
         result = to_result(value)
     except NotJson as error:
-        return ToolOutcome({"error": f"the tool ran, but what it returned is not JSON: {error}"}, ok=False)
+        return ToolOutcome({"error": f"the tool ran, but its result is not JSON: {error}"}, ok=False)
     clipped = clip_to_characters(result, max_characters, how_to_read=how_to_read)
     return ToolOutcome(clipped.result, ok=True, whole=clipped.whole)
 
 
 class _HandlerCancelled(Exception):
-    """The handler's own task was cancelled, and not by us."""
+    """The handler was cancelled by its own code, not by the runtime."""
 
 
 async def convert_base_exceptions(work: Awaitable[T], passes: Callable[[BaseException], bool] = lambda _: False) -> T:
-    """Await a handler; what it raises that is no `Exception` becomes a `ToolError`.
+    """Await a handler; raise its errors that are no `Exception` as `ToolError`.
 
-    A `SystemExit` (of an argument parser) that leaves a task ends the event loop, and a panic of a native library is
-    caught by no `except Exception` on its way. A cancel, Ctrl-C and what `passes` are left alone.
+    A `SystemExit` (of an argument parser) that leaves a task ends the event loop, and no `except Exception` catches a
+    panic of a native library. Cancellation, Ctrl-C and errors for which `passes` is true are not converted.
     """
     try:
         return await work
@@ -125,18 +124,18 @@ async def convert_base_exceptions(work: Awaitable[T], passes: Callable[[BaseExce
 
 
 def as_tool_error(error: BaseException) -> ToolError:
-    """Return an error that is no `Exception` as one that says the same."""
+    """Convert an error that is no `Exception` to a `ToolError` with the same message."""
     return ToolError(error_text(error))
 
 
 async def _run_in_task(awaitable: Any) -> Any:
-    """Await a handler in a task of its own, so that its cancellation and ours can be told apart."""
+    """Await a handler in a separate task, to distinguish its cancellation from ours."""
     task = asyncio.ensure_future(convert_base_exceptions(awaitable))
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
         task.cancel()
-        # A handler that will not stop is left alone: a turn must not hang on it.
+        # a handler that does not stop is abandoned: the turn must not hang
         _, running = await asyncio.wait({task}, timeout=_GRACE_S)
         if running:
             task.add_done_callback(_log_abandoned)
@@ -149,29 +148,29 @@ async def _run_in_task(awaitable: Any) -> Any:
 
 
 def _log_abandoned(task: "asyncio.Future[Any]") -> None:
-    """Look at how an abandoned task ended, so that asyncio does not complain that nobody did."""
+    """Retrieve the exception of an abandoned task, so that asyncio does not warn about it."""
     if not task.cancelled() and task.exception():
         log.info("an abandoned tool ended with %s", type(task.exception()).__name__)
 
 
 async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function in a daemon thread of its own.
+    """Run a function in a new daemon thread.
 
-    Not in asyncio's pool: handlers that hang would use its few threads up, and keep the program from ending.
+    Not in asyncio's pool: hanging handlers would use up its threads, and keep the process from exiting.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
     def finish(value: Any, error: BaseException | None) -> None:
-        if not done.done():  # nobody waits any more after a timeout
+        if not done.done():  # cancelled after a timeout
             done.set_result((value, error))
 
     def work() -> None:
         value, raised = None, None
         try:
             value = context.run(function, *arguments)
-        except BaseException as error:  # noqa: BLE001 - it belongs to the task that waits, not to this thread
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting task
             raised = error
         try:
             loop.call_soon_threadsafe(finish, value, raised)
@@ -180,7 +179,7 @@ async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
 
     threading.Thread(target=work, name="lango-tool", daemon=True).start()
     value, error = await done
-    if isinstance(error, asyncio.CancelledError):  # some future of the handler's was cancelled; we were not
+    if isinstance(error, asyncio.CancelledError):  # a future of the handler was cancelled, not this task
         raise _HandlerCancelled from error
     if isinstance(error, Exception | KeyboardInterrupt):
         raise error

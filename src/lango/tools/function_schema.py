@@ -1,4 +1,4 @@
-"""From a typed function to the JSON schema of its arguments, and from JSON back to its types."""
+"""Derive the JSON schema of arguments from a typed function, and convert JSON to its types."""
 
 import functools
 import inspect
@@ -22,7 +22,7 @@ _ARGUMENT = re.compile(r"^(\*{0,2}\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 
 def read_signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Return the function's signature; None for a builtin that has none."""
+    """Return the function's signature, or None for a builtin without one."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -30,7 +30,7 @@ def read_signature(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function, those written as text resolved where that can be done."""
+    """Return the annotations of a function, with those written as text resolved if possible."""
     target: Any = function
     while isinstance(target, functools.partial):
         target = cast("Any", target.func)
@@ -39,7 +39,7 @@ def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
     names: dict[str, Any] = getattr(inspect.unwrap(target), "__globals__", {})
     hints: dict[str, Any] = {}
     for name, annotation in getattr(target, "__annotations__", {}).items():
-        try:  # one by one: a name that is imported for type checkers only must not spoil the others
+        try:  # separately: a name that is imported for type checkers only must not affect the others
             hints |= get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names, include_extras=True)
         except (NameError, TypeError, AttributeError, SyntaxError):
             hints[name] = annotation
@@ -47,9 +47,9 @@ def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 class _Schema(GenerateJsonSchema):
-    """Without titles (they repeat the names), and without defaults that JSON cannot say."""
+    """Omits titles, which repeat the names, and defaults that are not JSON."""
 
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own way
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's interface
 
     @override
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -57,7 +57,7 @@ class _Schema(GenerateJsonSchema):
 
 
 class TypedArguments(Struct, frozen=True):
-    """The arguments of a function as a pydantic model, whose fields are numbered so that any name is a name."""
+    """The arguments of a function as a pydantic model. Its fields are numbered, because it forbids some names."""
 
     model: type[BaseModel]
     names: Mapping[str, str]
@@ -72,7 +72,7 @@ class TypedArguments(Struct, frozen=True):
         *,
         skip: Callable[[Any], bool],
     ) -> Self:
-        """Read a function's parameters, all but those whose annotation `skip` says to leave out."""
+        """Read a function's parameters, except those whose annotation `skip` accepts."""
         signature, hints = inspect.signature(function), resolved_hints(function)
         fields: dict[str, Any] = {}
         names: dict[str, str] = {}
@@ -96,10 +96,10 @@ class TypedArguments(Struct, frozen=True):
         return cls(model, names)
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the JSON schema, with nested models written in place where they do not contain themselves."""
+        """Return the JSON schema, with nested models inlined unless they contain themselves."""
         try:
             schema = self.model.model_json_schema(schema_generator=_Schema)
-        except PydanticUserError as error:  # unknown names, types that JSON has no word for
+        except PydanticUserError as error:  # unknown names, types without a JSON schema
             raise ConfigError(f"tool {self.model.__name__}: an annotation has no JSON schema: {error}") from error
         schema.pop("title", None)
         return inline_definitions(schema)
@@ -133,7 +133,7 @@ def _has_default(metadata: list[Any]) -> bool:
 
 
 def inline_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with its `$defs` put where they are used: Gemini takes no `$ref` with a description beside it.
+    """Replace references by their `$defs`: Gemini rejects a `$ref` with a description beside it.
 
     A definition that contains itself stays a reference.
     """
@@ -162,7 +162,7 @@ def inline_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def split_docstring(docstring: str) -> tuple[str, dict[str, str]]:
-    """Split a docstring into what the function does and what its `Args:` section says about each argument."""
+    """Split a docstring into its summary and the descriptions of the `Args:` section."""
     summary: list[str] = []
     arguments: dict[str, str] = {}
     inside, indent, current = False, 0, ""

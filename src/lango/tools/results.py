@@ -1,10 +1,10 @@
-"""What a handler returned becomes a JSON object that every store and every provider can carry.
+"""Convert a handler's return value to JSON, clip it and redact secrets.
 
 - A dict stays as it is; any other JSON value becomes `{"result": value}`. Models, dataclasses, dates, enums, paths and
-  sets become JSON the way pydantic writes them.
-- What has no JSON form (bytes, NaN, an open file, a structure that contains itself) raises `NotJson`.
-- NUL and lone surrogates, which not every database and no request can carry, become U+FFFD.
-- A result that is too long keeps its head and its tail; a mark between them says how much was left out.
+  sets become JSON as pydantic writes them.
+- Values without a JSON form (bytes, NaN, an open file, a structure that contains itself) raise `NotJson`.
+- NUL and lone surrogates, which some databases and all requests reject, become U+FFFD.
+- A result that is too long keeps its head and its tail, with a note about the gap.
 """
 
 import dataclasses
@@ -25,34 +25,34 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from lango.errors import NotJson, ToolError
 
 MAX_RESULT_CHARACTERS = 40_000
-"""What a model is shown of one result: some 10,000 tokens."""
+"""Limit of a result for the model: some 10,000 tokens."""
 MAX_KEPT_CHARACTERS = 2_000_000
-"""What is kept of one result, to be read in pieces."""
+"""Limit of a stored result, which can be read in pieces."""
 MAX_RESULT_VALUES = 100_000
 MAX_ERROR_CHARACTERS = 2_000
 _MAX_DEPTH = 100
 _PIECE = 1_000_000
-_LONGEST_INT_BITS = 4096  # Python refuses to write much longer ones
+_MAX_INT_BITS = 4096  # Python refuses to print much longer ones
 _UNSTORABLE = {0: 0xFFFD} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
-_NEEDS_CARE = re.compile("[\0\ud800-\udfff]")
+_UNSTORABLE_PATTERN = re.compile("[\0\ud800-\udfff]")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|DATABASE_URL|STORE__URL", re.IGNORECASE)
 _SECRET_SHAPES = re.compile(
     r"\b(sk-[\w-]{16,}|AIza[\w-]{20,}|gh[pousr]_\w{20,}|xox[abpr]-[\w-]{10,}|AKIA[A-Z0-9]{16})"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
     r"|(?<=[Bb]earer )[\w.~+/=-]{12,}"
 )
-_SHORTEST_SECRET = 8
+_MIN_SECRET_CHARACTERS = 8
 
 
 class Clipped(Struct, frozen=True):
-    """A result as the model is shown it, and the whole text that was clipped; None where nothing was."""
+    """A result for the model, and the full text if it was clipped."""
 
     result: dict[str, Any]
     whole: str | None = None
 
 
 def to_result(value: Any) -> dict[str, Any]:
-    """Return what a handler returned as a JSON object. Raise `NotJson` where there is none, or where it is too much."""
+    """Convert a handler's return value to a JSON object. Raises `NotJson` if that is impossible or too large."""
     plain = _to_json_value(value, "result", 0, itertools.count())
     return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
 
@@ -63,9 +63,9 @@ def _to_json_value(value: Any, path: str, depth: int, values: "itertools.count[i
     if next(values) > MAX_RESULT_VALUES:
         raise NotJson(f"it has more than {MAX_RESULT_VALUES} values")
     match value:
-        case Enum():  # before the scalars: an enum may be text or a number too
+        case Enum():  # before the scalars: an enum may also be a str or an int
             return _to_json_value(value.value, path, depth + 1, values)
-        case str() if depth > 1:  # what `clip` cannot cut at its place: a long text would be written as JSON again
+        case str() if depth > 1:  # nested texts are not clipped in place, but all values as one JSON text
             return replace_unstorable(_limit_kept_text(value))
         case None | bool() | int() | float() | str():
             return _scalar(value, path)
@@ -90,7 +90,7 @@ def _scalar(value: float | str | None, place: str) -> float | str | None:
             return replace_unstorable(value)
         case float() if not math.isfinite(value):
             raise NotJson(f"{place} is {value}")
-        case int() if value.bit_length() > _LONGEST_INT_BITS:
+        case int() if value.bit_length() > _MAX_INT_BITS:
             raise NotJson(f"{place} is a number that is too long")
         case _:
             return value
@@ -105,7 +105,7 @@ def _convert_other(value: Any, place: str) -> Any:
         return asdict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if not hasattr(value, "__next__"):  # a generator would be used up, and may never end
+    if not hasattr(value, "__next__"):  # a generator would be consumed, and may never end
         try:
             return to_jsonable_python(value)
         except (PydanticSerializationError, ValueError, RecursionError):
@@ -129,9 +129,9 @@ def replace_unstorable(text: str) -> str:
     """Return the text with U+FFFD for NUL and for lone surrogates."""
     if text.isascii() and "\0" not in text:
         return str(text)
-    if len(text) > _PIECE:  # piece by piece: one call of a compiled function stops every other thread
+    if len(text) > _PIECE:  # in pieces: one call of a compiled function blocks every other thread
         return "".join(replace_unstorable(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE))
-    return text.translate(_UNSTORABLE) if _NEEDS_CARE.search(text) else str(text)
+    return text.translate(_UNSTORABLE) if _UNSTORABLE_PATTERN.search(text) else str(text)
 
 
 def clip_to_characters(
@@ -140,9 +140,9 @@ def clip_to_characters(
     *,
     how_to_read: str = "",
 ) -> Clipped:
-    """Return the result within `max_characters`: its longest text clipped, or else all of it as text.
+    """Return the result within `max_characters`: its longest text clipped, or else all of it as clipped JSON text.
 
-    `how_to_read` is put into the mark, where there is a way to read the rest; offsets in the mark are of `whole`.
+    `how_to_read` is added to the note about the gap, whose offsets refer to `whole`.
     """
     texts = {key: text for key, text in result.items() if isinstance(text, str)}
     longest = max(texts, key=lambda key: len(texts[key]), default="")
@@ -167,7 +167,7 @@ def _clip_text(text: str, max_characters: int, how_to_read: str) -> str:
         head, tail = room * 2 // 3, room // 3
         left_out = f"characters {head} to {len(text) - tail} of {len(text)} were left out{more}"
         clipped = f"{text[:head]}\n[... {left_out} ...]\n{text[len(text) - tail :]}"
-        cost = len(_compact(clipped))  # JSON escapes make a text longer: count it as it is written
+        cost = len(_compact(clipped))  # JSON escapes make a text longer
         if cost <= max_characters or room <= 0:
             return clipped
         room = min(room * max_characters // cost, room - 1)
@@ -185,10 +185,10 @@ def _compact(value: Any) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return what a model may read of an exception: its name and its message, short, without keys and passwords."""
+    """Return name and message of an exception for a model, shortened and without secrets."""
     try:
         message = str(error).strip()
-    except Exception:  # noqa: BLE001 - somebody's own __str__
+    except Exception:  # noqa: BLE001 - a __str__ of the tool's author
         message = ""
     if not isinstance(error, ToolError):
         name = type(error).__name__
@@ -198,8 +198,8 @@ def error_text(error: BaseException) -> str:
 
 
 def redact_secrets(text: str) -> str:
-    """Return the text without secrets: values of this process's variables, and what looks like one."""
+    """Redact the secrets of the environment, and texts that look like keys."""
     for name, value in os.environ.items():
-        if len(value) >= _SHORTEST_SECRET and value in text and _SECRET_NAME.search(name):
+        if len(value) >= _MIN_SECRET_CHARACTERS and value in text and _SECRET_NAME.search(name):
             text = text.replace(value, "[secret]")
     return _SECRET_SHAPES.sub("[secret]", text)

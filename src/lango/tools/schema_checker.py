@@ -1,12 +1,12 @@
-"""Check arguments against a JSON schema of an unknown author, in bounded time and memory.
+"""Validate arguments against an untrusted JSON schema in bounded time and memory.
 
-A schema can be made to burn CPU: by its size, by references that multiply, by recursion that branches, by a regular
-expression that backtracks. So a schema is measured before it is compiled, and refused where it passes a bound. Before
-arguments are checked, the number of steps that the check can take is computed from the schema and from the size and
-depth of the arguments; arguments that could take more than `MAX_STEPS` are refused unchecked.
+A hostile schema can burn CPU by its size, by references that multiply, by recursion that branches, or by a regular
+expression that backtracks. So a schema is measured before it is compiled, and rejected above a limit. Before arguments
+are checked, the maximum number of steps is computed from the schema and from the size and depth of the arguments;
+arguments that could take more than `MAX_STEPS` are rejected unchecked.
 
-The check itself is compiled code (jsonschema-rs). Regular expressions run in linear time; one with a look-around or a
-back-reference, which cannot, is stopped after `_MAX_BACKTRACKS` steps. No reference is ever fetched.
+The check itself is compiled code (jsonschema-rs). Regular expressions run in linear time, except for those with
+look-arounds or back-references, which are stopped after `_MAX_BACKTRACKS` steps. References are never fetched.
 """
 
 import re
@@ -20,18 +20,18 @@ from urllib.parse import unquote
 from lango.errors import ConfigError, InvalidArguments
 
 MAX_SCHEMA_CHARACTERS = 50_000
-"""Characters of the schema: of its keys and its texts, and one for each other value."""
+"""Characters of the schema's keys and texts, and one for each other value."""
 MAX_SCHEMA_DEPTH = 40
 MAX_SCHEMA_VALUES = 5_000
-"""Objects, lists, texts and numbers of the schema, each member of an enum among them."""
+"""Objects, lists, texts and numbers of the schema, including each member of an enum."""
 MAX_BRANCHES = 200
 """Members of one anyOf, oneOf or allOf."""
 MAX_REFERENCES = 500
 MAX_DEPTH = 64
-"""Objects and lists inside each other, in arguments."""
+"""Nesting of objects and lists in arguments."""
 MAX_STEPS = 1_000_000
-"""Steps of one check: subschemas, times values and characters of the arguments."""
-_MAX_STEPS_TO_EXPLAIN = 20_000  # to say what is wrong costs far more than to see that something is
+"""Steps of one check: subschemas times values and characters of the arguments."""
+_MAX_STEPS_TO_EXPLAIN = 20_000  # listing the problems costs far more than a yes or no
 _MAX_CHARACTERS_TO_QUOTE = 2_000
 _MAX_BACKTRACKS = 10_000
 _MAX_PATTERN_BYTES = 1_000_000
@@ -51,13 +51,13 @@ _DRAFT = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-
 
 
 class SchemaChecker:
-    """A schema that is known to be small enough, compiled."""
+    """A compiled schema within the limits."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` where the schema is wrong, or passes a bound."""
+        """Raise `ConfigError` for a schema that is wrong or exceeds a limit."""
         self._schema = dict(schema)
         if not _DRAFT.fullmatch(str(self._schema.get("$schema", ""))):
-            self._schema.pop("$schema", None)  # a dialect of its own is read as the newest draft
+            self._schema.pop("$schema", None)  # an unknown dialect is read as the newest draft
         measure_schema(self._schema)
         self._steps = _Steps(self._schema)
         if self._steps.at_depth(1) > MAX_STEPS:
@@ -65,7 +65,7 @@ class SchemaChecker:
         self._quick = self._compiled(mask=None)
 
     def check(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Return what is wrong with the arguments. Raise `InvalidArguments` where they are too large to be checked."""
+        """Return the problems of the arguments. Raises `InvalidArguments` if they are too large to be checked."""
         size = measure_arguments(arguments)
         steps = self._steps.at_depth(size.depth) * size.steps
         if steps > MAX_STEPS:
@@ -76,22 +76,19 @@ class SchemaChecker:
         if self._quick.is_valid(arguments):
             return []
         if steps > _MAX_STEPS_TO_EXPLAIN:
-            return ["they do not fit the schema, and are too large to say where"]
+            return ["they do not match the schema, and are too large to list the problems"]
         checker = self._quick if size.characters <= _MAX_CHARACTERS_TO_QUOTE else self._masked
         found: Iterable[Any] = islice(checker.iter_errors(arguments), _MAX_PROBLEMS)
-        return [
-            _problem(problem)
-            for problem in sorted(found, key=lambda problem: [str(part) for part in problem.instance_path])
-        ]
+        in_order = sorted(found, key=lambda problem: [str(part) for part in problem.instance_path])
+        return [describe_problem(problem.instance_path, str(problem.message)) for problem in in_order]
 
     @cached_property
     def _masked(self) -> Any:
-        """The same without the values in its messages: a long one would be copied into each of them."""
+        """The same checker without values in its messages, which would each copy a long value."""
         return self._compiled(mask="the value")
 
     def _compiled(self, *, mask: str | None) -> Any:
-        # Imported here: typed functions do not need it.
-        import jsonschema_rs
+        import jsonschema_rs  # typed functions do not need it
 
         patterns = jsonschema_rs.FancyRegexOptions(
             backtrack_limit=_MAX_BACKTRACKS, size_limit=_MAX_PATTERN_BYTES, dfa_size_limit=_MAX_PATTERN_BYTES
@@ -101,15 +98,14 @@ class SchemaChecker:
                 self._schema, retriever=_never_fetched, pattern_options=patterns, mask=mask, validate_formats=False
             )
         except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-            place = ".".join(str(part) for part in getattr(error, "instance_path", ()))
-            message = str(getattr(error, "message", error))[:_MAX_SHOWN]
-            raise ConfigError(f"{place}: {message}" if place else message) from error
+            location: Iterable[Any] = getattr(error, "instance_path", ())
+            raise ConfigError(describe_problem(location, str(getattr(error, "message", error)))) from error
 
 
 def measure_schema(schema: Mapping[str, Any]) -> int:
-    """Return the characters of a schema. Raise `ConfigError` that names the bound which it passes.
+    """Return the characters of a schema. Raises `ConfigError` that names the limit which it exceeds.
 
-    Call it before anything else reads the schema.
+    Call it before any other code reads the schema.
     """
     characters = values = references = depth = 0
     level: list[Any] = [schema]
@@ -139,7 +135,7 @@ def measure_schema(schema: Mapping[str, Any]) -> int:
 
 
 def has_patterns(schema: Mapping[str, Any]) -> bool:
-    """Say whether a schema that was measured holds a regular expression."""
+    """Whether a measured schema contains a regular expression."""
     ahead: list[Any] = [schema]
     while ahead:
         node = ahead.pop()
@@ -157,14 +153,14 @@ def _characters(value: Any) -> int:
 
 
 class _Steps:
-    """How many subschemas a value is checked against at the most, for values of a given depth.
+    """The maximum number of subschemas that a value of a given depth is checked against.
 
-    A subschema is checked once for each way that leads to it. Ways through `properties`, `items` and the like go one
-    level down in the value, so a schema that contains itself ends with the depth of the value.
+    A subschema is checked once for each path that leads to it. Paths through `properties`, `items` and the like go one
+    level down in the value, so the recursion of a schema ends with the depth of the value.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` for a reference that leads nowhere, elsewhere, or back to itself."""
+        """Raise `ConfigError` for a reference to nothing, to another document, or to itself."""
         self._schema = schema
         self._weights: dict[int, int] = {}
         self._same: dict[int, list[int]] = {}
@@ -213,7 +209,7 @@ class _Steps:
             ahead += same + below
 
     def _target(self, reference: Any) -> Any:
-        """Find what a reference names: a place in this schema, by its path."""
+        """Return the part of this schema that a reference names."""
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
             raise ConfigError(f"{str(reference)[:80]!r}: only references inside the schema (#/...) are followed")
         node: Any = self._schema
@@ -249,7 +245,7 @@ def _subschemas(name: str, members: Mapping[str, Any]) -> Iterator[Any]:
 
 
 class Size:
-    """How large a value of JSON is."""
+    """The size of a JSON value."""
 
     def __init__(self, depth: int, values: int, characters: int) -> None:
         self.depth = depth
@@ -258,7 +254,7 @@ class Size:
 
 
 def measure_arguments(value: Any) -> Size:
-    """Measure a value of JSON. Raise `InvalidArguments` where it is nested too deeply."""
+    """Measure a JSON value. Raises `InvalidArguments` if it is nested too deeply."""
     depth = values = characters = 0
     level: list[Any] = [value]
     while level:
@@ -281,7 +277,7 @@ def _never_fetched(uri: str) -> Any:
     raise ValueError(f"{uri} is not fetched")
 
 
-def _problem(problem: Any) -> str:
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.instance_path).lstrip(".")
-    message = str(problem.message)[:_MAX_SHOWN]
-    return f"{path[:_MAX_SHOWN]}: {message}" if path else message
+def describe_problem(location: Iterable[Any], message: str) -> str:
+    """Return a problem with the path of the wrong value, shortened."""
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
+    return f"{path[:_MAX_SHOWN]}: {message[:_MAX_SHOWN]}" if path else message[:_MAX_SHOWN]

@@ -1,4 +1,4 @@
-"""What a tool is: a name, what it is for, a JSON schema of its arguments, and a handler.
+"""Define a tool: name, description, JSON schema and handler.
 
 ```python
 @tool(level="write", effect="idempotent")
@@ -6,15 +6,15 @@ def save_note(title: str, text: Annotated[str, Field(max_length=2000)], context:
     \"\"\"Save a note.
 
     Args:
-        title: How the note is found again.
+        title: The title, by which the note can be found.
     \"\"\"
 ```
 
-`Tool(name, description, parameters, handler)` is the same with a JSON schema written by hand.
+`Tool(name, description, parameters, handler)` does the same with a handwritten JSON schema.
 
-A handler is sync (it runs in a thread of its own) or async. It is called with keyword arguments. A handler whose one
-parameter is not a property of the schema (`def handler(arguments)`) gets all of them as one dict. A parameter that is
-annotated `ToolContext` is filled in and is no part of the schema.
+A handler is sync (it runs in a thread) or async. It is called with keyword arguments. A handler with a single parameter
+that is not a property of the schema (`def handler(arguments)`) gets all arguments as one dict. A parameter annotated
+with `ToolContext` gets the context and is not part of the schema.
 """
 
 import inspect
@@ -30,25 +30,25 @@ from pydantic import ValidationError
 
 from lango.errors import ConfigError, InvalidArguments
 from lango.tools.function_schema import TypedArguments, read_signature, resolved_hints, split_docstring
-from lango.tools.schema_checker import SchemaChecker
+from lango.tools.schema_checker import SchemaChecker, describe_problem
 
 Level = Literal["safe", "write", "dangerous"]
-"""Who must agree. safe: only reads what it was given. write: changes the workspace. dangerous: reaches further."""
+"""The risk, for approvals. safe: only reads its input. write: changes the workspace. dangerous: reaches further."""
 Effect = Literal["none", "idempotent", "once"]
-"""What a second run does. none: nothing happens at all. idempotent: the same again. once: never run it again alone."""
+"""Whether a second run is harmless. none: no effects. idempotent: the same effects. once: never repeated by itself."""
 Handler = Callable[..., Any]
 
 RESERVED_PREFIX = "adk_"
-"""How the names begin that ADK keeps for its own calls: no tool may have one."""
-_LONGEST_NAME = 64
+"""Prefix of the names that ADK reserves for its own calls: no tool may use it."""
+_MAX_NAME_CHARACTERS = 64
 _MAX_PROBLEMS = 5
-_MAX_SHOWN = 300
+
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a handler may know about the call it serves. `state` is a copy that cannot be written to."""
+    """The call that a handler serves. `state` is a read-only copy."""
 
     session_id: str = ""
     user_id: str = ""
@@ -59,10 +59,10 @@ class ToolContext:
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool. Equal tools have equal fields; the schema is checked when the tool is made.
+    """A tool; its schema is checked when it is created.
 
-    `level` says who must agree before it runs; the default is `safe`, since whoever registers a handler has chosen to
-    let the model use it. `effect` says what is known after a crash; the default is `once`: never run again by itself.
+    `level` decides whether it needs approval; the default is `safe`, since registering a handler means to let the model
+    use it. `effect` decides what happens after a crash; the default is `once`: never run again by itself.
     """
 
     name: str
@@ -74,16 +74,16 @@ class Tool:
     effect: Effect = "once"
     timeout_s: float | None = None
     typed: TypedArguments | None = field(default=None, repr=False, compare=False)
-    """How the arguments become Python values; `@tool` fills it in."""
+    """Converts the arguments to Python values; set by `@tool`."""
 
     def __post_init__(self) -> None:
-        """Refuse what could never work, here and not in the middle of a turn."""
+        """Raise `ConfigError` for mistakes that would otherwise appear during a turn."""
         if not self.name or not self.name.replace("_", "a").replace("-", "a").isalnum() or not self.name.isascii():
             raise ConfigError(f"{self.name!r} is not a name for a tool: use letters, digits, _ and -")
-        if len(self.name) > _LONGEST_NAME:
-            raise ConfigError(f"tool {self.name}: models refuse names of more than {_LONGEST_NAME} characters")
+        if len(self.name) > _MAX_NAME_CHARACTERS:
+            raise ConfigError(f"tool {self.name}: models reject names of more than {_MAX_NAME_CHARACTERS} characters")
         if self.name.startswith(RESERVED_PREFIX):
-            raise ConfigError(f"tool {self.name}: names that begin with {RESERVED_PREFIX} are ADK's own")
+            raise ConfigError(f"tool {self.name}: names that begin with {RESERVED_PREFIX} are reserved by ADK")
         if not callable(self.handler):
             raise ConfigError(f"tool {self.name}: its handler is not a function, but {type(self.handler).__name__}")
         if self.level not in get_args(Level) or self.effect not in get_args(Effect):
@@ -92,7 +92,7 @@ class Tool:
             raise ConfigError(f"tool {self.name}: timeout_s must be more than 0")
         object.__setattr__(self, "parameters", _object_schema(self.name, self.parameters))
         if self.typed is None:
-            self._checker  # noqa: B018 - read once, so that a wrong schema is told now
+            self._checker  # noqa: B018 - raises for a wrong schema
         self._call_style  # noqa: B018
 
     @property
@@ -101,7 +101,7 @@ class Tool:
         return dict(self.parameters or {})
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the handler takes them. Raise `InvalidArguments` that says which is wrong and why."""
+        """Return the arguments for the handler. Raises `InvalidArguments` that names each wrong one and why."""
         try:
             if self.typed is not None:
                 return self.typed.validate(arguments)
@@ -112,7 +112,7 @@ class Tool:
             raise InvalidArguments(_invalid_arguments_message([str(error)])) from error
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # values that are not JSON, somebody's own validator
+        except BaseException as error:  # values that are not JSON, a validator of the tool's author
             raise InvalidArguments(
                 _invalid_arguments_message([f"they cannot be checked: {type(error).__name__}: {error}"])
             ) from error
@@ -121,7 +121,7 @@ class Tool:
         return dict(arguments)
 
     def fits(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether the arguments are as the schema wants them."""
+        """Whether the arguments match the schema."""
         try:
             self.validate(arguments)
         except InvalidArguments:
@@ -138,7 +138,7 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        """Whether the handler belongs on the event loop."""
+        """Whether the handler runs on the event loop."""
         return inspect.iscoroutinefunction(self.handler) or inspect.iscoroutinefunction(
             getattr(self.handler, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
@@ -173,7 +173,7 @@ def _object_schema(name: str, schema: Mapping[str, Any] | None) -> Mapping[str, 
 
 
 def _read_call_style(tool: Tool) -> _CallStyle:
-    """Find out how the handler takes its arguments. Raise where it asks for one that the schema does not have."""
+    """Determine how the handler takes its arguments. Raises `ConfigError` for a parameter that the schema lacks."""
     signature = read_signature(tool.handler)
     if signature is None:  # a builtin without one
         return _CallStyle()
@@ -190,7 +190,9 @@ def _read_call_style(tool: Tool) -> _CallStyle:
         parameter.name for parameter in named if parameter.name not in known and parameter.default is parameter.empty
     ]
     if unknown:
-        raise ConfigError(f"tool {tool.name}: its handler wants {', '.join(unknown)}, which the schema does not have")
+        raise ConfigError(
+            f"tool {tool.name}: its handler requires {', '.join(unknown)}, which the schema does not have"
+        )
     return _CallStyle(context)
 
 
@@ -201,8 +203,8 @@ def _takes_dict(parameter: inspect.Parameter, known: Collection[str]) -> bool:
 
 
 def is_context(annotation: Any) -> bool:
-    """Say whether a parameter with this annotation takes the `ToolContext`."""
-    if isinstance(annotation, str):  # a name that only type checkers import
+    """Whether a parameter with this annotation takes the `ToolContext`."""
+    if isinstance(annotation, str):  # imported for type checkers only
         return "ToolContext" in re.findall(r"\w+", annotation)
     return annotation is ToolContext or ToolContext in get_args(annotation)
 
@@ -234,8 +236,8 @@ def tool(
 ) -> Tool | Callable[[Handler], Tool]:
     """Make a `Tool` of a typed function: its docstring is the description, its annotations are the schema.
 
-    Arguments arrive as the annotated types: nested pydantic models as models, enums as enums. Descriptions of
-    parameters come from `Annotated[int, Field(description=...)]` or from the docstring's `Args:` section.
+    Arguments have the annotated types, such as nested pydantic models and enums. Descriptions of parameters come from
+    `Annotated[int, Field(description=...)]` or from the `Args:` section of the docstring.
     """
 
     def make_tool(function: Handler) -> Tool:
@@ -263,6 +265,5 @@ def _invalid_arguments_message(problems: list[str]) -> str:
 
 
 def _typed_problem(problem: Any) -> str:
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
     message = "there is no such argument" if problem["type"] == "extra_forbidden" else str(problem["msg"])
-    return f"{path[:_MAX_SHOWN]}: {message[:_MAX_SHOWN]}" if path else message[:_MAX_SHOWN]
+    return describe_problem(problem["loc"], message)

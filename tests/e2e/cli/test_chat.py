@@ -1,4 +1,4 @@
-"""`lango chat` in a real terminal: talked to with keys, read from the screen. One process for most of it."""
+"""`lango chat` in a real terminal: typed keys, read from the screen. Most tests share one process."""
 
 import re
 import time
@@ -46,7 +46,7 @@ def session_of(chat: Terminal) -> str:
 def test_an_answer_streams_and_its_scrollback_is_clean(chat: Terminal, folder: Path) -> None:
     chat.send(f"hold {folder}/go")
     chat.wait_for("begun")
-    chat.wait_for("Ctrl-C stops")  # the tail says what happens
+    chat.wait_for("Ctrl-C stops")  # the tail shows the activity
     (folder / "go").touch()
     chat.wait_for("begun ended")
     chat.wait_prompt()
@@ -55,22 +55,22 @@ def test_an_answer_streams_and_its_scrollback_is_clean(chat: Terminal, folder: P
 
 
 def test_markdown_is_laid_out(chat: Terminal) -> None:
-    said = chat.ask("markdown")
-    assert said == (
+    shown = chat.ask("markdown")
+    assert shown == (
         "\n# Prices\n\nThe best of them:\n\n fruit   price\n ─────────────\n apple    1.50\n 日本梨  12.00\n\n"
         " 1 first\n 2 second\n\n def total(prices):\n     return sum(prices)\n\nThe end.\n"
     )
 
 
 def test_an_answer_longer_than_the_screen_is_kept_whole(chat: Terminal) -> None:
-    said = chat.ask("long 100")
-    assert re.findall(r"• item (\d+)", said) == [str(number) for number in range(100)]
+    shown = chat.ask("long 100")
+    assert re.findall(r"• item (\d+)", shown) == [str(number) for number in range(100)]
 
 
 def test_a_tool_is_a_line_that_opens(chat: Terminal) -> None:
-    said = chat.ask("note apples", "the tool said")
-    [number] = re.findall(r'▸ (\d+) note\(text="apples"\) \d+\.\d s', said)
-    assert "arguments" not in said
+    shown = chat.ask("note apples", "the tool said")
+    [number] = re.findall(r'▸ (\d+) note\(text="apples"\) \d+\.\d s', shown)
+    assert "arguments" not in shown
     chat.type(CTRL_O)
     chat.wait_for(f"▾ {number} note")
     chat.wait_for("      three")
@@ -83,7 +83,7 @@ def test_a_tool_is_a_line_that_opens(chat: Terminal) -> None:
     chat.ask("/open x", "/open takes the number")
 
 
-def test_what_fails_is_told(chat: Terminal) -> None:
+def test_failures_are_reported(chat: Terminal) -> None:
     chat.ask("broken things", "✗", "broken(text=", "failed: ", "cannot do things")
     chat.ask("fail", "the provider does not want to")
     chat.ask("/nothing", "there is no /nothing; /help")
@@ -107,13 +107,15 @@ def test_approval_by_a_key(chat: Terminal) -> None:
     chat.wait_for("the tool said {'noted': 'disk2'")
     chat.wait_prompt()
     chat.send("/fork")
-    chat.wait_for("goes on from here")
+    chat.wait_for("continuing in session")
     chat.wait_prompt()
     again = chat.after("/fork")
-    assert [again.count(f'wipe(text="{disk}")') for disk in ("disk1", "disk2")] == [1, 1], "asked, then done: one call"
+    assert [again.count(f'wipe(text="{disk}")') for disk in ("disk1", "disk2")] == [1, 1], (
+        "request and result are one call"
+    )
 
 
-def test_a_question_that_is_left_open_stays(chat: Terminal) -> None:
+def test_an_unanswered_approval_request_stays_open(chat: Terminal) -> None:
     chat.send("wipe disk3")
     chat.wait_for("run exactly this?")
     chat.type(CTRL_C)
@@ -128,8 +130,8 @@ def test_a_question_that_is_left_open_stays(chat: Terminal) -> None:
     chat.ask("/approve", "nothing waits")
 
 
-def test_what_was_typed_before_the_question_is_no_answer(chat: Terminal, folder: Path) -> None:
-    """A `y` that was meant for something else must not run a dangerous tool."""
+def test_keys_typed_before_the_question_do_not_answer_it(chat: Terminal, folder: Path) -> None:
+    """A `y` typed earlier must not approve a dangerous tool."""
     chat.send(f"late {folder}/typed")
     chat.wait_for("begun")
     chat.type("yyyy")
@@ -145,7 +147,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(chat: Terminal) -> None:
     chat.send("hold never")
     chat.wait_for("begun")
     chat.type(CTRL_C)
-    chat.wait_for("stopped; what was said")
+    chat.wait_for("stopped; the answer so far")
     chat.wait_prompt()
     chat.ask("and on we go", "and on we go")
 
@@ -175,7 +177,7 @@ def test_several_lines_and_history(chat: Terminal, folder: Path) -> None:
 
 def test_commands_complete(chat: Terminal) -> None:
     chat.type("/he")
-    chat.wait_for("what there is")  # the menu
+    chat.wait_for("list the commands")  # the menu
     chat.type("\t")
     chat.wait_for("> /help")
     chat.type(ENTER)
@@ -190,7 +192,7 @@ def test_status_line(chat: Terminal) -> None:
     assert int(tokens) > 0
     assert float(cost) == pytest.approx(0.00125, abs=0.0001), "1,000 tokens in, 500 out, at gpt-5-mini's price"
     assert session_of(chat) in status
-    used = chat.ask("/usage", "budget    32,000 tokens and 100 messages", "all       1 turns, 1 calls of the model")
+    used = chat.ask("/usage", "budget    32,000 tokens and 100 messages", "all       1 turns, 1 model calls")
     assert re.search(r"1  done +1,000 +500  \$0\.0013", used)
 
 
@@ -218,7 +220,7 @@ def test_models(chat: Terminal) -> None:
     assert "the model of terminal_agent.py" in chat.shown, "the status line still has it"
 
 
-def test_nothing_of_a_model_or_a_tool_reaches_the_terminal_raw(chat: Terminal) -> None:
+def test_text_of_models_and_tools_reaches_the_terminal_escaped(chat: Terminal) -> None:
     from_here = len(chat.raw)
     chat.ask("evil", "␛]52;c;aGVsbG8=␇", "�2J", "turned �txt.exe")
     chat.ask("/open", "␛]0;owned␇")
@@ -232,11 +234,11 @@ def test_fork_and_rewind(chat: Terminal) -> None:
     chat.ask("/rewind", "there is no session")
     for text in ("plant apples", "plant pears", "plant plums"):
         chat.ask(text)
-    forked = chat.ask("/fork", f"{first} stays as it is", "> plant plums")
-    [second] = re.findall(r"session (\w{12}) goes on from here", forked)
+    forked = chat.ask("/fork", f"{first} is unchanged", "> plant plums")
+    [second] = re.findall(r"continuing in session (\w{12});", forked)
     chat.ask("plant figs")
     chat.send("/rewind 2")
-    chat.wait_for("taken back; the message is here")
+    chat.wait_for("rewound; edit the message")
     chat.wait_for(lambda: bool(re.search(r"> plant plums\n.* tokens", chat.shown)), "the message to be sent again")
     assert "plant figs" not in chat.after("/rewind 2")
     chat.type(" and cherries" + ENTER)

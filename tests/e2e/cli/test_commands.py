@@ -1,4 +1,4 @@
-"""The command as a user types it: what works, and what a mistake is told."""
+"""The command line as users run it, with its error messages."""
 
 import json
 import os
@@ -38,21 +38,21 @@ def lango(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complete
     )
 
 
-def refused(run: subprocess.CompletedProcess[str], *says: str) -> None:
-    """A user's mistake is one sentence on stderr, exit code 2, no traceback."""
+def refused(run: subprocess.CompletedProcess[str], *words: str) -> None:
+    """Check for one line on stderr, exit code 2 and no traceback."""
     assert run.returncode == 2, run
     assert run.stdout == ""
     [line] = run.stderr.strip().splitlines()
     assert line.startswith("lango: ")
-    for words in says:
-        assert words in line
+    for word in words:
+        assert word in line
 
 
 def test_help_imports_neither_adk_nor_a_database(tmp_path: Path) -> None:
-    told = "import sys; sys.argv = ['lango', '--help']\nfrom lango.cli.main import main\n"
-    told += "try: main()\nexcept SystemExit: pass\n"
-    told += "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
-    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, cwd=tmp_path, check=True)
+    script = "import sys; sys.argv = ['lango', '--help']\nfrom lango.cli.main import main\n"
+    script += "try: main()\nexcept SystemExit: pass\n"
+    script += "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True)
     loaded = set(run.stdout.splitlines()[-1].split())
     assert loaded.isdisjoint({"google", "apsw", "asyncpg", "openai", "anthropic", "xllamacpp", "pydantic", "rich"})
     assert "Usage: lango" in run.stdout
@@ -63,7 +63,7 @@ def test_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "words"),
     [
         (["frobnicate"], ["No such command 'frobnicate'", "`lango --help`"]),
         (["sessions", "show"], ["session_id", "`lango sessions show --help`"]),
@@ -74,13 +74,13 @@ def test_version(tmp_path: Path) -> None:
         (["run", "--no\npe\x1b[31m"], ["--no"]),
     ],
 )
-def test_a_misspelt_command_is_told_in_one_sentence(tmp_path: Path, arguments: list[str], says: list[str]) -> None:
+def test_a_misspelt_command_is_a_one_line_error(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
     run = lango(*arguments, cwd=tmp_path)
-    refused(run, *says)
+    refused(run, *words)
     assert "\x1b" not in run.stderr
 
 
-def test_a_command_without_its_subcommand_shows_what_there_is(tmp_path: Path) -> None:
+def test_a_command_without_its_subcommand_lists_them(tmp_path: Path) -> None:
     run = lango("sessions", cwd=tmp_path)
     assert run.returncode == 2
     assert "rewind" in run.stderr
@@ -101,18 +101,18 @@ async def test_sessions_list_show_delete(tmp_path: Path) -> None:
     assert lango("sessions", "list", cwd=tmp_path).stdout == "no sessions\n"
 
 
-async def test_sessions_usage_shows_what_turns_took(tmp_path: Path) -> None:
+async def test_sessions_usage_shows_the_turns(tmp_path: Path) -> None:
     settings = Settings(store=StoreSettings(url=f"sqlite:///{tmp_path}/lango.db"))
     provider = ScriptedProvider([["hello", UsageDelta(12, 3)], RuntimeError("boom")])
     async with open_runtime(settings, provider=provider) as runtime:
         await runtime.run("s", "hi")
         with pytest.raises(LangoError):
             await runtime.run("s", "hi again")
-    told = lango("sessions", "usage", "s", cwd=tmp_path).stdout.splitlines()
-    assert " ".join(told[0].split()) == "turn status started tokens in out cost model s tools s tools"
-    assert [line.split()[:2] for line in told[1:3]] == [["1", "done"], ["2", "failed"]]
-    assert told[3] == "budget    32,000 tokens and 100 messages"
-    assert told[-1].endswith("2 turns, 2 calls of the model, 12 tokens in, 3 out, cost not known")
+    lines = lango("sessions", "usage", "s", cwd=tmp_path).stdout.splitlines()
+    assert " ".join(lines[0].split()) == "turn status started tokens in out cost model s tools s tools"
+    assert [line.split()[:2] for line in lines[1:3]] == [["1", "done"], ["2", "failed"]]
+    assert lines[3] == "budget    32,000 tokens and 100 messages"
+    assert lines[-1].endswith("2 turns, 2 model calls, 12 tokens in, 3 out, cost unknown")
     [line] = lango("sessions", "usage", "s", "--json", "-n", "1", cwd=tmp_path).stdout.splitlines()
     usage = json.loads(line)
     assert [turn["turn"] for turn in usage["turns"]] == [2]
@@ -137,7 +137,7 @@ def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "says"),
+    ("variable", "value", "words"),
     [
         ("LANGO_TOOLS__ENABLED", "shell", ["LANGO_TOOLS__ENABLED is not JSON", "LANGO_TOOLS__ENABLED='["]),
         ("LANGO_AGENT__MODELL", "openai/gpt-5", ["LANGO_AGENT__MODELL", "not a setting", "did you mean model?"]),
@@ -146,10 +146,10 @@ def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None
         ("LANGO_AGENT__MODEL", "gpt-5", ["'gpt-5'", "provider/name", "such as openai/gpt-5-mini"]),
     ],
 )
-def test_a_wrong_variable_is_told_with_the_way_to_write_it(
-    tmp_path: Path, variable: str, value: str, says: list[str]
+def test_a_wrong_variable_is_reported_with_its_syntax(
+    tmp_path: Path, variable: str, value: str, words: list[str]
 ) -> None:
-    refused(lango("run", "hello", cwd=tmp_path, **{variable: value}), *says)
+    refused(lango("run", "hello", cwd=tmp_path, **{variable: value}), *words)
 
 
 def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
     uncommented = re.sub(r"^# (?=[\[\w].*[=\]])", "", commented, flags=re.MULTILINE)
     (tmp_path / "all.toml").write_text(uncommented)
     assert Settings.load(tmp_path / "all.toml").mcp["files"].command == "npx", "every commented key is a setting too"
-    refused(lango("init", cwd=tmp_path), "lango.toml is there already")
-    told = lango(
+    refused(lango("init", cwd=tmp_path), "lango.toml exists already")
+    done = lango(
         "doctor",
         "--offline",
         cwd=tmp_path,
@@ -168,14 +168,14 @@ def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
         LANGO_AGENT__MODEL="openai/gpt-5",
         OPENAI_API_KEY="k",
     )
-    assert told.returncode == 0, told
-    assert f"ok   store: schema {NEWEST}, 0 sessions" in told.stdout
-    assert "ok   model openai/gpt-5: the key is set" in told.stdout
+    assert done.returncode == 0, done
+    assert f"ok   store: schema {NEWEST}, 0 sessions" in done.stdout
+    assert "ok   model openai/gpt-5: the key is set" in done.stdout
 
 
-def test_doctor_says_what_to_mend(tmp_path: Path) -> None:
+def test_doctor_reports_what_to_fix(tmp_path: Path) -> None:
     keyless = {name: "" for name in os.environ if name.endswith("_API_KEY")}
-    told = lango(
+    done = lango(
         "doctor",
         cwd=tmp_path,
         **keyless,
@@ -183,11 +183,11 @@ def test_doctor_says_what_to_mend(tmp_path: Path) -> None:
         LANGO_STORE__URL="sqlite:///none/x.db",
         LANGO_AGENT__MODULE="missing.py",
     )
-    assert told.returncode == 1
-    assert "FAIL model anthropic/claude: The provider 'anthropic' needs a key" in told.stdout
-    assert "FAIL store: the folder none does not exist" in told.stdout
-    assert "FAIL agent: agent.module: there is no missing.py" in told.stdout
-    assert told.stderr == "lango: 3 of these must be mended\n"
+    assert done.returncode == 1
+    assert "FAIL model anthropic/claude: The provider 'anthropic' needs a key" in done.stdout
+    assert "FAIL store: the folder none does not exist" in done.stdout
+    assert "FAIL agent: agent.module: there is no missing.py" in done.stdout
+    assert done.stderr == "lango: 3 of these must be fixed\n"
     (tmp_path / "lango.toml").write_text("[agent]\nmodell = 1\n")
     assert "FAIL configuration: lango.toml, line 2: agent.modell" in lango("doctor", cwd=tmp_path).stdout
 
@@ -203,31 +203,31 @@ root_agent = LlmAgent(name="own", model="gemini-2.5-flash", sub_agents=[below, i
 """
 
 
-def test_doctor_asks_the_models_that_a_module_names_and_no_others(tmp_path: Path) -> None:
+def test_doctor_checks_only_the_models_that_a_module_names(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN_MODELS)
     (tmp_path / "lango.toml").write_text('[agent]\nmodule = "own.py"\n')
     keys = {name: "" for name in os.environ if name.endswith("_API_KEY")} | {"OPENAI_API_KEY": "k"}
-    told = lango("doctor", "--offline", cwd=tmp_path, LANGO_SERVER__PORT="0", **keys)
-    asked = re.findall(r"(\S+) +model (\S+): (.*)", told.stdout)
-    assert {name: mark for mark, name, _ in asked} == {
+    done = lango("doctor", "--offline", cwd=tmp_path, LANGO_SERVER__PORT="0", **keys)
+    checked = re.findall(r"(\S+) +model (\S+): (.*)", done.stdout)
+    assert {name: mark for mark, name, _ in checked} == {
         "openai/gpt-5-mini": "ok",
         "anthropic/claude-sonnet-4-5": "FAIL",
-    }, "the root's own is ADK's to ask, and the default model is nobody's"
-    assert "FAIL model anthropic/claude-sonnet-4-5: The provider 'anthropic' needs a key" in told.stdout
-    assert "ok   agent: own.py: own" in told.stdout
+    }, "ADK resolves the root's own model, and the default model is not used"
+    assert "FAIL model anthropic/claude-sonnet-4-5: The provider 'anthropic' needs a key" in done.stdout
+    assert "ok   agent: own.py: own" in done.stdout
     (tmp_path / "own.py").write_text(OWN_MODELS.replace('model="gemini-2.5-flash", ', ""))
-    told = lango("doctor", "--offline", cwd=tmp_path, LANGO_SERVER__PORT="0", LANGO_AGENT__MODEL="openai/gpt-5", **keys)
-    assert "ok   model openai/gpt-5: the key is set" in told.stdout
+    done = lango("doctor", "--offline", cwd=tmp_path, LANGO_SERVER__PORT="0", LANGO_AGENT__MODEL="openai/gpt-5", **keys)
+    assert "ok   model openai/gpt-5: the key is set" in done.stdout
 
 
-def test_doctor_builds_the_agent_and_asks_its_servers(tmp_path: Path) -> None:
-    """What a turn would need is tried before one does."""
+def test_doctor_builds_the_agent_and_contacts_its_servers(tmp_path: Path) -> None:
+    """Doctor builds the agent as a turn would."""
     (tmp_path / "lango.toml").write_text('[agent.sub_agents.a]\ntools = ["shell"]\n[mcp.gone]\ncommand = "/nowhere"\n')
-    told = lango("doctor", cwd=tmp_path, LANGO_AGENT__MODEL="local/smollm2")
-    assert told.returncode == 1
-    assert "FAIL agent: agent.sub_agents.a.tools: there is no tool shell; name it in tools.enabled, too" in told.stdout
-    assert "FAIL mcp gone: the MCP server gone does not answer" in told.stdout
-    assert "check [mcp.gone]" in told.stdout
+    done = lango("doctor", cwd=tmp_path, LANGO_AGENT__MODEL="local/smollm2")
+    assert done.returncode == 1
+    assert "FAIL agent: agent.sub_agents.a.tools: there is no tool shell; name it in tools.enabled, too" in done.stdout
+    assert "FAIL mcp gone: the MCP server gone does not answer" in done.stdout
+    assert "check [mcp.gone]" in done.stdout
     (tmp_path / "lango.toml").write_text('[tools]\nenabled = ["shel"]\n')
     assert "FAIL agent: tools.enabled: there is no tool shel; there are read_file" in (
         lango("doctor", "--offline", cwd=tmp_path).stdout
@@ -235,7 +235,7 @@ def test_doctor_builds_the_agent_and_asks_its_servers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "words"),
     [
         ('[agent]\nname = "My Agent"\n', "line 2: agent.name: must be letters, digits and _"),
         ('[agent]\nname = "user"\n', "line 2: agent.name: must not be user"),
@@ -244,11 +244,11 @@ def test_doctor_builds_the_agent_and_asks_its_servers(tmp_path: Path) -> None:
         ('[tools]\napproval = "Maybe"\n', "line 2: tools.approval: input should be 'ask', 'auto' or 'deny'"),
     ],
 )
-def test_a_wrong_setting_is_told_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+def test_a_wrong_setting_is_reported_with_its_line(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "lango.toml").write_text(text)
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as caught:
         Settings.load(str(tmp_path / "lango.toml"))
-    assert says in str(told.value)
+    assert words in str(caught.value)
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -271,7 +271,7 @@ def unchanged(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("store", "says"),
+    ("store", "words"),
     [
         ("mysql://u:secret@h/d", ["no known kind", "sqlite:///"]),
         ("sqlite:///missing/lango.db", ["folder missing does not exist", "create it"]),
@@ -281,16 +281,16 @@ def unchanged(tmp_path: Path) -> Iterator[Path]:
         ("postgresql://u:secret@127.0.0.1:1/d", ["PostgreSQL at 127.0.0.1:1/d", "is it running?"]),
     ],
 )
-def test_a_store_that_cannot_be_used(unchanged: Path, store: str, says: list[str]) -> None:
+def test_a_store_that_cannot_be_used(unchanged: Path, store: str, words: list[str]) -> None:
     run = lango("db", "upgrade", "--store", store, cwd=unchanged)
-    refused(run, *says)
+    refused(run, *words)
     assert "secret" not in run.stderr
 
 
-def test_a_missing_driver_is_told_with_the_line_that_brings_it(tmp_path: Path) -> None:
-    told = "import sys; sys.modules['asyncpg'] = None; sys.argv = ['lango', 'db', 'upgrade', '--store', 'postgresql://h/d']"
+def test_a_missing_driver_is_reported_with_its_install_command(tmp_path: Path) -> None:
+    script = "import sys; sys.modules['asyncpg'] = None; sys.argv = ['lango', 'db', 'upgrade', '--store', 'postgresql://h/d']"
     run = subprocess.run(
-        [sys.executable, "-c", f"{told}; from lango.cli.main import main; main()"],
+        [sys.executable, "-c", f"{script}; from lango.cli.main import main; main()"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -299,7 +299,7 @@ def test_a_missing_driver_is_told_with_the_line_that_brings_it(tmp_path: Path) -
     refused(run, 'pip install "lango-adk[postgres]"')
 
 
-def test_a_folder_without_rights(tmp_path: Path) -> None:
+def test_a_folder_without_permissions_is_a_one_line_error(tmp_path: Path) -> None:
     folder = Path("/proc") if os.geteuid() == 0 else tmp_path  # root may write everywhere but there
     tmp_path.chmod(0o500)
     try:

@@ -31,26 +31,27 @@ def lango(*arguments: str, cwd: Path, stdin: str = "") -> subprocess.CompletedPr
 
 def test_one_answer_and_the_same_session_again(tmp_path: Path) -> None:
     """Without a key and without a network: the first command of a newcomer."""
-    told = json.loads(lango("run", *MODEL, "--output-format", "json", "Say hello.", cwd=tmp_path).stdout)
-    assert told["text"].strip()
-    assert told["usage"]["output_tokens"] > 0
-    lines = lango("run", *MODEL, "-r", told["session"], "--output-format", "stream-json", "Again!", cwd=tmp_path).stdout
+    report = json.loads(lango("run", *MODEL, "--output-format", "json", "Say hello.", cwd=tmp_path).stdout)
+    assert report["text"].strip()
+    assert report["usage"]["output_tokens"] > 0
+    again = ("-r", report["session"], "--output-format", "stream-json", "Again!")
+    lines = lango("run", *MODEL, *again, cwd=tmp_path).stdout
     events = [json.loads(line) for line in lines.splitlines()]
     assert events[0]["type"] == "accepted"
     assert events[-1]["type"] == "done"
     assert {event["type"] for event in events} == {"accepted", "text_delta", "done"}
-    assert {event["session"] for event in events} == {told["session"]}
+    assert {event["session"] for event in events} == {report["session"]}
     ids = [event["id"] for event in events]
     assert ids == sorted(set(ids))
-    shown = lango("sessions", "show", told["session"], cwd=tmp_path).stdout.splitlines()
+    shown = lango("sessions", "show", report["session"], cwd=tmp_path).stdout.splitlines()
     assert "user: Say hello." in shown[0]
     assert any("user: Again!" in line for line in shown)
 
 
 def test_a_pipe_and_a_chat(tmp_path: Path) -> None:
-    asked = lango("run", *MODEL, cwd=tmp_path, stdin="Say hello.\n")
-    assert asked.returncode == 0, asked.stderr
-    assert asked.stdout.strip()
+    done = lango("run", *MODEL, cwd=tmp_path, stdin="Say hello.\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
     chat = lango("chat", *MODEL, "-c", cwd=tmp_path, stdin="And again.\n\nOnce more.\n")
     assert chat.returncode == 0, chat.stderr
     assert "tiny demonstration model" in chat.stdout, "the small model is labelled as what it is"
@@ -59,10 +60,10 @@ def test_a_pipe_and_a_chat(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "words"),
     [
-        (["run", ""], "nothing to ask"),
-        (["run", *MODEL, "-c", "hi"], "no session to go on with"),
+        (["run", ""], "there is no prompt"),
+        (["run", *MODEL, "-c", "hi"], "no session to continue"),
         (["run", "-m", "openai/gpt-5", "hi"], "OPENAI_API_KEY"),
         (["run", "-m", "nowhere/x", "hi"], "nowhere"),
         (["run", "-m", "x", "hi"], "provider/name"),
@@ -70,8 +71,8 @@ def test_a_pipe_and_a_chat(tmp_path: Path) -> None:
         (["chat", "-m", "local/none.gguf"], "none.gguf"),
     ],
 )
-def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: list[str], says: str) -> None:
+def test_wrong_usage_is_a_one_line_error(tmp_path: Path, arguments: list[str], words: str) -> None:
     run = lango(*arguments, cwd=tmp_path)
     assert run.returncode == 2, run
     [line] = run.stderr.strip().splitlines()
-    assert says in line
+    assert words in line

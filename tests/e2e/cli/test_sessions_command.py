@@ -1,4 +1,4 @@
-"""`lango sessions` as a user types it: find, name, fork, take back, export, import."""
+"""`lango sessions` as users run it: search, rename, fork, rewind, export, import."""
 
 import json
 import sqlite3
@@ -48,7 +48,7 @@ def test_a_session_is_forked_named_and_listed(folder: Path) -> None:
     assert (made.returncode, made.stdout) == (0, "second\n")
     assert shown(folder, "second") == TEXTS[:2]
     named = lango("sessions", "rename", "second", "The\nother way", cwd=folder)
-    assert named.stdout == "second is called 'The other way'\n"
+    assert named.stdout == "second has the title 'The other way'\n"
     titles = {one["id"]: one["title"] for one in objects("list", cwd=folder)}
     assert titles == {"first": "where is Bern", "second": "The other way"}
     table = lango("sessions", "list", cwd=folder).stdout
@@ -64,7 +64,7 @@ async def test_one_session_is_found_without_reading_the_others(folder: Path) -> 
     async with Store(f"sqlite:///{folder}/lango.db") as store:
         await store.write(create_session, SessionId("app", "bob", "second"), {"a": 1}, time.time())
         await store.write(create_session, SessionId("app", "bob", "first"), {"a": 1}, time.time())
-    with sqlite3.connect(folder / "lango.db") as file:  # whoever reads this session, cannot
+    with sqlite3.connect(folder / "lango.db") as file:  # makes this session unreadable
         of_second = "session_key IN (SELECT session_key FROM sessions WHERE id = 'second')"
         file.execute(f"UPDATE session_states SET state = 'broken' WHERE {of_second}")
     file.close()
@@ -76,14 +76,14 @@ async def test_one_session_is_found_without_reading_the_others(folder: Path) -> 
     assert [one["user"] for one in objects("search", "switz", cwd=folder)] == ["alice"]
 
 
-def test_a_turn_is_taken_back(folder: Path) -> None:
-    told = lango("sessions", "rewind", "first", "--before", "4", cwd=folder)
-    assert (told.returncode, told.stdout) == (0, "first is as it was before the turn of message 4\n")
+def test_a_turn_is_rewound(folder: Path) -> None:
+    done = lango("sessions", "rewind", "first", "--before", "4", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "first is as it was before the turn of message 4\n")
     assert shown(folder, "first") == TEXTS[:2]
     refused(lango("sessions", "rewind", "first", "--before", "4", cwd=folder), "no message 4", "taken back")
 
 
-def test_words_are_found(folder: Path) -> None:
+def test_messages_are_found_by_words(folder: Path) -> None:
     [hit] = objects("search", "switz", cwd=folder)
     assert (hit["session_id"], hit["seq"], hit["user"], hit["marks"]) == ("first", 2, "alice", [[3, 14]])
     table = lango("sessions", "search", "oslo", cwd=folder).stdout
@@ -94,7 +94,7 @@ def test_words_are_found(folder: Path) -> None:
     assert len(objects("search", "in", "--limit", "1", cwd=folder)) == 1
 
 
-async def test_sessions_go_out_into_files_and_come_back(folder: Path) -> None:
+async def test_sessions_are_exported_and_imported(folder: Path) -> None:
     async with Store(f"sqlite:///{folder}/lango.db") as store:
         await fill(store, SessionId("other", "bob", "second"), ["hello"])
     out = lango("sessions", "export", "first", "-o", "first.jsonl", cwd=folder)
@@ -112,9 +112,9 @@ async def test_sessions_go_out_into_files_and_come_back(folder: Path) -> None:
     assert again.stdout == (folder / "all.jsonl").read_text(), "the same bytes"
 
 
-def test_what_cannot_be_exported_or_imported_is_told_in_a_sentence(folder: Path) -> None:
-    refused(lango("sessions", "export", cwd=folder), "name a session, or say --all")
-    refused(lango("sessions", "export", "first", "--all", cwd=folder), "name a session, or say --all")
+def test_failed_exports_and_imports_are_one_line_errors(folder: Path) -> None:
+    refused(lango("sessions", "export", cwd=folder), "name a session, or use --all")
+    refused(lango("sessions", "export", "first", "--all", cwd=folder), "name a session, or use --all")
     refused(lango("sessions", "export", "first", "-o", "no/such/folder", cwd=folder), "cannot be written")
     refused(lango("sessions", "import", "nothing.jsonl", cwd=folder), "nothing.jsonl cannot be read")
     (folder / "wrong.jsonl").write_text("hello\n")
@@ -123,11 +123,11 @@ def test_what_cannot_be_exported_or_imported_is_told_in_a_sentence(folder: Path)
     refused(lango("sessions", "import", "empty.jsonl", cwd=folder), "cut off")
 
 
-async def test_check_says_what_is_wrong_and_where(folder: Path) -> None:
+async def test_check_reports_problems_and_their_place(folder: Path) -> None:
     async with Store(f"sqlite:///{folder}/lango.db") as store:
         await fill(store, SessionId("app", "bob", "second"), TEXTS)
     whole = lango("sessions", "check", cwd=folder)
-    assert (whole.returncode, whole.stdout, whole.stderr) == (0, "2 sessions checked: nothing is wrong\n", "")
+    assert (whole.returncode, whole.stdout, whole.stderr) == (0, "2 sessions checked: no problems\n", "")
     assert lango("sessions", "check", "first", "--json", cwd=folder).stdout == ""
     refused(lango("sessions", "check", "third", cwd=folder), "'third'", "lango sessions list")
     with sqlite3.connect(folder / "lango.db") as connection:
@@ -149,7 +149,7 @@ async def test_check_says_what_is_wrong_and_where(folder: Path) -> None:
     assert "noted as 99" in total["problem"]
 
 
-def test_check_of_a_file_that_the_disk_broke_is_told(folder: Path) -> None:
+def test_check_reports_a_damaged_file(folder: Path) -> None:
     path = folder / "lango.db"
     page = 4096
     with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""The picture of the terminal in the README: made by `make pictures` from a real run, and checked otherwise."""
+"""The terminal image of the README: drawn from a real run by `make pictures`, and checked otherwise."""
 
 import os
 import re

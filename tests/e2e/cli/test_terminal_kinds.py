@@ -1,4 +1,4 @@
-"""`lango chat` in other terminals than the usual one, in none at all, and after a crash."""
+"""`lango chat` in unusual terminals, without a terminal, and after a crash."""
 
 import os
 import re
@@ -18,8 +18,8 @@ def test_narrow_and_without_colour(tmp_path: Path) -> None:
         chat.wait_prompt()
         chat.ask("markdown", " apple    1.50", " 日本梨  12.00")
         words = " ".join(f"word{number}" for number in range(30))
-        said = chat.ask(words)
-        assert re.findall(r"word\d+", said)[-30:] == words.split()
+        shown = chat.ask(words)
+        assert re.findall(r"word\d+", shown)[-30:] == words.split()
         chat.ask("x" * 200)
         assert chat.text.replace("\n", "").count("x" * 200) == 1, "the answer; the message itself has a prompt in it"
         colours = re.findall(rb"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9;]*)?m", chat.raw)
@@ -39,11 +39,11 @@ def test_narrow_and_without_colour(tmp_path: Path) -> None:
         chat.type(CTRL_C)
         chat.wait_prompt()
         chat.type(CTRL_C)
-        chat.wait_for("Ctrl-C once more")
+        chat.wait_for("press Ctrl-C again")
         chat.wait_prompt()
         chat.ask("not yet", "not yet")
         chat.type(CTRL_C)
-        chat.wait_for(lambda: chat.text.count("Ctrl-C once more") == 2)
+        chat.wait_for(lambda: chat.text.count("press Ctrl-C again") == 2)
         chat.wait_prompt()
         chat.type(CTRL_C)
         assert chat.wait_end() == 0
@@ -66,7 +66,7 @@ def test_a_dumb_terminal(tmp_path: Path) -> None:
         chat.send("hold never")
         chat.wait_for("begun")
         chat.type(CTRL_C)
-        chat.wait_for("stopped; what was said")
+        chat.wait_for("stopped; the answer so far")
         chat.send("/help")
         chat.wait_for("/quit")
         chat.send("/open 1")
@@ -75,14 +75,14 @@ def test_a_dumb_terminal(tmp_path: Path) -> None:
         chat.wait_for("␛]52;")
         chat.wait_for(lambda: chat.text.rstrip().endswith("\n>"))
         chat.type(CTRL_C)
-        chat.wait_for("Ctrl-C once more leaves")
+        chat.wait_for("press Ctrl-C again to quit")
         chat.type(CTRL_D)
         assert chat.wait_end() == 0
         assert b"\x1b" not in chat.raw, "nothing that moves the cursor"
         assert "Traceback" not in chat.text
 
 
-def test_kill_in_mid_turn_and_come_back(tmp_path: Path) -> None:
+def test_resume_after_a_kill_in_mid_turn(tmp_path: Path) -> None:
     with terminal(tmp_path, "chat") as chat:
         chat.wait_prompt()
         chat.ask("remember the pears")
@@ -91,16 +91,16 @@ def test_kill_in_mid_turn_and_come_back(tmp_path: Path) -> None:
         os.kill(chat.process.pid, signal.SIGKILL)
         assert chat.wait_end() == -signal.SIGKILL
     with terminal(tmp_path, "chat", "-c") as chat:
-        chat.wait_for("the last turn was cut off: the process that ran it is gone")
+        chat.wait_for("the last turn was interrupted: its process died")
         chat.wait_prompt()
-        assert "> remember the pears\n\nremember the pears\n\n> hold never\nthe last turn was cut off" in chat.text
+        assert "> remember the pears\n\nremember the pears\n\n> hold never\nthe last turn was interrupted" in chat.text
         chat.send("wipe again")
         chat.wait_for('"text": "again"')
         chat.wait_for("run exactly this?")
         os.kill(chat.process.pid, signal.SIGKILL)
         chat.wait_end()
     with terminal(tmp_path, "chat", "-c") as chat:
-        chat.wait_for('"text": "again"')  # what it asked, it still asks
+        chat.wait_for('"text": "again"')  # the open request is shown again
         chat.wait_for("run exactly this?")
         chat.type("y")
         chat.wait_for("the tool said {'noted': 'again'")
@@ -110,7 +110,7 @@ def test_kill_in_mid_turn_and_come_back(tmp_path: Path) -> None:
 
 
 def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") -> None:
-    """A server that nobody here wrote: it is asked before the model is taken."""
+    """A third-party server: it gets a test request before the model is changed."""
     configure(tmp_path, f'[providers.lab]\ntype = "openai"\nbase_url = "{llmock.base_url("openai")}"')
     with terminal(tmp_path, "chat") as chat:
         chat.wait_prompt()
@@ -124,11 +124,11 @@ def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") ->
         assert " lab/somebody · " in chat.shown, "the status line"
         assert "the tool said" in str(llmock.last_request.body), "the same conversation"
         llmock.outage()
-        chat.ask("/model lab/third", "from now on: lab/third", "it did not answer a first question")
+        chat.ask("/model lab/third", "from now on: lab/third", "it did not answer a test request")
 
 
 def test_through_pipes(tmp_path: Path) -> None:
-    """Lines in, text out: no prompts, no escape sequences, the same commands, an answer only where one is given."""
+    """Through pipes there are no prompts and no escape sequences, but the same commands."""
     configure(tmp_path)
     lines = [
         "hello",

@@ -59,7 +59,7 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     [wheel] = (tmp_path / "dist").glob("lango_adk-*.whl")
     page = source / "src" / "lango" / "server" / "static"
     parts = {path.relative_to(source / "src").as_posix() for path in page.rglob("*") if path.is_file()}
-    assert "lango/server/static/vendor/marked.LICENSE.txt" in parts
+    assert "lango/server/web/static/vendor/marked.LICENSE.txt" in parts
     with zipfile.ZipFile(wheel) as packed:
         assert parts <= set(packed.namelist()), "the page is inside, whole and with its licences"
     shutil.rmtree(source)

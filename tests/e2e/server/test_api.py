@@ -1,4 +1,4 @@
-"""The API of a real server: sessions, pages, cancel, approvals, health, metrics, and an OpenAPI page that is true."""
+"""The API of a real server: sessions, pages, cancel, approvals, health, metrics, and its OpenAPI description."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ async def test_a_session_from_making_to_deleting(server: Server, session: str) -
             assert error_of(gone) == (404, "SessionNotFound")
 
 
-async def test_the_picture_of_a_session(server: Server, session: str) -> None:
+async def test_the_usage_of_a_session(server: Server, session: str) -> None:
     async with server.client() as client:
         for text in ("hello", "note", "again"):
             await send(client, session, text)
@@ -111,7 +111,7 @@ async def test_sessions_and_messages_come_in_pages(server: Server, session: str)
                 await client.get("/v1/sessions", params={"limit": 2} | ({"cursor": cursor} if cursor else {}))
             ).json()
             assert len(page["sessions"]) <= 2
-            seen += [one["id"] for one in page["sessions"]]
+            seen += [item["id"] for item in page["sessions"]]
             cursor = page["next_cursor"]
         assert len(seen) == len(set(seen))
         assert names <= set(seen)
@@ -119,10 +119,10 @@ async def test_sessions_and_messages_come_in_pages(server: Server, session: str)
         for number in range(3):
             await send(client, session, f"message {number}")
         newest = (await client.get(f"/v1/sessions/{session}/messages", params={"limit": 4})).json()
-        assert [one["seq"] for one in newest["messages"]] == [3, 4, 5, 6]
+        assert [item["seq"] for item in newest["messages"]] == [3, 4, 5, 6]
         assert newest["before"] == 3
         rest = (await client.get(f"/v1/sessions/{session}/messages", params={"before": 3, "limit": 4})).json()
-        assert [one["content"] for one in rest["messages"]] == ["message 0", "message 0"]
+        assert [item["content"] for item in rest["messages"]] == ["message 0", "message 0"]
         assert rest["before"] is None
 
 
@@ -141,7 +141,7 @@ async def test_sessions_and_messages_come_in_pages(server: Server, session: str)
         f"/v1/sessions/{'x' * 201}",
     ],
 )
-async def test_a_wrong_question_is_told_what_is_wrong(server: Server, query: str) -> None:
+async def test_an_invalid_request_gets_a_reason(server: Server, query: str) -> None:
     async with server.client() as client:
         answer = await client.get(query)
         assert answer.status_code == 400, answer.text
@@ -164,17 +164,17 @@ async def test_a_wrong_question_is_told_what_is_wrong(server: Server, query: str
         "[" * 10_000,
     ],
 )
-async def test_a_wrong_message_is_refused_and_nothing_begins(server: Server, session: str, body: str) -> None:
+async def test_an_invalid_message_starts_no_turn(server: Server, session: str, body: str) -> None:
     async with server.client() as client:
         answer = await client.post(
             f"/v1/sessions/{session}/messages", content=body, headers={"Content-Type": "application/json"}
         )
         assert answer.status_code == 400, answer.text
-        assert "Value error" not in answer.text, "pydantic's own words say nothing to a client"
+        assert "Value error" not in answer.text, "no internals of pydantic"
         assert (await client.get(f"/v1/sessions/{session}")).status_code == 404
 
 
-async def test_cancel_stops_the_turn_and_says_whether_one_ran(server: Server, session: str, tmp_path: Path) -> None:
+async def test_cancel_stops_the_turn_and_reports_whether_one_ran(server: Server, session: str, tmp_path: Path) -> None:
     async with server.client() as client:
         seen = await send_until(client, session, f"hold {tmp_path / 'never'}")
         assert (await client.post(f"/v1/sessions/{session}/cancel")).json() == {"cancelled": True}
@@ -185,12 +185,12 @@ async def test_cancel_stops_the_turn_and_says_whether_one_ran(server: Server, se
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_a_tool_that_asks_is_answered_once(server: Server, session: str, approved: bool) -> None:
+async def test_an_approval_request_is_answered_once(server: Server, session: str, approved: bool) -> None:
     async with server.client() as client:
-        asked = await send(client, session, "ask")
-        question = next(event for event in asked if event.type == "approval")
+        events = await send(client, session, "ask")
+        question = next(event for event in events if event.type == "approval")
         assert question.data["arguments"] == {"text": "this"}
-        assert asked[-1].data["status"] == "waiting_for_approval"
+        assert events[-1].data["status"] == "waiting_for_approval"
         path = f"/v1/sessions/{session}/approvals/{question.data['call_id']}"
         assert (await client.post(path, json={"approved": "perhaps"})).status_code == 400
         async with client.stream("POST", path, json={"approved": approved}) as response:
@@ -228,7 +228,7 @@ async def test_health_readiness_and_metrics(server: Server, session: str, tmp_pa
 
 
 async def at_rest(server: Server, client: httpx.AsyncClient) -> dict[str, float]:
-    """Measure when nobody reads any more and every turn is counted: that is just after its end is told."""
+    """Read the metrics once no client reads and every turn is counted, just after its last event."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             turns = [line for line in map(json.loads, server.log.read_text().splitlines()) if "turn" in line]
@@ -255,7 +255,7 @@ async def test_the_log_has_a_line_for_every_turn_as_json(server: Server, session
     accepted, done = [json.loads(line) for line in found]
     assert (accepted["session"], accepted["turn"]) == (session, 1)
     assert (done["session"], done["status"]) == (session, "done")
-    assert "hello" not in "".join(found), "what is said stays out of the log"
+    assert "hello" not in "".join(found), "the log holds no content"
 
 
 async def test_the_page_at_the_root_runs_nothing_but_its_own_files(server: Server) -> None:
@@ -284,7 +284,7 @@ async def test_a_part_of_the_page_that_is_known_is_not_sent_again(server: Server
         assert (again.status_code, again.content) == (304, b"")
 
 
-# -- the OpenAPI page is true: what it shows as examples is sent, and what comes back is as it says --------------------
+# -- every example of the OpenAPI description is sent, and the response matches it ------------------------------------
 
 
 async def test_every_example_of_the_openapi_page_runs(tmp_path: Path, sqlite_url: str) -> None:
@@ -299,8 +299,10 @@ async def test_every_example_of_the_openapi_page_runs(tmp_path: Path, sqlite_url
             await client.post("/v1/sessions/demo/messages", json={"text": "ask", "attachments": [file]})
             wanted.remove(("/v1/sessions", "post"))
             for live in (("/v1/live", "get"), ("/v1/sessions/{session_id}/waiting/{turn}", "delete")):
-                wanted.remove(live)  # one stays, the other needs a message that waits: test_server_live.py
-            wanted.sort(key=lambda one: ("attachments" not in one[0], "approvals" not in one[0], one[1] == "delete"))
+                wanted.remove(live)  # the first does not end, the second needs a queued message: test_live.py
+            wanted.sort(
+                key=lambda item: ("attachments" not in item[0], "approvals" not in item[0], item[1] == "delete")
+            )
             for path, method in wanted:
                 await run_example(client, page, path, method)
 

@@ -1,4 +1,4 @@
-"""Files over HTTP and WebSocket: sent with a message, listed with it, served so that no browser is fooled."""
+"""Files over HTTP and WebSocket: sent and listed with a message, and served safely to browsers."""
 
 import asyncio
 import base64
@@ -47,14 +47,14 @@ async def test_files_are_listed_with_their_message_and_served(server: Server, se
         }
         async with client.stream("POST", f"/v1/sessions/{session}/messages", json=body) as response:
             assert text_of([event async for event in events_of(response)]) == "look"
-        [asked, answered] = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
-        assert asked["content"] == "look"
-        assert asked["attachments"] == [
+        [message, answered] = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
+        assert message["content"] == "look"
+        assert message["attachments"] == [
             {"index": 0, "name": "a \u2603.png", "mime_type": "image/png", "bytes": len(big)},
             {"index": 1, "name": "p.html", "mime_type": "text/html", "bytes": len(PAGE)},
         ]
         assert answered["attachments"] == []
-        place = f"/v1/sessions/{session}/messages/{asked['seq']}/attachments"
+        place = f"/v1/sessions/{session}/messages/{message['seq']}/attachments"
         picture = await client.get(f"{place}/0")
         assert picture.content == big
         assert picture.headers["content-type"] == "image/png"
@@ -87,7 +87,7 @@ async def test_files_are_listed_with_their_message_and_served(server: Server, se
         ([], 400),
     ],
 )
-async def test_what_may_not_come_is_refused_and_nothing_is_stored(
+async def test_invalid_files_are_refused_and_store_nothing(
     server: Server, session: str, attachments: list[dict[str, Any]], status: int
 ) -> None:
     async with server.client() as client:
@@ -99,16 +99,16 @@ async def test_what_may_not_come_is_refused_and_nothing_is_stored(
 async def test_a_long_text_is_refused_though_files_may_be_longer(server: Server, session: str) -> None:
     async with server.client() as client:
         other = await client.post("/v1/sessions", json={"id": session, "state": {"a": "x" * 3000}})
-        assert other.status_code == 413, "only a message may bring files"
+        assert other.status_code == 413, "only a message may have files"
 
 
 async def test_a_file_comes_by_websocket_too(server: Server, session: str) -> None:
     address = f"ws://127.0.0.1:{server.port}/v1/ws"
     async with websockets.connect(address, max_size=None) as socket, asyncio.timeout(PATIENCE_S):
-        asked = {"type": "message", "session": session, "text": "look"}
-        await socket.send(json.dumps(asked | {"attachments": [file("a.png", "image/png", PNG + bytes(200_000))]}))
+        message = {"type": "message", "session": session, "text": "look"}
+        await socket.send(json.dumps(message | {"attachments": [file("a.png", "image/png", PNG + bytes(200_000))]}))
         while json.loads(await socket.recv())["type"] != "done":
             pass
     async with server.client() as client:
         [message, _] = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
-        assert [one["bytes"] for one in message["attachments"]] == [len(PNG) + 200_000]
+        assert [attachment["bytes"] for attachment in message["attachments"]] == [len(PNG) + 200_000]

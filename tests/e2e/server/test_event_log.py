@@ -1,4 +1,4 @@
-"""The events of a turn after fifty newer ones: what a real server says then, on every way to it."""
+"""Events of turns that the log no longer keeps, over every protocol of a real server."""
 
 import asyncio
 import json
@@ -29,11 +29,11 @@ RUN = RunAgentInput(thread_id="old", run_id="r", messages=[UserMessage(id="m", c
 
 @dataclass
 class Past:
-    """A session whose first turns are older than what the log keeps, as clients saw them."""
+    """A session whose first turns the log no longer keeps, with the events that clients received."""
 
     server: Server
     session: str
-    asked: list[Seen]
+    approval_events: list[Seen]
     approved: list[Seen]
     noted: list[Seen]
     completion: dict[str, Any]
@@ -49,26 +49,28 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
 
 async def talk(server: Server, session: str = "old") -> Past:
     async with server.client() as client:
-        asked = await send(client, session, "ask", **ASKED)
+        approval_events = await send(client, session, "ask", **ASKED)
         answer = client.stream("POST", f"/v1/sessions/{session}/approvals/call_1", json={"approved": True})
         async with answer as response:
             approved = [event async for event in events_of(response)]
         noted = await send(client, session, "note", **NOTED)
-        past = Past(server, session, asked, approved, noted, await complete(server, session), await run(client, RUN))
+        past = Past(
+            server, session, approval_events, approved, noted, await complete(server, session), await run(client, RUN)
+        )
         await many_more(client, session)
         return past
 
 
 async def complete(server: Server, session: str) -> dict[str, Any]:
-    """Ask for a completion, always the same one; without when it was made, and how long its tools took."""
+    """Request the same completion again; return it without its time and the durations of its tools."""
     headers = {"X-Session-Id": session, "Idempotency-Key": "completion"}
     message = ChatCompletionUserMessageParam(role="user", content="note")
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=PATIENCE_S) as openai:
         answer = await openai.chat.completions.create(model="m", messages=[message], extra_headers=headers)
-    told = answer.model_dump(exclude={"created"})
-    for tool in told["choices"][0]["message"]["executed_tools"]:
+    received = answer.model_dump(exclude={"created"})
+    for tool in received["choices"][0]["message"]["executed_tools"]:
         tool.pop("duration_s", None)
-    return told
+    return received
 
 
 @pytest.fixture
@@ -78,18 +80,18 @@ async def client(past: Past) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def many_more(client: httpx.AsyncClient, session: str) -> None:
-    """Let so many turns pass that the log drops the events of those before."""
+    """Run so many turns that the log drops earlier events."""
     for number in range(KEPT_TURNS + 1):
         await send(client, session, f"turn {number}")
 
 
-def about(events: list[Seen]) -> list[dict[str, Any]]:
-    """Return what events say, without what is not stored: ids, how long a tool took, until when a question waited."""
+def stored_fields(events: list[Seen]) -> list[dict[str, Any]]:
+    """Return the fields of events that can be rebuilt: without ids, durations and expiry times."""
     left_out = ("id", "duration_s", "expires_at")
-    return [{name: said for name, said in event.data.items() if name not in left_out} for event in events]
+    return [{name: value for name, value in event.data.items() if name not in left_out} for event in events]
 
 
-async def test_a_place_that_only_the_log_knew_is_gone_and_that_is_said(client: httpx.AsyncClient, past: Past) -> None:
+async def test_an_event_id_that_only_the_log_knew_is_410(client: httpx.AsyncClient, past: Past) -> None:
     session, lost = past.session, past.noted[2].id
     for path, params in ((f"/v1/sessions/{session}/stream", {}), ("/v1/live", {"session": session})):
         answer = await client.get(path, params=params, headers={"Last-Event-ID": str(lost)})
@@ -102,32 +104,38 @@ async def test_a_place_that_only_the_log_knew_is_gone_and_that_is_said(client: h
         refused = json.loads(await socket.recv())
     assert (refused["error"], refused["fatal"], refused["session"]) == ("EventsGone", False, session)
     newest = await resume(client, session)
-    assert is_whole(newest), "without the id, the newest turn is told"
+    assert is_whole(newest), "without the id, the newest turn streams"
     assert await resume(client, session, newest[1].id) == newest[2:]
 
 
-async def test_every_turn_is_told_whole_from_the_beginning_on(client: httpx.AsyncClient, past: Past) -> None:
+async def test_every_turn_streams_whole_from_the_start(client: httpx.AsyncClient, past: Past) -> None:
     everything = await resume(client, past.session, 0)
     turns = [list(turn) for _, turn in groupby(everything, lambda event: event.id // IDS_PER_TURN)]
-    assert [about(turn) for turn in turns[:3]] == [about(turn) for turn in (past.asked, past.approved, past.noted)]
+    assert [stored_fields(turn) for turn in turns[:3]] == [
+        stored_fields(turn) for turn in (past.approval_events, past.approved, past.noted)
+    ]
     assert all(is_whole(turn) for turn in turns)
     assert [text_of(turn) for turn in turns[5:]] == [f"turn {number}" for number in range(KEPT_TURNS + 1)]
     for at in (0, 1, 2, 3, 5, 8):
         assert await resume(client, past.session, everything[at].id) == everything[at + 1 :], "and from any of them"
     async with live(client, past.session, 0) as page:
-        told = await page.until("done", len(turns))
-    assert told == everything
+        received = await page.until("done", len(turns))
+    assert received == everything
 
 
-async def test_a_turn_that_asked_is_told_again_with_its_question(client: httpx.AsyncClient, past: Past) -> None:
+async def test_a_rebuilt_turn_has_its_approval_request(client: httpx.AsyncClient, past: Past) -> None:
     again = await send(client, past.session, "ask", **ASKED)
     [question] = [event.data for event in again if event.type == "approval"]
     assert (question["call_id"], question["name"], question["arguments"]) == ("call_1", "wipe", {"text": "this"})
-    assert [event.type for event in again] == [event.type for event in past.asked] == ["accepted", "approval", "done"]
+    assert (
+        [event.type for event in again]
+        == [event.type for event in past.approval_events]
+        == ["accepted", "approval", "done"]
+    )
     assert again[-1].data["status"] == "waiting_for_approval"
 
 
-async def test_completions_and_runs_that_come_again_are_the_same(client: httpx.AsyncClient, past: Past) -> None:
+async def test_repeated_completions_and_runs_are_the_same(client: httpx.AsyncClient, past: Past) -> None:
     assert await complete(past.server, past.session) == past.completion
     assert types_of(await run(client, RUN)) == types_of(past.run)
 
@@ -137,19 +145,19 @@ def session() -> str:
     return f"s-{uuid.uuid4().hex[:8]}"
 
 
-async def test_a_key_again_tells_the_turn_with_its_tools_in_every_process(
+async def test_a_repeated_key_streams_the_turn_with_its_tools_in_every_process(
     tmp_path: Path, store_url: str, session: str
 ) -> None:
     key = {"Idempotency-Key": "k"}
-    with serving(tmp_path / "one", store_url) as one, serving(tmp_path / "two", store_url) as two:
-        async with one.client() as here, two.client() as there:
+    with serving(tmp_path / "one", store_url) as first_server, serving(tmp_path / "two", store_url) as second_server:
+        async with first_server.client() as here, second_server.client() as there:
             first = await send(here, session, "note", **key)
             for client in (here, there):
                 assert await send(client, session, "note", **key) == first, "exactly, as long as it is kept"
             await many_more(there, session)
             again = await send(here, session, "note", **key)
             assert again[0] == first[0]
-            assert about(again) == about(first)
+            assert stored_fields(again) == stored_fields(first)
             assert is_whole(again)
             assert await send(there, session, "note", **key) == again
             other = await there.post(f"/v1/sessions/{session}/messages", json={"text": "x"}, headers=key)
@@ -159,7 +167,7 @@ async def test_a_key_again_tells_the_turn_with_its_tools_in_every_process(
             assert await send(client, session, "note", **key) == again, "after a restart"
 
 
-async def test_a_key_of_a_message_that_was_taken_back_is_that_of_no_other(
+async def test_the_key_of_a_withdrawn_message_stays_used(
     client: httpx.AsyncClient, past: Past, session: str, tmp_path: Path
 ) -> None:
     await send_until(client, session, f"hold {tmp_path / 'gate'}")

@@ -1,4 +1,4 @@
-"""`GET /v1/live`: what others begin is told as it happens, once; and messages that wait, shown and taken back."""
+"""`GET /v1/live` streams turns of other clients once, and queued messages are listed and withdrawn."""
 
 import asyncio
 import uuid
@@ -36,7 +36,7 @@ def session() -> str:
 
 
 class Live:
-    """An open stream, and what it told."""
+    """An open stream and the events it received."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._events = events_of(response)
@@ -44,14 +44,14 @@ class Live:
         self.hints: list[str] = []
 
     async def until(self, kind: str, count: int = 1) -> list[Seen]:
-        """Read until a turn told so many events of a kind in all."""
+        """Read until so many events of a kind have arrived; return all events."""
         async with asyncio.timeout(PATIENCE_S):
             while sum(event.type == kind for event in self.turns) < count:
                 await self._read()
         return self.turns
 
     async def hint(self, what: str) -> None:
-        """Read until something is said to have changed."""
+        """Read until a `changed` event."""
         async with asyncio.timeout(PATIENCE_S):
             while what not in self.hints:
                 await self._read()
@@ -79,14 +79,14 @@ async def live(client: httpx.AsyncClient, session: str | None, after: int | None
 async def waiting(client: httpx.AsyncClient, session: str) -> list[tuple[int, str]]:
     answer = await client.get(f"/v1/sessions/{session}/waiting")
     assert answer.status_code == 200, answer.text
-    return [(one["turn"], one["content"]) for one in answer.json()["waiting"]]
+    return [(item["turn"], item["content"]) for item in answer.json()["waiting"]]
 
 
-async def test_turns_that_others_begin_are_told_whole_and_once(server: Server, session: str) -> None:
+async def test_turns_of_other_clients_stream_whole_and_once(server: Server, session: str) -> None:
     async with server.client() as client:
         first = await send(client, session, "hello")
         async with live(client, session) as page:
-            assert await page.until("done") == first, "the newest turn, as everybody reads it"
+            assert await page.until("done") == first, "the newest turn, with the same events as in its own stream"
             second, third = await send(client, session, "note"), await send(client, session, "words 5 0.01")
             assert await page.until("done", 3) == [*first, *second, *third]
         async with live(client, session, second[1].id) as page:
@@ -104,10 +104,10 @@ async def test_a_reader_that_comes_in_mid_turn_hears_it_from_its_beginning_and_t
         async with live(client, session) as page:
             assert (await page.until("text_delta"))[:2] == begun
             (tmp_path / "gate").touch()
-            told = await page.until("done", 2)
-            assert [event.data["turn"] for event in told if event.type == "accepted"] == [1, 2]
-            assert text_of(told) == "begun endedsecond"
-            assert [event.id for event in told] == sorted({event.id for event in told})
+            received = await page.until("done", 2)
+            assert [event.data["turn"] for event in received if event.type == "accepted"] == [1, 2]
+            assert text_of(received) == "begun endedsecond"
+            assert [event.id for event in received] == sorted({event.id for event in received})
 
 
 async def test_a_message_that_waits_is_shown_and_taken_back(server: Server, session: str, tmp_path: Path) -> None:
@@ -126,12 +126,12 @@ async def test_a_message_that_waits_is_shown_and_taken_back(server: Server, sess
                 answer = await client.delete(f"/v1/sessions/{session}/waiting/{turn}")
                 assert answer.status_code == status, answer.text
             (tmp_path / "gate").touch()
-            told = await page.until("done", 2)
-        ends = [(event.type, event.data.get("error")) for event in told if event.type in ("done", "error")]
+            received = await page.until("done", 2)
+        ends = [(event.type, event.data.get("error")) for event in received if event.type in ("done", "error")]
         assert ends == [("done", None), ("error", "TurnCancelled"), ("done", None)]
         messages = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
-        assert [one["content"] for one in messages if one["role"] == "user"][1:] == ["third"]
-        assert await resume(client, session, told[-1].id) == []
+        assert [item["content"] for item in messages if item["role"] == "user"][1:] == ["third"]
+        assert await resume(client, session, received[-1].id) == []
 
 
 async def test_stop_stops_the_running_turn_and_the_next_one_begins(
@@ -143,8 +143,8 @@ async def test_stop_stops_the_running_turn_and_the_next_one_begins(
         async with live(client, session) as page:
             await page.until("text_delta")
             await client.post(f"/v1/sessions/{session}/cancel")
-            told = await page.until("done")
-            assert text_of(told) == "begun second"
+            received = await page.until("done")
+            assert text_of(received) == "begun second"
         assert await waiting(client, session) == []
 
 
@@ -165,11 +165,11 @@ async def test_a_session_that_is_deleted_ends_its_stream(server: Server, session
         async with live(client, session) as page:
             await page.until("done")
             await client.delete(f"/v1/sessions/{session}")
-            told = await page.until("error")
-            assert (told[-1].id, told[-1].data["error"]) == (0, "SessionNotFound")
+            received = await page.until("error")
+            assert (received[-1].id, received[-1].data["error"]) == (0, "SessionNotFound")
 
 
-async def test_turns_of_other_processes_are_told(tmp_path: Path, sqlite_url: str, session: str) -> None:
+async def test_turns_of_other_processes_stream_live(tmp_path: Path, sqlite_url: str, session: str) -> None:
     with serving(tmp_path / "a", sqlite_url) as here, serving(tmp_path / "b", sqlite_url) as there:
         async with here.client() as client, there.client() as other:
             first = await send(client, session, "hello")
@@ -177,10 +177,10 @@ async def test_turns_of_other_processes_are_told(tmp_path: Path, sqlite_url: str
                 await page.until("done")
                 second = await send(other, session, "words 3 0.01")
                 assert await page.until("done", 2) == [*first, *second]
-                said = await asyncio.to_thread(lango, "run", "-r", session, "by hand", cwd=tmp_path / "a")
-                assert said.returncode == 0, said.stderr
-                told = await page.until("done", 3)
-                assert text_of(told) == "hellow0 w1 w2 by hand"
+                result = await asyncio.to_thread(lango, "run", "-r", session, "by hand", cwd=tmp_path / "a")
+                assert result.returncode == 0, result.stderr
+                received = await page.until("done", 3)
+                assert text_of(received) == "hellow0 w1 w2 by hand"
 
 
 async def test_a_server_that_stops_does_not_wait_for_readers(tmp_path: Path, sqlite_url: str, session: str) -> None:
@@ -190,11 +190,11 @@ async def test_a_server_that_stops_does_not_wait_for_readers(tmp_path: Path, sql
             async with live(client, session) as page, live(client, None) as other:
                 await page.until("done")
                 stopping = asyncio.to_thread(server.terminate)
-                code, told, ended = await asyncio.gather(stopping, page.until("error"), other.until("error"))
-                assert (code, told[-1].data["error"], ended[-1].data["error"]) == (0, "Stopping", "Stopping")
+                code, received, ended = await asyncio.gather(stopping, page.until("error"), other.until("error"))
+                assert (code, received[-1].data["error"], ended[-1].data["error"]) == (0, "Stopping", "Stopping")
 
 
-async def test_somebody_elses_session_is_not_there(tmp_path: Path, sqlite_url: str, session: str) -> None:
+async def test_a_session_of_another_user_is_404(tmp_path: Path, sqlite_url: str, session: str) -> None:
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         alice, bob = (_key(tmp_path, user) for user in ("alice", "bob"))
         async with server.client(Authorization=f"Bearer {alice}") as client:

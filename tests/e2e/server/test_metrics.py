@@ -1,4 +1,4 @@
-"""What Prometheus reads at /metrics, read with Prometheus' own parser."""
+"""The metrics at /metrics, read with Prometheus' own parser."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def two_servers(tmp_path: Path, store_url: str) -> Iterator[tuple[Server, Server
 
 
 async def scraped(client: httpx.AsyncClient) -> Scraped:
-    """Read every sample, by its name and its label, if it has one."""
+    """Return every sample by its name and label."""
     answer = await client.get("/metrics")
     assert answer.status_code == 200
     families = list(text_string_to_metric_families(answer.text))
@@ -33,14 +33,16 @@ async def scraped(client: httpx.AsyncClient) -> Scraped:
 
 
 async def until(client: httpx.AsyncClient, wanted: Scraped) -> Scraped:
-    """Scrape until it says so."""
+    """Scrape until the samples have these values."""
     async with asyncio.timeout(PATIENCE_S):
         while not wanted.items() <= (found := await scraped(client)).items():
             await asyncio.sleep(0.02)
     return found
 
 
-async def test_turns_tokens_tools_leases_and_queue_are_told(two_servers: tuple[Server, Server], tmp_path: Path) -> None:
+async def test_metrics_count_turns_tokens_tools_leases_and_queue(
+    two_servers: tuple[Server, Server], tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     async with two_servers[0].client() as first, two_servers[1].client() as second:
         idle = await scraped(first)
@@ -49,10 +51,10 @@ async def test_turns_tokens_tools_leases_and_queue_are_told(two_servers: tuple[S
         waits = await send_until(second, "s", "note", "accepted")
         assert waits[-1].data["waiting"]
         held = {("lango_leases", "here"): 1.0, ("lango_leases", "elsewhere"): 0.0, ("lango_queue", ""): 1.0}
-        told = await until(first, held)
-        assert (told["lango_turns_running", ""], told["lango_turns_waiting", ""]) == (1, 0)
-        told = await until(second, {("lango_leases", "elsewhere"): 1.0, ("lango_leases", "here"): 0.0})
-        assert (told["lango_turns_running", ""], told["lango_turns_waiting", ""]) == (0, 1)
+        samples = await until(first, held)
+        assert (samples["lango_turns_running", ""], samples["lango_turns_waiting", ""]) == (1, 0)
+        samples = await until(second, {("lango_leases", "elsewhere"): 1.0, ("lango_leases", "here"): 0.0})
+        assert (samples["lango_turns_running", ""], samples["lango_turns_waiting", ""]) == (0, 1)
         gate.touch()
         await resume(first, "s", seen[-1].id)
         done = await until(second, {("lango_turns_total", "done"): 1.0})
@@ -64,7 +66,7 @@ async def test_turns_tokens_tools_leases_and_queue_are_told(two_servers: tuple[S
         assert done["lango_leases", "here"] == done["lango_leases", "elsewhere"] == done["lango_queue", ""] == 0
 
 
-async def test_series_do_not_grow_with_what_is_asked(tmp_path: Path, sqlite_url: str) -> None:
+async def test_series_do_not_grow_with_requests(tmp_path: Path, sqlite_url: str) -> None:
     with serving(tmp_path, sqlite_url) as server:
         async with server.client() as client:
             await send(client, "s-0", "note")

@@ -1,4 +1,4 @@
-"""`lango serve` and `lango keys` as a person uses them: an address, or one sentence that says why not."""
+"""`lango serve` and `lango keys` print an address, or one sentence with the reason why not."""
 
 import json
 import socket
@@ -10,15 +10,15 @@ from tests.support.servers.served import configure, lango, serving
 
 
 def refused(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> str:
-    told = lango("serve", "--port", "0", *arguments, cwd=folder, env=env)
-    assert told.returncode == 2, told
-    assert told.stdout == ""
-    [line] = told.stderr.strip().splitlines()
+    result = lango("serve", "--port", "0", *arguments, cwd=folder, env=env)
+    assert result.returncode == 2, result
+    assert result.stdout == ""
+    [line] = result.stderr.strip().splitlines()
     assert line.startswith("lango: ")
     return line
 
 
-def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path, sqlite_url: str) -> None:
+def test_a_port_in_use_is_one_sentence(tmp_path: Path, sqlite_url: str) -> None:
     configure(tmp_path, sqlite_url)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -28,7 +28,7 @@ def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path, sqlite_url: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("agent", "says"),
+    ("agent", "message"),
     [
         ('model = "openai/gpt-5"', "OPENAI_API_KEY"),
         ('model = "nowhere/x"', "nowhere"),
@@ -36,10 +36,10 @@ def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path, sqlite_url: str) -> 
     ],
 )
 def test_what_is_missing_is_known_before_anything_is_served(
-    tmp_path: Path, sqlite_url: str, agent: str, says: str
+    tmp_path: Path, sqlite_url: str, agent: str, message: str
 ) -> None:
     configure(tmp_path, sqlite_url, agent=agent)
-    assert says in refused(tmp_path, env={"OPENAI_API_KEY": ""})
+    assert message in refused(tmp_path, env={"OPENAI_API_KEY": ""})
 
 
 def test_a_wrong_model_in_a_users_agent_is_known_before_anything_is_served(tmp_path: Path, sqlite_url: str) -> None:

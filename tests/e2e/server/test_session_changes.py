@@ -1,4 +1,4 @@
-"""Naming, forking and taking back over HTTP, on a real server."""
+"""Rename, fork, rewind, search, export and import sessions of a real server."""
 
 import uuid
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def error_of(response: httpx.Response) -> tuple[int, str]:
 
 async def contents(client: httpx.AsyncClient, session: str) -> list[str]:
     page = (await client.get(f"/v1/sessions/{session}/messages")).json()
-    return [one["content"] for one in page["messages"]]
+    return [item["content"] for item in page["messages"]]
 
 
 async def test_a_session_is_renamed(server: Server, session: str) -> None:
@@ -40,7 +40,7 @@ async def test_a_session_is_renamed(server: Server, session: str) -> None:
         renamed = await client.patch(path, json={"title": "Greetings"})
         assert (renamed.status_code, renamed.json()["title"]) == (200, "Greetings")
         listed = (await client.get("/v1/sessions")).json()["sessions"]
-        assert {one["id"]: one["title"] for one in listed}[session] == "Greetings"
+        assert {item["id"]: item["title"] for item in listed}[session] == "Greetings"
         assert (await client.patch(path, json={"title": ""})).json()["title"] == "how are you today"
         assert error_of(await client.patch(path, json={"title": "x" * 201})) == (400, "Unstorable")
         assert error_of(await client.patch("/v1/sessions/nobodys", json={"title": "x"})) == (404, "SessionNotFound")
@@ -87,7 +87,7 @@ async def test_a_rewind_takes_back_and_the_conversation_goes_on(server: Server, 
         assert await contents(client, session) == ["one", "one"]
         assert error_of(await client.post(path, json={"before": 4})) == (404, "MessageNotFound")
         async with client.stream("GET", f"/v1/sessions/{session}/stream") as newest:
-            assert text_of([event async for event in events_of(newest)]) == "one", "what was taken back is not told"
+            assert text_of([event async for event in events_of(newest)]) == "one", "a rewound turn is not streamed"
         assert text_of(await send(client, session, "2")) == "2"
         assert await contents(client, session) == ["one", "one", "2", "2"]
 
@@ -97,11 +97,11 @@ async def test_messages_are_found_and_marked(server: Server, session: str) -> No
         await send(client, session, f"a needle named {session[2:]} in 干草堆")
         found = await client.get("/v1/search", params={"q": f"needle {session[2:]}"})
         assert found.status_code == 200
-        [asked, answered] = sorted(found.json()["hits"], key=lambda hit: hit["seq"])
-        assert (asked["session_id"], asked["seq"], asked["role"]) == (session, 1, "user")
+        [question_hit, answered] = sorted(found.json()["hits"], key=lambda hit: hit["seq"])
+        assert (question_hit["session_id"], question_hit["seq"], question_hit["role"]) == (session, 1, "user")
         assert (answered["seq"], answered["role"]) == (2, "assistant")
-        assert asked["title"] == asked["text"] == f"a needle named {session[2:]} in 干草堆"
-        assert [asked["text"][start:end] for start, end in asked["marks"]] == ["needle", session[2:]]
+        assert question_hit["title"] == question_hit["text"] == f"a needle named {session[2:]} in 干草堆"
+        assert [question_hit["text"][start:end] for start, end in question_hit["marks"]] == ["needle", session[2:]]
         assert len((await client.get("/v1/search", params={"q": "草堆", "limit": 1})).json()["hits"]) == 1
         assert (await client.get("/v1/search", params={"q": '" OR *'})).json() == {"hits": []}
         for wrong in ({}, {"q": "x" * 1001}, {"q": "x", "limit": 0}, {"q": "x", "limit": 101}):
@@ -144,7 +144,7 @@ async def test_an_export_is_imported_under_another_id(server: Server, session: s
         assert error_of(await client.get("/v1/sessions/nobodys/export")) == (404, "SessionNotFound")
 
 
-async def test_a_wrong_import_is_told_the_line(server: Server, session: str) -> None:
+async def test_an_invalid_import_names_the_line(server: Server, session: str) -> None:
     async with server.client() as client:
         await send(client, session, "hello")
         lines = (await client.get(f"/v1/sessions/{session}/export")).content.splitlines(keepends=True)
@@ -177,7 +177,7 @@ async def test_a_wrong_import_is_told_the_line(server: Server, session: str) -> 
         ("rewind", {"before": None}),
     ],
 )
-async def test_a_wrong_question_is_told_what_is_wrong(server: Server, session: str, path: str, body: Any) -> None:
+async def test_an_invalid_request_gets_a_reason(server: Server, session: str, path: str, body: Any) -> None:
     async with server.client() as client:
         await client.post("/v1/sessions", json={"id": session})
         assert error_of(await client.post(f"/v1/sessions/{session}/{path}", json=body)) == (400, "BadRequest")

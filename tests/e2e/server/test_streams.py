@@ -1,4 +1,4 @@
-"""Streams of a real server: the turn is not the socket."""
+"""Streams of a real server: a turn does not depend on its connection."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def is_whole(events: list[Seen]) -> bool:
     return events[0].type == "accepted" and ids == sorted(set(ids)) and len(ends) == 1 and events[-1] is ends[0]
 
 
-async def test_a_turn_is_told_from_accepted_to_done(server: Server, session: str) -> None:
+async def test_a_turn_streams_from_accepted_to_done(server: Server, session: str) -> None:
     async with server.client() as client:
         events = await send(client, session, "note")
         assert is_whole(events)
@@ -95,7 +95,7 @@ async def test_the_turn_goes_on_without_its_client(server: Server, session: str,
         assert is_whole(seen + rest)
 
 
-async def test_a_silent_stream_says_that_it_is_there(server: Server, session: str, tmp_path: Path) -> None:
+async def test_a_silent_stream_sends_heartbeats(server: Server, session: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     async with server.client() as client:
         request = client.stream("POST", f"/v1/sessions/{session}/messages", json={"text": f"hold {gate}"})
@@ -106,7 +106,7 @@ async def test_a_silent_stream_says_that_it_is_there(server: Server, session: st
         assert text_of(await resume(client, session)) == "begun ended"
 
 
-async def test_nothing_after_the_end_is_a_clear_end(server: Server, session: str) -> None:
+async def test_resuming_after_the_end_is_204(server: Server, session: str) -> None:
     async with server.client() as client:
         events = await send(client, session, "hello")
         path = f"/v1/sessions/{session}/stream"
@@ -137,7 +137,7 @@ async def test_two_messages_at_once_are_both_answered_one_after_the_other(
         while not (await client.get(f"/v1/sessions/{session}/waiting")).json()["waiting"]:
             await asyncio.sleep(0.01)
         gate.touch()
-        first, second = sorted([await one for one in sending], key=lambda events: events[0].id)
+        first, second = sorted([await task for task in sending], key=lambda events: events[0].id)
         assert is_whole(first)
         assert is_whole(second)
         assert second[0].data["waiting"] is True
@@ -178,7 +178,7 @@ async def test_the_same_key_with_another_message_is_422_and_nothing_runs(server:
         assert [message["role"] for message in shown] == ["user", "assistant"]
 
 
-async def test_lines_that_only_unicode_knows_do_not_cut_an_event(server: Server, session: str) -> None:
+async def test_unicode_line_separators_do_not_split_an_event(server: Server, session: str) -> None:
     odd = "a\u2028b\u2029c\x85d\x0ce\u00e9\U0001f600"
     async with server.client() as client:
         assert text_of(await send(client, session, f"x{odd}x")).split() == f"x{odd}x".split()
@@ -193,26 +193,28 @@ async def test_a_failed_turn_ends_with_an_error_and_the_next_one_works(server: S
         assert text_of(await send(client, session, "hello")) == "hello"
 
 
-async def test_a_client_that_does_not_read_slows_nobody(server: Server, session: str) -> None:
-    """It is cut off after a while, the turn ends, and it can come back."""
-    with socket.socket() as deaf:
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.connect(("127.0.0.1", server.port))
+async def test_a_client_that_does_not_read_slows_no_other(server: Server, session: str) -> None:
+    """The server disconnects it after a while; the turn ends, and the client can come back."""
+    with socket.socket() as silent_client:
+        silent_client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent_client.connect(("127.0.0.1", server.port))
         body = b'{"text": "much 100"}'
         head = f"POST /v1/sessions/{session}/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        deaf.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        assert deaf.recv(15) == b"HTTP/1.1 200 OK"
+        silent_client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert silent_client.recv(15) == b"HTTP/1.1 200 OK"
         async with server.client() as client, asyncio.timeout(PATIENCE_S):
-            others = await asyncio.gather(*(send(client, f"{session}-{one}", "words 10 0.02") for one in range(5)))
+            others = await asyncio.gather(
+                *(send(client, f"{session}-{number}", "words 10 0.02") for number in range(5))
+            )
             assert all(is_whole(events) for events in others)
             assert len(text_of(await resume(client, session))) == 10_000_000
-            while "was cut off" not in server.log.read_text():
+            while "was disconnected" not in server.log.read_text():
                 await asyncio.sleep(0.05)
 
 
 async def test_another_process_follows_a_turn_as_it_runs(tmp_path: Path, store_url: str, session: str) -> None:
-    with serving(tmp_path / "a", store_url) as one, serving(tmp_path / "b", store_url) as two:
-        async with one.client() as here, two.client() as there:
+    with serving(tmp_path / "a", store_url) as first_server, serving(tmp_path / "b", store_url) as second_server:
+        async with first_server.client() as here, second_server.client() as there:
             await here.post("/v1/sessions", json={"id": session})
             sending = asyncio.create_task(send(here, session, f"words {WORDS} 0.03"))
             while not (followed := await resume(there, session)):
@@ -234,9 +236,9 @@ async def test_another_process_follows_a_turn_as_it_runs(tmp_path: Path, store_u
 async def test_a_server_that_is_killed_leaves_a_stream_that_ends_elsewhere(
     tmp_path: Path, store_url: str, session: str
 ) -> None:
-    """What was told stays told, with the same ids; the end is an honest error, and the next message works."""
-    with serving(tmp_path / "a", store_url) as one, serving(tmp_path / "b", store_url) as two:
-        async with one.client() as client:
+    """The stored events keep their ids, the stream ends with an error, and the next message works."""
+    with serving(tmp_path / "a", store_url) as first_server, serving(tmp_path / "b", store_url) as second_server:
+        async with first_server.client() as client:
             await client.post("/v1/sessions", json={"id": session})
             request = client.stream("POST", f"/v1/sessions/{session}/messages", json={"text": "words 5000 0.05"})
             seen: list[Seen] = []
@@ -245,9 +247,9 @@ async def test_a_server_that_is_killed_leaves_a_stream_that_ends_elsewhere(
                     seen.append(event)
                     if len(seen) == 6:
                         break
-            following = asyncio.create_task(resume_there(two, session, seen[2].id))
-            one.kill()
-        async with two.client() as client, asyncio.timeout(PATIENCE_S):
+            following = asyncio.create_task(resume_there(second_server, session, seen[2].id))
+            first_server.kill()
+        async with second_server.client() as client, asyncio.timeout(PATIENCE_S):
             rest = await resume(client, session, seen[-1].id)
             everything = await resume(client, session)
             assert everything[: len(seen)] == seen
@@ -284,7 +286,7 @@ async def test_a_stopped_server_lets_turns_finish(tmp_path: Path, sqlite_url: st
 
 
 async def is_open(server: Server) -> bool:
-    """Whether a server takes connections."""
+    """Whether a server accepts connections."""
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
     except OSError:
@@ -293,7 +295,7 @@ async def is_open(server: Server) -> bool:
     return True
 
 
-async def test_a_stopped_server_breaks_off_what_takes_too_long_and_tells_so(tmp_path: Path, sqlite_url: str) -> None:
+async def test_a_stopped_server_cancels_long_turns_with_an_error_event(tmp_path: Path, sqlite_url: str) -> None:
     never = tmp_path / "never"
     with serving(tmp_path / "a", sqlite_url, server="shutdown_s = 0.5") as server:
         async with server.client() as client:
@@ -309,5 +311,5 @@ async def test_a_stopped_server_breaks_off_what_takes_too_long_and_tells_so(tmp_
     with serving(tmp_path / "a", sqlite_url) as server:
         async with server.client() as client:
             assert (await resume(client, "endless"))[-1] == last
-            assert (await resume(client, "alone"))[-1].data["error"] == "TurnCancelled", "nobody read it"
+            assert (await resume(client, "alone"))[-1].data["error"] == "TurnCancelled", "no client followed it"
             assert text_of(await send(client, "endless", "hello")) == "hello"

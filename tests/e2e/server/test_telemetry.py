@@ -1,4 +1,4 @@
-"""Traces: one for each turn, from the request down to ADK's own spans, and nothing in them that was said."""
+"""Each turn is one trace, from the request down to ADK's own spans, without content."""
 
 import asyncio
 import json
@@ -94,12 +94,12 @@ async def test_two_turns_are_two_traces_and_logs_name_them(server: Server, colle
         return {span.attributes["lango.turn"]: span.trace_id for span in mine}
 
     spans = await asyncio.to_thread(collector.wait_for, lambda spans: len(turns(spans)) == 2)
-    told = turns(spans)
-    assert told[1] != told[2]
+    traces = turns(spans)
+    assert traces[1] != traces[2]
     assert not [span for span in spans if "healthz" in span.name or "metrics" in span.name]
     lines = [json.loads(line) for line in server.log.read_text().splitlines()]
     logged = {(line["turn"], line["trace_id"]) for line in lines if line.get("session") == session}
-    assert logged == set(told.items())
+    assert logged == set(traces.items())
 
 
 async def test_messages_of_a_websocket_are_traces_of_their_own(server: Server, collector: Collector) -> None:
@@ -118,7 +118,7 @@ async def test_messages_of_a_websocket_are_traces_of_their_own(server: Server, c
     assert {span.parent_id for span in found} == {""}
 
 
-async def test_nothing_that_was_said_is_told(server: Server, collector: Collector) -> None:
+async def test_traces_hold_no_content(server: Server, collector: Collector) -> None:
     session = uuid.uuid4().hex
     async with server.client() as client:
         assert text_of(await send(client, session, SAID)) == SAID
@@ -138,7 +138,7 @@ async def test_nothing_that_was_said_is_told(server: Server, collector: Collecto
         assert word.encode() not in everything
 
 
-async def test_what_was_said_is_told_where_it_is_asked_for(tmp_path: Path, sqlite_url: str) -> None:
+async def test_traces_hold_content_if_configured(tmp_path: Path, sqlite_url: str) -> None:
     with collecting() as collector:
         rest = f'[telemetry]\notlp_endpoint = "{collector.url}/v1/traces"\ncapture_content = true'
         with serving(tmp_path, sqlite_url, env=SOON, rest=rest) as server:
@@ -149,7 +149,7 @@ async def test_what_was_said_is_told_where_it_is_asked_for(tmp_path: Path, sqlit
         assert SAID.encode() in b"".join(collector.bodies)
 
 
-async def test_each_request_to_a_provider_is_told_and_no_key(tmp_path: Path, sqlite_url: str) -> None:
+async def test_each_provider_request_has_a_span_without_the_key(tmp_path: Path, sqlite_url: str) -> None:
     canary, secret = "sk-canary-0123456789", "header-canary-0123456789"
 
     async def fail(exchange: Exchange) -> None:
@@ -157,10 +157,10 @@ async def test_each_request_to_a_provider_is_told_and_no_key(tmp_path: Path, sql
 
     async def answer(exchange: Exchange) -> None:
         assert canary in exchange.head
-        about = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m-1"}
-        said = {"index": 0, "delta": {"content": "hello"}, "finish_reason": None}
-        over: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "stop"}
-        await exchange.events(about | {"choices": [said]}, about | {"choices": [over]}, "[DONE]")
+        head = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m-1"}
+        text_choice = {"index": 0, "delta": {"content": "hello"}, "finish_reason": None}
+        last_choice: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        await exchange.events(head | {"choices": [text_choice]}, head | {"choices": [last_choice]}, "[DONE]")
         await exchange.end()
 
     async with wire_server(fail, answer) as provider:
@@ -190,15 +190,15 @@ async def test_each_request_to_a_provider_is_told_and_no_key(tmp_path: Path, sql
         assert word not in log
 
 
-@pytest.mark.parametrize("listens", [False, True], ids=["nobody is there", "nobody answers"])
-async def test_a_collector_that_is_away_holds_nobody_up(tmp_path: Path, sqlite_url: str, listens: bool) -> None:
+@pytest.mark.parametrize("listens", [False, True], ids=["not listening", "not responding"])
+async def test_an_unavailable_collector_delays_no_turn(tmp_path: Path, sqlite_url: str, listens: bool) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         if listens:
             silent.listen()
         rest = f'[telemetry]\notlp_endpoint = "http://127.0.0.1:{silent.getsockname()[1]}"'
-        patient = {"OTEL_EXPORTER_OTLP_TIMEOUT": "600"}  # longer than a test: whoever waited for it would be seen
-        with serving(tmp_path, sqlite_url, env=SOON | patient, rest=rest) as server:
+        environment = {"OTEL_EXPORTER_OTLP_TIMEOUT": "600"}  # longer than a test: waiting for it would fail the test
+        with serving(tmp_path, sqlite_url, env=SOON | environment, rest=rest) as server:
             async with server.client() as client:
                 for _ in range(3):
                     assert text_of(await send(client, "s", "hello")) == "hello"
@@ -206,7 +206,7 @@ async def test_a_collector_that_is_away_holds_nobody_up(tmp_path: Path, sqlite_u
             assert "Traceback" not in server.log.read_text()
 
 
-def test_what_cannot_work_is_a_sentence(tmp_path: Path, sqlite_url: str) -> None:
+def test_an_invalid_configuration_is_one_sentence(tmp_path: Path, sqlite_url: str) -> None:
     configure(tmp_path, sqlite_url, rest='[telemetry]\notlp_endpoint = "http://127.0.0.1:9"')
     wrong = lango("serve", "--port", "0", cwd=tmp_path, env={"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
     assert (wrong.returncode, "http/protobuf" in wrong.stderr) == (2, True)
@@ -264,5 +264,5 @@ def test_one_process_can_trace_one_runtime_after_the_other(tmp_path: Path) -> No
         command = [sys.executable, "-c", AGAIN, first.url, second.url]
         run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
-        told = [[span for span in each.spans if span.name == "turn"] for each in (first, second)]
-        assert [[span.attributes["lango.session.id"] for span in spans] for spans in told] == [["s0"], ["s1"]]
+        traces = [[span for span in each.spans if span.name == "turn"] for each in (first, second)]
+        assert [[span.attributes["lango.session.id"] for span in spans] for spans in traces] == [["s0"], ["s1"]]

@@ -1,4 +1,4 @@
-"""ADK's own client against a real server: only the address is another."""
+"""ADK's own client against a real server; only the address differs."""
 
 import asyncio
 import uuid
@@ -46,7 +46,7 @@ async def session(client: AdkWebServerClient, user: str) -> Session:
     return await client.create_session(app_name=APP, user_id=user, state={"city": "Bern"})
 
 
-def asking(session: Session, *parts: types.Part, streaming: bool = False) -> RunAgentRequest:
+def run_request(session: Session, *parts: types.Part, streaming: bool = False) -> RunAgentRequest:
     return RunAgentRequest(
         app_name=APP,
         user_id=session.user_id,
@@ -56,8 +56,8 @@ def asking(session: Session, *parts: types.Part, streaming: bool = False) -> Run
     )
 
 
-def text(said: str) -> types.Part:
-    return types.Part(text=said)
+def text(content: str) -> types.Part:
+    return types.Part(text=content)
 
 
 async def run(client: AdkWebServerClient, request: RunAgentRequest) -> list[Event]:
@@ -69,7 +69,7 @@ def texts(events: list[Event]) -> list[str]:
 
 
 async def run_whole(server: Server, request: RunAgentRequest, **headers: str) -> httpx.Response:
-    """`POST /run`, which the client has no method for."""
+    """Call `POST /run`, for which the client has no method."""
     async with server.client(**headers) as client:
         return await client.post("/run", json=request.model_dump(mode="json", by_alias=True, exclude_none=True))
 
@@ -87,7 +87,7 @@ async def test_sessions_from_making_to_deleting(server: Server, client: AdkWebSe
         assert (await http.post(f"{base}/mine", json={"c": 4})).json()["state"] == {"c": 4, "user:b": 2}
         assert (await http.post(f"{base}/mine")).status_code == 409
         assert (await http.post(base)).status_code == 200, "no body is needed"
-        assert {made.id, "mine"} < {Session.model_validate(one).id for one in (await http.get(base)).json()}
+        assert {made.id, "mine"} < {Session.model_validate(item).id for item in (await http.get(base)).json()}
         event = {"author": APP, "content": {"role": "model", "parts": [{"text": "made up"}]}}
         assert (await http.post(base, json={"events": [event]})).status_code == 400
         assert (await http.post(base, json={"state": {"app:x": 1}})).status_code == 400
@@ -99,8 +99,8 @@ async def test_sessions_from_making_to_deleting(server: Server, client: AdkWebSe
         await client.get_session(**names)
 
 
-async def test_a_run_tells_the_events_that_it_stored(client: AdkWebServerClient, session: Session) -> None:
-    events = await run(client, asking(session, text("note")))
+async def test_a_run_returns_the_events_that_it_stored(client: AdkWebServerClient, session: Session) -> None:
+    events = await run(client, run_request(session, text("note")))
     assert [[call.name for call in event.get_function_calls()] for event in events] == [["note"], [], []]
     assert events[1].get_function_responses()[0].response == {"noted": "this"}
     assert texts(events)[2] == "the tool said {'noted': 'this'}"
@@ -112,8 +112,8 @@ async def test_a_run_tells_the_events_that_it_stored(client: AdkWebServerClient,
     assert stored.events[1:] == events
 
 
-async def test_a_stream_tells_pieces_and_then_the_whole(client: AdkWebServerClient, session: Session) -> None:
-    events = await run(client, asking(session, text("words 4 0.3"), streaming=True))
+async def test_a_stream_sends_partial_events_and_then_the_whole(client: AdkWebServerClient, session: Session) -> None:
+    events = await run(client, run_request(session, text("words 4 0.3"), streaming=True))
     assert [event.partial for event in events[:-1]] == [True] * (len(events) - 1)
     assert len(events) > 2
     assert not events[-1].partial
@@ -125,24 +125,24 @@ async def test_turns_run_one_at_a_time_whole_or_streamed(
     server: Server, client: AdkWebServerClient, session: Session
 ) -> None:
     streamed, whole = await asyncio.gather(
-        run(client, asking(session, text("words 2 0.2"))), run_whole(server, asking(session, text("hello")))
+        run(client, run_request(session, text("words 2 0.2"))), run_whole(server, run_request(session, text("hello")))
     )
     assert whole.status_code == 200
-    assert texts([Event.model_validate(one) for one in whole.json()]) == ["hello"]
+    assert texts([Event.model_validate(item) for item in whole.json()]) == ["hello"]
     assert texts(streamed) == ["w0 w1 "]
     stored = await client.get_session(app_name=APP, user_id=session.user_id, session_id=session.id)
     assert [event.author for event in stored.events].count("user") == 2
-    again = [await run_whole(server, asking(session, text("x")), **{"Idempotency-Key": "k"}) for _ in range(2)]
+    again = [await run_whole(server, run_request(session, text("x")), **{"Idempotency-Key": "k"}) for _ in range(2)]
     assert again[0].json() == again[1].json()
 
 
-async def test_a_tool_that_asks_is_answered_as_in_adk(client: AdkWebServerClient, session: Session) -> None:
-    events = await run(client, asking(session, text("ask")))
+async def test_an_approval_request_is_answered_as_in_adk(client: AdkWebServerClient, session: Session) -> None:
+    events = await run(client, run_request(session, text("ask")))
     [question] = [
         call for event in events for call in event.get_function_calls() if call.name == "adk_request_confirmation"
     ]
     response = types.FunctionResponse(id=question.id, name=question.name, response={"confirmed": True})
-    request = asking(session, types.Part(function_response=response))
+    request = run_request(session, types.Part(function_response=response))
     answered = await run(client, request)
     assert not {event.id for event in events} & {event.id for event in answered}, "only what is new"
     assert "{'noted': 'this'}" in texts(answered)[-1]
@@ -150,10 +150,10 @@ async def test_a_tool_that_asks_is_answered_as_in_adk(client: AdkWebServerClient
         await run(client, request)
 
 
-async def test_a_failure_is_told(server: Server, client: AdkWebServerClient, session: Session) -> None:
+async def test_a_failed_turn_is_an_error(server: Server, client: AdkWebServerClient, session: Session) -> None:
     with pytest.raises(RuntimeError, match=r"ProviderRejected: .*the provider does not want to"):
-        await run(client, asking(session, text("fail")))
-    whole = await run_whole(server, asking(session, text("fail")))
+        await run(client, run_request(session, text("fail")))
+    whole = await run_whole(server, run_request(session, text("fail")))
     assert (whole.status_code, whole.json()["error"]["type"]) == (500, "ProviderRejected")
 
 
@@ -162,7 +162,7 @@ async def test_state_is_changed_between_turns_only(
 ) -> None:
     names: dict[str, Any] = {"app_name": APP, "user_id": session.user_id, "session_id": session.id}
     async with asyncio.timeout(PATIENCE_S):
-        running = asyncio.create_task(run(client, asking(session, text(f"hold {tmp_path / 'go'}"))))
+        running = asyncio.create_task(run(client, run_request(session, text(f"hold {tmp_path / 'go'}"))))
         while not (await client.get_session(**names)).events:
             await asyncio.sleep(0.05)
         with pytest.raises(httpx.HTTPStatusError, match="409"):
@@ -176,15 +176,17 @@ async def test_state_comes_with_a_message_when_its_turn_comes(
     server: Server, client: AdkWebServerClient, session: Session, tmp_path: Path
 ) -> None:
     names: dict[str, Any] = {"app_name": APP, "user_id": session.user_id, "session_id": session.id}
-    await run(client, asking(session, text("hi")).model_copy(update={"state_delta": {"city": "Basel", "user:n": 1}}))
+    await run(
+        client, run_request(session, text("hi")).model_copy(update={"state_delta": {"city": "Basel", "user:n": 1}})
+    )
     found = await client.get_session(**names)
     assert found.state == {"city": "Basel", "user:n": 1}
     assert found.events[0].actions.state_delta == {"city": "Basel", "user:n": 1}, "in the event of the message"
     async with asyncio.timeout(PATIENCE_S):
-        first = asyncio.create_task(run(client, asking(session, text(f"hold {tmp_path / 'go'}"))))
+        first = asyncio.create_task(run(client, run_request(session, text(f"hold {tmp_path / 'go'}"))))
         while len((await client.get_session(**names)).events) < 3:
             await asyncio.sleep(0.05)
-        late = asking(session, text("late")).model_copy(update={"state_delta": {"city": "Chur"}})
+        late = run_request(session, text("late")).model_copy(update={"state_delta": {"city": "Chur"}})
         second = asyncio.create_task(run(client, late))
         async with server.client() as scraping:
             while "lango_queue 1" not in (await scraping.get("/metrics")).text:
@@ -200,20 +202,20 @@ async def test_pictures_come_with_a_message(server: Server, client: AdkWebServer
     large = bytes(range(256)) * 8000  # more than a request without files may have
     picture = types.Part(inline_data=types.Blob(data=large, mime_type="image/PNG", display_name="a.png"))
     nameless = types.Part(inline_data=types.Blob(data=b"x", mime_type="text/plain", display_name="../x"))
-    answered = (await run_whole(server, asking(session, text("look"), picture, nameless))).json()
+    answered = (await run_whole(server, run_request(session, text("look"), picture, nameless))).json()
     assert answered[-1]["content"]["parts"] == [{"text": "look"}]
-    alone = (await run_whole(server, asking(session, nameless))).json()
+    alone = (await run_whole(server, run_request(session, nameless))).json()
     sent = [seen("a.png", "image/png", large), seen("file 2", "text/plain", b"x"), seen("file 1", "text/plain", b"x")]
-    assert alone[-1]["content"]["parts"] == [{"text": f"seen: {', '.join(sent)}"}], "they came to the model"
+    assert alone[-1]["content"]["parts"] == [{"text": f"seen: {', '.join(sent)}"}], "the model received them"
     found = await client.get_session(app_name=APP, user_id=session.user_id, session_id=session.id)
     parts = (found.events[0].content and found.events[0].content.parts) or []
     files = [part.inline_data for part in parts if part.inline_data]
-    assert [(one.display_name, one.mime_type, one.data) for one in files] == [
+    assert [(item.display_name, item.mime_type, item.data) for item in files] == [
         ("a.png", "image/png", large),
         ("file 2", "text/plain", b"x"),
     ]
     empty = types.Part(inline_data=types.Blob(data=b"", mime_type="image/png"))
-    refused = await run_whole(server, asking(session, text("look"), empty))
+    refused = await run_whole(server, run_request(session, text("look"), empty))
     assert (refused.status_code, refused.json()["error"]["type"]) == (413, "AttachmentRefused")
 
 
@@ -222,10 +224,10 @@ async def test_the_app_is_described_as_adk_does(server: Server) -> None:
         assert (await client.get("/health")).json() == {"status": "ok"}
         assert (await client.get("/list-apps")).json() == [APP]
         described = ListAppsResponse.model_validate((await client.get("/list-apps?detailed=true")).json())
-    assert [(one.name, one.root_agent_name) for one in described.apps] == [(APP, APP)]
+    assert [(item.name, item.root_agent_name) for item in described.apps] == [(APP, APP)]
 
 
-async def test_what_is_not_here_says_so(server: Server, session: Session) -> None:
+async def test_unsupported_routes_are_501(server: Server, session: Session) -> None:
     base = f"/apps/{APP}/users/{session.user_id}"
     async with server.client() as client:
         assert (await client.get(f"{base}/sessions/{session.id}/artifacts")).json() == []
@@ -258,8 +260,8 @@ WRONG: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_what_is_wrong_is_refused(server: Server, session: Session, wrong: dict[str, Any]) -> None:
-    body = asking(session, text("hi")).model_dump(mode="json", by_alias=True, exclude_none=True) | wrong
+async def test_an_invalid_run_is_refused(server: Server, session: Session, wrong: dict[str, Any]) -> None:
+    body = run_request(session, text("hi")).model_dump(mode="json", by_alias=True, exclude_none=True) | wrong
     async with server.client() as client:
         for path in ("/run", "/run_sse"):
             response = await client.post(path, json=body)
@@ -273,8 +275,8 @@ async def test_with_keys_only_ones_own_user_is_there(tmp_path: Path, sqlite_url:
         base = f"/apps/{APP}/users/alice/sessions"
         async with server.client(Authorization=f"Bearer {alice}") as client:
             assert (await client.post(base, json={"sessionId": "s"})).status_code == 200
-        one = asking(Session(id="s", app_name=APP, user_id="alice"), text("hi"))
-        body = one.model_dump(mode="json", by_alias=True, exclude_none=True)
+        item = run_request(Session(id="s", app_name=APP, user_id="alice"), text("hi"))
+        body = item.model_dump(mode="json", by_alias=True, exclude_none=True)
         calls: list[tuple[str, str, Any]] = [
             ("GET", base, None),
             ("POST", base, {}),
@@ -292,4 +294,4 @@ async def test_with_keys_only_ones_own_user_is_there(tmp_path: Path, sqlite_url:
                 unknown = await nobody.request(method, path, json=sent)
                 assert (unknown.status_code, "valid API key" in unknown.json()["detail"]) == (401, True)
             assert (await client.post("/run", json=body | {"userId": "bob"})).status_code == 404
-        assert (await run_whole(server, one, Authorization=f"Bearer {alice}")).status_code == 200
+        assert (await run_whole(server, item, Authorization=f"Bearer {alice}")).status_code == 200

@@ -1,4 +1,4 @@
-"""AG-UI against a real server: what it sends is read back with the protocol's own types."""
+"""AG-UI against a real server; its events are parsed with the protocol's own types."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ from tests.support.servers.served import PATIENCE_S, Server, serving
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 CALL = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
-SAID = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
+TEXT = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
 END = ["STATE_SNAPSHOT", "RUN_FINISHED"]
 
 
@@ -51,15 +51,15 @@ def thread() -> str:
     return f"t-{uuid.uuid4().hex[:8]}"
 
 
-def asking(thread: str, text: str, **more: Any) -> RunAgentInput:
+def run_input(thread: str, text: str, **more: Any) -> RunAgentInput:
     message = UserMessage(id=uuid.uuid4().hex, content=text)
     return RunAgentInput(thread_id=thread, run_id=uuid.uuid4().hex, messages=[message], **more)
 
 
-async def run(client: httpx.AsyncClient, asked: RunAgentInput) -> list[Event]:
-    """Read a run as a client does, whole."""
+async def run(client: httpx.AsyncClient, request: RunAgentInput) -> list[Event]:
+    """Return all events of a run."""
     events: list[Event] = []
-    body = asked.model_dump(by_alias=True, mode="json")
+    body = request.model_dump(by_alias=True, mode="json")
     async with client.stream("POST", "/agui", json=body) as response:
         assert response.status_code == 200, await response.aread()
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -71,7 +71,7 @@ async def run(client: httpx.AsyncClient, asked: RunAgentInput) -> list[Event]:
 
 
 def types_of(events: list[Event]) -> list[str]:
-    """Return the types, pieces of one text as one."""
+    """Return the types of events, with consecutive deltas as one."""
     names = [EventType(event.type).value for event in events]
     twice = "TEXT_MESSAGE_CONTENT"
     return [name for place, name in enumerate(names) if not (place and name == twice == names[place - 1])]
@@ -82,66 +82,66 @@ def one_of(kind: type[Any], events: list[Event]) -> Any:
     return found
 
 
-async def test_a_run_tells_text_and_state(server: Server, thread: str) -> None:
+async def test_a_run_streams_text_and_state(server: Server, thread: str) -> None:
     async with server.client() as client:
         await client.post("/v1/sessions", json={"id": thread, "state": {"city": "Bern"}})
-        asked = asking(thread, "words 4 0.3")
-        events = await run(client, asked)
-        assert types_of(events) == ["RUN_STARTED", *SAID, *END]
+        request = run_input(thread, "words 4 0.3")
+        events = await run(client, request)
+        assert types_of(events) == ["RUN_STARTED", *TEXT, *END]
         texts = [event for event in events if isinstance(event, TextMessageContentEvent)]
         assert "".join(event.delta for event in texts) == "w0 w1 w2 w3 "
-        assert len(texts) > 1, "told as it comes"
+        assert len(texts) > 1, "streamed as it is generated"
         assert len({event.message_id for event in texts}) == 1
         assert one_of(StateSnapshotEvent, events).snapshot == {"city": "Bern"}
         for event in (one_of(RunStartedEvent, events), one_of(RunFinishedEvent, events)):
-            assert (event.thread_id, event.run_id) == (thread, asked.run_id)
+            assert (event.thread_id, event.run_id) == (thread, request.run_id)
         assert one_of(RunFinishedEvent, events).usage[0].total_tokens == 15
 
 
 async def test_a_long_conversation_may_be_sent_again(server: Server, thread: str) -> None:
-    asked = asking(thread, "and now?")
+    request = run_input(thread, "and now?")
     long = UserMessage(id="m0", content="many words " * 100_000)
-    asked.messages = [long, AssistantMessage(id="m1", content="so many"), *asked.messages]
+    request.messages = [long, AssistantMessage(id="m1", content="so many"), *request.messages]
     async with server.client() as client:
-        assert types_of(await run(client, asked)) == ["RUN_STARTED", *SAID, *END]
+        assert types_of(await run(client, request)) == ["RUN_STARTED", *TEXT, *END]
         page = (await client.get(f"/v1/sessions/{thread}/messages")).json()
         assert page["messages"][0]["content"] == "and now?", "what came before is in the session, or nowhere"
 
 
 async def test_a_thread_is_a_session_and_a_run_is_sent_once(server: Server, thread: str) -> None:
     async with server.client() as client:
-        first, second = asking(thread, "one"), asking(thread, "two\u2028three")
+        first, second = run_input(thread, "one"), run_input(thread, "two\u2028three")
         await run(client, first)
         await run(client, second)
-        assert types_of(await run(client, second)) == ["RUN_STARTED", *SAID, *END], "sent again, it is told again"
+        assert types_of(await run(client, second)) == ["RUN_STARTED", *TEXT, *END], "a repeated run streams again"
         page = (await client.get(f"/v1/sessions/{thread}/messages")).json()
         assert [one["content"] for one in page["messages"]] == ["one", "one", "two\u2028three", "two three"]
 
 
 async def test_messages_since_the_last_answer_are_all_read_and_each_once(server: Server, thread: str) -> None:
-    def says(*texts: str) -> RunAgentInput:
-        asked = asking(thread, texts[-1])
+    def with_messages(*texts: str) -> RunAgentInput:
+        request = run_input(thread, texts[-1])
         before: list[Any] = [UserMessage(id=uuid.uuid4().hex, content=text) for text in texts[:-1]]
-        return asked.model_copy(update={"messages": [*before, *asked.messages]})
+        return request.model_copy(update={"messages": [*before, *request.messages]})
 
     def read(events: list[Event]) -> list[Any]:
-        told = "".join(event.delta for event in events if isinstance(event, TextMessageContentEvent))
-        return [text for _, [text] in json.loads(told)]
+        text_received = "".join(event.delta for event in events if isinstance(event, TextMessageContentEvent))
+        return [text for _, [text] in json.loads(text_received)]
 
     async with server.client() as client:
-        assert read(await run(client, says("one", "recite"))) == ["one", "recite"]
-        await run(client, says("fail"))
-        assert read(await run(client, says("fail", "two", "recite")))[-4:-1] != ["fail", "fail", "two"]
-        elsewhere = says("one", "recite").model_copy(update={"thread_id": f"{thread}-other"})
+        assert read(await run(client, with_messages("one", "recite"))) == ["one", "recite"]
+        await run(client, with_messages("fail"))
+        assert read(await run(client, with_messages("fail", "two", "recite")))[-4:-1] != ["fail", "fail", "two"]
+        elsewhere = with_messages("one", "recite").model_copy(update={"thread_id": f"{thread}-other"})
         assert read(await run(client, elsewhere)) == ["one", "recite"], "a thread reads nothing of another"
         page = (await client.get(f"/v1/sessions/{thread}/messages")).json()["messages"]
         assert [one["content"] for one in page if one["role"] == "user"] == ["one", "recite", "fail", "two", "recite"]
 
 
-async def test_the_agents_own_tools_are_told(server: Server, thread: str) -> None:
+async def test_the_agents_own_tools_are_streamed(server: Server, thread: str) -> None:
     async with server.client() as client:
-        events = await run(client, asking(thread, "note"))
-    assert types_of(events) == ["RUN_STARTED", *CALL, "TOOL_CALL_RESULT", *SAID, *END]
+        events = await run(client, run_input(thread, "note"))
+    assert types_of(events) == ["RUN_STARTED", *CALL, "TOOL_CALL_RESULT", *TEXT, *END]
     start, result = one_of(ToolCallStartEvent, events), one_of(ToolCallResultEvent, events)
     assert start.tool_call_name == "note"
     assert one_of(ToolCallArgsEvent, events).delta == '{"text": "this"}'
@@ -154,7 +154,7 @@ async def test_an_approval_is_an_interrupt_that_the_next_run_answers(
     server: Server, thread: str, approved: bool
 ) -> None:
     async with server.client() as client:
-        events = await run(client, asking(thread, "ask"))
+        events = await run(client, run_input(thread, "ask"))
         assert types_of(events) == ["RUN_STARTED", *CALL, *END]
         outcome = one_of(RunFinishedEvent, events).outcome
         assert isinstance(outcome, RunFinishedInterruptOutcome)
@@ -163,18 +163,18 @@ async def test_an_approval_is_an_interrupt_that_the_next_run_answers(
         assert interrupt.message
         assert "wipe" in interrupt.message
         answer = ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload={"approved": approved})
-        resumed = asking(thread, "ask", resume=[answer])
+        resumed = run_input(thread, "ask", resume=[answer])
         events = await run(client, resumed)
-        assert types_of(events)[-len([*SAID, *END]) :] == [*SAID, *END]
-        assert not any(isinstance(event, ToolCallStartEvent) for event in events), "the call was told before"
+        assert types_of(events)[-len([*TEXT, *END]) :] == [*TEXT, *END]
+        assert not any(isinstance(event, ToolCallStartEvent) for event in events), "the earlier run streamed the call"
         assert ("noted" in one_of(ToolCallResultEvent, events).content) == approved
         again = await client.post("/agui", json=resumed.model_dump(by_alias=True, mode="json"))
         assert (again.status_code, again.json()["error"]["type"]) == (409, "ApprovalExpired")
 
 
-async def test_a_failed_run_says_why(server: Server, thread: str) -> None:
+async def test_a_failed_run_ends_with_the_error(server: Server, thread: str) -> None:
     async with server.client() as client:
-        events = await run(client, asking(thread, "fail"))
+        events = await run(client, run_input(thread, "fail"))
     assert types_of(events) == ["RUN_STARTED", "RUN_ERROR"]
     error = one_of(RunErrorEvent, events)
     assert error.code == "ProviderRejected"
@@ -183,7 +183,7 @@ async def test_a_failed_run_says_why(server: Server, thread: str) -> None:
 
 async def test_a_run_that_is_cancelled_closes_what_is_open(server: Server, thread: str, tmp_path: Path) -> None:
     async with server.client() as client, asyncio.timeout(PATIENCE_S):
-        running = asyncio.create_task(run(client, asking(thread, f"hold {tmp_path / 'never'}")))
+        running = asyncio.create_task(run(client, run_input(thread, f"hold {tmp_path / 'never'}")))
         while not (await client.post(f"/v1/sessions/{thread}/cancel")).json().get("cancelled"):
             await asyncio.sleep(0.05)
         events = await running
@@ -203,12 +203,12 @@ async def test_a_run_that_is_cancelled_closes_what_is_open(server: Server, threa
         ({"messages": [{"id": "m", "role": "nobody", "content": "x"}]}, "messages.0"),
     ],
 )
-async def test_what_is_wrong_is_refused(server: Server, wrong: dict[str, Any], says: str) -> None:
+async def test_an_invalid_run_is_refused(server: Server, wrong: dict[str, Any], with_messages: str) -> None:
     async with server.client() as client:
-        body = asking("t", "hi").model_dump(by_alias=True, mode="json") | wrong
+        body = run_input("t", "hi").model_dump(by_alias=True, mode="json") | wrong
         response = await client.post("/agui", json=body)
         assert response.status_code == 400
-        assert says in response.json()["error"]["message"]
+        assert with_messages in response.json()["error"]["message"]
 
 
 async def test_threads_are_their_users_own_and_a_missing_package_is_named(tmp_path: Path, sqlite_url: str) -> None:
@@ -216,11 +216,11 @@ async def test_threads_are_their_users_own_and_a_missing_package_is_named(tmp_pa
         alice, bob = [(await add_api_key(store, name))[1] for name in ("alice", "bob")]
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         async with server.client() as client:
-            body = asking("t", "hi").model_dump(by_alias=True, mode="json")
+            body = run_input("t", "hi").model_dump(by_alias=True, mode="json")
             assert (await client.post("/agui", json=body)).status_code == 401
         for key, text in ((alice, "of alice"), (bob, "of bob")):
             async with server.client(Authorization=f"Bearer {key}") as client:
-                assert types_of(await run(client, asking("t", text)))[-1] == "RUN_FINISHED"
+                assert types_of(await run(client, run_input("t", text)))[-1] == "RUN_FINISHED"
                 page = (await client.get("/v1/sessions/t/messages")).json()
                 assert [one["content"] for one in page["messages"]] == [text, text]
 
@@ -229,7 +229,7 @@ async def test_threads_are_their_users_own_and_a_missing_package_is_named(tmp_pa
     (hidden / "__init__.py").write_text("raise ModuleNotFoundError('ag_ui')\n")
     with serving(tmp_path, sqlite_url, env={"PYTHONPATH": str(hidden.parent)}) as server:
         async with server.client() as client:
-            body = asking("t", "hi").model_dump(by_alias=True, mode="json")
+            body = run_input("t", "hi").model_dump(by_alias=True, mode="json")
             response = await client.post("/agui", json=body)
             assert response.status_code == 501
             assert 'pip install "lango-adk[agui]"' in response.json()["error"]["message"]

@@ -1,4 +1,4 @@
-"""Files that AG-UI's clients send: every part that carries its bytes reaches the model and is stored."""
+"""Files of AG-UI clients reach the model and are stored, if a part holds the bytes."""
 
 import base64
 import uuid
@@ -24,7 +24,7 @@ from ag_ui.core import (
 )
 from pydantic import BaseModel, TypeAdapter
 
-from tests.e2e.server_compat.test_agui import EVENT, asking, run
+from tests.e2e.server_compat.test_agui import EVENT, run, run_input
 from tests.integration.runtime.test_attachments import PNG
 from tests.support.servers.agui_client import run_script
 from tests.support.servers.served import Server, serving
@@ -55,20 +55,20 @@ def source(data: bytes, mime_type: str) -> DataSource:
     return DataSource(value=base64.b64encode(data).decode(), mime_type=mime_type)
 
 
-def saying(thread: str, *parts: ContentPart) -> RunAgentInput:
+def run_with_parts(thread: str, *parts: ContentPart) -> RunAgentInput:
     message = UserMessage(id=uuid.uuid4().hex, content=list(parts))
     return RunAgentInput(thread_id=thread, run_id=uuid.uuid4().hex, messages=[message])
 
 
-async def answer(client: httpx.AsyncClient, asked: RunAgentInput) -> str:
-    texts = [event for event in await run(client, asked) if isinstance(event, TextMessageContentEvent)]
+async def answer(client: httpx.AsyncClient, request: RunAgentInput) -> str:
+    texts = [event for event in await run(client, request) if isinstance(event, TextMessageContentEvent)]
     return "".join(event.delta for event in texts)
 
 
 def older(thread: str, *parts: BaseModel | dict[str, Any]) -> dict[str, Any]:
-    """Say what a client of before 1.0 sends; the protocol's own type refuses those parts now."""
+    """Return a request of a client before 1.0, whose parts the protocol's type no longer accepts."""
     content = [part if isinstance(part, dict) else part.model_dump(by_alias=True, mode="json") for part in parts]
-    body = asking(thread, "see").model_dump(by_alias=True, mode="json")
+    body = run_input(thread, "see").model_dump(by_alias=True, mode="json")
     body["messages"][0]["content"] = [{"type": "text", "text": "see"}, *content]
     return body
 
@@ -78,7 +78,7 @@ async def messages_of(client: httpx.AsyncClient, thread: str) -> list[dict[str, 
 
 
 async def test_every_media_part_that_carries_its_bytes_reaches_the_model(server: Server, thread: str) -> None:
-    asked = saying(
+    request = run_with_parts(
         thread,
         TextPart(text="see "),
         ImagePart(source=SOURCE, metadata={"filename": "cat \u2603.png"}),
@@ -94,9 +94,9 @@ async def test_every_media_part_that_carries_its_bytes_reaches_the_model(server:
         ("file 4", "text/plain", b"hello"),
     ]
     async with server.client() as client:
-        told = await answer(client, asked)
-        assert told == f"seen: {', '.join(seen(*file) for file in files)}"
-        assert await answer(client, asked) == told, "sent again, it is told again"
+        answered = await answer(client, request)
+        assert answered == f"seen: {', '.join(seen(*file) for file in files)}"
+        assert await answer(client, request) == answered, "a repeated run streams again"
         [message, _] = await messages_of(client, thread)
         assert message["content"] == "see all"
         assert [(one["name"], one["mime_type"]) for one in message["attachments"]] == [file[:2] for file in files]
@@ -105,16 +105,16 @@ async def test_every_media_part_that_carries_its_bytes_reaches_the_model(server:
 
 
 async def test_a_conversation_with_a_picture_goes_on(server: Server, thread: str) -> None:
-    first, second = saying(thread, ImagePart(source=SOURCE)), asking(thread, "see")
+    first, second = run_with_parts(thread, ImagePart(source=SOURCE)), run_input(thread, "see")
     async with server.client() as client:
-        told = await answer(client, first)
-        assert told == f"seen: {seen('file 1', 'image/png', PNG)}", "a picture needs no text"
+        answered = await answer(client, first)
+        assert answered == f"seen: {seen('file 1', 'image/png', PNG)}", "an image needs no text"
         second.messages = [*first.messages, *second.messages]
-        assert await answer(client, second) == told, "what is resent further up is in the session, once"
+        assert await answer(client, second) == answered, "a resent image is in the session once"
         other = first.model_copy(deep=True)
-        other.messages = saying(thread, ImagePart(source=source(PNG + b"other", "image/png"))).messages
+        other.messages = run_with_parts(thread, ImagePart(source=source(PNG + b"other", "image/png"))).messages
         other.messages[0].id = first.messages[0].id
-        assert await answer(client, other) != told
+        assert await answer(client, other) != answered
         assert len(await messages_of(client, thread)) == 6, "a run that brings another picture is another turn"
 
 
@@ -129,9 +129,9 @@ async def test_the_binary_parts_of_older_clients_are_read(server: Server, thread
     gone = [{"type": "binary", "mimeType": "image/png", name: "x"} for name in ("id", "url")]
     body["messages"].insert(0, {"id": "m0", "role": "user", "content": gone})
     async with server.client() as client:
-        told = await client.post("/agui", json=body)
-        assert told.status_code == 200, "further up, they are not read"
-        events = [EVENT.validate_json(line[6:]) for line in told.text.splitlines() if line.startswith("data: ")]
+        answered = await client.post("/agui", json=body)
+        assert answered.status_code == 200, "in earlier messages, they are not read"
+        events = [EVENT.validate_json(line[6:]) for line in answered.text.splitlines() if line.startswith("data: ")]
         texts = [event.delta for event in events if isinstance(event, TextMessageContentEvent)]
         assert "".join(texts) == f"seen: {', '.join(seen(*file) for file in files)}"
         [above, message, _] = await messages_of(client, thread)
@@ -146,8 +146,8 @@ def test_agui_s_own_client_sends_a_picture(server: Server, thread: str) -> None:
         mode="json",
         exclude_none=True,
     )
-    told = run_script(SCRIPT, url=server.url, thread=thread, says=[parts, "see"])
-    answers = [one["content"] for one in told["messages"] if one["role"] == "assistant"]
+    answered = run_script(SCRIPT, url=server.url, thread=thread, says=[parts, "see"])
+    answers = [one["content"] for one in answered["messages"] if one["role"] == "assistant"]
     assert answers == [f"seen: {seen('cat.png', 'image/png', PNG)}"] * 2
 
 
@@ -180,7 +180,7 @@ def picture(data: bytes) -> dict[str, Any]:
         ([picture(bytes(200_000))] * 4, 413, "server.max_conversation_bytes"),
     ],
 )
-async def test_what_may_not_come_is_refused_and_nothing_is_stored(
+async def test_invalid_files_are_refused_and_store_nothing(
     server: Server, thread: str, parts: Sequence[Any], status: int, why: str
 ) -> None:
     body = older(thread)

@@ -1,4 +1,4 @@
-"""Tools of AG-UI's client against real servers: told, ended, answered by the next run, wherever that goes."""
+"""Tools of an AG-UI client: a call ends the run, and the next run, on any server, has the result."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ from lango.server.compat.resent_history import FILE_LEFT_OUT
 from lango.store import Store
 from lango.store.turns.client_calls import NO_RESULT_TEXT
 from tests.agents.parts import add_api_key
-from tests.e2e.server_compat.test_agui import CALL, END, SAID, one_of, run, types_of
+from tests.e2e.server_compat.test_agui import CALL, END, TEXT, one_of, run, types_of
 from tests.support.servers.agui_client import run_script
 from tests.support.servers.served import Server, serving
 
@@ -69,13 +69,13 @@ class Client:
         self.tools = [PICK] if tools is None else tools
         self.calls: dict[str, str] = {}
 
-    def asking(self, **more: Any) -> RunAgentInput:
+    def run_input(self, **more: Any) -> RunAgentInput:
         return RunAgentInput(
             thread_id=self.thread, run_id=uuid.uuid4().hex, messages=self.messages, tools=self.tools, **more
         )
 
     async def run(self, **more: Any) -> list[Event]:
-        events = await run(self.http, self.asking(**more))
+        events = await run(self.http, self.run_input(**more))
         arguments = {one.tool_call_id: one.delta for one in events if isinstance(one, ToolCallArgsEvent)}
         starts = [one for one in events if isinstance(one, ToolCallStartEvent)]
         calls = [
@@ -95,7 +95,7 @@ class Client:
             self.messages.append(AssistantMessage(id=uuid.uuid4().hex, content=text))
         return events
 
-    async def say(self, text: str) -> list[Event]:
+    async def send(self, text: str) -> list[Event]:
         self.messages.append(UserMessage(id=uuid.uuid4().hex, content=text))
         return await self.run()
 
@@ -103,7 +103,7 @@ class Client:
         self.messages.append(ToolMessage(id=uuid.uuid4().hex, tool_call_id=call_id, content=content, **more))
 
     async def refused(self, **more: Any) -> tuple[int, str, str]:
-        answer = await self.http.post("/agui", json=self.asking(**more).model_dump(by_alias=True, mode="json"))
+        answer = await self.http.post("/agui", json=self.run_input(**more).model_dump(by_alias=True, mode="json"))
         error = answer.json()["error"]
         return answer.status_code, error["type"], error["message"]
 
@@ -111,7 +111,7 @@ class Client:
         """Return what is stored: one result for each call."""
         page = (await self.http.get(f"/v1/sessions/{self.thread}/messages")).json()["messages"]
         found = [call for one in page if one["role"] == "tool" for call in one["tool_calls"]]
-        # a call that waits for approval has said so
+        # a call that waits for approval has an interrupt
         found = [
             call for call in found if call["name"] != "adk_request_confirmation" and "status" not in call["output"]
         ]
@@ -126,18 +126,18 @@ def text_of(events: list[Event]) -> str:
 async def test_a_call_ends_the_run_and_the_next_run_brings_its_result(server: Server) -> None:
     async with server.client() as http:
         client = Client(http)
-        events = await client.say("call pick")
+        events = await client.send("call pick")
         assert types_of(events) == ["RUN_STARTED", *CALL, *END], "no result: it is the client's to give"
         assert one_of(ToolCallArgsEvent, events).delta == '{"text": "pick"}'
         assert one_of(RunFinishedEvent, events).outcome is None
         client.returned(client.calls["pick"], '{"color": "red"}')
         events = await client.run()
-        assert types_of(events) == ["RUN_STARTED", *SAID, *END]
+        assert types_of(events) == ["RUN_STARTED", *TEXT, *END]
         assert text_of(events) == "the tool said {'color': 'red'}"
-        assert text_of(await client.say("and on")) == "and on"
+        assert text_of(await client.send("and on")) == "and on"
         assert list((await client.results()).values()) == [{"color": "red"}]
         client.tools = []
-        assert "no tool with that name" in str(one_of(ToolCallResultEvent, await client.say("call pick")).content), (
+        assert "no tool with that name" in str(one_of(ToolCallResultEvent, await client.send("call pick")).content), (
             "not offered"
         )
 
@@ -158,14 +158,14 @@ async def test_whatever_a_client_returns_is_kept_as_a_result(
 ) -> None:
     async with server.client() as http:
         client = Client(http)
-        await client.say("call pick")
+        await client.send("call pick")
         client.returned(client.calls["pick"], content, error=error)
         assert types_of(await client.run())[-1] == "RUN_FINISHED"
         [stored] = (await client.results()).values()
         if kept is None:
             assert len(json.dumps(stored)) < 50_000
             assert "were left out" in (stored.get("result") or stored["text"])
-            assert text_of(await client.say("and on")) == "and on"
+            assert text_of(await client.send("and on")) == "and on"
         else:
             assert stored == kept
 
@@ -173,7 +173,7 @@ async def test_whatever_a_client_returns_is_kept_as_a_result(
 async def test_a_file_in_a_result_is_left_out_and_the_model_reads_so(server: Server) -> None:
     async with server.client() as http:
         client = Client(http)
-        await client.say("call pick")
+        await client.send("call pick")
         source = DataSource(value="iVBORw0KGgo=", mime_type="image/png")
         client.returned(client.calls["pick"], [TextPart(text="look: "), ImagePart(source=source)])
         assert text_of(await client.run()) == f"the tool said {{'result': 'look: {FILE_LEFT_OUT}'}}"
@@ -182,7 +182,7 @@ async def test_a_file_in_a_result_is_left_out_and_the_model_reads_so(server: Ser
 async def test_calls_beside_the_agents_own_tools_go_on_together(server: Server) -> None:
     async with server.client() as http:
         client = Client(http)
-        events = await client.say("call pick note pick")
+        events = await client.send("call pick note pick")
         assert types_of(events).count("TOOL_CALL_START") == 3
         assert len([one for one in events if isinstance(one, ToolCallResultEvent)]) == 1, "the agent's own"
         first, second = [
@@ -191,52 +191,52 @@ async def test_calls_beside_the_agents_own_tools_go_on_together(server: Server) 
         client.returned(first, "red")
         assert types_of(await client.run()) == ["RUN_STARTED", *END], "the other one still waits"
         client.returned(second, "blue")
-        said = text_of(await client.run())
-        assert said.count("the tool said") == 3
-        assert "red" in said
-        assert "blue" in said
+        answer_text = text_of(await client.run())
+        assert answer_text.count("the tool said") == 3
+        assert "red" in answer_text
+        assert "blue" in answer_text
         assert len(await client.results()) == 3
 
 
 async def test_a_message_instead_closes_the_call_and_one_beside_a_result_takes_it(server: Server) -> None:
     async with server.client() as http:
         client = Client(http)
-        await client.say("call pick")
-        assert text_of(await client.say("never mind")) == "never mind"
+        await client.send("call pick")
+        assert text_of(await client.send("never mind")) == "never mind"
         client.returned(client.calls.get("pick", "c1-0"), "too late")
         status, kind, message = await client.refused()
         assert (status, kind) == (409, "CallNotWaiting")
         assert client.thread in message
-        await client.say("call pick")
+        await client.send("call pick")
         client.returned(client.calls["pick"], "in time")
-        assert text_of(await client.say("hello")) == "hello"
+        assert text_of(await client.send("hello")) == "hello"
         assert [one.get("error") or one["result"] for one in (await client.results()).values()] == [
             NO_RESULT_TEXT,
             "in time",
         ]
 
 
-async def test_a_result_that_is_sent_again_is_told_again_and_stored_once(server: Server) -> None:
+async def test_a_repeated_result_streams_again_and_is_stored_once(server: Server) -> None:
     async with server.client() as http:
         client = Client(http)
-        await client.say("call pick")
+        await client.send("call pick")
         client.returned(client.calls["pick"], "red")
-        asked = client.asking()
-        runs = [await run(http, one) for one in (asked, asked, client.asking())]
+        request = client.run_input()
+        runs = [await run(http, one) for one in (request, request, client.run_input())]
         assert {text_of(events) for events in runs} == {"the tool said {'result': 'red'}"}
         assert len(await client.results()) == 1
 
 
 async def test_an_id_that_comes_again_is_another_call(server: Server) -> None:
-    """Some models count their calls from 1 again in every answer."""
+    """Some models restart their call ids in every answer."""
     async with server.client() as http:
         client = Client(http)
         for picked in ("red", "blue"):
-            await client.say("again pick")
+            await client.send("again pick")
             client.returned(client.calls["pick"], picked)
             assert picked in text_of(await client.run())
-        await client.say("again pick")
-        assert text_of(await client.say("never mind")) == "never mind"
+        await client.send("again pick")
+        assert text_of(await client.send("never mind")) == "never mind"
         page = (await http.get(f"/v1/sessions/{client.thread}/messages")).json()["messages"]
         results = [call["output"] for one in page if one["role"] == "tool" for call in one["tool_calls"]]
         assert [one.get("result") or one["error"] for one in results] == ["red", "blue", NO_RESULT_TEXT]
@@ -245,27 +245,27 @@ async def test_an_id_that_comes_again_is_another_call(server: Server) -> None:
 async def test_a_run_that_failed_after_the_result_is_tried_again_by_the_next(server: Server, tmp_path: Path) -> None:
     async with server.client() as http:
         client = Client(http)
-        await client.say("call pick")
+        await client.send("call pick")
         file = tmp_path / "now"
         client.returned(client.calls["pick"], json.dumps({"until": str(file)}))
-        failed = client.asking()
-        for asked in (failed, client.asking(), failed):
-            assert one_of(RunErrorEvent, await run(http, asked)).code == "ProviderRejected"
+        failed = client.run_input()
+        for request in (failed, client.run_input(), failed):
+            assert one_of(RunErrorEvent, await run(http, request)).code == "ProviderRejected"
         file.touch()
-        again = client.asking()
-        for asked in (again, again):
-            assert text_of(await run(http, asked)).startswith("the tool said")
+        again = client.run_input()
+        for request in (again, again):
+            assert text_of(await run(http, request)).startswith("the tool said")
         status, kind, _ = await client.refused()
         assert (status, kind) == (409, "CallNotWaiting"), "it is answered"
         assert len(await client.results()) == 1
-        assert text_of(await client.say("fine")) == "fine"
+        assert text_of(await client.send("fine")) == "fine"
 
 
 async def test_an_approval_and_a_result_are_answered_in_any_order(server: Server) -> None:
     async with server.client() as http:
         for together in (True, False):
             client = Client(http)
-            finished = one_of(RunFinishedEvent, await client.say("call wipe pick"))
+            finished = one_of(RunFinishedEvent, await client.send("call wipe pick"))
             assert isinstance(finished.outcome, RunFinishedInterruptOutcome)
             [interrupt] = finished.outcome.interrupts
             client.returned(client.calls["pick"], "red")
@@ -274,9 +274,9 @@ async def test_an_approval_and_a_result_are_answered_in_any_order(server: Server
                 assert isinstance(finished.outcome, RunFinishedInterruptOutcome), "the question is still open"
                 assert finished.outcome.interrupts == [interrupt]
             answer = ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload={"approved": True})
-            said = text_of(await client.run(resume=[answer]))
-            assert "red" in said
-            assert "noted" in said
+            answer_text = text_of(await client.run(resume=[answer]))
+            assert "red" in answer_text
+            assert "noted" in answer_text
             assert len(await client.results()) == 2
 
 
@@ -310,7 +310,7 @@ async def test_the_call_waits_through_a_kill_in_its_turn_and_is_answered_elsewhe
         async with first.client() as http:
             client = Client(http)
             client.messages.append(UserMessage(id="m", content="call pick linger"))
-            body = client.asking().model_dump(by_alias=True, mode="json")
+            body = client.run_input().model_dump(by_alias=True, mode="json")
             async with http.stream("POST", "/agui", json=body) as response:
                 seen: list[str] = []
                 async for line in response.aiter_lines():
@@ -325,19 +325,19 @@ async def test_the_call_waits_through_a_kill_in_its_turn_and_is_answered_elsewhe
             assert (await client.refused())[:2] == (409, "CallNotWaiting")
             client.messages.pop()
             client.returned("c1-0", "red")
-            said = text_of(await client.run())
-            assert "the tool said {'result': 'red'}" in said
-            assert "outcome is unknown" in said, "of the agent's own tool"
+            answer_text = text_of(await client.run())
+            assert "the tool said {'result': 'red'}" in answer_text
+            assert "outcome is unknown" in answer_text, "of the agent's own tool"
             assert len(await client.results()) == 2
 
 
-async def test_a_result_for_somebody_elses_session_finds_none(tmp_path: Path, sqlite_url: str) -> None:
+async def test_a_result_for_a_session_of_another_user_is_404(tmp_path: Path, sqlite_url: str) -> None:
     async with Store(sqlite_url) as store:
         alice, bob = [(await add_api_key(store, name))[1] for name in ("alice", "bob")]
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         async with server.client(Authorization=f"Bearer {alice}") as http:
             client = Client(http)
-            await client.say("call pick")
+            await client.send("call pick")
             client.returned(client.calls["pick"], "red")
             async with server.client(Authorization=f"Bearer {bob}") as theirs:
                 client.http = theirs
@@ -350,15 +350,15 @@ async def test_a_result_for_somebody_elses_session_finds_none(tmp_path: Path, sq
 async def test_ag_uis_own_client_runs_its_tools(server: Server) -> None:
     thread = f"t-{uuid.uuid4().hex[:8]}"
     says = ["hello", "call pick", "call pick note pick", "bye"]
-    told = await asyncio.to_thread(run_script, SCRIPT, url=server.url, thread=thread, says=says)
-    assert [types[0] for types in told["runs"]] == ["RUN_STARTED"] * 6
-    assert [types[-1] for types in told["runs"]] == ["RUN_FINISHED"] * 6
-    spoken = [one["content"] for one in told["messages"] if one["role"] == "assistant" and one.get("content")]
-    assert spoken[0] == "hello"
-    assert spoken[1] == "the tool said {'picked': 'pick'}"
-    assert spoken[2].count("the tool said {'picked': 'pick'}") == 2
-    assert "{'noted': 'note'}" in spoken[2]
-    assert spoken[3] == "bye"
+    report = await asyncio.to_thread(run_script, SCRIPT, url=server.url, thread=thread, says=says)
+    assert [types[0] for types in report["runs"]] == ["RUN_STARTED"] * 6
+    assert [types[-1] for types in report["runs"]] == ["RUN_FINISHED"] * 6
+    texts = [one["content"] for one in report["messages"] if one["role"] == "assistant" and one.get("content")]
+    assert texts[0] == "hello"
+    assert texts[1] == "the tool said {'picked': 'pick'}"
+    assert texts[2].count("the tool said {'picked': 'pick'}") == 2
+    assert "{'noted': 'note'}" in texts[2]
+    assert texts[3] == "bye"
     async with server.client() as http:
         client = Client(http)
         client.thread = thread

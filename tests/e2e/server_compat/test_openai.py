@@ -36,7 +36,7 @@ def assistant(text: str | None) -> ChatCompletionMessageParam:
     return {"role": "assistant", "content": text}
 
 
-async def ask(client: AsyncOpenAI, *messages: ChatCompletionMessageParam, **headers: str) -> tuple[str, str]:
+async def complete(client: AsyncOpenAI, *messages: ChatCompletionMessageParam, **headers: str) -> tuple[str, str]:
     """Return the answer and the session that it belongs to."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     raw = await client.chat.completions.with_raw_response.create(
@@ -70,7 +70,7 @@ async def test_an_answer_with_its_usage(client: AsyncOpenAI) -> None:
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (10, 5, 15)
 
 
-async def test_a_stream_gives_the_same_and_usage_when_asked(client: AsyncOpenAI) -> None:
+async def test_a_stream_gives_the_same_answer_and_usage_on_request(client: AsyncOpenAI) -> None:
     async def chunks_of(**options: Any) -> list[ChatCompletionChunk]:
         stream = await client.chat.completions.create(
             model="obedient", messages=[user("words 5 0.3")], stream=True, **options
@@ -82,7 +82,7 @@ async def test_a_stream_gives_the_same_and_usage_when_asked(client: AsyncOpenAI)
     assert plain[0].choices[0].delta.role == "assistant"
     texts = [text for chunk in plain if (text := chunk.choices[0].delta.content)]
     assert "".join(texts) == "w0 w1 w2 w3 w4 "
-    assert len(texts) > 1, "told as it comes"
+    assert len(texts) > 1, "streamed as it is generated"
     assert [chunk.choices[0].finish_reason for chunk in plain[-2:]] == [None, "stop"]
     assert len({chunk.id for chunk in plain}) == 1
 
@@ -103,19 +103,19 @@ EXECUTED: dict[str, Any] = {
 }
 
 
-async def test_the_agents_own_tools_are_shown_and_are_nobody_elses_to_run(client: AsyncOpenAI) -> None:
+async def test_the_agents_own_tools_are_shown_as_executed(client: AsyncOpenAI) -> None:
     whole = await client.chat.completions.create(model="obedient", messages=[user("note")])
     message = whole.choices[0].message
     assert (message.tool_calls, whole.choices[0].finish_reason) == (None, "stop")
     assert (message.model_extra or {})["executed_tools"] == [EXECUTED]
     stream = await client.chat.completions.create(model="obedient", messages=[user("note")], stream=True)
-    told: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     async for chunk in stream:
         assert not chunk.choices[0].delta.tool_calls
         for piece in (chunk.choices[0].delta.model_extra or {}).get("executed_tools", []):
-            assert not (told.keys() & piece.keys()) - {"index"}, "each field comes once"
-            told |= piece
-    assert told == EXECUTED
+            assert not (merged.keys() & piece.keys()) - {"index"}, "each field is sent once"
+            merged |= piece
+    assert merged == EXECUTED
 
 
 async def test_the_sdks_own_helper_puts_a_stream_together(client: AsyncOpenAI) -> None:
@@ -132,16 +132,16 @@ async def test_without_tools_the_answer_is_openais_and_no_more(client: AsyncOpen
 
 async def test_the_agent_runs_its_own_tools(client: AsyncOpenAI, server: Server) -> None:
     start = user(f"hello {uuid.uuid4().hex}")
-    first, session = await ask(client, start)
-    answer, _ = await ask(client, start, assistant(first), user("note"))
+    first, session = await complete(client, start)
+    answer, _ = await complete(client, start, assistant(first), user("note"))
     assert answer == "the tool said {'noted': 'this'}"
     assert [role for role, _ in await stored(server, session)][2:] == ["user", "assistant", "tool", "assistant"]
-    _, again = await ask(client, start, assistant(first), user("note"), assistant(answer), user("and now?"))
+    _, again = await complete(client, start, assistant(first), user("note"), assistant(answer), user("and now?"))
     assert again == session, "found again across the tool's messages"
 
 
-async def test_a_tool_that_needs_approval_says_how(client: AsyncOpenAI, server: Server) -> None:
-    answer, session = await ask(client, user("ask"))
+async def test_a_tool_that_needs_approval_names_the_route(client: AsyncOpenAI, server: Server) -> None:
+    answer, session = await complete(client, user("ask"))
     path = f"/v1/sessions/{session}/approvals/call_1"
     assert path in answer
     async with server.client() as http:
@@ -151,42 +151,42 @@ async def test_a_tool_that_needs_approval_says_how(client: AsyncOpenAI, server: 
 
 async def test_a_named_session_keeps_the_history(client: AsyncOpenAI, server: Server) -> None:
     session = f"s-{uuid.uuid4().hex[:8]}"
-    assert await ask(client, user("one"), X_Session_Id=session) == ("one", session)
-    assert await ask(client, user("two"), X_Session_Id=session) == ("two", session)
-    said = await stored(server, session)
-    assert said == [("user", "one"), ("assistant", "one"), ("user", "two"), ("assistant", "two")]
+    assert await complete(client, user("one"), X_Session_Id=session) == ("one", session)
+    assert await complete(client, user("two"), X_Session_Id=session) == ("two", session)
+    found_messages = await stored(server, session)
+    assert found_messages == [("user", "one"), ("assistant", "one"), ("user", "two"), ("assistant", "two")]
     headers = {"X_Session_Id": session, "Idempotency_Key": "k1"}
-    assert await ask(client, user("three"), **headers) == await ask(client, user("three"), **headers)
+    assert await complete(client, user("three"), **headers) == await complete(client, user("three"), **headers)
     assert len(await stored(server, session)) == 6, "the same key is the same turn"
 
 
-async def test_a_conversation_is_found_by_what_is_resent(client: AsyncOpenAI, server: Server) -> None:
+async def test_a_session_is_found_by_the_resent_history(client: AsyncOpenAI, server: Server) -> None:
     start = user(f"hello {uuid.uuid4().hex}")
     rules: ChatCompletionMessageParam = {"role": "system", "content": "be kind"}
-    first, session = await ask(client, rules, start)
-    _, other = await ask(client, rules, start)
-    assert other != session, "the same first message begins another conversation"
+    first, session = await complete(client, rules, start)
+    _, other = await complete(client, rules, start)
+    assert other != session, "the same first message starts another session"
 
     two: list[ChatCompletionMessageParam] = [rules, start, assistant(first), user("two")]
-    second, found = await ask(client, *two)
+    second, found = await complete(client, *two)
     assert found == other, "the newest of those that fit"
     parts: ChatCompletionMessageParam = {"role": "user", "content": [{"type": "text", "text": "three"}]}
-    _, found = await ask(client, *two, assistant(second + "\n"), parts)
+    _, found = await complete(client, *two, assistant(second + "\n"), parts)
     assert found == other
     assert [text for role, text in await stored(server, other) if role == "user"][1:] == ["two", "three"]
 
-    _, found = await ask(client, *two)
-    assert found == session, "the other one that was told just that"
-    _, found = await ask(client, rules, start, assistant("no such answer"), user("two"))
+    _, found = await complete(client, *two)
+    assert found == session, "the other session with the same history"
+    _, found = await complete(client, rules, start, assistant("no such answer"), user("two"))
     assert found not in (session, other)
 
 
 async def test_a_long_conversation_may_be_sent_again(client: AsyncOpenAI, server: Server) -> None:
-    long, session = await ask(client, user("much 12"))
-    _, same = await ask(client, user("much 12"), assistant(long), user("and now?"))
+    long, session = await complete(client, user("much 12"))
+    _, same = await complete(client, user("much 12"), assistant(long), user("and now?"))
     assert same == session, "1.2 MB, of which nothing but the end is new"
     with pytest.raises(openai.APIStatusError) as raised:
-        await ask(client, *[user(long)] * 9)
+        await complete(client, *[user(long)] * 9)
     assert raised.value.status_code == 413
     assert "server.max_conversation_bytes" in str(raised.value)
 
@@ -194,14 +194,14 @@ async def test_a_long_conversation_may_be_sent_again(client: AsyncOpenAI, server
 async def test_a_failed_turn_is_an_error_and_is_not_repeated(client: AsyncOpenAI, server: Server) -> None:
     session = f"s-{uuid.uuid4().hex[:8]}"
     with pytest.raises(openai.InternalServerError) as raised:
-        await ask(client, user("fail"), X_Session_Id=session)
+        await complete(client, user("fail"), X_Session_Id=session)
     assert raised.value.code == "ProviderRejected"
     assert raised.value.type == "server_error"
     assert "the provider does not want to" in raised.value.message
     assert [role for role, _ in await stored(server, session)].count("user") == 1, "the SDK did not send it again"
 
     with pytest.raises(openai.BadRequestError) as too_long:
-        await ask(client, user("many words " * 80_000))
+        await complete(client, user("many words " * 80_000))
     assert too_long.value.code == "BudgetTooSmall"
 
     stream = await client.chat.completions.create(model="obedient", messages=[user("fail")], stream=True)
@@ -211,7 +211,7 @@ async def test_a_failed_turn_is_an_error_and_is_not_repeated(client: AsyncOpenAI
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         ({"messages": [user("a"), assistant("b")]}, "last message"),
         ({"messages": [user("")]}, "last message"),
@@ -222,13 +222,13 @@ async def test_a_failed_turn_is_an_error_and_is_not_repeated(client: AsyncOpenAI
         ({"extra_headers": {"X-Session-Id": "a/b"}}, "X-Session-Id"),
     ],
 )
-async def test_what_cannot_be_done_is_refused(client: AsyncOpenAI, wrong: dict[str, Any], says: str) -> None:
-    asked: dict[str, Any] = {"model": "obedient", "messages": [user("hi")]} | wrong
+async def test_unsupported_requests_are_refused(client: AsyncOpenAI, wrong: dict[str, Any], message: str) -> None:
+    request: dict[str, Any] = {"model": "obedient", "messages": [user("hi")]} | wrong
     with pytest.raises(openai.BadRequestError) as raised:
-        await client.chat.completions.create(**asked)
+        await client.chat.completions.create(**request)
     assert raised.value.type == "invalid_request_error"
     assert raised.value.code == "BadRequest"
-    assert says in raised.value.message
+    assert message in raised.value.message
 
 
 async def test_a_key_is_a_user_and_conversations_are_its_own(tmp_path: Path, sqlite_url: str) -> None:
@@ -246,15 +246,15 @@ async def test_a_key_is_a_user_and_conversations_are_its_own(tmp_path: Path, sql
                     await call
                 assert raised.value.type == "authentication_error"
                 assert raised.value.code == "Unauthorized"
-            answer, session = await ask(one, user("hi"))
+            answer, session = await complete(one, user("hi"))
             talk = [user("hi"), assistant(answer), user("again")]
-            _, theirs = await ask(other, *talk)
+            _, theirs = await complete(other, *talk)
             assert theirs != session
-            assert (await ask(one, *talk))[1] == session
-            said: set[str] = set()
+            assert (await complete(one, *talk))[1] == session
+            found_messages: set[str] = set()
             for name in (session, "not-there"):
                 with pytest.raises(openai.NotFoundError) as missing:
-                    await ask(other, user("hi"), X_Session_Id=name)
+                    await complete(other, user("hi"), X_Session_Id=name)
                 assert missing.value.code == "SessionNotFound"
-                said.add(missing.value.message.replace(name, "..."))
-            assert len(said) == 1, "somebody else's and nobody's answer alike"
+                found_messages.add(missing.value.message.replace(name, "..."))
+            assert len(found_messages) == 1, "a session of another user and a missing one look the same"

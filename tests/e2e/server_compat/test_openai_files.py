@@ -1,4 +1,4 @@
-"""Pictures and files that the `openai` SDK sends: they reach the model, are stored, and are found again."""
+"""Images and files that the `openai` SDK sends reach the model, are stored, and are found again."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
-from tests.e2e.server_compat.test_openai import ask, assistant, user
+from tests.e2e.server_compat.test_openai import assistant, complete, user
 from tests.integration.runtime.test_attachments import PNG
 from tests.support.servers.served import PATIENCE_S, Server, serving
 from tests.support.servers.served_agent import seen
@@ -41,19 +41,19 @@ def url_of(data: bytes, mime_type: str = "image/png") -> str:
     return f"data:{mime_type};base64,{base64.b64encode(data).decode()}"
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
 
 
 def picture(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
 
 
-def file(**about: str) -> dict[str, Any]:
-    return {"type": "file", "file": about}
+def file(**fields: str) -> dict[str, Any]:
+    return {"type": "file", "file": fields}
 
 
-def says(*parts: dict[str, Any]) -> ChatCompletionMessageParam:
+def user_parts(*parts: dict[str, Any]) -> ChatCompletionMessageParam:
     return {"role": "user", "content": list(parts)}  # pyright: ignore[reportReturnType] - wrong ones, too
 
 
@@ -73,49 +73,49 @@ async def count(server: Server) -> int:
 
 async def test_a_picture_and_a_file_reach_the_model_and_are_stored(client: AsyncOpenAI, server: Server) -> None:
     pdf = file(filename="paper \u2603.pdf", file_data=url_of(PDF, "Application/PDF"))
-    answer, session = await ask(client, says(text("see "), picture(url_of(PNG)), text("both"), pdf))
+    answer, session = await complete(client, user_parts(text("see "), picture(url_of(PNG)), text("both"), pdf))
     shown = [seen("file 1", "image/png", PNG), seen("paper \u2603.pdf", "application/pdf", PDF)]
     assert answer == f"seen: {', '.join(shown)}"
-    asked = (await stored(server, session))[0]
-    assert asked["content"] == "see both"
-    assert [(one["name"], one["mime_type"]) for one in asked["attachments"]] == [
+    question = (await stored(server, session))[0]
+    assert question["content"] == "see both"
+    assert [(one["name"], one["mime_type"]) for one in question["attachments"]] == [
         ("file 1", "image/png"),
         ("paper \u2603.pdf", "application/pdf"),
     ]
     async with server.client() as http:
-        place = f"/v1/sessions/{session}/messages/{asked['seq']}/attachments"
+        place = f"/v1/sessions/{session}/messages/{question['seq']}/attachments"
         assert [(await http.get(f"{place}/{index}")).content for index in (0, 1)] == [PNG, PDF]
 
 
 async def test_a_file_needs_no_text_and_streams_as_well(client: AsyncOpenAI, server: Server) -> None:
     named = file(filename="../up.txt", file_data=url_of(b"hello", "text/plain;charset=utf-8"))
-    stream = await client.chat.completions.create(model="obedient", messages=[says(named)], stream=True)
-    told = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-    assert told == f"seen: {seen('file 1', 'text/plain', b'hello')}", "under no name that is none"
+    stream = await client.chat.completions.create(model="obedient", messages=[user_parts(named)], stream=True)
+    answered = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+    assert answered == f"seen: {seen('file 1', 'text/plain', b'hello')}", "with a valid default name"
     session = f"s-{uuid.uuid4().hex[:8]}"
-    assert (await ask(client, says(picture(url_of(PNG))), X_Session_Id=session))[1] == session
-    answer, _ = await ask(client, user("see"), X_Session_Id=session)
+    assert (await complete(client, user_parts(picture(url_of(PNG))), X_Session_Id=session))[1] == session
+    answer, _ = await complete(client, user("see"), X_Session_Id=session)
     assert answer == f"seen: {seen('file 1', 'image/png', PNG)}", "kept with the history"
 
 
-async def test_a_conversation_with_pictures_is_found_by_what_is_resent(client: AsyncOpenAI, server: Server) -> None:
-    said = fresh()
-    start = says(text(said), picture(url_of(PNG)))
-    first, session = await ask(client, start)
+async def test_a_session_with_images_is_found_by_the_resent_history(client: AsyncOpenAI, server: Server) -> None:
+    words = fresh()
+    start = user_parts(text(words), picture(url_of(PNG)))
+    first, session = await complete(client, start)
     talk = [
         start,
         assistant(first),
-        says(text("see"), file(filename="a.pdf", file_data=url_of(PDF, "application/pdf"))),
+        user_parts(text("see"), file(filename="a.pdf", file_data=url_of(PDF, "application/pdf"))),
     ]
-    second, found = await ask(client, *talk)
+    second, found = await complete(client, *talk)
     assert found == session
     assert second.endswith(seen("a.pdf", "application/pdf", PDF))
-    third, found = await ask(client, *talk, assistant(second), user("and now?"))
+    third, found = await complete(client, *talk, assistant(second), user("and now?"))
     assert found == session, "with files in two messages"
 
     same = file(filename="the same.png", file_data=url_of(PNG))
-    talk[0] = says(same, text(said[:7]), text(said[7:] + "\n"))
-    _, found = await ask(client, *talk, assistant(second), user("and now?"), assistant(third), user("so?"))
+    talk[0] = user_parts(same, text(words[:7]), text(words[7:] + "\n"))
+    _, found = await complete(client, *talk, assistant(second), user("and now?"), assistant(third), user("so?"))
     assert found == session, "a file is its type and its bytes, in whichever part it comes"
     assert [len(one["attachments"]) for one in await stored(server, session) if one["role"] == "user"] == [1, 1, 0, 0]
 
@@ -136,41 +136,41 @@ async def test_a_conversation_with_pictures_is_found_by_what_is_resent(client: A
 async def test_another_picture_is_another_conversation(
     client: AsyncOpenAI, parts: list[dict[str, Any]], place: int
 ) -> None:
-    pictured = [says(text(fresh()), picture(url_of(PNG))), says(text("then"), picture(url_of(PNG)))]
-    first, session = await ask(client, pictured[0])
-    second, found = await ask(client, pictured[0], assistant(first), pictured[1])
+    pictured = [user_parts(text(fresh()), picture(url_of(PNG))), user_parts(text("then"), picture(url_of(PNG)))]
+    first, session = await complete(client, pictured[0])
+    second, found = await complete(client, pictured[0], assistant(first), pictured[1])
     assert found == session
     talk = [pictured[0], assistant(first), pictured[1], assistant(second), user("and now?")]
     content: Any = talk[place].get("content")
-    talk[place] = says(content[0], *parts)
-    answer, other = await ask(client, *talk)
+    talk[place] = user_parts(content[0], *parts)
+    answer, other = await complete(client, *talk)
     assert other != session
-    _, found = await ask(client, *talk, assistant(answer), user("so?"))
-    assert found == other, "what cannot be read further up is told apart as well"
+    _, found = await complete(client, *talk, assistant(answer), user("so?"))
+    assert found == other, "unreadable files in earlier messages differ, too"
 
 
 async def test_a_refused_picture_does_not_spoil_its_conversation(client: AsyncOpenAI) -> None:
-    start = says(text(fresh()), picture(url_of(PNG)))
-    first, session = await ask(client, start)
-    wrong = says(text("see"), picture("https://example.com/cat.png"))
+    start = user_parts(text(fresh()), picture(url_of(PNG)))
+    first, session = await complete(client, start)
+    wrong = user_parts(text("see"), picture("https://example.com/cat.png"))
     with pytest.raises(openai.BadRequestError):
-        await ask(client, start, assistant(first), wrong)
-    assert (await ask(client, start, assistant(first), wrong, user("better")))[1] == session
+        await complete(client, start, assistant(first), wrong)
+    assert (await complete(client, start, assistant(first), wrong, user("better")))[1] == session
 
 
 async def test_a_long_conversation_is_found_whole(client: AsyncOpenAI, server: Server) -> None:
-    start = says(text(fresh()), picture(url_of(PNG)))
-    first, session = await ask(client, start)
+    start = user_parts(text(fresh()), picture(url_of(PNG)))
+    first, session = await complete(client, start)
     talk = [start, assistant(first)]
     for number in range(101):
-        answer, _ = await ask(client, user(str(number)), X_Session_Id=session)
+        answer, _ = await complete(client, user(str(number)), X_Session_Id=session)
         talk += [user(str(number)), assistant(answer)]
-    assert (await ask(client, *talk, user("and now?")))[1] == session, "more than is read at once"
-    assert (await ask(client, *talk[:2], user("and now?")))[1] != session
+    assert (await complete(client, *talk, user("and now?")))[1] == session, "longer than one page"
+    assert (await complete(client, *talk[:2], user("and now?")))[1] != session
 
 
-async def test_a_name_that_no_store_can_say_is_mended(server: Server) -> None:
-    half = {"messages": [says(file(filename="\ud800.pdf", file_data=url_of(PDF, "application/pdf")))]}
+async def test_a_file_name_with_a_lone_surrogate_is_repaired(server: Server) -> None:
+    half = {"messages": [user_parts(file(filename="\ud800.pdf", file_data=url_of(PDF, "application/pdf")))]}
     async with server.client(**{"Content-Type": "application/json"}) as http:
         answer = await http.post("/v1/chat/completions", content=json.dumps(half))
     assert answer.json()["choices"][0]["message"]["content"] == f"seen: {seen('?.pdf', 'application/pdf', PDF)}"
@@ -202,12 +202,12 @@ async def test_a_name_that_no_store_can_say_is_mended(server: Server) -> None:
         ([picture(url_of(bytes(150_001)))] * 2, "server.max_attachment_bytes", "AttachmentRefused"),
     ],
 )
-async def test_what_may_not_come_is_refused_and_nothing_is_stored(
+async def test_invalid_files_are_refused_and_store_nothing(
     client: AsyncOpenAI, server: Server, parts: list[dict[str, Any]], why: str, code: str
 ) -> None:
     before = await count(server)
     with pytest.raises(openai.BadRequestError) as raised:
-        await ask(client, says(text("see"), *parts))
+        await complete(client, user_parts(text("see"), *parts))
     assert (raised.value.type, raised.value.code) == ("invalid_request_error", code)
     assert why in raised.value.message
     assert await count(server) == before
@@ -215,6 +215,6 @@ async def test_what_may_not_come_is_refused_and_nothing_is_stored(
 
 async def test_a_conversation_of_pictures_has_a_limit(client: AsyncOpenAI) -> None:
     with pytest.raises(openai.APIStatusError) as raised:
-        await ask(client, *[says(picture(url_of(bytes(200_000))))] * 4, user("see"))
+        await complete(client, *[user_parts(picture(url_of(bytes(200_000))))] * 4, user("see"))
     assert raised.value.status_code == 413
     assert "server.max_conversation_bytes" in raised.value.message

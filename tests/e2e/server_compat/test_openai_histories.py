@@ -1,4 +1,4 @@
-"""What the model of an OpenAI client reads where no session is named: what the request carries, and nothing else."""
+"""Without a named session, the model reads exactly the history in an OpenAI request."""
 
 import asyncio
 import hashlib
@@ -41,7 +41,7 @@ async def sdk(server: Server) -> AsyncIterator[AsyncOpenAI]:
         yield made
 
 
-def said(role: str, content: Any, **more: Any) -> dict[str, Any]:
+def chat_message(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
@@ -50,7 +50,7 @@ def fresh(word: str = "hello") -> str:
 
 
 class Chat:
-    """A chat as front ends keep it: all of it is sent with every message."""
+    """A chat of a front end, which sends the whole history with every message."""
 
     def __init__(self, sdk: AsyncOpenAI, *messages: dict[str, Any], **headers: str) -> None:
         self.sdk = sdk
@@ -58,8 +58,8 @@ class Chat:
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
         self.session = ""
 
-    async def say(self, words: Any, **more: Any) -> str:
-        self.messages.append(said("user", words))
+    async def send_text(self, words: Any, **more: Any) -> str:
+        self.messages.append(chat_message("user", words))
         return await self.send(**more)
 
     async def send(self, **more: Any) -> str:
@@ -72,8 +72,8 @@ class Chat:
         return message.content or ""
 
     async def recite(self, **more: Any) -> Any:
-        """Return all that the model reads."""
-        return json.loads(await self.say("recite", **more))
+        """Return the history that the model reads."""
+        return json.loads(await self.send_text("recite", **more))
 
     def copy(self) -> "Chat":
         made = Chat(self.sdk, *self.messages)
@@ -82,7 +82,7 @@ class Chat:
 
 
 def read(messages: Messages) -> list[Any]:
-    """Return what the model is to read: what is carried, but for the instruction, which is the agent's."""
+    """Return the expected history: the messages without the system message, because the agent has its own."""
     return [[one["role"], [one["content"]]] for one in messages if one["role"] != "system"]
 
 
@@ -93,7 +93,7 @@ async def stored(server: Server, session: str) -> list[tuple[str, str]]:
 
 
 async def sound(url: str, session: str, user: str = "user") -> list[tuple[str, bool]]:
-    """Check that a session is whole, and return of each message whose it is, and whether it was carried there."""
+    """Check the integrity of a session; return the role of each message, and whether it was carried."""
     name = SessionId("obedient", user, session)
     async with Store(url) as store:
         assert await store.read(check_session, name) == []
@@ -107,14 +107,12 @@ async def sound(url: str, session: str, user: str = "user") -> list[tuple[str, b
 # -- chats do not mix ----------------------------------------------------------------------------------------------
 
 
-async def test_a_chat_never_reads_what_another_says_while_its_answer_takes_a_while(
-    sdk: AsyncOpenAI, tmp_path: Path
-) -> None:
+async def test_a_chat_never_reads_another_chat_with_the_same_history(sdk: AsyncOpenAI, tmp_path: Path) -> None:
     start, secret = fresh("Hi"), tmp_path / "secret"
     one, other = Chat(sdk), Chat(sdk)
-    assert [await one.say(start), await other.say(start)] == [start, start]
+    assert [await one.send_text(start), await other.send_text(start)] == [start, start]
     assert one.session != other.session, "the same first words begin two conversations"
-    one.messages.append(said("user", f"hold {secret}"))
+    one.messages.append(chat_message("user", f"hold {secret}"))
     stream = await sdk.chat.completions.create(model="obedient", messages=cast("Any", one.messages), stream=True)
     chunks = aiter(stream)
     while not (await anext(chunks)).choices[0].delta.content:
@@ -124,18 +122,18 @@ async def test_a_chat_never_reads_what_another_says_while_its_answer_takes_a_whi
     secret.touch()
     async for _ in chunks:
         pass
-    one.messages.append(said("assistant", "begun ended"))
+    one.messages.append(chat_message("assistant", "begun ended"))
     assert await one.recite() == read(one.messages[:-1])
     assert one.session != other.session
 
 
-async def test_of_many_requests_with_the_same_history_one_goes_on_in_its_session(
+async def test_of_many_requests_with_the_same_history_one_continues_the_session(
     sdk: AsyncOpenAI, store_url: str
 ) -> None:
     first = Chat(sdk)
-    await first.say(fresh())
+    await first.send_text(fresh())
     begun, chats = first.session, [first.copy() for _ in range(8)]
-    answers = await asyncio.gather(*[chat.say(f"recite {number}") for number, chat in enumerate(chats)])
+    answers = await asyncio.gather(*[chat.send_text(f"recite {number}") for number, chat in enumerate(chats)])
     for answer, chat in zip(answers, chats, strict=True):
         assert json.loads(answer) == read(chat.messages[:-1])
     sessions = [chat.session for chat in chats]
@@ -153,7 +151,7 @@ async def test_a_session_with_a_running_and_a_queued_turn_is_never_joined(
     sdk: AsyncOpenAI, server: Server, tmp_path: Path
 ) -> None:
     chat, gate = Chat(sdk), tmp_path / "gate"
-    await chat.say(fresh())
+    await chat.send_text(fresh())
     async with server.client() as http:
         place = f"/v1/sessions/{chat.session}/messages"
         for words in (f"hold {gate}", "queued"):
@@ -162,32 +160,32 @@ async def test_a_session_with_a_running_and_a_queued_turn_is_never_joined(
     begun, unaware = chat.session, chat.copy()
     assert await unaware.recite() == read(unaware.messages[:-1])
     assert unaware.session != begun
-    knowing = chat.copy()
-    knowing.messages.append(said("user", f"hold {gate}"))
-    assert await knowing.recite() == read(knowing.messages[:-1])
-    assert knowing.session != begun
+    informed = chat.copy()
+    informed.messages.append(chat_message("user", f"hold {gate}"))
+    assert await informed.recite() == read(informed.messages[:-1])
+    assert informed.session != begun
     gate.touch()
 
 
-async def test_what_an_agents_tool_returned_in_another_chat_is_not_read(sdk: AsyncOpenAI) -> None:
+async def test_tool_results_of_another_chat_are_not_read(sdk: AsyncOpenAI) -> None:
     start = fresh()
     one, other = Chat(sdk), Chat(sdk)
     for chat in (one, other):
-        await chat.say(start)
-        await chat.say("note")
-    for chat in (one, other):  # nobody can say which of the two sessions is whose
+        await chat.send_text(start)
+        await chat.send_text("note")
+    for chat in (one, other):  # the two sessions look the same to a client
         before = chat.session
         assert await chat.recite() == read(chat.messages[:-1])
         assert chat.session != before
     alone = Chat(sdk)
-    await alone.say(fresh())
-    await alone.say("note")
+    await alone.send_text(fresh())
+    await alone.send_text("note")
     before = alone.session
     assert [role for role, _ in await alone.recite()][-4:] == ["assistant", "tool", "assistant", "user"]
     assert alone.session == before, "its own tools' results are read where there is no doubt"
 
 
-async def test_another_callers_key_reads_nothing_and_goes_on_nowhere(tmp_path: Path, sqlite_url: str) -> None:
+async def test_another_callers_key_continues_no_session(tmp_path: Path, sqlite_url: str) -> None:
     async with Store(sqlite_url) as store:
         keys = [(await add_api_key(store, name))[1] for name in ("alice", "bob")]
     named = {"X_OpenWebUI_Chat_Id": "c1", "X_OpenWebUI_User_Id": "u1"}
@@ -196,17 +194,21 @@ async def test_another_callers_key_reads_nothing_and_goes_on_nowhere(tmp_path: P
         async with alice, bob:
             for headers in ({}, named):
                 one = Chat(alice, **headers)
-                await one.say("hello")
+                await one.send_text("hello")
                 other = Chat(bob, *one.messages, **headers)
                 assert await other.recite() == read(other.messages[:-1])
                 before = one.session
                 assert await one.recite() == read(one.messages[:-1])
                 assert one.session == before != other.session
             metadata: dict[str, Any] = {"user": "u1", "metadata": {"conversation_id": "c1"}}
-            await Chat(alice).say("a secret", **metadata)
+            await Chat(alice).send_text("a secret", **metadata)
             assert await Chat(bob).recite(**metadata) == [["user", ["recite"]]]
             assert await Chat(alice).recite(**metadata) == read(
-                [said("user", "a secret"), said("assistant", "a secret"), said("user", "recite")]
+                [
+                    chat_message("user", "a secret"),
+                    chat_message("assistant", "a secret"),
+                    chat_message("user", "recite"),
+                ]
             )
 
 
@@ -218,11 +220,11 @@ def regenerated(messages: Messages) -> None:
 
 
 def edited(messages: Messages) -> None:
-    messages[2] = said("user", "another question")
+    messages[2] = chat_message("user", "another question")
 
 
 def first_edited(messages: Messages) -> None:
-    messages[0] = said("user", fresh())
+    messages[0] = chat_message("user", fresh())
 
 
 def trimmed(messages: Messages) -> None:
@@ -230,11 +232,11 @@ def trimmed(messages: Messages) -> None:
 
 
 def altered(messages: Messages) -> None:
-    messages[1] = said("assistant", "not said here")
+    messages[1] = chat_message("assistant", "not said here")
 
 
 def begun_by_the_assistant(messages: Messages) -> None:
-    messages.insert(0, said("assistant", "Welcome!"))
+    messages.insert(0, chat_message("assistant", "Welcome!"))
 
 
 def doubled(messages: Messages) -> None:
@@ -244,12 +246,12 @@ def doubled(messages: Messages) -> None:
 @pytest.mark.parametrize(
     "change", [regenerated, edited, first_edited, trimmed, altered, begun_by_the_assistant, doubled]
 )
-async def test_another_history_begins_a_session_with_exactly_that(
+async def test_another_history_starts_a_session_with_exactly_that_history(
     sdk: AsyncOpenAI, store_url: str, change: Callable[[Messages], None]
 ) -> None:
     chat = Chat(sdk)
-    await chat.say(fresh())
-    await chat.say("two")
+    await chat.send_text(fresh())
+    await chat.send_text("two")
     known = chat.session
     change(chat.messages)
     assert await chat.recite() == read(chat.messages[:-1])
@@ -261,9 +263,9 @@ async def test_another_history_begins_a_session_with_exactly_that(
     assert chat.session == known, "from then on it is a stored session as any other"
 
 
-async def test_a_message_that_is_sent_again_for_another_answer_begins_anew(sdk: AsyncOpenAI) -> None:
+async def test_a_regenerated_answer_starts_a_new_session(sdk: AsyncOpenAI) -> None:
     chat = Chat(sdk)
-    await chat.say(fresh())
+    await chat.send_text(fresh())
     assert await chat.recite() == read(chat.messages[:-1])
     known = chat.session
     del chat.messages[-2:]
@@ -272,11 +274,11 @@ async def test_a_message_that_is_sent_again_for_another_answer_begins_anew(sdk: 
 
 
 async def test_the_time_in_a_system_prompt_changes_nothing(sdk: AsyncOpenAI, server: Server) -> None:
-    chat = Chat(sdk, said("system", "It is 10:00."))
-    await chat.say(fresh())
+    chat = Chat(sdk, chat_message("system", "It is 10:00."))
+    await chat.send_text(fresh())
     known = chat.session
     for time in ("It is 10:01.", "It is 10:02."):
-        chat.messages[0] = said("system", time)
+        chat.messages[0] = chat_message("system", time)
         assert await chat.recite() == read(chat.messages[:-1])
     chat.messages[0]["role"] = "developer"
     assert await chat.recite() == read([one for one in chat.messages[:-1] if one["role"] != "developer"])
@@ -288,10 +290,10 @@ async def test_the_time_in_a_system_prompt_changes_nothing(sdk: AsyncOpenAI, ser
 
 async def test_a_failed_turn_is_a_part_of_its_session(sdk: AsyncOpenAI, server: Server) -> None:
     chat = Chat(sdk)
-    await chat.say(fresh())
+    await chat.send_text(fresh())
     known = chat.session
     with pytest.raises(openai.InternalServerError):
-        await chat.say("fail")
+        await chat.send_text("fail")
     again = chat.copy()
     again.messages.pop()
     assert await again.recite() == read(again.messages[:-1])
@@ -303,33 +305,35 @@ async def test_a_failed_turn_is_a_part_of_its_session(sdk: AsyncOpenAI, server: 
 
 async def test_two_messages_at_the_end_are_both_read(sdk: AsyncOpenAI, server: Server) -> None:
     chat = Chat(sdk)
-    await chat.say(fresh())
+    await chat.send_text(fresh())
     known = chat.session
-    chat.messages += [said("user", "one"), said("user", "two")]
+    chat.messages += [chat_message("user", "one"), chat_message("user", "two")]
     assert await chat.recite() == read(chat.messages[:-1])
     assert chat.session == known
-    unknown = Chat(sdk, said("user", fresh()), said("user", "one"))
+    unknown = Chat(sdk, chat_message("user", fresh()), chat_message("user", "one"))
     assert await unknown.recite() == read(unknown.messages[:-1])
 
 
 async def test_of_a_named_session_the_messages_that_are_new_are_read(sdk: AsyncOpenAI, tmp_path: Path) -> None:
     session = f"s-{uuid.uuid4().hex}"
     chat = Chat(sdk, X_Session_Id=session)
-    await chat.say(fresh())
-    chat.messages += [said("user", "one"), said("user", "two")]
+    await chat.send_text(fresh())
+    chat.messages += [chat_message("user", "one"), chat_message("user", "two")]
     assert await chat.recite() == read(chat.messages[:-1]), "two more than the last"
     with pytest.raises(openai.InternalServerError):
-        await chat.say("fail")
+        await chat.send_text("fail")
     assert await chat.recite() == read(chat.messages[:-1]), "what failed is stored, and read once"
     lost = chat.copy()
-    await lost.say("lost")
-    chat.messages.append(said("user", "lost"))  # its answer never came
-    assert (await chat.recite())[-3:] == read([said("user", "lost"), said("assistant", "lost"), said("user", "recite")])
-    alone = Chat(sdk, said("user", "one"), said("user", "two"), X_Session_Id=session)
+    await lost.send_text("lost")
+    chat.messages.append(chat_message("user", "lost"))  # its answer did not arrive
+    assert (await chat.recite())[-3:] == read(
+        [chat_message("user", "lost"), chat_message("assistant", "lost"), chat_message("user", "recite")]
+    )
+    alone = Chat(sdk, chat_message("user", "one"), chat_message("user", "two"), X_Session_Id=session)
     assert (await alone.recite())[-3:] == read([*alone.messages[:-1]]), "without the history before them"
-    same = Chat(sdk, said("user", "yes"), X_Session_Id=f"s-{uuid.uuid4().hex}")
+    same = Chat(sdk, chat_message("user", "yes"), X_Session_Id=f"s-{uuid.uuid4().hex}")
     await same.send()
-    same.messages.append(said("user", "yes"))
+    same.messages.append(chat_message("user", "yes"))
     assert await same.recite() == read(same.messages[:-1]), "the same word twice is two messages"
 
 
@@ -339,13 +343,13 @@ async def test_messages_that_come_together_wait_together(sdk: AsyncOpenAI, serve
         place = f"/v1/sessions/{session}/messages"
         async with http.stream("POST", place, json={"text": f"hold {gate}"}) as response:
             await anext(response.aiter_lines())  # accepted
-        chat = Chat(sdk, said("user", f"hold {gate}"), said("user", "one"), X_Session_Id=session)
+        chat = Chat(sdk, chat_message("user", f"hold {gate}"), chat_message("user", "one"), X_Session_Id=session)
         reading = asyncio.create_task(chat.recite())
         while not (await http.get(f"/v1/sessions/{session}/waiting")).json()["waiting"]:
             assert not reading.done()
             await asyncio.sleep(0.02)
         gate.touch()
-        expected = [said("user", f"hold {gate}"), said("assistant", "begun ended"), *chat.messages[1:3]]
+        expected = [chat_message("user", f"hold {gate}"), chat_message("assistant", "begun ended"), *chat.messages[1:3]]
         assert await reading == read(expected)
 
 
@@ -371,12 +375,16 @@ def call(id_: str, name: str = "pick", arguments: str = '{"text": "this"}') -> d
 
 
 def result(id_: str, content: str) -> dict[str, Any]:
-    return said("tool", content, tool_call_id=id_)
+    return chat_message("tool", content, tool_call_id=id_)
 
 
 async def test_calls_and_results_are_read_as_they_are_carried(sdk: AsyncOpenAI, store_url: str) -> None:
     chat = Chat(
-        sdk, said("user", fresh()), call("c1"), result("c1", '{"color": "red"}'), said("assistant", "red it is")
+        sdk,
+        chat_message("user", fresh()),
+        call("c1"),
+        result("c1", '{"color": "red"}'),
+        chat_message("assistant", "red it is"),
     )
     start = chat.messages[0]["content"]
     expected = [
@@ -397,7 +405,7 @@ async def test_calls_and_results_are_read_as_they_are_carried(sdk: AsyncOpenAI, 
 
 
 async def test_results_at_the_end_of_an_unknown_history_are_read(sdk: AsyncOpenAI, store_url: str) -> None:
-    chat = Chat(sdk, said("user", fresh()), call("c1"), result("c1", "red"))
+    chat = Chat(sdk, chat_message("user", fresh()), call("c1"), result("c1", "red"))
     assert await chat.send() == "the tool said {'result': 'red'}"
     known = chat.session
     assert [role for role, _ in await sound(store_url, known)] == ["user", "assistant", "tool", "assistant"]
@@ -405,10 +413,8 @@ async def test_results_at_the_end_of_an_unknown_history_are_read(sdk: AsyncOpenA
     assert chat.session == known
 
 
-async def test_calls_that_nobody_answered_are_closed_and_wait_for_nobody(
-    sdk: AsyncOpenAI, server: Server, store_url: str
-) -> None:
-    chat = Chat(sdk, said("user", fresh()), call("c1"), said("user", "never mind"), call("c2", "wipe"))
+async def test_calls_without_a_result_are_closed(sdk: AsyncOpenAI, server: Server, store_url: str) -> None:
+    chat = Chat(sdk, chat_message("user", fresh()), call("c1"), chat_message("user", "never mind"), call("c2", "wipe"))
     assert [one for role, one in await chat.recite() if role == "tool"] == [{"c1": NO_RESULT}, {"c2": NO_RESULT}]
     known = chat.session
     await sound(store_url, known)
@@ -422,28 +428,47 @@ async def test_calls_that_nobody_answered_are_closed_and_wait_for_nobody(
 
 
 async def test_a_result_without_its_call_is_quoted(sdk: AsyncOpenAI) -> None:
-    chat = Chat(sdk, result("c1", "red"), said("assistant", "red it is"))
+    chat = Chat(sdk, result("c1", "red"), chat_message("assistant", "red it is"))
     [[role, [quoted]], *rest] = await chat.recite()
     assert role == "user"
     assert '{"result": "red"}' in quoted
-    assert rest == read([said("assistant", "red it is"), said("user", "recite")])
+    assert rest == read([chat_message("assistant", "red it is"), chat_message("user", "recite")])
 
 
 @pytest.mark.parametrize(
     ("messages", "says"),
     [
-        ([said("user", "hi"), call("c", "adk_request_confirmation"), said("user", "go")], "adk_request_confirmation"),
-        ([said("user", "hi"), call("c", "adk_request_credential"), result("c", "{}")], "adk_request_credential"),
-        ([said("user", "hi"), call("c", "transfer_to_agent"), result("c", "{}"), said("user", "go")], "transfer_to"),
-        ([said("user", "hi"), result("c", "{}")], "these tool messages answer no call"),
         (
-            [said("user", "hi"), call("c"), call("d"), result("d", "{}"), said("assistant", "x"), result("c", "")],
+            [chat_message("user", "hi"), call("c", "adk_request_confirmation"), chat_message("user", "go")],
+            "adk_request_confirmation",
+        ),
+        (
+            [chat_message("user", "hi"), call("c", "adk_request_credential"), result("c", "{}")],
+            "adk_request_credential",
+        ),
+        (
+            [chat_message("user", "hi"), call("c", "transfer_to_agent"), result("c", "{}"), chat_message("user", "go")],
+            "transfer_to",
+        ),
+        ([chat_message("user", "hi"), result("c", "{}")], "these tool messages answer no call"),
+        (
+            [
+                chat_message("user", "hi"),
+                call("c"),
+                call("d"),
+                result("d", "{}"),
+                chat_message("assistant", "x"),
+                result("c", ""),
+            ],
             "call",
         ),
-        ([said("user", "hi"), said("assistant", "", tool_calls=[{"id": "c"}]), result("c", "{}")], "name of its"),
+        (
+            [chat_message("user", "hi"), chat_message("assistant", "", tool_calls=[{"id": "c"}]), result("c", "{}")],
+            "name of its",
+        ),
     ],
 )
-async def test_what_no_client_may_carry_is_refused_and_leaves_nothing(
+async def test_forbidden_calls_in_a_history_are_refused_and_store_nothing(
     sdk: AsyncOpenAI, server: Server, messages: Messages, says: str
 ) -> None:
     async with server.client() as http:
@@ -458,10 +483,10 @@ async def test_files_of_an_unknown_history_are_read(sdk: AsyncOpenAI, server: Se
     gone = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}
     chat = Chat(sdk)
     chat.messages = [
-        said("user", [text(fresh()), picture(url_of(PNG))]),
-        said("assistant", "a picture"),
-        said("user", [text("and this?"), gone]),
-        said("assistant", "nothing"),
+        chat_message("user", [text(fresh()), picture(url_of(PNG))]),
+        chat_message("assistant", "a picture"),
+        chat_message("user", [text("and this?"), gone]),
+        chat_message("assistant", "nothing"),
     ]
     answer = await chat.recite()
     assert answer[0][1][1] == mark
@@ -478,7 +503,7 @@ async def test_a_front_ends_chat_is_its_users_and_its_other_requests_are_no_part
     start, chat_id = fresh("Hi"), uuid.uuid4().hex
     named = {"X_OpenWebUI_Chat_Id": chat_id, "X_OpenWebUI_User_Id": "ada"}
     chat = Chat(sdk, **named)
-    await chat.say(start)
+    await chat.send_text(start)
     title = Chat(sdk, **named)
     assert await title.recite() == [["user", ["recite"]]], "for a title, it carries no history"
     others = [
@@ -497,9 +522,11 @@ async def test_a_front_ends_chat_is_its_users_and_its_other_requests_are_no_part
 async def test_an_applications_conversation_is_one_session_of_its_user(sdk: AsyncOpenAI) -> None:
     more: dict[str, Any] = {"user": uuid.uuid4().hex, "metadata": {"thread_id": "1"}}
     first = Chat(sdk)
-    await first.say("one", **more)
+    await first.send_text("one", **more)
     alone = Chat(sdk)
-    assert await alone.recite(**more) == read([said("user", "one"), said("assistant", "one"), said("user", "recite")])
+    assert await alone.recite(**more) == read(
+        [chat_message("user", "one"), chat_message("assistant", "one"), chat_message("user", "recite")]
+    )
     assert alone.session == first.session
     assert await Chat(sdk).recite(**more | {"user": "another"}) == [["user", ["recite"]]]
     for less in ({"metadata": {"thread_id": "1"}}, {"user": more["user"]}):

@@ -1,4 +1,4 @@
-"""Observers that are killed, that race, and conversations that attack through what is remembered of them."""
+"""Killed and racing observers, and sessions that attack through their notes."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ LONG = "a long story about a journey " * 14
 
 
 def observe_and_stop(pipe: Connection, url: str, where: str) -> None:
-    """Run a turn that is observed, and wait for the kill at a point."""
+    """Run an observed turn, and wait for the kill at a fault point."""
 
     def here() -> None:
         pipe.send("here")
@@ -68,7 +68,7 @@ def observe_and_stop(pipe: Connection, url: str, where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["model called", "before the commit", "after the commit"])
-async def test_o1_after_a_kill_nothing_is_half_made_and_the_next_turn_observes(store_url: str, where: str) -> None:
+async def test_o1_after_a_kill_no_partial_batch_is_left_and_the_next_turn_observes(store_url: str, where: str) -> None:
     worker = Worker(observe_and_stop, store_url, where)
     assert worker.recv() == "here"
     worker.kill()
@@ -86,7 +86,7 @@ async def test_o1_after_a_kill_nothing_is_half_made_and_the_next_turn_observes(s
         assert {batch.standing for batch in batches} == {"current"}
 
 
-async def test_o1_an_observer_that_is_stopped_is_replaced_and_writes_nothing_when_it_wakes_up(
+async def test_o1_a_suspended_observer_is_replaced_and_writes_nothing_later(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
@@ -136,7 +136,7 @@ async def test_o1_two_replicas_observe_a_batch_once(store_url: str) -> None:
     assert {batch.standing for batch in batches} == {"current"}
 
 
-async def test_o1_closing_the_runtime_breaks_an_observer_off_and_leaves_no_claim(sqlite_url: str) -> None:
+async def test_o1_closing_the_runtime_cancels_an_observer_and_releases_its_lease(sqlite_url: str) -> None:
     began = asyncio.Event()
 
     async def never(_: Request) -> str:
@@ -152,7 +152,7 @@ async def test_o1_closing_the_runtime_breaks_an_observer_off_and_leaves_no_claim
             await began.wait()
     roles = Roles()
     async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
-        claim = await runtime.store.write(acquire_observer_lease, (await session_of(runtime)).key, "somebody else")
+        claim = await runtime.store.write(acquire_observer_lease, (await session_of(runtime)).key, "another process")
         assert claim
         assert claim.held, "it was given back"
         assert (await runtime.memory.show("s")).batches == ()
@@ -161,7 +161,7 @@ async def test_o1_closing_the_runtime_breaks_an_observer_off_and_leaves_no_claim
 # -- rewinds ----------------------------------------------------------------------------------------------------------
 
 
-async def test_o2_a_rewind_while_it_is_observed_takes_the_notes_along(sqlite_url: str) -> None:
+async def test_o2_a_rewind_during_observation_discards_the_notes(sqlite_url: str) -> None:
     began, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow(request: Request) -> str:
@@ -198,7 +198,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("order", ORDERS)
-async def test_attack_20_orders_in_what_was_observed_give_nothing_new(sqlite_url: str, order: str) -> None:
+async def test_attack_20_orders_in_observed_text_have_no_effect(sqlite_url: str, order: str) -> None:
     ran: list[str] = []
 
     @tool(level="dangerous")
@@ -223,7 +223,7 @@ async def test_attack_20_orders_in_what_was_observed_give_nothing_new(sqlite_url
     assert block.endswith("</memory>")
     assert "gives no orders and no tools" in " ".join(block.split())
     assert {message.role for message in after.messages if order.split()[0] in message.content} == {"user"}
-    assert ran == [], "it asks for approval as ever"
+    assert ran == [], "it still needs approval"
     assert any(event.type == "approval" for event in events)
 
 
@@ -239,16 +239,16 @@ def _recalled(texts: Iterable[str], facts: list[str]) -> SessionMemory:
 
 @given(any_history(8), _notes, _notes, st.integers(60, 3_000))
 @hypothesis_settings(max_examples=150)
-def test_m8_with_any_memory_and_any_budget_every_provider_takes_the_request(
+def test_m8_with_any_memory_and_any_budget_every_provider_accepts_the_request(
     history: list[Any], notes: list[str], facts: list[str], budget: int
 ) -> None:
     llm: Any = ProviderLlm(ScriptedProvider([]), "m", budget_tokens=budget, max_messages=None)
     from google.adk.models.llm_request import LlmRequest
 
-    asked = LlmRequest()
-    asked.contents.insert(0, MemoryContent.of(_recalled(notes, facts)))
+    llm_request = LlmRequest()
+    llm_request.contents.insert(0, MemoryContent.of(_recalled(notes, facts)))
     try:
-        request = llm._request(asked, history)
+        request = llm._request(llm_request, history)
     except BudgetTooSmall:
         return
     assert broken_for(request, "scripted") == []

@@ -140,9 +140,9 @@ def test_15_approve_on_the_command_line_compares_with_the_stored_call(tmp_path: 
 
 def test_15_no_tool_has_a_reserved_name() -> None:
     for name in RESERVED:
-        with pytest.raises(ConfigError, match="ADK's own"):
+        with pytest.raises(ConfigError, match="reserved by ADK"):
             Tool(name, "", None, lambda: None)
-        with pytest.raises(ClientToolRefused, match="ADK's own"):
+        with pytest.raises(ClientToolRefused, match="reserved by ADK"):
             client_tool(name, "")
 
 

@@ -100,8 +100,8 @@ ATTACKS: dict[str, tuple[Callable[[LocalIssuer], str], str]] = {
     "not yet valid": (lambda issuer: issuer.token("alice", nbf=9_999_999_999), "not hold yet"),
     "an unknown key": (lambda issuer: issuer.token("alice", rsa_key("nobodys")), "not one of the issuer's"),
     "huge": (lambda issuer: issuer.token("alice", padding="x" * 30_000), "too large"),
-    "no token at all": (lambda _: "a.b.c", "no JSON Web Token"),
-    "deep": (lambda _: f"{base64.urlsafe_b64encode(b'[' * 9_000).decode()}.b.c", "no JSON Web Token"),
+    "no token at all": (lambda _: "a.b.c", "not a JSON Web Token"),
+    "deep": (lambda _: f"{base64.urlsafe_b64encode(b'[' * 9_000).decode()}.b.c", "not a JSON Web Token"),
 }
 
 
@@ -267,7 +267,7 @@ def test_the_doctor_asks_the_issuer(tmp_path: Path, sqlite_url: str, nowhere: st
     with issuing(rsa_key("r1"), ec_key("e1")) as issuer:
         configure(tmp_path, sqlite_url, server=server_settings(issuer.url))
         assert f"tokens: {issuer.url} answers with 2 keys" in lango("doctor", cwd=tmp_path).stdout
-        assert "not asked" in lango("doctor", "--offline", cwd=tmp_path).stdout
+        assert "not contacted" in lango("doctor", "--offline", cwd=tmp_path).stdout
         assert len(issuer.asked) == 2
     configure(tmp_path, sqlite_url, server=server_settings(nowhere))
     run = lango("doctor", cwd=tmp_path)

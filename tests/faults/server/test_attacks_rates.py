@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from lango.config import ServerSettings
 from lango.server.errors import ApiError
 from lango.server.security import auth
-from lango.server.security.auth import Principal
+from lango.server.security.auth import Authenticator
 from lango.server.security.connections import ConnectionLimits
 from lango.server.security.hosts import is_loopback, network_of
 from lango.store import Store
@@ -95,11 +95,11 @@ async def test_24_a_limit_never_sticks_and_no_clock_moves_it(sqlite_url: str, mo
     clocks = SimpleNamespace(monotonic=lambda: now, time=lambda: wall)
     monkeypatch.setattr(auth, "time", clocks)
     async with Store(sqlite_url) as store:
-        door = Principal(ServerSettings(auth="keys"), store)
+        authenticator = Authenticator(ServerSettings(auth="keys"), store)
         _, secret = await add_api_key(store, "alice", requests_per_minute=LIMIT)
 
         async def passed(count: int) -> int:
-            asked = [door.authenticate(f"Bearer {secret}") for _ in range(count)]
+            asked = [authenticator.authenticate(f"Bearer {secret}") for _ in range(count)]
             outcomes = await asyncio.gather(*asked, return_exceptions=True)
             assert all(isinstance(one, auth.Caller | ApiError) for one in outcomes)
             return sum(isinstance(one, auth.Caller) for one in outcomes)

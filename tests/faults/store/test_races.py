@@ -5,7 +5,6 @@ begins then, and must either wait for it or leave it nothing to do.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from multiprocessing.connection import Connection
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
+from lango.events import TextDelta
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN
@@ -143,10 +143,7 @@ async def test_the_events_of_a_turn_have_one_final_event(
     """Its own process appends events while another process closes the log."""
     turn = await store.submit_turn(session, user_message("first"), "me")
     await store.end_turn(NAME, turn, "done")
-    logged = [
-        LoggedEvent(id_, 1, "text_delta", json.dumps({"type": "text_delta", "id": id_, "text": "late"}))
-        for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)
-    ]
+    logged = [LoggedEvent.of(TextDelta(id_, "late")) for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)]
     adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, logged))
     await together(store, postgres_url, adding, lambda: store.write(append_final_events, session.key, 1))
     await store.write(append_final_events, session.key, 1)
@@ -158,7 +155,7 @@ async def test_a_deleted_session_leaves_no_events_behind(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
     await store.submit_turn(session, user_message("first"), "me")
-    logged = [LoggedEvent(IDS_PER_TURN + 1, 1, "text_delta", "{}")]
+    logged = [LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))]
     adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, logged))
     await together(store, postgres_url, adding, lambda: store.write(delete.delete_session, NAME))
     assert await rows(store, "SELECT COUNT(*) FROM event_log") == [(0,)]

@@ -1,4 +1,4 @@
-"""Attack 22: names of the workspace are swapped while tools use them: links, hard links, moved folders."""
+"""Attack 22: names in the workspace are swapped during tool calls: links, hard links, moved folders."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ from lango.store import SessionId, Store
 from lango.store.sessions.sessions import create_session
 from lango.tools import Tool, Workspace, run_tool
 from lango.tools.builtin.files import file_tools
-from lango.tools.builtin.safe_open import DEEPEST
+from lango.tools.builtin.safe_open import MAX_FOLDER_DEPTH, drop_setuid
 
 SECRET = "the-secret-outside"
 ROUNDS = 300
@@ -78,7 +78,7 @@ async def test_22_a_file_that_turns_into_a_link_or_the_store_is_never_read_or_wr
     target.write_text("plain")
 
     def swap() -> None:
-        """Each replaces the one before at once: there is always something of that name."""
+        """Replace the name atomically, so that it always exists."""
         for make in (
             lambda: spare.symlink_to(outside / "secret.txt"),
             lambda: os.link(root / "data" / "chats.sqlite", spare),
@@ -102,7 +102,7 @@ async def test_22_a_file_that_turns_into_a_link_or_the_store_is_never_read_or_wr
     assert (root / "data" / "chats.sqlite").read_text() == SECRET
 
 
-async def test_22_a_protected_file_stays_so_when_it_or_its_folder_is_moved(workspace: Workspace, root: Path) -> None:
+async def test_22_a_moved_file_or_folder_stays_protected(workspace: Workspace, root: Path) -> None:
     tools = named(workspace)
     (root / "data").rename(root / "innocent")
     for path in ("innocent/chats.sqlite", "innocent/chats.sqlite-wal"):
@@ -117,7 +117,7 @@ async def test_22_a_protected_file_stays_so_when_it_or_its_folder_is_moved(works
     assert "notes.txt" in workspace.hidden()
 
 
-async def test_22_a_folder_that_is_the_protected_one_for_a_moment_is_never_written(tmp_path: Path) -> None:
+async def test_22_a_folder_swapped_with_the_protected_one_is_never_written(tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     (root / "agent").mkdir(parents=True)
     (root / "other").mkdir()
@@ -156,13 +156,13 @@ with open(sys.argv[1], "r+b") as file:
 
 
 def locked(file: Path, start: int, length: int) -> bool:
-    """Whether this process has a lock on bytes of a file, as another one sees it."""
+    """Whether this process locks bytes of a file, as another process sees it."""
     command = [sys.executable, "-c", _LOCK, str(file), str(start), str(length)]
     return "locked" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-async def test_22_a_hard_link_to_the_store_costs_it_no_lock(root: Path, tmp_path: Path) -> None:
-    """To close any descriptor of a file drops all locks of the process on it, and SQLite's with them."""
+async def test_22_reading_a_hard_link_to_the_store_keeps_its_locks(root: Path, tmp_path: Path) -> None:
+    """Closing any descriptor of a file drops all locks of the process on it, including SQLite's."""
     database = tmp_path / "lango.db"
     protected = (database, tmp_path / "lango.db-wal", tmp_path / "lango.db-shm")
     async with Store(f"sqlite:///{database}") as store:
@@ -180,8 +180,8 @@ async def test_22_a_hard_link_to_the_store_costs_it_no_lock(root: Path, tmp_path
         assert locked(tmp_path / "lango.db-shm", 128, 1)
 
 
-def test_22_taking_setuid_off_reaches_nothing_outside(workspace: Workspace, root: Path, outside: Path) -> None:
-    """A file that a command left with setuid turns into a link to another file, just then."""
+def test_22_clearing_setuid_affects_nothing_outside(workspace: Workspace, root: Path, outside: Path) -> None:
+    """A file with setuid is swapped for a link to another file meanwhile."""
     target, spare, link = root / "tool", root / "spare", root / "link"
 
     def swap() -> None:
@@ -194,28 +194,28 @@ def test_22_taking_setuid_off_reaches_nothing_outside(workspace: Workspace, root
 
     with swapping(swap):
         for _ in range(4 * ROUNDS):
-            workspace.drop_setuid(0.0)
+            drop_setuid(workspace.root, 0.0)
     assert stat.S_IMODE((outside / "secret.txt").stat().st_mode) == 0o600
 
 
-def test_22_setuid_is_taken_off_at_any_depth(workspace: Workspace, root: Path) -> None:
-    """Folders can be nested more deeply than any path can name, and than a walk can have open."""
+def test_22_setuid_is_cleared_at_any_depth(workspace: Workspace, root: Path) -> None:
+    """Folders can be nested deeper than any path can name, and than a walk can hold open."""
     shallow = root / "shallow"
     shallow.write_text("x")
     shallow.chmod(0o4755)
     at = os.open(root, os.O_RDONLY)
-    for _ in range(DEEPEST + 100):
+    for _ in range(MAX_FOLDER_DEPTH + 100):
         os.mkdir("d" * 40, dir_fd=at)
         at, above = os.open("d" * 40, os.O_RDONLY, dir_fd=at), at
         os.close(above)
     os.close(os.open("deep", os.O_CREAT | os.O_WRONLY, 0o755, dir_fd=at))
     os.fchmod(at, 0o755)
     os.close(at)
-    workspace.drop_setuid(0.0)
+    drop_setuid(workspace.root, 0.0)
     assert stat.S_IMODE(shallow.stat().st_mode) == 0o755
     closed = os.open(root, os.O_RDONLY)
     modes: list[int] = []
-    for _ in range(DEEPEST):
+    for _ in range(MAX_FOLDER_DEPTH):
         closed, above = os.open("d" * 40, os.O_RDONLY, dir_fd=closed), closed
         os.close(above)
         modes.append(stat.S_IMODE(os.fstat(closed).st_mode))

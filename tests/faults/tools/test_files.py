@@ -1,4 +1,4 @@
-"""Attack 10: file tools are held inside the workspace, against real files and a real race."""
+"""Attack 10: file tools stay inside the workspace, against real files and a real race."""
 
 import os
 import shutil
@@ -97,7 +97,7 @@ async def test_attack_10_symbolic_links_are_not_followed(tools: dict[str, Tool],
     assert (await call(tools, "search_files", query=SECRET)).result == {"matches": []}
 
 
-async def test_attack_10_what_is_no_plain_file_is_refused(tools: dict[str, Tool], root: Path) -> None:
+async def test_attack_10_special_files_are_refused(tools: dict[str, Tool], root: Path) -> None:
     os.mkfifo(root / "pipe")
     for path in ("pipe", "src"):
         assert not (await call(tools, "read_file", path=path)).ok
@@ -115,7 +115,7 @@ async def test_attack_10_a_workspace_cannot_be_the_machine() -> None:
     assert not (await call(tools, "read_file", path="environ")).ok
 
 
-async def test_attack_10_private_names_are_left_alone(tools: dict[str, Tool], root: Path) -> None:
+async def test_attack_10_private_names_are_refused(tools: dict[str, Tool], root: Path) -> None:
     for name in (".env", ".env.local", "lango.toml", "lango.db", "lango.db-wal", "LANGO.TOML", "src/.env"):
         (root / name).write_text(SECRET)
         assert not (await call(tools, "read_file", path=name)).ok
@@ -125,7 +125,7 @@ async def test_attack_10_private_names_are_left_alone(tools: dict[str, Tool], ro
 
 
 async def test_attack_10_a_swap_race_is_never_won(tools: dict[str, Tool], root: Path, outside: Path) -> None:
-    """While somebody swaps a folder for a link to the outside and back, nothing outside is read or written."""
+    """While a folder is swapped for a link to the outside and back, nothing outside is read or written."""
     (root / "here").mkdir()
     (root / "here" / "secret.txt").write_text("inside")
     here, aside = root / "here", root / "aside"
@@ -209,7 +209,7 @@ async def test_list_and_search(tools: dict[str, Tool], root: Path) -> None:
     assert (len(many["matches"]), many["more"]) == (MAX_MATCHES, True)
 
 
-async def test_16_an_expression_is_never_compiled_here(
+async def test_16_an_expression_is_compiled_only_in_a_child_process(
     tools: dict[str, Tool], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "trap.txt").write_text("\u0101\n")
@@ -224,7 +224,7 @@ async def test_16_an_expression_is_never_compiled_here(
         assert len((await call(tools, "search_files", query=long_class, regex=True)).result["matches"]) == 1
 
 
-async def test_an_expression_without_end_is_killed(
+async def test_an_endless_regular_expression_is_killed(
     tools: dict[str, Tool], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lango.tools.builtin.files.REGEX_TIMEOUT_S", 0.5)

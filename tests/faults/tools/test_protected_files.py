@@ -1,4 +1,4 @@
-"""Attack 17: what Lango is run by, repositories and keys are out of the reach of every tool, wherever they lie."""
+"""Attack 17: no tool reaches Lango's own files, repositories or keys, in any place."""
 
 import os
 import sqlite3
@@ -26,7 +26,7 @@ AGENT = "from google.adk.agents import LlmAgent\nroot_agent = LlmAgent(name='own
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workspace that holds, in subfolders, everything that it should not."""
+    """A workspace with protected files in subfolders."""
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "project"
     for folder in ("data", "conf", "agents/own", "deep/er/.git/hooks", "deep/.ssh"):
@@ -79,7 +79,9 @@ async def call(tools: dict[str, Tool], tool: str, **arguments: Any) -> ToolOutco
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-async def test_17_file_tools_neither_read_nor_write_them(tools: dict[str, Tool], root: Path, path: str) -> None:
+async def test_17_file_tools_neither_read_nor_write_protected_files(
+    tools: dict[str, Tool], root: Path, path: str
+) -> None:
     before = (root / path).read_bytes()
     read = await call(tools, "read_file", path=path)
     assert not read.ok
@@ -89,7 +91,7 @@ async def test_17_file_tools_neither_read_nor_write_them(tools: dict[str, Tool],
     assert (root / path).read_bytes() == before
 
 
-async def test_17_file_tools_do_not_list_or_find_them(tools: dict[str, Tool], root: Path) -> None:
+async def test_17_file_tools_do_not_list_or_find_protected_files(tools: dict[str, Tool], root: Path) -> None:
     listed = await call(tools, "list_files", recursive=True)
     shown = {entry["path"] for entry in listed.result["entries"]}
     assert not shown & {*HIDDEN}
@@ -97,7 +99,7 @@ async def test_17_file_tools_do_not_list_or_find_them(tools: dict[str, Tool], ro
     assert not (await call(tools, "write_file", path="deep/er/.git/hooks/post-commit", content="#!/bin/sh")).ok
 
 
-async def test_17_another_name_of_a_protected_file_is_no_way_to_it(tools: dict[str, Tool], root: Path) -> None:
+async def test_17_another_name_of_a_protected_file_is_refused(tools: dict[str, Tool], root: Path) -> None:
     for number, path in enumerate(
         ("data/chats.sqlite", "conf/other.toml")
     ):  # the second one is text, and could be read
@@ -112,7 +114,9 @@ async def test_17_another_name_of_a_protected_file_is_no_way_to_it(tools: dict[s
 
 
 @boxed
-async def test_17_a_command_in_the_sandbox_neither_reads_nor_writes_them(tools: dict[str, Tool], root: Path) -> None:
+async def test_17_a_sandboxed_command_neither_reads_nor_writes_protected_files(
+    tools: dict[str, Tool], root: Path
+) -> None:
     (root / "deep" / ".env.link").symlink_to(root / "deep" / "hidden-by-link")
     (root / "deep" / "hidden-by-link").write_text(SECRET)
     before = {path: (root / path).read_bytes() for path in HIDDEN}
@@ -147,7 +151,7 @@ async def test_17_a_store_in_a_writable_workspace_is_refused_at_the_start(root: 
     assert protected_files(reading), "what only reads may be near it"
 
 
-async def test_17_the_runtime_hands_its_own_files_to_the_tools(root: Path) -> None:
+async def test_17_the_runtime_protects_its_own_files_from_tools(root: Path) -> None:
     settings = made_settings(root)
     own = settings.model_copy(
         update={
@@ -166,7 +170,7 @@ async def test_17_the_runtime_hands_its_own_files_to_the_tools(root: Path) -> No
     assert all("private" in results[f"c{n}"]["error"] for n in (0, 1)), results
 
 
-def test_17_the_default_workspace_is_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_17_the_default_workspace_is_a_separate_folder(tmp_path: Path) -> None:
     (tmp_path / "lango.toml").write_text('[tools]\nenabled = ["shell", "write_file"]\n')
     done = lango("doctor", "--offline", cwd=tmp_path)
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""Attack 12: the shell is boxed, limited and killed with all it started; without a box it does not run."""
+"""Attack 12: the shell is sandboxed, limited and killed with all its processes; without a sandbox it does not run."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ async def call(shell: Tool, command: str, **arguments: Any) -> ToolOutcome:
 
 
 def alive(marker: str) -> list[str]:
-    """Return the processes of this machine whose command line holds a marker."""
+    """Return the processes whose command line contains a marker."""
     found: list[str] = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -53,12 +53,12 @@ def alive(marker: str) -> list[str]:
 
 
 def unique() -> str:
-    """A time to sleep that no other command on this machine sleeps for."""
+    """A sleep duration that no other process on this machine uses."""
     return f"{random.SystemRandom().randrange(10**8, 10**9)}.5"
 
 
 async def begun(root: Path, task: "asyncio.Future[Any]") -> None:
-    """Wait until a command has made its mark."""
+    """Wait until a command has created its file."""
     async with asyncio.timeout(PATIENCE_S):
         while not (root / "begun").exists():
             assert not task.done(), task.result()
@@ -66,7 +66,7 @@ async def begun(root: Path, task: "asyncio.Future[Any]") -> None:
 
 
 async def gone(marker: str) -> bool:
-    """Wait until no process holds a marker: the kernel takes a moment after a kill."""
+    """Wait until no process has the marker: the kernel needs a moment after a kill."""
     deadline = time.monotonic() + PATIENCE_S
     while alive(marker):
         if time.monotonic() > deadline:
@@ -160,7 +160,7 @@ async def test_attack_12_the_system_is_read_only_and_tmp_is_private(boxed_shell:
 
 
 @boxed
-async def test_attack_12_forks_without_end_are_killed(root: Path) -> None:
+async def test_attack_12_fork_bombs_are_killed(root: Path) -> None:
     shell = shell_tool(Workspace(root), limits=ShellLimits(processes=64))
     marker = unique()
     outcome = await call(shell, f"while :; do sleep {marker} & done", timeout_s=5)
@@ -179,7 +179,7 @@ async def test_attack_12_memory_and_files_have_limits(root: Path) -> None:
     assert outcome.result["stdout"].strip() != "400000000"
 
 
-async def test_a_shell_without_a_sandbox_must_be_asked_for_and_still_gets_no_keys(
+async def test_a_shell_without_a_sandbox_must_be_configured_and_gets_no_keys(
     open_shell: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "canary-env")
@@ -219,7 +219,7 @@ async def test_a_cancel_kills_the_whole_group(shell: Tool, root: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["timeout", "cancel", "exit"])
-async def test_what_leaves_its_process_group_dies_too(
+async def test_processes_that_left_the_group_are_killed(
     shell: Tool, root: Path, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, marker = Leaps(monkeypatch), unique()
@@ -251,7 +251,7 @@ async def test_a_cancel_at_any_moment_of_the_start_leaves_nothing_running(shell:
     assert await gone(marker)
 
 
-async def test_what_a_command_leaves_behind_does_not_go_on(shell: Tool) -> None:
+async def test_background_processes_of_a_command_are_killed(shell: Tool) -> None:
     marker = unique()
     outcome = await call(shell, f"nohup sleep {marker} >/dev/null 2>&1 & sleep {marker} & echo done")
     assert (outcome.ok, outcome.result["stdout"]) == (True, "done\n")
@@ -273,10 +273,10 @@ async def test_150_megabytes_never_sit_in_memory(shell: Tool) -> None:
     assert grown_kilobytes < 75_000
 
 
-async def test_there_is_nothing_to_read_from(shell: Tool) -> None:
+async def test_without_stored_results_there_is_no_read_result(shell: Tool) -> None:
     assert (await call(shell, "cat; echo end")).result["stdout"] == "end\n"
 
 
-def test_the_sandbox_of_this_machine_is_told() -> None:
+def test_the_sandbox_of_this_machine_is_found() -> None:
     if shutil.which("bwrap") is None:
         assert "no sandbox" in str(find_sandbox())

@@ -67,7 +67,7 @@ async def fetch(tool: Tool, url: str) -> ToolOutcome:
 
 
 def lookup(table: dict[str, list[list[str]]]) -> Callable[[str, int], "asyncio.Future[list[str]]"]:
-    """Return a resolver that gives each host's answers one after the other."""
+    """Return a resolver that returns each host's answers in turn."""
 
     def resolve(host: str, port: int) -> "asyncio.Future[list[str]]":
         del port
@@ -188,7 +188,7 @@ async def test_attack_11_one_private_address_among_public_ones_is_enough(server:
 
 
 async def test_attack_11_rebinding_the_connection_goes_to_the_address_that_was_checked(server: Server) -> None:
-    """The name stands for an allowed address when it is checked, and for another one right after."""
+    """The name resolves to an allowed address at the check, and to another one right after."""
     server.page("/", "fine")
     table = {"rebind.example": [["127.0.0.1"], ["127.0.0.2"]]}
     tool = web_tool(allow={f"127.0.0.1:{server.port}"}, resolve=lookup(table))
@@ -226,7 +226,7 @@ async def test_a_page_becomes_text(server: Server) -> None:
     }
 
 
-async def test_other_texts_and_other_things(server: Server) -> None:
+async def test_other_texts_and_values(server: Server) -> None:
     server.page("/json", '{"a": 1}', Content_Type="application/json")
     server.page("/latin", "é".encode("latin-1"), Content_Type="text/plain; charset=latin-1")
     server.page("/meta", '<meta charset="latin-1">é'.encode("latin-1"), Content_Type="text/html")
@@ -237,12 +237,12 @@ async def test_other_texts_and_other_things(server: Server) -> None:
     at = f"http://127.0.0.1:{server.port}"
     texts = [(await fetch(tool, at + path)).result["text"] for path in ("/json", "/latin", "/meta", "/packed")]
     assert texts == ['{"a": 1}', "é", "é", "packed"]
-    assert "packed as br" in (await fetch(tool, at + "/odd")).result["error"]
+    assert "encoded as br" in (await fetch(tool, at + "/odd")).result["error"]
     assert (await fetch(tool, at + "/picture")).result["error"] == "the page is image/png, not text"
     assert (await fetch(tool, at + "/nowhere")).result["status"] == 404
 
 
-async def test_a_page_without_end_and_a_bomb_are_cut(server: Server) -> None:
+async def test_an_endless_page_and_a_zip_bomb_are_cut(server: Server) -> None:
     limits = WebLimits(max_bytes=10_000)
     server.page("/bomb", gzip.compress(b"x" * 50_000_000), Content_Encoding="gzip")
     server.page("/long", "y" * 1_000_000)
@@ -252,11 +252,11 @@ async def test_a_page_without_end_and_a_bomb_are_cut(server: Server) -> None:
         assert "only the first 10000 bytes" in result["note"]
 
 
-async def test_a_server_that_says_nothing_is_given_up(server: Server) -> None:
+async def test_a_silent_server_is_given_up(server: Server) -> None:
     server.pages["/silent"] = lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nbegin")
     tool = allowed(server, limits=WebLimits(timeout_s=0.3))
     outcome = await fetch(tool, f"http://127.0.0.1:{server.port}/silent")
-    assert outcome.result["error"] == "no whole answer within 0.3 s"
+    assert outcome.result["error"] == "no complete answer within 0.3 s"
 
 
 async def test_redirects_without_end_and_broken_servers(server: Server) -> None:
@@ -286,13 +286,13 @@ HOSTILE_PAGES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE_PAGES)
-async def test_16_a_hostile_page_is_text_or_a_sentence_and_never_parsed_here(server: Server, name: str) -> None:
+async def test_16_a_hostile_page_is_converted_in_a_child_process_or_fails(server: Server, name: str) -> None:
     server.page("/", HOSTILE_PAGES[name], Content_Type="text/html")
     outcome = await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")
     assert outcome.ok or "the page's HTML cannot be read: it took" in outcome.result["error"], outcome.result
 
 
-async def test_16_a_page_that_takes_too_long_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_16_a_page_that_takes_too_long_is_aborted(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lango.tools.builtin.web.READ_TIMEOUT_S", 0.0)
     server.page("/", "<p>Hello", Content_Type="text/html")
     outcome = await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")
@@ -315,7 +315,7 @@ async def test_16_only_known_charsets_are_decoded(server: Server, charset: str) 
         assert (await fetch(allowed(server), f"http://127.0.0.1:{server.port}{path}")).result["text"] == text
 
 
-async def test_16_the_charsets_of_the_web_are_known(server: Server) -> None:
+async def test_16_common_charsets_are_decoded(server: Server) -> None:
     for charset, text in {
         "windows-1251": "привет",
         "koi8-r": "привет",

@@ -1,4 +1,4 @@
-"""O1 and O3 through the runtime: observed after the turn, given as quoted data, and the window starts after it."""
+"""O1 and O3 through the runtime: sessions are observed after a turn, notes are quoted, the window starts after them."""
 
 import asyncio
 from typing import Any
@@ -18,16 +18,16 @@ from tests.agents.parts import PATIENCE_S, broken_for, collect
 LONG = "a long story about a journey " * 14  # with its answer, just more than the threshold of 90 tokens
 
 
-async def test_o1_what_passes_the_threshold_is_observed_after_the_turn(store_url: str) -> None:
+async def test_o1_messages_above_the_threshold_are_observed_after_the_turn(store_url: str) -> None:
     roles = Roles(observer=lambda _: "- [high] (1-2) The user told a long story.")
     async with open_runtime(remembering(store_url), provider=roles.provider) as runtime:
         assert await runtime.run("s", "hello") == "yes"
         await runtime.memory.settle()
-        assert roles.observer == [], "too little was said"
+        assert roles.observer == [], "below the threshold"
         await runtime.run("s", LONG)
         await runtime.memory.settle()
-        [asked] = roles.observer
-        assert numbers_in(shown_to(asked)) == [1, 2, 3, 4]
+        [request] = roles.observer
+        assert numbers_in(shown_to(request)) == [1, 2, 3, 4]
         recalled = await runtime.memory.show("s")
         [batch] = recalled.batches
         [note] = batch.observations
@@ -45,7 +45,7 @@ async def test_o1_what_passes_the_threshold_is_observed_after_the_turn(store_url
         assert (await session_of(runtime)).last_seq == 4, "nothing of the messages is changed"
 
 
-async def test_o3_the_window_starts_after_what_was_observed_with_a_floor_of_turns(store_url: str) -> None:
+async def test_o3_the_window_starts_after_the_observed_messages_and_keeps_recent_turns(store_url: str) -> None:
     roles = Roles(observer=lambda _: "- [high] (1-2) The story is about a blue door.")
     async with open_runtime(remembering(store_url), provider=roles.provider) as runtime:
         await runtime.run("s", LONG)
@@ -100,7 +100,7 @@ async def test_o1_one_huge_message_is_observed_in_pieces_and_whole(sqlite_url: s
     assert recalled.batches[0].input_tokens > 4_000, "the pieces' costs are added up"
 
 
-async def test_o1_a_piece_of_noise_does_not_hold_up_the_rest(sqlite_url: str) -> None:
+async def test_o1_a_piece_without_notes_does_not_stop_the_rest(sqlite_url: str) -> None:
     huge = "the code of the safe is 4711. " + "lorem ipsum " * 2_000
     roles = Roles(observer=lambda request: "- [high] (1) The code is 4711." if "4711" in shown_to(request) else "")
     async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
@@ -179,7 +179,7 @@ async def test_o1_an_observer_that_fails_does_not_fail_the_turn_and_is_tried_lat
     assert "the observer's model is down" in warnings[0]
 
 
-async def test_o1_a_failing_observer_is_not_asked_after_every_turn(sqlite_url: str) -> None:
+async def test_o1_a_failing_observer_pauses(sqlite_url: str) -> None:
     roles = Roles(observer=lambda _: RuntimeError("down"))
     async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
         for _ in range(4):
@@ -209,7 +209,7 @@ async def test_o3_with_memory_on_more_than_100_messages_are_sent(sqlite_url: str
     assert len(roles.agent[-1].messages) == 119
 
 
-async def test_o1_files_that_a_message_brings_are_told_to_the_observer(sqlite_url: str) -> None:
+async def test_o1_attached_files_are_shown_to_the_observer(sqlite_url: str) -> None:
     files = [
         Attachment("plan.txt", "text/plain", b"The bridge opens on 3 May.\n" * 12),
         Attachment("photo.png", "image/png", b"\x89PNG"),

@@ -1,4 +1,4 @@
-"""Every vendor's encoder and reader, through the vendor's own SDK, against a server that nobody here wrote."""
+"""Every vendor's encoder and reader, through the vendor's own SDK, against a third-party server."""
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,7 @@ async def test_m9_parallel_calls_and_their_results_go_both_ways(provider: Any, l
     reply = assembler.reply()
     assert [call.input for call in reply.calls] == [{"city": "Paris"}, {"city": "Rome, the eternal city"}]
     assert reply.finish.reason == "tool_calls"
-    # Gemini gives no ids: whoever stores the calls makes them (M6)
+    # Gemini gives no ids: they are made when the calls are stored (M6)
     made = tuple(
         ToolCall(call.id or f"call_{at}", call.name, call.input, signature=call.signature)
         for at, call in enumerate(reply.calls)
@@ -133,10 +133,10 @@ async def test_f_a_broken_stream_is_an_error_not_an_answer(provider: Any, llmock
     getattr(llmock, fault)(after_chunks=6)
     with pytest.raises(ProviderProtocolError):
         await collect(ResilientProvider(provider), ask())
-    assert len(llmock.requests) == 1  # something was visible: not asked again
+    assert len(llmock.requests) == 1  # text was visible: no retry
 
 
-async def test_f_a_stream_that_breaks_before_its_first_token_is_asked_again(provider: Any, llmock: "LLMock") -> None:
+async def test_f_a_stream_that_breaks_before_its_first_token_is_retried(provider: Any, llmock: "LLMock") -> None:
     llmock.truncate(after_chunks=0).reply("never seen").reply("Second time lucky.")
     deltas = await collect(ResilientProvider(provider, retries=Retries(base_s=0.01)), ask())
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "Second time lucky."

@@ -1,4 +1,4 @@
-"""Thoughts, signatures, refusals and errors inside a stream: as the vendors send them, through their own SDKs."""
+"""Thoughts, signatures, refusals and errors in the streams of vendors, through their SDKs."""
 
 import base64
 import json
@@ -60,8 +60,8 @@ def assembled(deltas: list[Delta]) -> Reply:
 
 def turn(reply: Reply) -> tuple[Message, Message]:
     results = tuple(ToolCall(call.id, call.name, output={"ok": True}) for call in reply.calls)
-    said = Message("assistant", reply.text, reply.calls, thoughts=reply.thoughts, signature=reply.finish.signature)
-    return said, Message("tool", tool_calls=results)
+    answer = Message("assistant", reply.text, reply.calls, thoughts=reply.thoughts, signature=reply.finish.signature)
+    return answer, Message("tool", tool_calls=results)
 
 
 # --- Anthropic
@@ -131,7 +131,7 @@ async def test_anthropic_thinking_comes_and_goes_back_unchanged() -> None:
         assert [block["type"] for block in other] == ["text", "tool_use", "tool_use"]
 
 
-async def test_anthropic_blocks_that_we_do_not_know_are_passed_over() -> None:
+async def test_anthropic_unknown_blocks_are_ignored() -> None:
     blocks = [
         *({"type": "something_new"}, start(0, type="server_tool_use", id="s", name="web_search", input={})),
         *(piece(0, type="something_new"), stop(0), start(1, type="text", text="Hi.")),
@@ -308,7 +308,7 @@ async def test_responses_an_incomplete_answer_says_why(end: dict[str, Any], fini
     assert (last.reason, last.detail) == finish
 
 
-async def test_responses_have_no_stop_sequences_so_the_answer_is_left_there() -> None:
+async def test_responses_answers_are_cut_at_stop_sequences() -> None:
     events = [*message(0, "one two END three"), {"type": "response.completed", "response": response()}]
     async with served(OpenAIProvider, streams(*events, named=True)) as (provider, server):
         request = Request(GPT, (USER,), stop=("END",))
@@ -397,7 +397,7 @@ async def test_parallel_calls_of_servers_that_give_them_all_one_index() -> None:
         (chunk("stop", refusal="No."), Finish("safety", "refusal", model="llama")),
     ],
 )
-async def test_chat_the_finish_says_why(last: dict[str, Any], finish: Finish) -> None:
+async def test_chat_finish_reasons(last: dict[str, Any], finish: Finish) -> None:
     async with served(OpenAIProvider, streams(last, done=True), compatible=True) as (provider, _):
         assert (await collect(provider, "llama"))[-1] == finish
 
@@ -453,11 +453,11 @@ async def test_gemini_signatures_come_and_go_back_to_their_place() -> None:
         assert [part["functionResponse"]["id"] for part in contents[2]["parts"]] == ["g1", "g2"]
 
 
-async def test_gemini_gets_a_stand_in_for_calls_of_others() -> None:
-    asked = Message("assistant", tool_calls=(ToolCall("toolu_1", "exec", {}),))
+async def test_gemini_gets_a_placeholder_for_calls_of_other_models() -> None:
+    call = Message("assistant", tool_calls=(ToolCall("toolu_1", "exec", {}),))
     result = Message("tool", tool_calls=(ToolCall("toolu_1", "exec", output={"ok": 1}),))
     async with served(GeminiProvider, streams(candidate({"text": "x"}, finish="STOP"))) as (provider, server):
-        await collect(provider, GEMINI, USER, asked, result)
+        await collect(provider, GEMINI, USER, call, result)
         [part] = server.requests[0].body["contents"][1]["parts"]
     assert base64.urlsafe_b64decode(part["thoughtSignature"]) == PLACEHOLDER_SIGNATURE
 
@@ -472,7 +472,7 @@ async def test_gemini_gets_a_stand_in_for_calls_of_others() -> None:
         (candidate(finish="STOP"), ("stop", "STOP")),
     ],
 )
-async def test_gemini_the_finish_says_why(answer: dict[str, Any], finish: tuple[str, str]) -> None:
+async def test_gemini_finish_reasons(answer: dict[str, Any], finish: tuple[str, str]) -> None:
     async with served(GeminiProvider, streams(answer)) as (provider, _):
         last = (await collect(provider, GEMINI))[-1]
     assert isinstance(last, Finish)
@@ -527,7 +527,7 @@ async def test_a3_an_unknown_model_is_named(kind: Any, status: int, body: Any) -
 
 
 @pytest.mark.parametrize("name", ["no?pe", "a..b", "a&b", ""])
-async def test_a3_a_name_that_the_sdk_of_gemini_refuses_is_named(name: str) -> None:
+async def test_a3_a_model_name_that_geminis_sdk_rejects_is_named(name: str) -> None:
     async with served(GeminiProvider, fails(400, {})) as (provider, server):
         with pytest.raises(UnknownModel, match=re.escape(repr(name))):
             await collect(provider, name)

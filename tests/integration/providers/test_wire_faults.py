@@ -21,7 +21,7 @@ REQUEST = Request("m", (Message("user", "hi"),))
 
 
 class Wire:
-    """A vendor: how to make its provider, and how its answers begin and go on."""
+    """A vendor: its provider, and the beginning and continuation of its answers."""
 
     def __init__(self, kind: Any, first: list[Any], more: Any, named: bool, **settings: Any) -> None:
         self.kind = kind
@@ -171,7 +171,7 @@ async def test_f_a_stream_that_stops_is_given_up_and_its_connection_closed(
         await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
 
 
-async def test_f_a_stream_that_trickles_is_given_up_in_all(wire: Wire) -> None:
+async def test_f_a_trickling_stream_is_given_up_after_the_total_time(wire: Wire) -> None:
     async def trickles(exchange: Exchange) -> None:
         while True:
             await exchange.event(wire.more, named=wire.named)
@@ -191,7 +191,7 @@ async def test_f_a_server_that_never_answers_is_given_up(wire: Wire) -> None:
             await served.collect(timeouts=Timeouts(idle_s=0.1))
 
 
-async def test_f_the_sdks_own_timeout_is_ours_too(wire: Wire) -> None:
+async def test_f_the_sdks_timeout_is_translated(wire: Wire) -> None:
     async with wire_server(hangs) as server:
         provider = wire.kind("key", base_url=server.url, timeouts=Timeouts(idle_s=0.1), **wire.settings)
         with pytest.raises(ProviderTimeout):
@@ -200,7 +200,7 @@ async def test_f_the_sdks_own_timeout_is_ours_too(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
-async def test_f_busy_servers_are_asked_again_after_the_wait_that_they_name(wire: Wire, status: int) -> None:
+async def test_f_busy_servers_are_retried_after_their_retry_after(wire: Wire, status: int) -> None:
     async def busy(exchange: Exchange) -> None:
         await exchange.status(status, {"error": {"message": "busy", "type": "x"}}, {"retry-after": "0.03"})
 
@@ -212,7 +212,7 @@ async def test_f_busy_servers_are_asked_again_after_the_wait_that_they_name(wire
         assert len(served.server.requests) == 3  # the SDKs' own retries are off: three, not nine
 
 
-async def test_f_a_page_of_html_is_an_error_with_a_sentence(wire: Wire) -> None:
+async def test_f_an_html_error_page_is_a_one_line_error(wire: Wire) -> None:
     async def html(exchange: Exchange) -> None:
         await exchange.status(502, "<html><body>Bad Gateway</body></html>")
 
@@ -222,5 +222,5 @@ async def test_f_a_page_of_html_is_an_error_with_a_sentence(wire: Wire) -> None:
 
 
 async def _warm(served: Served) -> None:
-    """Load the SDK first, so that the time it takes is not the stream's."""
+    """Import the SDK first, so that its import does not count as time of the stream."""
     await served.provider._clients.get()

@@ -1,4 +1,4 @@
-"""What a turn and a stream cost, by what can be counted: commits, reads, threads, and what is in memory."""
+"""The cost of a turn and a stream, in commits, reads, threads and memory."""
 
 import asyncio
 import itertools
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lango import open_runtime
+from lango import events, open_runtime
 from lango.errors import StoreUnavailable
 from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
@@ -24,7 +24,7 @@ from tests.support.servers.served import send, serving, text_of
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: list[str]) -> None:
-    """Note every call of a coroutine function, and let it through."""
+    """Record every call of a coroutine function, and pass it on."""
     real = getattr(owner, name)
 
     async def noted(*args: Any, **kwargs: Any) -> Any:
@@ -50,7 +50,7 @@ async def test_a_turn_takes_three_writes_two_reads_and_no_thread_of_its_own(
 
 
 async def turns_under_way(store: Store, count: int) -> list[EventBatch]:
-    """Begin turns, and return what each of them tells next."""
+    """Start turns, and return the next event of each."""
     batches: list[EventBatch] = []
     for number in range(count):
         session = await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, time.time())
@@ -62,10 +62,10 @@ async def turns_under_way(store: Store, count: int) -> list[EventBatch]:
 
 
 def event(number: int) -> LoggedEvent:
-    return LoggedEvent(IDS_PER_TURN + number, 1, "text_delta", f'{{"text":"{number}"}}')
+    return LoggedEvent.of(events.TextDelta(IDS_PER_TURN + number, str(number)))
 
 
-async def test_the_events_of_streams_that_go_on_at_the_same_moment_are_one_write(
+async def test_events_of_concurrent_streams_are_stored_in_one_write(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = await turns_under_way(store, 20)
@@ -77,7 +77,7 @@ async def test_the_events_of_streams_that_go_on_at_the_same_moment_are_one_write
         assert (await store.read(read_event_log, batch.session_key, 1, IDS_PER_TURN + 1)).events == batch.events
 
 
-async def test_a_failed_write_is_everybodys_and_the_next_one_works(
+async def test_a_failed_write_fails_for_every_stream_and_the_next_write_works(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = await turns_under_way(store, 3)
@@ -93,7 +93,7 @@ async def test_a_failed_write_is_everybodys_and_the_next_one_works(
     assert await asyncio.gather(*(log.append(batch) for batch in batches)) == [True] * 3
 
 
-async def test_a_reader_that_left_takes_no_other_event_along(store: Store) -> None:
+async def test_a_cancelled_append_does_not_cancel_others(store: Store) -> None:
     batches = await turns_under_way(store, 2)
     log = EventLogWriter(store)
     first, second = (asyncio.create_task(log.append(batch)) for batch in batches)
@@ -107,7 +107,7 @@ async def test_a_server_has_no_tokenizer_in_memory_after_its_first_turns(tmp_pat
     with serving(tmp_path, sqlite_url) as server:
         maps = Path(f"/proc/{server.process.pid}/maps")
         if not maps.exists():
-            pytest.skip("this system does not tell what a process has in memory")
+            pytest.skip("this system does not show the memory of a process")
         async with server.client() as client:
             for words in ("hello there", "¿qué tal? 元気ですか。"):
                 assert text_of(await send(client, "s", words)) == words

@@ -1,4 +1,4 @@
-"""`AdkTool` under ADK's real Runner: T1, T2, T3 as users of their own Runner get them."""
+"""`AdkTool` under ADK's real Runner: T1, T2, T3 as users of ADK's Runner get them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Place(BaseModel):
 
 @tool
 async def weather(place: Place, context: ToolContext) -> dict[str, Any]:
-    """Tell the weather."""
+    """Return the weather."""
     return {"city": place.city, "country": place.country, "asked_by": context.user_id, "state": context.state["unit"]}
 
 
@@ -52,12 +52,12 @@ class Chat:
         )
         return [event async for event in events]
 
-    async def say(self, text: str) -> list[Event]:
+    async def ask(self, text: str) -> list[Event]:
         return await self.send(types.Part(text=text))
 
 
 def results(provider: ScriptedProvider) -> dict[str, Mapping[str, Any]]:
-    """Return the results that the model was sent last, by the id of their call."""
+    """Return the results in the last request to the model, by call id."""
     last = provider.requests[-1].messages[-1]
     return {call.id: call.output for call in last.tool_calls if call.output is not None}
 
@@ -67,7 +67,7 @@ async def test_t1_a_call_reaches_the_handler_and_its_result_the_model(stored: bo
     provider = ScriptedProvider([ToolCall("c1", "weather", {"place": {"city": "Bonn"}}), "Sunny."])
     service = SqlSessionService(sqlite_url) if stored else None
     chat = Chat(provider, AdkTool(weather), service=service)
-    events = await chat.say("How is it in Bonn?")
+    events = await chat.ask("How is it in Bonn?")
     assert events[-1].is_final_response()
     [spec] = provider.requests[0].tools
     assert (spec.name, spec.description, dict(spec.parameters)) == ("weather", "Tell the weather.", weather.schema)
@@ -79,11 +79,11 @@ async def test_t1_a_call_reaches_the_handler_and_its_result_the_model(stored: bo
 async def test_t1_a_tool_by_json_schema() -> None:
     schema = {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}
     provider = ScriptedProvider([ToolCall("c1", "exec", {"cmd": "ls"}), "done"])
-    await Chat(provider, AdkTool(Tool("exec", "Run.", schema, lambda cmd: f"ran {cmd}"))).say("go")  # pyright: ignore
+    await Chat(provider, AdkTool(Tool("exec", "Run.", schema, lambda cmd: f"ran {cmd}"))).ask("go")  # pyright: ignore
     assert results(provider) == {"c1": {"result": "ran ls"}}
 
 
-async def test_t2_whatever_the_handlers_do_the_turn_goes_on() -> None:
+async def test_t2_the_turn_continues_after_any_handler() -> None:
     async def hangs() -> None:
         await asyncio.Event().wait()
 
@@ -100,18 +100,18 @@ async def test_t2_whatever_the_handlers_do_the_turn_goes_on() -> None:
     ]
     calls = [ToolCall(f"c{n}", one.name, {}) for n, one in enumerate(tools)]
     provider = ScriptedProvider([calls, "I know what went wrong."])
-    events = await Chat(provider, *tools).say("go")
+    events = await Chat(provider, *tools).ask("go")
     assert events[-1].is_final_response()
-    told = results(provider)
-    assert "timed out after 0.05 s" in told["c0"]["error"]
-    assert told["c1"] == {"error": "ValueError: no such city"}
-    assert "is bytes" in told["c2"]["error"]
-    assert 'left out; read them with read_result, call_id "c3"' in told["c3"]["result"]
-    assert told["c4"] == {"result": "a\ufffdb\ufffd"}
-    assert "place: Field required" in told["c5"]["error"]
+    outputs = results(provider)
+    assert "timed out after 0.05 s" in outputs["c0"]["error"]
+    assert outputs["c1"] == {"error": "ValueError: no such city"}
+    assert "is bytes" in outputs["c2"]["error"]
+    assert 'left out; read them with read_result, call_id "c3"' in outputs["c3"]["result"]
+    assert outputs["c4"] == {"result": "a\ufffdb\ufffd"}
+    assert "place: Field required" in outputs["c5"]["error"]
 
 
-async def test_the_gate_and_the_hooks_stand_around_the_handler() -> None:
+async def test_the_gate_and_the_hooks_run_around_the_handler() -> None:
     log: list[Any] = []
 
     def send(to: str) -> str:
@@ -133,7 +133,7 @@ async def test_the_gate_and_the_hooks_stand_around_the_handler() -> None:
     provider = ScriptedProvider(
         [ToolCall("c1", "send", {"to": "bob"}), ToolCall("c2", "send", {"to": "eve"}), ToolCall("c3", "send", {}), "ok"]
     )
-    await Chat(provider, AdkTool(dangerous, gate=gate, on_start=on_start, on_end=on_end)).say("go")
+    await Chat(provider, AdkTool(dangerous, gate=gate, on_start=on_start, on_end=on_end)).ask("go")
     assert log == [
         ("gate", "send", {"to": "bob"}, "c1", "c1"),
         ("start", "c1", "send", {"to": "bob"}),
@@ -156,11 +156,11 @@ async def test_attack_9_a_gate_cannot_change_what_runs_by_accident() -> None:
         """Send."""
         ran.append(names)
 
-    await Chat(ScriptedProvider([ToolCall("c1", "send", {"names": ["bob"]}), "ok"]), AdkTool(send, gate=gate)).say("go")
+    await Chat(ScriptedProvider([ToolCall("c1", "send", {"names": ["bob"]}), "ok"]), AdkTool(send, gate=gate)).ask("go")
     assert ran == [["bob"]]
 
 
-async def test_a_gate_that_fails_lets_nothing_run() -> None:
+async def test_a_failing_gate_denies_the_call() -> None:
     ran: list[bool] = []
 
     async def gate(*_: Any) -> None:
@@ -171,12 +171,12 @@ async def test_a_gate_that_fails_lets_nothing_run() -> None:
         AdkTool(Tool("it", "", {}, lambda: ran.append(True)), gate=gate),
     )
     with pytest.raises(ConnectionError):
-        await chat.say("go")
+        await chat.ask("go")
     assert ran == []
 
 
 @pytest.mark.parametrize("yes", [True, False])
-async def test_t3_without_a_gate_a_dangerous_tool_asks_through_adk(yes: bool) -> None:
+async def test_t3_without_a_gate_a_dangerous_tool_requests_confirmation_through_adk(yes: bool) -> None:
     ran: list[str] = []
 
     @tool(level="dangerous")
@@ -187,22 +187,22 @@ async def test_t3_without_a_gate_a_dangerous_tool_asks_through_adk(yes: bool) ->
 
     provider = ScriptedProvider([ToolCall("c1", "delete", {"path": "a"}), "All done."])
     chat = Chat(provider, AdkTool(delete))
-    events = await chat.say("delete a")
+    events = await chat.ask("delete a")
     assert ran == []
-    [asked] = [
+    [request] = [
         call
         for event in events
         for call in event.get_function_calls()
         if call.name == REQUEST_CONFIRMATION_FUNCTION_CALL_NAME
     ]
-    assert asked.args is not None
-    assert asked.args["originalFunctionCall"]["args"] == {"path": "a"}
-    answer = types.FunctionResponse(id=asked.id, name=asked.name, response={"confirmed": yes})
+    assert request.args is not None
+    assert request.args["originalFunctionCall"]["args"] == {"path": "a"}
+    answer = types.FunctionResponse(id=request.id, name=request.name, response={"confirmed": yes})
     await chat.send(types.Part(function_response=answer))
     assert ran == (["a"] if yes else [])
 
 
-async def test_a8_a_cancel_reaches_the_handler_and_leaves_no_end() -> None:
+async def test_a8_a_cancel_reaches_the_handler_and_records_no_end() -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
     log: list[str] = []
 
@@ -223,7 +223,7 @@ async def test_a8_a_cancel_reaches_the_handler_and_leaves_no_end() -> None:
         ScriptedProvider([ToolCall("c1", "works", {}), "never"]),
         AdkTool(Tool("works", "", {}, works), on_start=on_start, on_end=on_end),
     )
-    turn = asyncio.ensure_future(chat.say("go"))
+    turn = asyncio.ensure_future(chat.ask("go"))
     await started.wait()
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):

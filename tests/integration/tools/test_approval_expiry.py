@@ -1,4 +1,4 @@
-"""A question for approval that nobody answers is a no: in time, once, whoever is there, and written down as that."""
+"""An approval request that is not answered in time is denied: once, by any process, and recorded as that."""
 
 import asyncio
 import time
@@ -45,22 +45,22 @@ async def write(runtime: Runtime, sql: str) -> None:
 
 
 async def time_is_over(runtime: Runtime) -> None:
-    """Let the time of every question be over, by the database's clock."""
+    """Expire every open request, by the database's clock."""
     await write(runtime, "UPDATE open_calls SET expires_at = 1.0 WHERE expires_at IS NOT NULL")
 
 
 async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
-    """Wait until the newest result of a call is no promise any more."""
+    """Wait until the newest result of a call is final."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            told = [
+            outputs = [
                 call.output
                 for one in await messages(runtime)
                 for call in one.tool_calls
                 if call.id == call_id and call.output
             ]
-            if told and "error" in told[-1]:
-                return dict(told[-1])
+            if outputs and "error" in outputs[-1]:
+                return dict(outputs[-1])
             await asyncio.sleep(0.02)
 
 
@@ -70,7 +70,7 @@ async def journal(runtime: Runtime) -> list[tuple[Any, ...]]:
     )
 
 
-async def test_a_question_says_until_when_it_waits(store_url: str) -> None:
+async def test_an_approval_request_has_its_expiry(store_url: str) -> None:
     provider = ScriptedProvider([send("bob")])
     settings = settings_for(store_url, tools={"approval_expires_s": 600})
     async with open_runtime(settings, provider=provider, tools=[Sent().tool]) as runtime:
@@ -87,7 +87,9 @@ async def test_a_question_says_until_when_it_waits(store_url: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [{}, {"approval_expires_s": 0}])
-async def test_a_day_is_the_default_and_zero_is_for_ever(sqlite_url: str, limit: dict[str, Any]) -> None:
+async def test_requests_expire_after_a_day_by_default_and_never_with_zero(
+    sqlite_url: str, limit: dict[str, Any]
+) -> None:
     provider = ScriptedProvider([send("bob")])
     async with open_runtime(settings_for(sqlite_url, tools=limit), provider=provider, tools=[Sent().tool]) as runtime:
         [question] = approvals(await collect(runtime.stream("s", "send it")))
@@ -98,7 +100,7 @@ async def test_a_day_is_the_default_and_zero_is_for_ever(sqlite_url: str, limit:
             assert question.expires_at - datetime.now(UTC) > timedelta(hours=23)
 
 
-async def test_a_question_that_nobody_answers_is_closed_as_a_no_by_itself(store_url: str) -> None:
+async def test_an_unanswered_approval_request_is_denied_at_its_expiry(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "it was not sent"])
     settings = settings_for(store_url, tools={"approval_expires_s": 0.2})
@@ -110,13 +112,13 @@ async def test_a_question_that_nobody_answers_is_closed_as_a_no_by_itself(store_
         with pytest.raises(ApprovalExpired, match="not answered in time"):
             await runtime.submit_approval("s", "c1", approved=True)
         assert await runtime.run("s", "and?") == "it was not sent"
-        assert await journal(runtime) == [("c1", 0, "policy", "intended")], "nothing is said about it twice"
+        assert await journal(runtime) == [("c1", 0, "policy", "intended")], "it is recorded once"
     assert sent.to == []
     assert results_in(provider.requests[1])["c1"]["error"] == NOT_IN_TIME
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_a_question_expires_while_nothing_runs_and_is_closed_at_the_next_start(store_url: str) -> None:
+async def test_an_approval_request_expires_while_no_process_runs(store_url: str) -> None:
     settings = settings_for(store_url)
     sent = Sent()
     async with open_runtime(settings, provider=ScriptedProvider([send("bob")]), tools=[sent.tool]) as runtime:
@@ -131,8 +133,8 @@ async def test_a_question_expires_while_nothing_runs_and_is_closed_at_the_next_s
     assert broken_for(provider.requests[0]) == []
 
 
-async def test_an_answer_that_comes_too_late_is_refused_and_the_call_closed(store_url: str) -> None:
-    """The answer itself sees to it: it does not wait for the task that looks from time to time."""
+async def test_a_late_answer_is_rejected_and_the_call_closed(store_url: str) -> None:
+    """The answer itself expires the request; it does not wait for the periodic task."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "no"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -159,13 +161,13 @@ async def test_replicas_close_a_question_once(store_url: str) -> None:
         await closed(one)
         inside: list[Any] = [vars(runtime)["_expiry"] for runtime in (one, other)]
         await asyncio.gather(*(expiry._expire_due() for expiry in inside * 3))
-        told = [
+        outputs = [
             call for message in await messages(other) for call in message.tool_calls if call.id == "c1" and call.output
         ]
-        assert [list(call.output or {}) for call in told] == [["status"], ["error", "outcome"]]
+        assert [list(call.output or {}) for call in outputs] == [["status"], ["error", "outcome"]]
 
 
-async def test_a_message_closes_the_question_that_it_overtakes(store_url: str) -> None:
+async def test_a_message_denies_the_open_approval_request(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "something else, then"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -184,8 +186,8 @@ async def _roles(url: str) -> list[Any]:
         return await messages(runtime)
 
 
-async def test_an_answer_in_time_holds_though_its_turn_comes_late(store_url: str) -> None:
-    """The answer to the second question waits behind the first call, which takes longer than the question's time."""
+async def test_an_answer_in_time_counts_though_its_turn_is_queued(store_url: str) -> None:
+    """The answer to the second request is queued behind the first call, which takes longer than the expiry."""
     gate = Gate("slow", level="dangerous")
     sent = Sent()
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "both done"])
@@ -204,7 +206,7 @@ async def test_an_answer_in_time_holds_though_its_turn_comes_late(store_url: str
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_nobody_writes_beside_a_running_turn_to_close_a_question(store_url: str) -> None:
+async def test_expiry_does_not_write_beside_a_running_turn(store_url: str) -> None:
     gate = Gate("slow", level="dangerous")
     sent = Sent()
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "one done"])
@@ -228,7 +230,7 @@ async def test_nobody_writes_beside_a_running_turn_to_close_a_question(store_url
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_the_journal_says_who_answered_and_how_long_it_took(store_url: str) -> None:
+async def test_the_journal_records_who_answered_and_how_long_it_took(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("ann", "c1"), "sent", send("bob", "c2"), "not sent"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -261,7 +263,7 @@ async def test_the_journal_says_who_answered_and_how_long_it_took(store_url: str
 @pytest.mark.parametrize(
     ("tools", "approved"), [({"approval": "auto"}, 1), ({"allow": ["send"]}, 1), ({"deny": ["send"]}, 0)]
 )
-async def test_what_the_settings_decide_is_written_down_as_policy(
+async def test_decisions_of_the_settings_are_recorded_as_policy(
     sqlite_url: str, tools: dict[str, Any], approved: int
 ) -> None:
     provider = ScriptedProvider([[send("bob"), ToolCall("c2", "look", {})], "done"])
@@ -273,8 +275,8 @@ async def test_what_the_settings_decide_is_written_down_as_policy(
         assert [row[:3] for row in await journal(runtime)] == [("c1", approved, "policy"), ("c2", None, None)]
 
 
-async def test_a_fork_at_a_question_asks_again(store_url: str) -> None:
-    """Whatever was answered in the session that it comes from."""
+async def test_a_fork_at_an_approval_request_asks_again(store_url: str) -> None:
+    """Regardless of answers in the session that was forked."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "sent", "sent once more"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -295,7 +297,7 @@ async def test_a_fork_at_a_question_asks_again(store_url: str) -> None:
     assert [broken_for(request) for request in provider.requests] == [[]] * 3
 
 
-async def test_a_question_that_was_taken_back_is_nobodys_any_more(store_url: str) -> None:
+async def test_a_rewound_approval_request_is_closed(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider(["hello", send("bob"), "good"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:

@@ -1,4 +1,4 @@
-"""Approval: asked for exact arguments, answered once, across restarts; anything else than a yes is a no."""
+"""Approvals: requested for exact arguments, answered once, across restarts; anything but an approval denies."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from tests.agents.parts import (
 
 
 class Sent:
-    """A tool that must be asked for, and what it did."""
+    """A tool that needs approval, and the record of its runs."""
 
     def __init__(self) -> None:
         self.to: list[str] = []
@@ -66,15 +66,15 @@ async def ask(runtime: Runtime, text: str = "send it") -> list[ApprovalNeeded]:
     return approvals(events)
 
 
-async def test_t3_a_dangerous_tool_asks_with_its_exact_arguments_and_holds_no_worker(store_url: str) -> None:
+async def test_t3_a_dangerous_tool_requests_approval_with_exact_arguments_and_holds_no_worker(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([["I will. ", send("bob")], "sent"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
         events = await collect(runtime.stream("s", "send it"))
         check_order(events)
-        assert kinds(events) == ["accepted", "text_delta", "approval", "done"], "no start is told: it has not started"
-        [question] = approvals(events)
-        assert (question.call_id, question.name, dict(question.arguments)) == ("c1", "send", {"to": "bob"})
+        assert kinds(events) == ["accepted", "text_delta", "approval", "done"], "a tool that waits emits no start"
+        [request] = approvals(events)
+        assert (request.call_id, request.name, dict(request.arguments)) == ("c1", "send", {"to": "bob"})
         assert sent.to == []
         assert await statuses(runtime) == ["done"]
         assert not vars(runtime)["_running"], "nothing waits in memory"
@@ -95,7 +95,7 @@ async def test_t3_a_dangerous_tool_asks_with_its_exact_arguments_and_holds_no_wo
     assert [broken_for(request) for request in provider.requests] == [[], []]
 
 
-async def test_t3_a_refusal_is_told_to_the_model_and_nothing_runs(store_url: str) -> None:
+async def test_t3_a_denial_is_reported_to_the_model_and_nothing_runs(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "then not", "fine"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -123,7 +123,7 @@ async def test_t3_an_approval_survives_a_restart(store_url: str) -> None:
     assert [broken_for(request) for request in provider.requests] == [[], []]
 
 
-async def test_t3_an_answer_holds_once(store_url: str) -> None:
+async def test_t3_an_answer_counts_once(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "sent", "again"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -156,7 +156,7 @@ async def test_t3_two_answers_at_once_are_one_answer(store_url: str) -> None:
         assert sent.to == ["bob"]
 
 
-async def test_t3_a_conversation_that_went_on_is_a_no(store_url: str) -> None:
+async def test_t3_a_new_message_denies_an_open_request(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "something else, then", "bye"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -167,12 +167,12 @@ async def test_t3_a_conversation_that_went_on_is_a_no(store_url: str) -> None:
         assert sent.to == []
         assert await runtime.run("s", "bye") == "bye"
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
-    told = results_in(provider.requests[1])["c1"]
-    assert "not run" in str(told), "the model must not wait for an answer that will never come"
+    output = results_in(provider.requests[1])["c1"]
+    assert "not run" in str(output), "the model must not wait for an answer that will never come"
 
 
 async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(store_url: str) -> None:
-    """The question was open when it was answered, but the message that was sent before went first."""
+    """The request was open when it was answered, but an earlier message was queued before the answer."""
     sent, gate = Sent(), Gate("slow", level="dangerous")
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "something else, then", "bye"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, gate.tool]) as runtime:
@@ -192,7 +192,7 @@ async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(store_ur
 
 
 async def test_t3_changed_arguments_never_run(sqlite_url: str) -> None:
-    """Somebody changes the stored call between the question and the answer."""
+    """The stored call is changed between the request and the answer."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "hm", "hm"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -213,7 +213,7 @@ async def _write(runtime: Runtime, sql: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["c1", "c2"])
-async def test_t3_two_questions_at_once_are_answered_one_by_one(store_url: str, first: str) -> None:
+async def test_t3_two_requests_at_once_are_answered_one_by_one(store_url: str, first: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([[send("ann", "c1"), send("bob", "c2")], "both sent", "bye"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -227,7 +227,7 @@ async def test_t3_two_questions_at_once_are_answered_one_by_one(store_url: str, 
         assert isinstance(events[-1], TurnDone)
         assert events[-1].status == "waiting_for_approval", "the other one still waits"
         assert len(sent.to) == 1
-        assert len(provider.requests) == 1, "the model goes on when every question is answered"
+        assert len(provider.requests) == 1, "the model goes on when every request is answered"
         second = {"c1": "c2", "c2": "c1"}[first]
         assert text_of(await collect(runtime.approve("s", second, approved=True))) == "both sent"
         assert sorted(sent.to) == ["ann", "bob"]
@@ -236,7 +236,7 @@ async def test_t3_two_questions_at_once_are_answered_one_by_one(store_url: str, 
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
 
 
-async def test_t3_one_yes_and_one_no(sqlite_url: str) -> None:
+async def test_t3_one_approval_and_one_denial(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([[send("ann", "c1"), send("bob", "c2")], "one sent"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -249,7 +249,7 @@ async def test_t3_one_yes_and_one_no(sqlite_url: str) -> None:
     assert results["c2"] == {"result": "sent to bob"}
 
 
-async def test_t3_a_question_beside_a_safe_call_runs_the_safe_one_at_once(store_url: str) -> None:
+async def test_t3_a_safe_call_beside_a_request_runs_at_once(store_url: str) -> None:
     @tool(effect="none")
     def look() -> str:
         """Look."""
@@ -265,7 +265,7 @@ async def test_t3_a_question_beside_a_safe_call_runs_the_safe_one_at_once(store_
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_t3_a_sub_agents_question_is_answered_to_the_sub_agent(store_url: str) -> None:
+async def test_t3_the_answer_to_a_sub_agents_request_goes_to_the_sub_agent(store_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider(
         [ToolCall("t", "transfer_to_agent", {"agent_name": "clerk"}), send("bob"), "sent", "bye"]
@@ -281,7 +281,7 @@ async def test_t3_a_sub_agents_question_is_answered_to_the_sub_agent(store_url: 
     assert [broken_for(request) for request in provider.requests] == [[]] * 4
 
 
-async def test_t3_each_approved_call_leads_to_the_next_question(sqlite_url: str) -> None:
+async def test_t3_each_approved_call_leads_to_the_next_request(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("ann", "c1"), send("bob", "c2"), "both"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -293,7 +293,7 @@ async def test_t3_each_approved_call_leads_to_the_next_question(sqlite_url: str)
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_t3_what_is_denied_never_runs_and_the_model_is_told(sqlite_url: str) -> None:
+async def test_t3_denied_tools_never_run_and_the_model_reads_it(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "not allowed"])
     settings = settings_for(sqlite_url, tools={"approval": "deny"})
@@ -304,7 +304,7 @@ async def test_t3_what_is_denied_never_runs_and_the_model_is_told(sqlite_url: st
 
 
 @pytest.mark.parametrize("tools", [{"approval": "auto"}, {"allow": ["send"]}])
-async def test_t3_what_is_allowed_runs_without_a_question(sqlite_url: str, tools: dict[str, Any]) -> None:
+async def test_t3_allowed_tools_run_without_approval(sqlite_url: str, tools: dict[str, Any]) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "sent"])
     async with open_runtime(settings_for(sqlite_url, tools=tools), provider=provider, tools=[sent.tool]) as runtime:
@@ -312,7 +312,7 @@ async def test_t3_what_is_allowed_runs_without_a_question(sqlite_url: str, tools
     assert sent.to == ["bob"]
 
 
-async def test_t3_nobody_is_asked_about_arguments_that_cannot_run(sqlite_url: str) -> None:
+async def test_t3_invalid_arguments_request_no_approval(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([ToolCall("c1", "send", {"to": 7}), "sorry"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
@@ -330,14 +330,14 @@ def _confirmed(sent: list[str]) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_t3_adks_own_confirmation_of_somebodys_tool_is_asked_the_same_way(store_url: str, approved: bool) -> None:
+async def test_t3_adks_confirmation_of_a_users_tool_is_the_same_request(store_url: str, approved: bool) -> None:
     sent: list[str] = []
     function = _confirmed(sent)
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(function, require_confirmation=True)])
     provider = ScriptedProvider([ToolCall("c1", "send_it", {"to": "bob"}), "done", "bye"])
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
-        [question] = await ask(runtime)
-        assert dict(question.arguments) == {"to": "bob"}
+        [request] = await ask(runtime)
+        assert dict(request.arguments) == {"to": "bob"}
         assert text_of(await collect(runtime.approve("s", "c1", approved=approved))) == "done"
         assert sent == (["bob"] if approved else [])
         assert await runtime.run("s", "bye") == "bye"
@@ -345,8 +345,8 @@ async def test_t3_adks_own_confirmation_of_somebodys_tool_is_asked_the_same_way(
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
 
 
-async def test_t3_a_question_after_a_very_long_turn_is_answered_all_the_same(sqlite_url: str) -> None:
-    """The message that the turn began with has left the window by then."""
+async def test_t3_a_request_after_a_very_long_turn_is_answered(sqlite_url: str) -> None:
+    """The first message of the turn is outside the window by then."""
 
     @tool(effect="none")
     def look(page: int) -> str:
@@ -366,8 +366,8 @@ async def test_t3_a_question_after_a_very_long_turn_is_answered_all_the_same(sql
 
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it
-async def test_t3_an_agent_that_is_a_tool_has_nobody_to_ask_and_says_so(sqlite_url: str) -> None:
-    """It runs in a session of its own that ends with its call: a question could never be answered there."""
+async def test_t3_an_agent_tool_cannot_request_approval_and_reports_it(sqlite_url: str) -> None:
+    """It runs in a temporary session that ends with its call, where no request could be answered."""
     ran: list[str] = []
 
     @tool(level="dangerous")

@@ -1,4 +1,4 @@
-"""Tools that the client runs: the call ends the turn and waits in the store, and its result goes on from anywhere."""
+"""Client tools: the call is stored and pauses the turn; its result continues the turn in any process."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ def noting(**fields: Any) -> Tool:
     return Tool("note", "Note something.", schema, noted, **fields)
 
 
-async def say(runtime: Runtime, text: str = "pick one", **more: Any) -> list[TurnEvent]:
+async def send(runtime: Runtime, text: str = "pick one", **more: Any) -> list[TurnEvent]:
     more = {"client_tools": [PICK]} | more
     events = await collect((await runtime.submit("s", text, **more)).follow())
     check_order(events)
@@ -87,10 +87,10 @@ async def results_stored(runtime: Runtime) -> dict[str, Any]:
     return {call.id: call.output for call in found}
 
 
-async def test_a_call_waits_for_the_client_and_its_result_goes_on_in_another_process(store_url: str) -> None:
+async def test_a_call_waits_for_the_client_and_its_result_continues_in_another_process(store_url: str) -> None:
     provider = ScriptedProvider([["One moment. ", pick()]])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
-        events = await say(runtime)
+        events = await send(runtime)
         assert kinds(events) == ["accepted", "text_delta", "tool_start", "done"], "it ends without a result"
         [start] = [one for one in events if isinstance(one, ToolStart)]
         assert (start.call_id, start.name, start.arguments) == ("c1", "pick_color", {"among": ["red", "blue"]})
@@ -102,22 +102,22 @@ async def test_a_call_waits_for_the_client_and_its_result_goes_on_in_another_pro
         events = await give(runtime, c1={"color": "red"})
         assert (text_of(events), status(events)) == ("red it is", "done")
         assert results_in(later.requests[0]) == {"c1": {"color": "red"}}
-        await say(runtime, "go on", client_tools=[])
+        await send(runtime, "go on", client_tools=[])
         assert not later.requests[1].tools, "they were the other run's"
         assert await results_stored(runtime) == {"c1": {"color": "red"}}
     assert not [broken for request in later.requests for broken in broken_for(request)]
 
 
-async def test_a_message_instead_of_a_result_closes_the_call_honestly(store_url: str) -> None:
+async def test_a_message_instead_of_a_result_closes_the_call_as_not_run(store_url: str) -> None:
     provider = ScriptedProvider([[pick("c1"), pick("c2")], "never mind", "hello again"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
-        await say(runtime)
-        assert status(await say(runtime, "forget it")) == "done"
+        await send(runtime)
+        assert status(await send(runtime, "forget it")) == "done"
         unanswered = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
         assert results_in(provider.requests[1]) == {"c1": unanswered, "c2": unanswered}
         with pytest.raises(CallNotWaiting, match="c1"):
             await give(runtime, c1={"color": "red"})
-        await say(runtime, "hello")
+        await send(runtime, "hello")
         assert await results_stored(runtime) == {"c1": unanswered, "c2": unanswered}
         assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
     assert not [broken for request in provider.requests for broken in broken_for(request)]
@@ -126,9 +126,9 @@ async def test_a_message_instead_of_a_result_closes_the_call_honestly(store_url:
 async def test_results_that_come_with_a_message_are_its_calls_own(store_url: str) -> None:
     provider = ScriptedProvider([[pick("c1"), pick("c2")], "good"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
-        await say(runtime)
+        await send(runtime)
         given = {"c1": {"color": "red"}, "of an older call": {"color": "green"}}
-        assert status(await say(runtime, "and more", results=given)) == "done"
+        assert status(await send(runtime, "and more", results=given)) == "done"
         shown = results_in(provider.requests[1])
         assert shown["c1"] == {"color": "red"}
         assert shown["c2"]["error"] == NO_RESULT_TEXT
@@ -141,9 +141,9 @@ async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(stor
     wrong = ToolCall("w1", "pick_color", {"among": "red"})
     provider = ScriptedProvider([wrong, [wrong, pick("c1")], "red it is"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
-        events = await say(runtime)
+        events = await send(runtime)
         assert status(events) == "waiting_for_client"
-        assert len(provider.requests) == 2, "the model is told, and mends it"
+        assert len(provider.requests) == 2, "the model reads the error and corrects the call"
         assert "among" in results_in(provider.requests[1])["w1"]["error"]
         [waiting] = await runtime.store.read(read_client_calls, await runtime.sessions.read("s"))
         assert waiting.call.id == "c1"
@@ -159,7 +159,7 @@ async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(stor
 async def test_a_model_that_repeats_a_wrong_call_is_stopped(store_url: str) -> None:
     provider = ScriptedProvider([ToolCall(f"w{at}", "pick_color", {"among": 1}) for at in range(MAX_SAME_CALLS + 3)])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
-        assert last_error(await say(runtime)).error == "TurnLimit"
+        assert last_error(await send(runtime)).error == "TurnLimit"
         assert len(provider.requests) == MAX_SAME_CALLS
         assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
 
@@ -167,12 +167,12 @@ async def test_a_model_that_repeats_a_wrong_call_is_stopped(store_url: str) -> N
 async def test_parallel_calls_go_on_when_all_have_their_results(store_url: str) -> None:
     provider = ScriptedProvider([[pick("c1"), note(), pick("c2")], "both"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[noting()]) as runtime:
-        events = await say(runtime)
+        events = await send(runtime)
         assert sorted(kinds(events)) == ["accepted", "done", "tool_end", "tool_start", "tool_start", "tool_start"]
         assert status(events) == "waiting_for_client"
         events = await give(runtime, c2={"color": "blue"})
         assert (kinds(events), status(events)) == (["accepted", "done"], "waiting_for_client")
-        assert len(provider.requests) == 1, "the model is not asked before all is there"
+        assert len(provider.requests) == 1, "the model is called only with all results"
         assert text_of(await give(runtime, c1={"color": "red"}, c2={"color": "another"})) == "both"
         shown = {"c1": {"color": "red"}, "c2": {"color": "blue"}, "n1": {"noted": "this"}}
         assert results_in(provider.requests[1]) == shown
@@ -185,7 +185,7 @@ async def test_an_approval_beside_a_clients_call_waits_for_both(store_url: str, 
     provider = ScriptedProvider([[note(), pick()], "both"])
     tools = [noting(level="dangerous")]
     async with open_runtime(settings_for(store_url), provider=provider, tools=tools) as runtime:
-        events = await say(runtime)
+        events = await send(runtime)
         assert (len(approvals(events)), status(events)) == (1, "waiting_for_approval")
         if approval_first:
             events = await collect(runtime.approve("s", "n1", approved=True))
@@ -205,7 +205,7 @@ async def test_an_approval_beside_a_clients_call_waits_for_both(store_url: str, 
 async def test_results_of_the_same_request_are_taken_once(store_url: str) -> None:
     provider = ScriptedProvider([pick(), "thanks"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
-        await say(runtime)
+        await send(runtime)
         given = {"c1": {"color": "red"}}
         two = [runtime.submit_results("s", given, idempotency_key="same") for _ in range(2)]
         turns = await asyncio.gather(*two)
@@ -214,7 +214,7 @@ async def test_results_of_the_same_request_are_taken_once(store_url: str) -> Non
         with pytest.raises(CallNotWaiting):
             await give(runtime, c1={"color": "blue"})
         with pytest.raises(CallNotWaiting):
-            await runtime.submit_results("s", given, user_id="somebody else")
+            await runtime.submit_results("s", given, user_id="another user")
         assert await results_stored(runtime) == given
     assert len(provider.requests) == 2
 
@@ -232,15 +232,15 @@ async def test_a_result_that_waits_behind_a_message_is_refused_when_its_turn_com
         assert status(await collect(second.follow())) == "done"
         assert last_error(await collect(third.follow())).error == "CallNotWaiting"
         assert (await results_stored(runtime))["c1"]["error"] == NO_RESULT_TEXT
-        assert status(await say(runtime, "still there?")) == "done"
+        assert status(await send(runtime, "still there?")) == "done"
 
 
-async def test_large_and_odd_results_are_kept_as_those_of_other_tools(store_url: str) -> None:
+async def test_large_and_odd_results_are_stored_like_those_of_other_tools(store_url: str) -> None:
     provider = ScriptedProvider(
         [[pick("c1"), pick("c2")], ToolCall("r1", "read_result", {"call_id": "c1", "offset": 99_990}), "read"]
     )
     async with open_runtime(settings_for(store_url), provider=provider, tools=[noting()]) as runtime:
-        await say(runtime)
+        await send(runtime)
         odd = {"nul": "a\0b", "half": "\ud800", "number": float("nan")}
         await give(runtime, c1={"text": "x" * 99_990 + "the end"}, c2=odd)
         shown = results_in(provider.requests[1])
@@ -250,21 +250,21 @@ async def test_large_and_odd_results_are_kept_as_those_of_other_tools(store_url:
         assert results_in(provider.requests[2])["r1"]["text"] == "the end"
 
 
-async def test_an_agent_below_calls_the_client_and_goes_on_itself(store_url: str) -> None:
+async def test_a_sub_agent_calls_the_client_and_continues(store_url: str) -> None:
     provider = ScriptedProvider([ToolCall("t1", "transfer_to_agent", {"agent_name": "painter"}), pick(), "painted red"])
     root = LlmAgent(name="root", model="any", sub_agents=[LlmAgent(name="painter", model="any", description="Paints.")])
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
-        assert status(await say(runtime)) == "waiting_for_client"
+        assert status(await send(runtime)) == "waiting_for_client"
         assert text_of(await give(runtime, c1={"color": "red"})) == "painted red"
         assert [one.message.author for one in await stored(runtime) if one.message][-1] == "painter"
     assert not [broken for request in provider.requests for broken in broken_for(request)]
 
 
-async def test_a_hand_over_beside_a_clients_call_waits_for_its_result(store_url: str) -> None:
+async def test_a_transfer_beside_a_client_call_waits_for_its_result(store_url: str) -> None:
     provider = ScriptedProvider([[pick(), ToolCall("t1", "transfer_to_agent", {"agent_name": "painter"})], "later"])
     root = LlmAgent(name="root", model="any", sub_agents=[LlmAgent(name="painter", model="any", description="Paints.")])
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
-        assert status(await say(runtime)) == "waiting_for_client"
+        assert status(await send(runtime)) == "waiting_for_client"
         assert text_of(await give(runtime, c1={"color": "red"})) == "later"
         shown = results_in(provider.requests[1])
         assert shown["c1"] == {"color": "red"}
@@ -273,13 +273,13 @@ async def test_a_hand_over_beside_a_clients_call_waits_for_its_result(store_url:
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it
 @pytest.mark.filterwarnings("ignore:ParallelAgent")
-async def test_agents_that_speak_at_once_or_inside_a_tool_are_not_offered_them(store_url: str) -> None:
-    asked = ToolCall("a1", "helper", {"request": "help"})
-    provider = ScriptedProvider([asked, "helped", "done"])
+async def test_parallel_agents_and_agent_tools_get_no_client_tools(store_url: str) -> None:
+    call = ToolCall("a1", "helper", {"request": "help"})
+    provider = ScriptedProvider([call, "helped", "done"])
     helper = LlmAgent(name="helper", model="any", description="Helps.")
     root = LlmAgent(name="root", model="any", tools=[AgentTool(helper)])
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
-        assert status(await say(runtime)) == "done"
+        assert status(await send(runtime)) == "done"
     assert [[tool.name for tool in one.tools] for one in provider.requests] == [
         ["helper", "pick_color"],
         [],
@@ -289,12 +289,12 @@ async def test_agents_that_speak_at_once_or_inside_a_tool_are_not_offered_them(s
     sides = [LlmAgent(name=name, model="any") for name in ("left", "right")]
     both = ParallelAgent(name="both", sub_agents=[*sides])  # pyright: ignore[reportDeprecated]
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=both) as runtime:
-        assert status(await say(runtime)) == "done"
+        assert status(await send(runtime)) == "done"
     assert [one.tools for one in provider.requests] == [(), ()]
 
 
 class Tools(BaseToolset):
-    """Tools whose names nobody knows before they are asked for."""
+    """Tools whose names are unknown until they are listed."""
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         return [AdkTool(Tool("pick_color", "Mine.", None, dict))]
@@ -311,7 +311,7 @@ async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(sto
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "says"),
+    ("name", "parameters", "message"),
     [
         ("note", None, "of its own"),
         ("transfer_to_agent", None, "of its own"),
@@ -331,15 +331,15 @@ async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(sto
         ),
     ],
 )
-async def test_a_tool_that_cannot_be_offered_is_refused_before_anything_is_stored(
-    store_url: str, name: str, parameters: Any, says: str
+async def test_an_unusable_client_tool_is_rejected_before_anything_is_stored(
+    store_url: str, name: str, parameters: Any, message: str
 ) -> None:
     provider = ScriptedProvider(["never"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[noting()]) as runtime:
-        with pytest.raises(ClientToolRefused, match=says):
-            await say(runtime, client_tools=[client_tool(name, "A tool.", parameters)])
+        with pytest.raises(ClientToolRefused, match=message):
+            await send(runtime, client_tools=[client_tool(name, "A tool.", parameters)])
         with pytest.raises(ClientToolRefused, match="two tools"):
-            await say(runtime, client_tools=[PICK, PICK])
+            await send(runtime, client_tools=[PICK, PICK])
         assert not await rows(runtime.store, "SELECT id FROM sessions")
     assert not provider.requests
 
@@ -357,7 +357,7 @@ async def test_definitions_are_put_in_place_and_recursion_stays(store_url: str) 
     )
     provider = ScriptedProvider(["no"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
-        await say(runtime, client_tools=[tool])
+        await send(runtime, client_tools=[tool])
     sent = provider.requests[0].tools[0].parameters
     assert sent["properties"]["at"] == {"type": "object", "properties": {"x": {"type": "number"}}}
     assert "$schema" not in sent

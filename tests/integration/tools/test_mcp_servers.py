@@ -1,4 +1,4 @@
-"""MCP servers, real ones in their own process, through ADK's toolset."""
+"""Real MCP servers in child processes, through ADK's toolset."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ def add(a: int, b: int) -> int:
 
 @server.tool()
 def variables() -> list[str]:
-    """Tell the names of the environment."""
+    """Return the names of the environment variables."""
     return sorted(os.environ)
 
 @server.tool()
@@ -83,7 +83,7 @@ def approved(tool: Tool) -> AdkTool:
 
 
 async def ask(toolset: McpToolset, *calls: ToolCall) -> dict[str, Any]:
-    """Let a scripted model call tools in ADK's Runner; return what it was told."""
+    """Let a scripted model call tools in ADK's Runner; return the results."""
     provider = ScriptedProvider([list(calls), "done"])
     agent = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[toolset])
     service = InMemorySessionService()
@@ -105,21 +105,21 @@ async def test_a_stdio_server_its_filter_and_its_environment(
     )
     [toolset] = mcp_toolsets({"test": server}, wrap=approved)
     opened.append(toolset)
-    told = await ask(
+    results = await ask(
         toolset,
         ToolCall("c1", "add", {"a": 2, "b": 3}),
         ToolCall("c2", "variables", {}),
         ToolCall("c3", "add", {"a": "two"}),
         ToolCall("c4", "fails", {}),
     )
-    assert "5" in str(told["c1"])
-    assert "GIVEN" in str(told["c2"])
-    assert "GOOGLE_API_KEY" not in str(told["c2"])
-    assert "not run" in told["c3"]["error"]
-    assert "Error executing tool fails" in told["c4"]["error"]
+    assert "5" in str(results["c1"])
+    assert "GIVEN" in str(results["c2"])
+    assert "GOOGLE_API_KEY" not in str(results["c2"])
+    assert "not run" in results["c3"]["error"]
+    assert "Error executing tool fails" in results["c4"]["error"]
 
 
-async def test_only_the_tools_that_were_named_and_they_ask_first(script: Path, opened: list[McpToolset]) -> None:
+async def test_only_the_named_tools_are_used_and_need_approval(script: Path, opened: list[McpToolset]) -> None:
     [toolset] = mcp_toolsets({"test": McpSettings(command=sys.executable, args=[str(script)], tools=["add"])})
     opened.append(toolset)
     [tool] = await toolset.get_tools()
@@ -149,7 +149,7 @@ def patterned() -> Checked:
 """
 
 
-async def test_16_a_tool_whose_schema_passes_a_bound_is_left_out_and_the_others_are_there(
+async def test_16_a_tool_with_a_schema_above_a_limit_is_dropped_without_the_others(
     tmp_path: Path, opened: list[McpToolset], caplog: pytest.LogCaptureFixture
 ) -> None:
     script = tmp_path / "hostile.py"
@@ -159,13 +159,13 @@ async def test_16_a_tool_whose_schema_passes_a_bound_is_left_out_and_the_others_
     with caplog.at_level(logging.WARNING, "lango.adk.agents.mcp"):
         tools = await opened[0].get_tools()
     assert {tool.name for tool in tools} == {"add", "variables", "fails"}
-    said = " ".join(record.getMessage() for record in caplog.records if record.name == "lango.adk.agents.mcp")
-    assert "tool branches: its schema cannot be used: it has more than 5000 values" in said
-    assert "tool patterned: the schema of its results has a pattern" in said
+    logged = " ".join(record.getMessage() for record in caplog.records if record.name == "lango.adk.agents.mcp")
+    assert "tool branches: its schema cannot be used: it has more than 5000 values" in logged
+    assert "tool patterned: the schema of its results has a pattern" in logged
 
 
 async def test_an_http_server(script: Path, opened: list[McpToolset]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as place:  # nobody else gets it, and who comes early waits there
+    with socket.create_server(("127.0.0.1", 0)) as place:  # the port is reserved, and early connections wait
         port, fd = place.getsockname()[1], place.fileno()
         process = await asyncio.create_subprocess_exec(sys.executable, str(script), str(fd), pass_fds=[fd])
     try:
@@ -184,10 +184,10 @@ async def test_a_server_that_does_not_start_is_named(opened: list[McpToolset]) -
         await toolset.get_tools()
 
 
-async def test_a_turn_without_its_server_ends_with_its_name_and_the_next_one_works(
+async def test_a_turn_without_its_mcp_server_names_it_and_the_next_turn_works(
     tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """ADK would answer without the tools, as if the agent never had them."""
+    """ADK alone would silently answer without the tools."""
     script = tmp_path / "server.py"
     settings = Settings(
         store=StoreSettings(url=sqlite_url), mcp={"late": McpSettings(command=sys.executable, args=[str(script)])}
@@ -230,7 +230,7 @@ def test_a_server_is_a_command_or_an_address(server: McpSettings) -> None:
         mcp_toolsets({"both": server})
 
 
-def test_a_missing_package_is_told_with_the_way_to_get_it() -> None:
+def test_a_missing_package_is_reported_with_its_install_command() -> None:
     program = """
 import importlib.util as util
 real = util.find_spec

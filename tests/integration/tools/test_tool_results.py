@@ -1,4 +1,4 @@
-"""T1, T2 and failures of the provider: tools of every kind, through ADK's Runner, go back to the model as results."""
+"""T1, T2 and provider failures: results of all kinds of tools reach the model, through ADK's Runner."""
 
 import asyncio
 import threading
@@ -47,7 +47,7 @@ async def hangs() -> str:
 
 
 RELEASED = threading.Event()
-"""Lets those go that block a thread: not before their test is over."""
+"""Releases the handlers that block a thread, after their test."""
 
 
 @pytest.fixture(autouse=True)
@@ -64,17 +64,17 @@ def blocks() -> str:
 
 
 def gives_bytes() -> Any:
-    """Give bytes."""
+    """Return bytes."""
     return {"data": b"\x00\xff"}
 
 
 def gives_nan() -> Any:
-    """Give NaN."""
+    """Return NaN."""
     return float("nan")
 
 
 def gives_nul() -> Any:
-    """Give NUL and half a character."""
+    """Return NUL and a lone surrogate."""
     return "a\0b\ud800c"
 
 
@@ -88,15 +88,15 @@ BAD = [
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["lango", "adk"])
-@pytest.mark.parametrize(("function", "told"), BAD, ids=lambda one: getattr(one, "__name__", ""))
-async def test_t2_a_tool_that_fails_gives_the_model_an_error_and_the_turn_goes_on(
-    sqlite_url: str, function: Any, told: str, own: bool
+@pytest.mark.parametrize(("function", "message"), BAD, ids=lambda one: getattr(one, "__name__", ""))
+async def test_t2_a_failing_tool_returns_an_error_and_the_turn_continues(
+    sqlite_url: str, function: Any, message: str, own: bool
 ) -> None:
     name = function.__name__
     provider = ScriptedProvider([ToolCall("c1", name, {}), "I see", "fine"])
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(function)]) if own else None
     tools = [] if own else [Tool(name, "A tool.", None, function)]
-    settings = settings_for(sqlite_url, tool_timeout_s=0.3 if told == "timed out" else PATIENCE_S)
+    settings = settings_for(sqlite_url, tool_timeout_s=0.3 if message == "timed out" else PATIENCE_S)
     async with open_runtime(settings, provider=provider, tools=tools, root_agent=root) as runtime:
         events = await collect(runtime.stream("s", "try"))
         check_order(events)
@@ -106,7 +106,7 @@ async def test_t2_a_tool_that_fails_gives_the_model_an_error_and_the_turn_goes_o
         assert await statuses(runtime) == ["done"]
         assert await rows(runtime.store, "SELECT status FROM tool_journal") == [("finished",)]
         assert await runtime.run("s", "and?") == "fine"
-    assert told in results_in(provider.requests[1])["c1"]["error"]
+    assert message in results_in(provider.requests[1])["c1"]["error"]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
 
 
@@ -122,11 +122,11 @@ async def test_t2_nul_and_half_characters_read_back_the_same_from_both_databases
     assert seen == [{"result": "a\ufffdb\ufffdc"}] * 2
 
 
-async def test_t2_a_blocking_function_of_somebody_does_not_stop_the_process(sqlite_url: str) -> None:
+async def test_t2_a_blocking_function_does_not_stop_the_process(sqlite_url: str) -> None:
     go = threading.Event()
 
     def block() -> str:
-        """Block until told."""
+        """Block until released."""
         assert go.wait(PATIENCE_S)
         return "went on"
 
@@ -142,7 +142,7 @@ async def test_t2_a_blocking_function_of_somebody_does_not_stop_the_process(sqli
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_t2_a_tool_that_will_not_stop_is_left_alone(sqlite_url: str, cancelled: bool) -> None:
+async def test_t2_a_tool_that_does_not_stop_is_abandoned(sqlite_url: str, cancelled: bool) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
     async def stubborn() -> str:
@@ -176,7 +176,7 @@ async def test_t1_an_own_agents_callbacks_see_their_tools_results(sqlite_url: st
     seen: list[Any] = []
 
     def plain() -> str:
-        """Say something."""
+        """Return text."""
         return "as it is"
 
     def after(tool: Any, args: Any, tool_context: Any, tool_response: Any) -> None:
@@ -242,7 +242,7 @@ class Counting(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=self.answers.pop(0)))
 
 
-async def test_ids_that_a_model_uses_again_are_made_unique_before_they_are_stored(store_url: str) -> None:
+async def test_repeated_call_ids_are_made_unique_before_they_are_stored(store_url: str) -> None:
     ran: list[int] = []
 
     def step(number: int) -> str:
@@ -282,7 +282,7 @@ async def test_a_provider_that_fails_in_a_turn_leaves_the_message_and_no_half_an
         with pytest.raises(error):
             await runtime.run("s", "hi")
         kept = [(one.role, one.content) for one in await messages(runtime) if one.role != "event"]
-        assert kept == [("user", "hi")], "the error is an event, and nothing that anybody said"
+        assert kept == [("user", "hi")], "the error is an event, and no message"
         assert await statuses(runtime) == ["failed"]
         assert await runtime.run("s", "again") == "fine"
     assert broken_for(provider.requests[-1]) == []

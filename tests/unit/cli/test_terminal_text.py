@@ -1,4 +1,4 @@
-"""What the terminal shows of others' text, where blocks of markdown end, and what history keeps."""
+"""Control characters in shown text, blocks of Markdown, and the input history."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from lango.cli.terminal_text import format_age, format_cell, one_line, printable
 
 
 @given(st.text(st.characters()))
-def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
+def test_control_characters_are_replaced(text: str) -> None:
     shown = printable(text)
     assert not any(ord(one) < 0x20 and one not in "\n\t" for one in shown)
     assert not any(
@@ -44,13 +44,13 @@ def test_blocks_of_markdown() -> None:
 
 @given(st.lists(st.integers(1, 12), min_size=1))
 def test_blocks_are_the_same_wherever_the_stream_was_cut(sizes: list[int]) -> None:
-    blocks, told, at = MarkdownBlocks(), list[str](), 0
+    blocks, finished, at = MarkdownBlocks(), list[str](), 0
     while at < len(DOCUMENT):
         size = sizes[at % len(sizes)]
         blocks.add(DOCUMENT[at : at + size])
-        told += blocks.take_finished()
+        finished += blocks.take_finished()
         at += size
-    assert told + blocks.take_all() == split_blocks(DOCUMENT)
+    assert finished + blocks.take_all() == split_blocks(DOCUMENT)
     assert blocks.growing == ""
 
 
@@ -68,14 +68,14 @@ def test_half_a_line_is_not_taken_for_a_block() -> None:
     assert blocks.take_all() == ["words\n#tag and more\n"]
 
 
-def test_calls_in_a_line() -> None:
+def test_calls_as_one_line() -> None:
     assert call_title("read_file", {"path": "a.txt", "lines": [1, 2]}) == 'read_file(path="a.txt", lines=[1, 2])'
     assert len(call_title("write", {"text": "x" * 1000})) < 60
     assert readable_result({"out": "a\nb", "code": 1}) == "out:\n  a\n  b\ncode: 1"
     assert readable_result({"out": "x\n" * 500}).endswith("... 101 more lines")
 
 
-def test_history_is_the_users_own_and_holds_no_secrets(tmp_path: Path) -> None:
+def test_history_is_private_and_holds_no_secrets(tmp_path: Path) -> None:
     file = tmp_path / "state" / "history"
     past = InputHistory(file, {"MY_TOKEN": "very-long-secret", "SHORT_KEY": "abc"})
     for text in ("hello", "hello", "two\nlines", " private", "the token is very-long-secret", "sk-123", "abc is short"):
@@ -91,7 +91,7 @@ def test_history_is_the_users_own_and_holds_no_secrets(tmp_path: Path) -> None:
     assert list(again.load_history_strings())[:2] == ["more", "abc is short"]
 
 
-def test_history_does_not_grow_for_ever_and_needs_no_file(tmp_path: Path) -> None:
+def test_history_is_limited_and_needs_no_file(tmp_path: Path) -> None:
     file = tmp_path / "history"
     past = InputHistory(file, {})
     for number in range(1200):
@@ -103,12 +103,12 @@ def test_history_does_not_grow_for_ever_and_needs_no_file(tmp_path: Path) -> Non
     assert nowhere.get_strings() == ["kept while the program runs"]
 
 
-@pytest.mark.parametrize(("value", "told"), [(None, ""), (True, "yes"), (12345, "12,345"), (1.5, "1.50"), ("a", "a")])
-def test_cells(value: object, told: str) -> None:
-    assert format_cell(value) == told
+@pytest.mark.parametrize(("value", "text"), [(None, ""), (True, "yes"), (12345, "12,345"), (1.5, "1.50"), ("a", "a")])
+def test_cells(value: object, text: str) -> None:
+    assert format_cell(value) == text
 
 
-def test_ago() -> None:
+def test_ages() -> None:
     assert [format_age(1000.0 - back, 1000.0) for back in (-5, 3, 60, 7200, 90_000)] == [
         "just now",
         "just now",

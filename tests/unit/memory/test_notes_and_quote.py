@@ -1,4 +1,4 @@
-"""What observers answer, read; what agents are given, quoted. No I/O."""
+"""Parsing of observers' answers, and quoting of notes for agents. No I/O."""
 
 import pytest
 from hypothesis import given
@@ -49,14 +49,14 @@ def test_o1_notes_are_read_in_every_form_a_small_model_writes(line: str, expecte
     assert notes(f"Here are the notes:\n\n{line}\n") == [expected]
 
 
-def test_o1_what_is_in_no_form_is_taken_only_at_last_and_as_one_note_of_low_priority() -> None:
+def test_o1_free_text_is_accepted_only_leniently_as_one_note_of_low_priority() -> None:
     prose = "Ann said that she lives in Bern.\nShe likes tea."
     assert notes(prose) == []
     assert notes(prose, lenient=True) == [("low", 10, 20, "Ann said that she lives in Bern. She likes tea.")]
     assert notes("", lenient=True) == notes(" \n ", lenient=True) == []
 
 
-def test_o1_a_transcript_that_was_copied_is_taken_only_at_last() -> None:
+def test_o1_a_copied_transcript_is_accepted_only_leniently() -> None:
     copied = "#12 2026-11-15 09:00 user: I live in Bern.\n#13 2026-11-15 09:00 lango: Nice!"
     made_up = "#14 2026-11-15 09:00 lango: I said more.\n#15 2026-11-15 09:00 user: I live in Bern."
     assert parse_notes(copied, SPAN, OBSERVE_PROMPT, shown=copied) == []
@@ -64,7 +64,7 @@ def test_o1_a_transcript_that_was_copied_is_taken_only_at_last() -> None:
     assert [(note.first_seq, note.text) for note in found] == [(12, "user: I live in Bern."), (13, "lango: Nice!")]
 
 
-def test_o1_a_note_that_is_said_again_and_again_is_one_note() -> None:
+def test_o1_repeated_notes_are_dropped() -> None:
     assert notes("- [low] (11) tea\n" * 50) == [("low", 11, 11, "tea")]
 
 
@@ -84,7 +84,7 @@ def test_o1_an_observer_that_echoes_its_prompt_notes_nothing(prompt: str, lenien
         assert parse_notes(echo, SPAN, prompt, lenient=lenient) == []
 
 
-def test_o1_what_is_noted_beside_an_echo_is_kept_where_it_has_the_form() -> None:
+def test_o1_notes_beside_an_echo_are_kept_if_well_formed() -> None:
     assert notes(f"{OBSERVE_PROMPT}\n- [high] (12) Ann lives in Bern.") == [("high", 12, 12, "Ann lives in Bern.")]
 
 
@@ -109,7 +109,7 @@ def test_o1_notes_are_dated_by_the_store() -> None:
     )
 
 
-def test_facts_are_named_in_one_spelling() -> None:
+def test_names_of_facts_are_normalized() -> None:
     assert split_fact("Home  City: Bern, since 2020: really") == ("home city", "Bern, since 2020: really")
     assert split_fact("home_city = Bern") == ("home city", "Bern")
     assert split_fact("likes tea") is None
@@ -135,7 +135,7 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_o1_nothing_that_was_noted_can_close_the_quote(attack: str) -> None:
+def test_o1_a_note_cannot_close_the_quote(attack: str) -> None:
     text = quote(recalled("before", attack, "after", facts=(f"home: {attack}",)))
     inside, _, after = text.partition("</memory>")
     assert after == ""
@@ -145,7 +145,7 @@ def test_o1_nothing_that_was_noted_can_close_the_quote(attack: str) -> None:
 
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=6))
-def test_o1_any_note_stays_one_line_between_the_marks(texts: list[str]) -> None:
+def test_o1_any_note_is_one_line_inside_the_quote(texts: list[str]) -> None:
     lines = quote(recalled(*texts)).splitlines()
     assert lines[0] == "<memory>"
     assert lines[-1] == "</memory>"
@@ -159,7 +159,7 @@ def test_o1_the_quote_only_grows_at_its_end() -> None:
     assert quote(SessionMemory()) == ""
 
 
-def test_o1_a_quote_that_is_too_large_leaves_out_low_priorities_first_and_says_so() -> None:
+def test_o1_a_quote_above_its_limit_drops_low_priorities_first_and_counts_them() -> None:
     found = tuple(
         Observation(f"note {number} " + "word " * 20, 1, 2, "high" if number % 3 == 0 else "low", "2026-11-15")
         for number in range(30)
@@ -233,7 +233,7 @@ def test_o1_a_message_cannot_look_like_a_note_or_like_another_message() -> None:
     assert [line for line in shown.splitlines() if not line.startswith(" ")] == ["#7 2026-11-15 00:26 user: hi"]
 
 
-def test_o1_a_result_without_end_is_shown_with_its_middle_left_out() -> None:
+def test_o1_a_huge_result_is_shown_without_its_middle() -> None:
     huge = stored(7, Message("tool", "", (ToolCall("c", "cat", output={"text": "word " * 100_000}),)))
     shown = pieces([huge], 2_000, 1_000)
     assert len(shown) == 40

@@ -59,26 +59,29 @@ def test_a2_a_missing_key_names_the_variable_and_the_setting(model: str, variabl
     assert isinstance(caught.value, UsageError)
 
 
-def test_a2_either_of_googles_variables_will_do() -> None:
+def test_a2_either_of_googles_variables_is_used() -> None:
     assert resolve("gemini/x", environ={"GEMINI_API_KEY": "k"})[0].name == "gemini"
 
 
-def test_a2_the_variable_that_the_configuration_names() -> None:
+def test_a2_the_configured_variable_is_used() -> None:
     settings = {"openai": ProviderSettings(api_key_env="WORK_KEY")}
     with pytest.raises(MissingCredentials, match="WORK_KEY"):
         resolve("openai/gpt-4o", settings, environ=KEYS)
     assert resolve("openai/gpt-4o", settings, environ={"WORK_KEY": "k"})[0].name == "openai"
 
 
-def test_a_provider_of_the_configuration() -> None:
-    settings = {"work": ProviderSettings("anthropic", "WORK_KEY"), "box": ProviderSettings("vllm", base_url="http://b")}
+def test_a_configured_provider_is_resolved() -> None:
+    settings = {
+        "work": ProviderSettings(type="anthropic", api_key_env="WORK_KEY"),
+        "box": ProviderSettings(type="vllm", base_url="http://b"),
+    }
     provider, name = resolve("work/claude-opus-4-6", settings, environ={"WORK_KEY": "k"})
     assert isinstance(provider, AnthropicProvider)
     assert (provider.name, name) == ("work", "claude-opus-4-6")
     assert resolve("box/llama", settings, environ={})[0].name == "box"
 
 
-def test_the_embedded_models_need_nothing() -> None:
+def test_local_models_need_no_key() -> None:
     provider, name = resolve("local/smollm2", environ={})
     assert (provider.name, name) == ("local", "smollm2")
 
@@ -94,11 +97,11 @@ def test_a_model_without_a_provider_is_refused(model: str) -> None:
         resolve(model, environ=KEYS)
 
 
-def test_an_unknown_provider_names_those_that_there_are() -> None:
+def test_an_unknown_provider_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"no provider 'acme'.*anthropic.*mine.*openai"):
-        resolve("acme/x", {"mine": ProviderSettings("openai")}, environ=KEYS)
+        resolve("acme/x", {"mine": ProviderSettings(type="openai")}, environ=KEYS)
     with pytest.raises(ConfigError, match=r"no type 'acme' of \[providers.mine\]"):
-        resolve("mine/x", {"mine": ProviderSettings("acme")}, environ=KEYS)
+        resolve("mine/x", {"mine": ProviderSettings(type="acme")}, environ=KEYS)
 
 
 @pytest.mark.parametrize("model", ["gemini/x", "openai/x", "anthropic/x", "openrouter/x"])
@@ -124,7 +127,7 @@ def test_no_sdk_is_imported_before_a_request_is_made() -> None:
     ("model", "install"),
     [("openai/gpt-4o", "lango-adk[openai]"), ("anthropic/x", "lango-adk[anthropic]"), ("gemini/x", "google-genai")],
 )
-async def test_a_missing_sdk_names_the_line_that_installs_it(
+async def test_a_missing_sdk_is_reported_with_its_install_command(
     monkeypatch: pytest.MonkeyPatch, model: str, install: str
 ) -> None:
     def gone(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What each encoder makes of a request, by example: M1, M5, media, settings, signatures, a change of provider."""
+"""Encoded requests by example: M1, M5, media, settings, signatures, a change of provider."""
 
 import base64
 import json
@@ -29,15 +29,15 @@ def request(*messages: Message, model: str = "m", **settings: Any) -> Request:
 
 
 def test_m1_the_system_instruction_is_one_message_before_all_others() -> None:
-    told = request(Message("system", "Be kind."), USER, system="Be brief.")
+    sent = request(Message("system", "Be kind."), USER, system="Be brief.")
     both = "Be brief.\nBe kind."
-    assert openai.encode(told)["messages"][0] == {"role": "system", "content": both}
-    assert openai_responses.encode(told)["instructions"] == both
-    assert anthropic.encode(told)["system"] == both
-    assert gemini.encode(told)["config"]["system_instruction"] == both
+    assert openai.encode(sent)["messages"][0] == {"role": "system", "content": both}
+    assert openai_responses.encode(sent)["instructions"] == both
+    assert anthropic.encode(sent)["system"] == both
+    assert gemini.encode(sent)["config"]["system_instruction"] == both
 
 
-def test_m1_without_one_there_is_none() -> None:
+def test_m1_without_a_system_instruction_none_is_sent() -> None:
     assert openai.encode(request())["messages"][0]["role"] == "user"
     assert "instructions" not in openai_responses.encode(request())
     assert "system" not in anthropic.encode(request())
@@ -55,7 +55,7 @@ def test_m5_call_ids_are_kept_and_missing_ones_are_made() -> None:
 # --- settings
 
 
-def test_settings_go_by_each_vendors_names() -> None:
+def test_settings_have_each_vendors_names() -> None:
     full = request(temperature=0.5, top_p=0.9, max_tokens=100, stop=("END",), tools=(WEATHER,), tool_choice="required")
     chat = openai.encode(full)
     assert (chat["temperature"], chat["top_p"], chat["stop"]) == (0.5, 0.9, ["END"])
@@ -70,7 +70,7 @@ def test_settings_go_by_each_vendors_names() -> None:
     assert (responses["max_output_tokens"], responses["tool_choice"]) == (100, "required")
 
 
-def test_thinking_goes_to_those_who_can_be_told() -> None:
+def test_thinking_settings_are_sent_to_vendors_that_accept_them() -> None:
     full = request(model="gpt-5", thinking=Thinking("low", 512, shown=True))
     config = gemini.encode(full)["config"]
     assert config["thinking_config"] == {"thinking_level": "LOW", "thinking_budget": 512, "include_thoughts": True}
@@ -78,7 +78,7 @@ def test_thinking_goes_to_those_who_can_be_told() -> None:
     assert openai_responses.encode(full)["reasoning"] == {"effort": "low"}
     assert openai.encode(full)["reasoning_effort"] == "low"
     assert "reasoning_effort" not in openai.encode(full, compatible=True)
-    assert "thinking" not in anthropic.encode(full), "which models take which form is not told by their names"
+    assert "thinking" not in anthropic.encode(full), "the name does not say which form a model takes"
     plain = request(model="gpt-5", thinking=Thinking(budget_tokens=0))
     assert gemini.encode(plain)["config"]["thinking_config"] == {"thinking_budget": 0}
     assert "reasoning" not in openai_responses.encode(plain)
@@ -128,30 +128,30 @@ def test_anthropic_always_has_a_limit() -> None:
 
 def test_tools_are_declared_in_each_vendors_form() -> None:
     bare = ToolSpec("now", "What time is it?")
-    told = request(tools=(WEATHER, bare))
-    functions = [tool["function"] for tool in openai.encode(told)["tools"]]
+    sent = request(tools=(WEATHER, bare))
+    functions = [tool["function"] for tool in openai.encode(sent)["tools"]]
     assert functions[0] == {"name": "weather", "description": "What is the weather?", "parameters": SCHEMA}
     assert functions[1]["parameters"] == {"type": "object", "properties": {}}
-    assert [tool["name"] for tool in openai_responses.encode(told)["tools"]] == ["weather", "now"]
-    assert anthropic.encode(told)["tools"][1]["input_schema"] == {"type": "object", "properties": {}}
-    [declarations] = gemini.encode(told)["config"]["tools"]
+    assert [tool["name"] for tool in openai_responses.encode(sent)["tools"]] == ["weather", "now"]
+    assert anthropic.encode(sent)["tools"][1]["input_schema"] == {"type": "object", "properties": {}}
+    [declarations] = gemini.encode(sent)["config"]["tools"]
     assert declarations["function_declarations"][0]["parameters_json_schema"] == SCHEMA
     assert "parameters_json_schema" not in declarations["function_declarations"][1]
 
 
 def test_structured_output_in_each_vendors_form() -> None:
-    told = request(response_schema=SCHEMA)
-    assert openai.encode(told)["response_format"]["json_schema"] == {
+    sent = request(response_schema=SCHEMA)
+    assert openai.encode(sent)["response_format"]["json_schema"] == {
         "name": "answer",
         "schema": SCHEMA,
         "strict": False,
     }
     closed = SCHEMA | {"additionalProperties": False}
     assert openai.encode(request(response_schema=closed))["response_format"]["json_schema"]["strict"] is True
-    assert openai_responses.encode(told)["text"]["format"]["schema"] == SCHEMA
-    assert anthropic.encode(told)["output_config"]["format"] == {"type": "json_schema", "schema": closed}
-    assert gemini.encode(told)["config"]["response_json_schema"] == SCHEMA
-    assert gemini.encode(told)["config"]["response_mime_type"] == "application/json"
+    assert openai_responses.encode(sent)["text"]["format"]["schema"] == SCHEMA
+    assert anthropic.encode(sent)["output_config"]["format"] == {"type": "json_schema", "schema": closed}
+    assert gemini.encode(sent)["config"]["response_json_schema"] == SCHEMA
+    assert gemini.encode(sent)["config"]["response_mime_type"] == "application/json"
 
 
 def test_a_schema_is_closed_at_every_depth() -> None:
@@ -163,76 +163,76 @@ def test_a_schema_is_closed_at_every_depth() -> None:
 # --- media
 
 
-def test_media_go_in_each_vendors_form() -> None:
-    told = request(Message("user", "look", media=(PNG, PDF, NOTE, ZIP)))
+def test_media_are_encoded_for_each_vendor() -> None:
+    sent = request(Message("user", "look", media=(PNG, PDF, NOTE, ZIP)))
     png, pdf = (base64.b64encode(media.data or b"").decode() for media in (PNG, PDF))
-    [message] = openai.encode(told)["messages"]
+    [message] = openai.encode(sent)["messages"]
     assert [part["type"] for part in message["content"]] == ["text", "image_url", "file", "text", "text"]
     assert message["content"][1]["image_url"]["url"] == f"data:image/png;base64,{png}"
-    [item] = openai_responses.encode(told)["input"]
+    [item] = openai_responses.encode(sent)["input"]
     assert [part["type"] for part in item["content"]] == [
         *("input_text", "input_image", "input_file", "input_text", "input_text")
     ]
-    [message] = anthropic.encode(told)["messages"]
+    [message] = anthropic.encode(sent)["messages"]
     assert message["content"][2] == {
         "type": "document",
         "source": {"type": "base64", "media_type": "application/pdf", "data": pdf},
     }
     assert message["content"][3]["text"] == "[note.txt]\nread me"
     assert "a.zip" in message["content"][4]["text"]
-    [content] = gemini.encode(told)["contents"]
+    [content] = gemini.encode(sent)["contents"]
     assert content["parts"][1] == {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}
 
 
 @pytest.mark.parametrize("mime_type", ["image/tiff", "image/svg+xml", "application/zip", "x/y"])
-def test_a_file_that_a_vendor_refuses_becomes_words(mime_type: str) -> None:
-    told = request(Message("user", "look", media=(Media(mime_type, b"<svg/>", name="odd"),)))
+def test_a_file_that_a_vendor_rejects_becomes_a_note(mime_type: str) -> None:
+    sent = request(Message("user", "look", media=(Media(mime_type, b"<svg/>", name="odd"),)))
     words = [
-        openai.encode(told)["messages"][0]["content"][1],
-        openai_responses.encode(told)["input"][0]["content"][1],
-        anthropic.encode(told)["messages"][0]["content"][1],
-        gemini.encode(told)["contents"][0]["parts"][1],
+        openai.encode(sent)["messages"][0]["content"][1],
+        openai_responses.encode(sent)["input"][0]["content"][1],
+        anthropic.encode(sent)["messages"][0]["content"][1],
+        gemini.encode(sent)["contents"][0]["parts"][1],
     ]
     assert all(word["text"].startswith("[odd") for word in words), words
 
 
 def test_gemini_reads_text_files_as_text_and_no_gif() -> None:
-    told = request(Message("user", "look", media=(NOTE, Media("image/gif", b"GIF89a", name="a.gif"))))
-    [content] = gemini.encode(told)["contents"]
+    sent = request(Message("user", "look", media=(NOTE, Media("image/gif", b"GIF89a", name="a.gif"))))
+    [content] = gemini.encode(sent)["contents"]
     assert content["parts"][1] == {"text": "[note.txt]\nread me"}
     assert "a.gif" in content["parts"][2]["text"]
 
 
 def test_media_by_address() -> None:
     address = Media("image/png", uri="https://example.com/a.png")
-    told = request(Message("user", "", media=(address,)))
-    assert openai.encode(told)["messages"][0]["content"][0]["image_url"]["url"] == address.uri
-    assert anthropic.encode(told)["messages"][0]["content"][0]["source"] == {"type": "url", "url": address.uri}
-    assert gemini.encode(told)["contents"][0]["parts"][0]["file_data"]["file_uri"] == address.uri
-    assert openai_responses.encode(told)["input"][0]["content"][0]["image_url"] == address.uri
+    sent = request(Message("user", "", media=(address,)))
+    assert openai.encode(sent)["messages"][0]["content"][0]["image_url"]["url"] == address.uri
+    assert anthropic.encode(sent)["messages"][0]["content"][0]["source"] == {"type": "url", "url": address.uri}
+    assert gemini.encode(sent)["contents"][0]["parts"][0]["file_data"]["file_uri"] == address.uri
+    assert openai_responses.encode(sent)["input"][0]["content"][0]["image_url"] == address.uri
 
 
-def test_a_picture_that_a_tool_made_stands_behind_all_results() -> None:
+def test_an_image_of_a_tool_follows_all_results() -> None:
     turn = Message("assistant", tool_calls=(ToolCall("c1", "draw", {}), ToolCall("c2", "draw", {})))
     first = Message("tool", tool_calls=(ToolCall("c1", "draw", output={"ok": 1}),), media=(PNG,))
     second = Message("tool", tool_calls=(ToolCall("c2", "draw", output={"ok": 2}),))
-    told = request(USER, turn, first, second)
-    assert [message["role"] for message in openai.encode(told)["messages"]] == [
+    sent = request(USER, turn, first, second)
+    assert [message["role"] for message in openai.encode(sent)["messages"]] == [
         *("user", "assistant", "tool", "tool", "user")
     ]
-    blocks = anthropic.encode(told)["messages"][2]["content"]
+    blocks = anthropic.encode(sent)["messages"][2]["content"]
     assert [block["type"] for block in blocks] == ["tool_result", "tool_result", "image"]
-    contents = gemini.encode(told)["contents"]
+    contents = gemini.encode(sent)["contents"]
     assert [len(content["parts"]) for content in contents] == [1, 2, 2, 1]
 
 
 def test_an_error_result_is_marked_for_anthropic() -> None:
     turn = Message("assistant", tool_calls=(ToolCall("c1", "a", {}),))
-    told = request(USER, turn, Message("tool", tool_calls=(ToolCall("c1", "a", output={"error": "no"}),)))
-    assert anthropic.encode(told)["messages"][2]["content"][0]["is_error"] is True
+    sent = request(USER, turn, Message("tool", tool_calls=(ToolCall("c1", "a", output={"error": "no"}),)))
+    assert anthropic.encode(sent)["messages"][2]["content"][0]["is_error"] is True
 
 
-def test_openai_gets_sounds() -> None:
+def test_openai_gets_audio() -> None:
     [message] = openai.encode(request(Message("user", media=(Media("audio/wav", b"RIFF"),))))["messages"]
     assert message["content"] == [{"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}]
 
@@ -259,39 +259,39 @@ def step(
 
 def test_gemini_gets_its_signature_on_the_first_call_of_each_step() -> None:
     signed = ToolCall("c1", "a", {}, signature=by("gemini", GEMINI, b"\x01"))
-    told = request(USER, *step(signed, ToolCall("c2", "b", {})), *step(ToolCall("c3", "a", {})), model=GEMINI)
-    contents = gemini.encode(told)["contents"]
+    sent = request(USER, *step(signed, ToolCall("c2", "b", {})), *step(ToolCall("c3", "a", {})), model=GEMINI)
+    contents = gemini.encode(sent)["contents"]
     first, sibling = contents[1]["parts"]
     assert first["thought_signature"] == b"\x01"
     assert "thought_signature" not in sibling
     assert contents[3]["parts"][0]["thought_signature"] == gemini.PLACEHOLDER_SIGNATURE
 
 
-def test_gemini_gets_no_stand_in_in_turns_that_are_over() -> None:
-    told = request(USER, *step(ToolCall("c1", "a", {})), Message("user", "and now?"), model=GEMINI)
-    assert "thought_signature" not in gemini.encode(told)["contents"][1]["parts"][0]
+def test_gemini_gets_no_placeholder_in_earlier_turns() -> None:
+    sent = request(USER, *step(ToolCall("c1", "a", {})), Message("user", "and now?"), model=GEMINI)
+    assert "thought_signature" not in gemini.encode(sent)["contents"][1]["parts"][0]
 
 
 def test_gemini_gets_the_signature_of_its_text_back() -> None:
-    said = Message("assistant", "hello", signature=by("gemini", GEMINI, b"\x02"))
-    contents = gemini.encode(request(USER, said, USER, model=GEMINI))["contents"]
+    answer = Message("assistant", "hello", signature=by("gemini", GEMINI, b"\x02"))
+    contents = gemini.encode(request(USER, answer, USER, model=GEMINI))["contents"]
     assert contents[1]["parts"] == [{"text": "hello", "thought_signature": b"\x02"}]
 
 
-def test_gemini_takes_an_answer_and_the_calls_after_it_as_one_turn() -> None:
-    told = request(USER, Message("assistant", "Let me see."), *step(ToolCall("c1", "a", {})), model=GEMINI)
-    assert [content["role"] for content in gemini.encode(told)["contents"]] == ["user", "model", "user"]
+def test_gemini_gets_an_answer_and_the_calls_after_it_as_one_turn() -> None:
+    sent = request(USER, Message("assistant", "Let me see."), *step(ToolCall("c1", "a", {})), model=GEMINI)
+    assert [content["role"] for content in gemini.encode(sent)["contents"]] == ["user", "model", "user"]
 
 
 def test_anthropic_gets_its_thinking_back_unchanged() -> None:
     thoughts = (
         Thought("First I look.\n", by("anthropic", CLAUDE, "c2ln")),
         Thought(signature=by("anthropic", CLAUDE, "redacted:ZGF0YQ")),
-        Thought("what nobody signed"),
+        Thought("without a signature"),
     )
     late = by("anthropic", CLAUDE, json.dumps([{"type": "thinking", "thinking": "hm", "signature": "eA=="}]))
-    told = request(USER, *step(ToolCall("c1", "a", {}, signature=late), text="So.", thoughts=thoughts), model=CLAUDE)
-    assert anthropic.encode(told)["messages"][1]["content"] == [
+    sent = request(USER, *step(ToolCall("c1", "a", {}, signature=late), text="So.", thoughts=thoughts), model=CLAUDE)
+    assert anthropic.encode(sent)["messages"][1]["content"] == [
         {"type": "thinking", "thinking": "First I look.\n", "signature": "c2ln"},
         {"type": "redacted_thinking", "data": "ZGF0YQ"},
         {"type": "text", "text": "So."},
@@ -312,10 +312,10 @@ def test_anthropic_gets_no_thinking_after_a_cut_and_does_not_think_in_that_step(
     assert "thinking" not in cut
 
 
-def test_a_forced_call_leaves_no_room_to_think() -> None:
-    told = request(model=CLAUDE, tools=(WEATHER,), tool_choice="required")
-    assert "tool_choice" not in anthropic.encode(told, options={"thinking": {"type": "adaptive"}})
-    assert anthropic.encode(told, options={"thinking": {"type": "disabled"}})["tool_choice"] == {"type": "any"}
+def test_a_forced_call_is_dropped_with_thinking() -> None:
+    sent = request(model=CLAUDE, tools=(WEATHER,), tool_choice="required")
+    assert "tool_choice" not in anthropic.encode(sent, options={"thinking": {"type": "adaptive"}})
+    assert anthropic.encode(sent, options={"thinking": {"type": "disabled"}})["tool_choice"] == {"type": "any"}
 
 
 def test_responses_get_reasoning_back_before_what_it_was_made_for() -> None:
@@ -357,35 +357,35 @@ VENDORS = {
 
 @pytest.mark.parametrize("maker", VENDORS)
 @pytest.mark.parametrize("reader", ["gemini", "anthropic", "openai", "chat"])
-def test_m8_a_session_goes_on_with_another_provider(maker: str, reader: str) -> None:
+def test_m8_a_session_continues_with_another_provider(maker: str, reader: str) -> None:
     made_by, value = VENDORS[maker]
     mark = Signature(maker, made_by, value)
-    asked, answered = step(
+    call, result = step(
         ToolCall("call_1", "weather", {"city": "Paris"}, signature=mark),
         ToolCall("call_2", "weather", {"city": "Rome"}),
         text="Let me see.",
         thoughts=(Thought("Two calls.", mark),),
     )
-    history = (USER, asked, answered, Message("assistant", "Sunny.", signature=mark), USER, asked, answered)
+    history = (USER, call, result, Message("assistant", "Sunny.", signature=mark), USER, call, result)
     model = GPT if reader == "chat" else VENDORS[reader][0]
-    told = request(*history, model=model)
+    sent = request(*history, model=model)
     own = wire_rules.own_signatures(history, reader, model)
     match reader:
         case "gemini":
-            body, broken = gemini.encode(told), wire_rules.gemini(gemini.encode(told), own)
+            body, broken = gemini.encode(sent), wire_rules.gemini(gemini.encode(sent), own)
         case "anthropic":
-            body, broken = anthropic.encode(told), wire_rules.anthropic(anthropic.encode(told), own)
+            body, broken = anthropic.encode(sent), wire_rules.anthropic(anthropic.encode(sent), own)
         case "openai":
             body, broken = (
-                openai_responses.encode(told),
-                wire_rules.openai_responses(openai_responses.encode(told), own),
+                openai_responses.encode(sent),
+                wire_rules.openai_responses(openai_responses.encode(sent), own),
             )
         case _:
-            body, broken = openai.encode(told), wire_rules.openai_chat(openai.encode(told))
+            body, broken = openai.encode(sent), wire_rules.openai_chat(openai.encode(sent))
     assert broken == []
     foreign = value if reader == "gemini" else value.decode("latin-1")
     text = repr(body)
     assert text.count("Let me see.") == 2
-    assert text.count("Rome") == 4  # twice asked by the user, twice by the model
+    assert text.count("Rome") == 4  # twice from the user, twice from the model
     if reader != maker:
         assert repr(foreign)[2:-1] not in text

@@ -1,4 +1,4 @@
-"""Any history, any budget, any provider: the request that goes out holds every rule of that provider."""
+"""For any history, budget and provider, the encoded request follows all rules of that provider."""
 
 from collections.abc import Callable
 from typing import Any
@@ -85,7 +85,7 @@ _signatures = st.builds(
 
 @st.composite
 def signed_histories(draw: st.DrawFn) -> list[Message]:
-    """Return sound histories of several providers and models, with signatures wherever a model could put one."""
+    """Generate valid histories of several providers and models, with signatures wherever a model could put one."""
     maybe = st.one_of(st.none(), _signatures)
     history: list[Message] = []
     for message in draw(sound_history()):
@@ -100,22 +100,20 @@ def signed_histories(draw: st.DrawFn) -> list[Message]:
 
 @every_provider
 @given(signed_histories(), st.sampled_from(["gemini", "anthropic", "openai"]), st.booleans())
-def test_m8_signatures_of_every_kind_stay_with_who_made_them(
-    check: Check, history: list[Message], name: str, cut: bool
-) -> None:
+def test_m8_signatures_go_only_to_their_own_model(check: Check, history: list[Message], name: str, cut: bool) -> None:
     assert check(Request(MODEL, tuple(history), cut=cut), name) == []
 
 
 @given(signed_histories())
-def test_gemini_2_gets_no_stand_in(history: list[Message]) -> None:
+def test_gemini_2_gets_no_placeholder(history: list[Message]) -> None:
     contents = gemini.encode(Request("gemini-2.5-flash", tuple(history)))["contents"]
     signatures = [part.get("thought_signature") for content in contents for part in content["parts"]]
     assert gemini.PLACEHOLDER_SIGNATURE not in signatures
 
 
 @given(signed_histories())
-def test_the_checkers_are_no_rubber_stamp(history: list[Message]) -> None:
-    """Each kind of damage to a good request is seen by its checker."""
+def test_the_checkers_find_broken_requests(history: list[Message]) -> None:
+    """Each kind of damage to a valid request is found by its checker."""
     calls = [message for message in history if message.tool_calls]
     if not calls:
         return

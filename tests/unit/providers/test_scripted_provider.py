@@ -74,7 +74,7 @@ async def test_a_function_answers_the_request() -> None:
         await collect(provider)
 
 
-async def test_a_script_that_ended_says_so() -> None:
+async def test_a_finished_script_raises() -> None:
     provider = ScriptedProvider(["only one"], name="mine")
     await collect(provider)
     with pytest.raises(ScriptEnded, match="'mine' has 1 entries, and the model was called 2 times"):
@@ -92,5 +92,5 @@ async def test_chunks_can_be_slowed_down(monkeypatch: pytest.MonkeyPatch) -> Non
     assert waits == [5.0] * 4
 
 
-def test_it_has_a_name() -> None:
+def test_the_provider_has_a_name() -> None:
     assert ScriptedProvider([]).name == "scripted"

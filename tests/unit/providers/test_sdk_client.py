@@ -1,4 +1,4 @@
-"""One client of a vendor's SDK serves an event loop, however many requests come at once."""
+"""Concurrent first requests of an event loop share one client of a vendor's SDK."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from lango.providers.sdk.sdk_client import ClientPerLoop
 
 
 class Sdk:
-    """Makes clients, each as soon as it may."""
+    """Makes clients, each once it is released."""
 
     def __init__(self) -> None:
         self.made = 0

@@ -29,7 +29,7 @@ async def test_any_way_of_cutting_the_text_gives_the_same(text: str, stops: list
     assert deltas[-1] == Finish("stop", "" if end is None else "stop_sequence")
 
 
-async def test_what_was_held_back_comes_before_a_call() -> None:
+async def test_held_back_text_precedes_a_call() -> None:
     call = CallDelta(0, "c", "f", "{}")
     assert await stopped([TextDelta("see <"), call, Finish("tool_calls")], "<END>") == [
         *(TextDelta("see "), TextDelta("<"), call, Finish("tool_calls"))

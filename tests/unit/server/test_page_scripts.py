@@ -1,4 +1,4 @@
-"""The scripts of the page: valid, small, and without a way to make markup of words."""
+"""The scripts of the page are valid and small, and cannot turn text into markup."""
 
 import re
 import subprocess
@@ -32,7 +32,7 @@ def test_every_import_is_a_file_of_the_page() -> None:
             assert (script.parent / name).is_file(), f"{script.name} imports {name}"
 
 
-def test_what_is_vendored_has_its_licence_and_says_where_it_is_from() -> None:
+def test_vendored_files_have_their_licence_and_origin() -> None:
     readme = (STATIC / "vendor" / "README.md").read_text()
     for file in (STATIC / "vendor").glob("*.js"):
         assert f"`{file.name}`" in readme

@@ -1,4 +1,4 @@
-"""T3: who must agree, and to what."""
+"""T3: which calls need approval, and what an approval is valid for."""
 
 import itertools
 from typing import Any, get_args
@@ -24,7 +24,7 @@ def test_t3_levels_decide(approval: Any, decisions: list[Decision]) -> None:
     assert [decide(of(level), policy) for level in get_args(Level)] == decisions
 
 
-def test_t3_dangerous_asks_by_default_and_anything_unknown_is_a_no() -> None:
+def test_t3_dangerous_tools_ask_by_default_and_unknown_policies_deny() -> None:
     assert decide(of("dangerous"), ToolSettings()) == "ask"
     assert decide(of("dangerous"), ToolSettings.model_construct(approval="whatever", allow=[], deny=[])) == "deny"
 

@@ -1,4 +1,4 @@
-"""The built-in tools by name, and the ones that need no more than a clock or a reader."""
+"""The built-in tools by name; `current_time` and `read_result`."""
 
 from pathlib import Path
 
@@ -26,21 +26,21 @@ def test_t3_every_builtin_has_a_level_and_an_effect(tmp_path: Path) -> None:
     assert all(tool.description and tool.schema["type"] == "object" for tool in tools)
 
 
-def test_only_what_is_enabled_is_there() -> None:
+def test_only_enabled_tools_exist() -> None:
     assert builtin_tools(Settings().tools) == []
     twice = ToolSettings(enabled=["current_time", "current_time"], workspace="/nowhere")
     assert [tool.name for tool in builtin_tools(twice)] == ["current_time"]
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (ToolSettings(enabled=["shel"]), "there is no tool shel; there are read_file, "),
         (ToolSettings(enabled=["shell"], workspace="/nowhere/at/all"), "is not a folder"),
     ],
 )
-def test_a_wrong_setting_is_told(settings: ToolSettings, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_wrong_setting_is_reported(settings: ToolSettings, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         builtin_tools(settings)
 
 

@@ -1,4 +1,4 @@
-"""T2: whatever a handler does, the model gets a result and the turn goes on. A8: an unknown outcome is told."""
+"""T2: the model gets a result from any handler, and the turn continues. A8: an unknown outcome is reported."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ class Pair:
         ({"\0": "\udfff"}, {"\ufffd": "\ufffd"}),
     ],
 )
-async def test_t2_what_json_can_say_is_the_result(value: Any, result: dict[str, Any]) -> None:
+async def test_t2_json_values_are_the_result(value: Any, result: dict[str, Any]) -> None:
     outcome = await run_tool(returning(value), {})
     assert outcome == ToolOutcome(result, ok=True)
     json.dumps(outcome.result, ensure_ascii=False, allow_nan=False).encode()
@@ -84,7 +84,7 @@ def endless() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (b"abc", "result is bytes"),
         ({"a": [bytearray(b"x")]}, "result.a[0] is bytes"),
@@ -99,10 +99,10 @@ def endless() -> Iterator[int]:
         (Pair(b"", 1), "result.left is bytes"),
     ],
 )
-async def test_t2_what_json_cannot_say_is_an_error_result(value: Any, told: str) -> None:
+async def test_t2_other_values_are_an_error_result(value: Any, message: str) -> None:
     outcome = await run_tool(returning(value), {})
     assert not outcome.ok
-    assert told in outcome.result["error"]
+    assert message in outcome.result["error"]
     assert "the tool ran" in outcome.result["error"]
 
 
@@ -161,12 +161,12 @@ async def test_t2_an_exception_is_an_error_result(handler: Any, result: dict[str
 
 
 class Panic(BaseException):
-    """What a panic of a native library looks like."""
+    """An error like the panic of a native library."""
 
 
 @pytest.mark.parametrize("error", [SystemExit(2), Panic("index out of bounds"), GeneratorExit("closed")])
 @pytest.mark.parametrize("kind", ["sync", "async", "hands out a coroutine", "hands out a task"])
-async def test_t2_what_is_no_exception_is_an_error_result_too(error: BaseException, kind: str) -> None:
+async def test_t2_a_base_exception_is_an_error_result(error: BaseException, kind: str) -> None:
     async def raises_later() -> None:
         await asyncio.sleep(0)
         raise error
@@ -181,7 +181,7 @@ async def test_t2_what_is_no_exception_is_an_error_result_too(error: BaseExcepti
     }
     if kind == "hands out a task":
         if isinstance(error, SystemExit):
-            return  # a task of the handler's own ends the loop before anybody else sees it
+            return  # a task of the handler ends the loop first
         task = asyncio.ensure_future(raises_later())
         handlers[kind] = lambda: task
     outcome = await outcome_of(handlers[kind])
@@ -189,7 +189,7 @@ async def test_t2_what_is_no_exception_is_an_error_result_too(error: BaseExcepti
 
 
 @pytest.mark.parametrize("error", [SystemExit(2), Panic("index out of bounds")])
-async def test_t2_a_validator_that_raises_no_exception_is_told_as_invalid_arguments(error: BaseException) -> None:
+async def test_t2_a_validator_that_raises_a_base_exception_means_invalid_arguments(error: BaseException) -> None:
     def check(value: int) -> int:
         raise error
 
@@ -205,7 +205,7 @@ async def test_t2_a_validator_that_raises_no_exception_is_told_as_invalid_argume
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_t2_ctrl_c_goes_through(is_async: bool) -> None:
-    """In a loop of its own, which it ends."""
+    """Run in a separate event loop, which the handler ends."""
 
     async def interrupted_later() -> None:
         raise KeyboardInterrupt
@@ -235,7 +235,7 @@ async def test_t2_an_error_holds_no_traceback_and_no_secrets(monkeypatch: pytest
     assert len(error) < 2100
 
 
-async def test_a8_an_async_handler_that_hangs_is_stopped_and_its_outcome_unknown() -> None:
+async def test_a8_a_hanging_async_handler_is_stopped_and_its_outcome_is_unknown() -> None:
     stopped = asyncio.Event()
 
     async def hangs() -> None:
@@ -252,7 +252,7 @@ async def test_a8_an_async_handler_that_hangs_is_stopped_and_its_outcome_unknown
     assert (outcome.unknown, outcome.result["error"]) == (False, "timed out after 0.05 s")
 
 
-async def test_a8_a_sync_handler_that_hangs_does_not_hold_the_loop_and_is_told_honestly() -> None:
+async def test_a8_a_hanging_sync_handler_does_not_block_the_loop_and_its_outcome_is_unknown() -> None:
     release, ended = threading.Event(), threading.Event()
 
     def hangs() -> None:
@@ -267,7 +267,7 @@ async def test_a8_a_sync_handler_that_hangs_does_not_hold_the_loop_and_is_told_h
         assert "outcome is unknown" in outcome.result["error"]
     finally:
         release.set()
-    assert await asyncio.to_thread(ended.wait, 120)  # and its late return hurts nobody
+    assert await asyncio.to_thread(ended.wait, 120)  # and its late return has no effect
 
 
 async def test_many_hanging_handlers_do_not_starve_the_others() -> None:
@@ -280,7 +280,7 @@ async def test_many_hanging_handlers_do_not_starve_the_others() -> None:
         release.set()
 
 
-async def test_a_handler_that_will_not_stop_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_handler_that_does_not_stop_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lango.tools.execution._GRACE_S", 0.05)
     release = asyncio.Event()
 
@@ -298,7 +298,7 @@ async def test_a_handler_that_will_not_stop_is_left_alone(monkeypatch: pytest.Mo
     await asyncio.sleep(0)
 
 
-async def test_a_cancel_of_the_caller_reaches_the_handler_and_goes_on() -> None:
+async def test_a_cancel_of_the_caller_reaches_the_handler_and_propagates() -> None:
     started, cleaned = asyncio.Event(), asyncio.Event()
 
     async def works() -> None:
@@ -325,13 +325,13 @@ def cancels_in_its_thread() -> None:
 
 
 @pytest.mark.parametrize("handler", [cancels_itself, cancels_in_its_thread])
-async def test_a_handler_that_cancels_itself_is_an_outcome_and_no_cancel_of_ours(handler: Any) -> None:
+async def test_a_handler_that_cancels_itself_is_an_outcome(handler: Any) -> None:
     outcome = await outcome_of(handler)
     assert (outcome.ok, outcome.unknown) == (False, True)
     assert "unknown" in outcome.result["error"]
 
 
-async def test_a_sync_handler_does_not_hold_the_loop() -> None:
+async def test_a_sync_handler_does_not_block_the_loop() -> None:
     arrived, release = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -345,7 +345,7 @@ async def test_a_sync_handler_does_not_hold_the_loop() -> None:
     assert (await task).result == {"result": "released"}
 
 
-async def test_a_plain_function_may_hand_out_a_coroutine() -> None:
+async def test_a_sync_handler_may_return_a_coroutine() -> None:
     async def later() -> int:
         return 5
 
@@ -355,7 +355,7 @@ async def test_a_plain_function_may_hand_out_a_coroutine() -> None:
 # Large results.
 
 
-async def test_t2_fifty_megabytes_are_clipped_and_it_says_so() -> None:
+async def test_t2_fifty_megabytes_are_clipped_with_a_note() -> None:
     outcome = await run_tool(returning("x" * 50_000_000), {}, how_to_read="read them with read_result")
     assert outcome.ok
     shown = outcome.result["result"]
@@ -366,7 +366,7 @@ async def test_t2_fifty_megabytes_are_clipped_and_it_says_so() -> None:
     assert "characters were not kept" in outcome.whole
 
 
-def test_a_clipped_text_keeps_its_head_its_tail_and_what_is_beside_it() -> None:
+def test_a_clipped_text_keeps_its_head_its_tail_and_other_values() -> None:
     text = "".join(f"line {number}\n" for number in range(10_000))
     clipped = clip_to_characters({"exit_code": 0, "stdout": text}, 1_000)
     assert clipped.result["exit_code"] == 0
@@ -398,5 +398,5 @@ def test_many_small_values_are_clipped_as_text() -> None:
     assert json.loads(clipped.whole) == {"rows": list(range(100_000))}
 
 
-def test_an_error_without_words_has_its_name() -> None:
+def test_an_error_without_a_message_has_its_name() -> None:
     assert error_text(AssertionError()) == "AssertionError"

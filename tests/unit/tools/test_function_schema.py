@@ -121,7 +121,7 @@ def test_a_model_that_contains_itself_keeps_a_reference_that_resolves() -> None:
     assert plant.validate({"tree": {"name": "a", "children": [{"name": "b"}]}})["tree"].children[0].name == "b"
 
 
-async def test_any_name_is_a_name_for_an_argument() -> None:
+async def test_any_argument_name_is_possible() -> None:
     @tool(name="odd-names", description="Given.", level="dangerous", effect="none", timeout_s=3)
     def odd(
         json: int, model_config: str, copy: bool = Field(default=True, description="c"), schema: Any = print
@@ -141,10 +141,10 @@ async def test_any_name_is_a_name_for_an_argument() -> None:
     assert outcome.result == {"result": "1 x True"}
 
 
-async def test_the_context_is_filled_in_and_is_no_argument() -> None:
+async def test_the_context_is_passed_and_is_no_argument() -> None:
     @tool
     def whoami(greeting: str, context: ToolContext) -> str:
-        """Say who asks."""
+        """Return the caller."""
         return f"{greeting} {context.user_id} {context.state['x']}"
 
     def by_schema(city: str, here: "ToolContext | None" = None) -> str:
@@ -169,15 +169,15 @@ async def test_annotations_that_are_text_are_resolved_as_far_as_they_can_be() ->
     assert (await run_tool(later, {"size": {"width": 4}}, ToolContext(call_id="c1"))).result == {"result": "4 c1"}
 
 
-def test_an_annotation_that_nobody_knows_is_told() -> None:
+def test_an_unknown_annotation_is_reported() -> None:
     def mystery(thing: "Unheard") -> None:  # noqa: F821 # pyright: ignore
-        """Take what is not there."""
+        """Take an unknown type."""
 
     with pytest.raises(ConfigError, match="tool mystery"):
         tool(mystery)  # pyright: ignore[reportUnknownArgumentType]
 
 
-async def test_extra_arguments_go_where_the_function_takes_them() -> None:
+async def test_extra_arguments_are_passed_as_keywords() -> None:
     @tool
     def keep(**values: Any) -> dict[str, Any]:
         """Keep."""
@@ -217,10 +217,10 @@ async def test_t1_a_handler_takes_keywords_or_one_dict(handler: Any) -> None:
 
 async def test_t1_a_schema_is_enforced() -> None:
     weather = Tool("weather", "", CITY, by_keyword)
-    for arguments, told in [({}, '"city" is a required'), ({"city": "B", "days": "2"}, 'days: "2" is not of type')]:
+    for arguments, message in [({}, '"city" is a required'), ({"city": "B", "days": "2"}, 'days: "2" is not of type')]:
         outcome = await run_tool(weather, arguments)
         assert not outcome.ok
-        assert told in outcome.result["error"]
+        assert message in outcome.result["error"]
 
 
 async def test_a_tool_without_parameters_takes_none() -> None:
@@ -247,7 +247,7 @@ def unknowable(file: functools.partial[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: Tool("bad name", "", {}, print), "not a name"),
         (lambda: Tool("a" * 65, "", {}, print), "more than 64 characters"),
@@ -257,15 +257,15 @@ def unknowable(file: functools.partial[int]) -> None:
             lambda: Tool("a", "", {"type": "object", "properties": {"x": {"type": "text"}}}, print),
             "cannot be used as a JSON schema: properties.x.type",
         ),
-        (lambda: Tool("a", "", CITY, lambda city, country: 1), "wants country"),  # pyright: ignore
+        (lambda: Tool("a", "", CITY, lambda city, country: 1), "requires country"),  # pyright: ignore
         (lambda: Tool("a", "", {}, print, level="harmless"), "level is one of"),  # pyright: ignore
         (lambda: Tool("a", "", {}, print, timeout_s=0), "timeout_s"),
         (lambda: tool(positional), "by name"),
         (lambda: tool(unknowable), "cannot be turned into a schema|no JSON schema"),
     ],
 )
-def test_what_could_never_work_is_refused_when_the_tool_is_made(make: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_an_unusable_tool_is_rejected_when_it_is_made(make: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         make()
 
 
@@ -278,6 +278,6 @@ def test_tools_are_values() -> None:
         one.name = "c"  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_many_problems_are_told_in_few_words() -> None:
+def test_many_problems_are_summarized() -> None:
     with pytest.raises(InvalidArguments, match="and 5 more"):
         paint.validate({str(number): number for number in range(8)})

@@ -1,4 +1,4 @@
-"""Attack 16: a schema of an unknown author is bounded before it is compiled, and a check before it runs."""
+"""Attack 16: an untrusted schema is measured before it is compiled, and a check before it runs."""
 
 import asyncio
 import json
@@ -47,17 +47,17 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
-async def test_16_a_schema_that_passes_a_bound_is_refused_by_its_name(name: str) -> None:
-    schema, says = TOO_MUCH[name]
-    with pytest.raises(ConfigError, match=f"tool odd: .*{says}"):
+async def test_16_a_schema_above_a_limit_is_rejected_with_the_limit(name: str) -> None:
+    schema, limit = TOO_MUCH[name]
+    with pytest.raises(ConfigError, match=f"tool odd: .*{limit}"):
         Tool("odd", "", schema, print)
-    with pytest.raises(ClientToolRefused, match=f"tool odd: .*{says}"):
+    with pytest.raises(ClientToolRefused, match=f"tool odd: .*{limit}"):
         client_tool("odd", "", schema)
-    with pytest.raises(ClientToolRefused, match=f"tool odd: .*{says}"):
+    with pytest.raises(ClientToolRefused, match=f"tool odd: .*{limit}"):
         await read_client_tools([("fine", "", properties()), ("odd", "", schema)])
 
 
-async def test_16_the_tools_of_one_client_have_a_bound_together() -> None:
+async def test_16_the_tools_of_one_client_share_a_size_limit() -> None:
     schema = properties(a={"description": "x" * 40_000})
     few = MAX_CHARACTERS // 40_000 - 1
     assert len(await read_client_tools([(f"t{at}", "", schema) for at in range(few)])) == few
@@ -84,7 +84,7 @@ def chain(levels: int, last: Any) -> Any:
     return json.loads('{"next":' * levels + json.dumps(last) + "}" * levels)
 
 
-def test_16_a_check_that_would_take_too_long_is_not_begun() -> None:
+def test_16_a_check_with_too_many_steps_is_rejected() -> None:
     assert not problem(properties(a=LIST), {"a": lists(8)})
     # each level doubles the work: 2 ** 50 steps would never end
     assert "too large to be checked" in problem(properties(a=LIST), {"a": lists(50)})
@@ -98,15 +98,15 @@ def test_a_schema_that_contains_itself_is_checked_as_deep_as_the_arguments_go() 
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^((?=a)a+)+$", r"^(a+)+\1$", "^(a|aa)+$", "(.*)*x"])
-def test_16_no_pattern_takes_longer_than_its_text(pattern: str) -> None:
+def test_16_patterns_match_in_linear_time(pattern: str) -> None:
     # the letters double the time of a backtracking engine: 5,000 of them would never end
     assert problem(properties(a={"type": "string", "pattern": pattern}), {"a": "a" * 5_000 + "!"})
 
 
-def test_problems_are_told_with_their_place_and_without_long_values() -> None:
+def test_problems_have_their_path_and_no_long_values() -> None:
     schema = properties(n={"type": "integer"}, list={"items": {"type": "string"}}) | {"required": ["x"]}
-    told = SchemaChecker(schema).check({"n": "one", "list": ["a", 2]})
-    assert told == [
+    problems = SchemaChecker(schema).check({"n": "one", "list": ["a", 2]})
+    assert problems == [
         '"x" is a required property',
         'list[1]: 2 is not of type "string"',
         'n: "one" is not of type "integer"',
@@ -115,20 +115,20 @@ def test_problems_are_told_with_their_place_and_without_long_values() -> None:
     assert SchemaChecker(schema).check({"x": 1, "n": long}) == ['n: the value is not of type "integer"']
 
 
-def test_a_dialect_of_its_own_and_an_old_draft_are_read() -> None:
+def test_an_unknown_dialect_and_an_old_draft_are_read() -> None:
     own = properties(a={"type": "string"}) | {"$schema": "https://example.com/dialect"}
     assert problem(own, {"a": 1})
     old = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"t": {"type": "string"}}}
     assert problem(old | properties(a={"$ref": "#/definitions/t"}), {"a": 1})
 
 
-def test_a_property_called_pattern_is_no_pattern() -> None:
+def test_a_property_named_pattern_is_not_a_pattern() -> None:
     assert not has_patterns(properties(pattern={"type": "string"}))
     assert has_patterns(properties(a={"items": {"pattern": "x"}}))
     assert has_patterns(properties(a={"patternProperties": {"x": {}}}))
 
 
-async def test_16_the_loop_goes_on_while_a_client_s_tools_are_made() -> None:
+async def test_16_the_event_loop_is_free_while_client_tools_are_made() -> None:
     schema = properties(**{f"p{at}": {"type": "string", "minLength": at} for at in range(300)})
     making = asyncio.ensure_future(read_client_tools([(f"t{at}", "", schema) for at in range(20)]))
     ticks = 0

@@ -14,7 +14,8 @@ from lango.config import Settings
 from lango.errors import ConfigError
 from lango.history import TokenCounter
 from lango.memory import MemoryModel
-from lango.providers import Fallback, Provider, ProviderSettings, ResilientProvider, Timeouts, resolve
+from lango.providers import Fallback, Provider, ResilientProvider, Timeouts, resolve
+from lango.providers.protocol import Closable, ContextSizedProvider, LoadableProvider
 from lango.providers.traced_provider import TracedProvider
 from lango.telemetry.traces import is_tracing
 
@@ -74,16 +75,14 @@ class ModelRegistry:
 
     def _build(self, model: str) -> ProviderLlm:
         provider, name = self._resolve(model)
-        context_tokens: Callable[[str], int] | None = getattr(provider, "context_tokens", None)
+        context_tokens = provider.context_tokens(name) if isinstance(provider, ContextSizedProvider) else None
         if is_tracing():
             provider = TracedProvider(provider)
         if self._provider is None:
             fallback = self._settings.agent.fallback_model
             others = [self._fallback(fallback)] if fallback and fallback != model else []
             provider = ResilientProvider(provider, timeouts=self._timeouts, fallbacks=others)
-        return ProviderLlm(
-            provider, name, context_tokens=context_tokens(name) if context_tokens else None, **self._limits
-        )
+        return ProviderLlm(provider, name, context_tokens=context_tokens, **self._limits)
 
     @property
     def _limits(self) -> dict[str, Any]:
@@ -102,14 +101,9 @@ class ModelRegistry:
     def _resolve(self, model: str) -> tuple[Provider, str]:
         if self._provider is not None:
             return self._provider, model.partition("/")[2] or model
-        tables = {
-            name: ProviderSettings(table.type, table.api_key_env, table.base_url, table.api, table.options)
-            for name, table in self._settings.providers.items()
-        }
-        provider, name = resolve(model, tables, timeouts=self._timeouts)
-        check: Callable[[str], None] | None = getattr(provider, "check", None)
-        if check:
-            check(name)
+        provider, name = resolve(model, self._settings.providers, timeouts=self._timeouts)
+        if isinstance(provider, LoadableProvider):
+            provider.check(name)
         self._resolved.append((provider, name))
         return provider, name
 
@@ -121,17 +115,15 @@ class ModelRegistry:
     async def load(self) -> None:
         """Load the models that run in this process, so that the first turn does not wait for it."""
         for provider, name in self._resolved:
-            load: Callable[[str], Any] | None = getattr(provider, "load", None)
-            if load:
-                await load(name)
+            if isinstance(provider, LoadableProvider):
+                await provider.load(name)
 
     async def close(self) -> None:
         """Close the connections of the providers, and release the user's agents."""
         _open_registries.discard(self)
         for model in self._models.values():
-            close: Callable[[], Any] | None = getattr(model.provider, "aclose", None)
-            if close:
-                await close()
+            if isinstance(model.provider, Closable):
+                await model.provider.aclose()
 
 
 _open_registries: WeakSet[ModelRegistry] = WeakSet()  # those that use a user's agents now

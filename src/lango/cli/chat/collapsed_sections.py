@@ -1,4 +1,4 @@
-"""What is folded to a line and can be opened: calls of tools, and what a model thought."""
+"""Collapse tool calls and thoughts to one line that can be opened."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,33 +13,33 @@ _OPENED_LINES = 400
 
 
 class CollapsedSection(Struct):
-    """Something that is shown as one line until somebody opens it."""
+    """A tool call or thought, shown as one line until the user opens it."""
 
     title: str
     parts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Headings, each with its text."""
+    """Headings and texts."""
     note: str = ""
-    """What stands at the end of the line: how long it took, or what went wrong."""
+    """The end of the line: the duration, or the error."""
     failed: bool = False
 
 
 class CollapsedSections:
-    """Everything that can be opened, by its number."""
+    """The sections of a chat, by number."""
 
     def __init__(self) -> None:
         self._sections: list[CollapsedSection] = []
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of sections."""
         return len(self._sections)
 
     def add(self, section: CollapsedSection) -> int:
-        """Keep a fold and return its number."""
+        """Add a section and return its number."""
         self._sections.append(section)
         return len(self._sections)
 
     def find(self, number: int | None) -> tuple[int, CollapsedSection] | None:
-        """Return a fold by its number, or the newest."""
+        """Return a section by its number, or the newest."""
         wanted = len(self._sections) if number is None else number
         return (wanted, self._sections[wanted - 1]) if 1 <= wanted <= len(self._sections) else None
 
@@ -47,33 +47,33 @@ class CollapsedSections:
 def tool_call_section(
     name: str, arguments: Mapping[str, Any], result: Mapping[str, Any] | None, ok: bool, took_s: float | None
 ) -> CollapsedSection:
-    """Fold a call of a tool."""
+    """Return the section of a tool call."""
     note = "" if took_s is None else format_seconds(took_s)
     if not ok:
         note = " ".join(part for part in (note, f"failed: {one_line(_error_text(result))}") if part)
-    parts = [("arguments", readable_result(arguments))]
-    parts.append(("result", "none (any more)" if result is None else readable_result(result)))
+    shown_result = "none (any more)" if result is None else readable_result(result)
+    parts = [("arguments", readable_result(arguments)), ("result", shown_result)]
     return CollapsedSection(call_title(name, arguments), parts, note, failed=not ok)
 
 
 def call_title(name: str, arguments: Mapping[str, Any]) -> str:
-    """Say a call in a line: `read_file(path="a.txt")`, long values cut."""
+    """Format a call as one line: `read_file(path="a.txt")`, with long values cut."""
     arguments_text = (f"{one_line(str(key))}={_short_json(value)}" for key, value in arguments.items())
     return f"{one_line(name)}({', '.join(arguments_text)})"
 
 
 def exact_arguments(arguments: Mapping[str, Any]) -> str:
-    """Say arguments exactly, for somebody who decides about them."""
+    """Format all arguments in full, for a decision about them."""
     return printable(json.dumps(dict(arguments), ensure_ascii=False, indent=2, default=str))
 
 
 def readable_result(value: Mapping[str, Any]) -> str:
-    """Say a result for a reader: texts as they stand, everything else as JSON."""
+    """Format a result: texts as they are, other values as JSON."""
     return printable("\n".join(_limit_lines(_result_lines(value)))) or "{}"
 
 
 def format_seconds(took_s: float) -> str:
-    """Say how long something took."""
+    """Format a duration."""
     return f"{took_s:.1f} s" if took_s < 100 else f"{took_s / 60:.0f} min"
 
 

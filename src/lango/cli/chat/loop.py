@@ -3,34 +3,96 @@
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from lango import __version__
 from lango.cli.chat.chat_session import ChatSession
+from lango.cli.chat.slash_commands import complete_command, is_command, run_command
+from lango.cli.chat.terminal.message_reader import InputInterrupted, LineReader, MessageReader
 from lango.cli.chat.terminal.screen import Screen
+from lango.cli.model_check import model_label
 from lango.cli.session_target import choose_session
 from lango.config import Settings
+from lango.errors import LangoError
 
 
-async def run_chat(settings: Settings, resume: str | None, go_on: bool) -> None:
-    """Talk until the end of the input, /quit, or Ctrl-C twice at an empty prompt."""
+async def run_chat(settings: Settings, resume: str | None, continue_newest: bool) -> None:
+    """Run a chat until the end of the input, /quit, or Ctrl-C twice at an empty prompt."""
     screen = Screen()
     _log_to_screen(screen)
     if screen.live:
         screen.draw([], ["starting ..."])
     try:
         async with ChatSession(settings, screen) as chat:
-            chat.target = await choose_session(chat.runtime, resume, go_on)
+            chat.target = await choose_session(chat.runtime, resume, continue_newest)
+            chat.reader = _make_reader(chat)
             screen.draw([], [])
             with _handle_interrupts(chat):
-                await chat.read_messages()
+                await _read_messages(chat)
     finally:
         screen.draw([], [])
 
 
+def _make_reader(chat: ChatSession) -> MessageReader:
+    if not (chat.screen.live and sys.stdin.isatty()):
+        return LineReader()
+    from lango.cli.chat.terminal.input_history import InputHistory, history_file
+    from lango.cli.chat.terminal.keyboard import KeyboardReader
+
+    return KeyboardReader(
+        chat.screen,
+        InputHistory(history_file()),
+        complete=lambda text: complete_command(chat, text),
+        status=lambda width: chat.status_line.render(chat.settings, chat.target.session_id, width),
+        open_section=chat.open_section,
+    )
+
+
+async def _read_messages(chat: ChatSession) -> None:
+    chat.screen.print_line(f"lango {__version__}, {model_label(chat.settings)}", "bold")
+    session = f"{'new session' if chat.target.new else 'session'} {chat.target.session_id}"
+    chat.screen.print_line(f"{session}; /help, Ctrl-C stops an answer, Ctrl-D ends", "dim")
+    if not chat.target.new:
+        try:
+            await chat.resume(chat.target)
+        except LangoError as error:  # for example an approval that was answered elsewhere meanwhile
+            chat.screen.print_line(str(error), "red")
+    hinted = False
+    while True:
+        try:
+            draft, chat.draft = chat.draft, ""
+            text = await chat.reader.read_message(draft)
+        except InputInterrupted as interrupted:
+            discarded = str(interrupted)
+            if hinted and not discarded:
+                return
+            hinted = not discarded
+            if hinted:
+                chat.screen.print_line("press Ctrl-C again to quit, or Ctrl-D", "dim")
+            continue
+        hinted = False
+        if text is None or not await _handle_message(chat, text):
+            return
+
+
+async def _handle_message(chat: ChatSession, text: str) -> bool:
+    """Run a command or send a message; return False to quit."""
+    if not text.strip():
+        return True
+    try:
+        if is_command(text):
+            return await run_command(chat, text)
+        await chat.send(text)
+    except LangoError as error:
+        chat.screen.print_line(str(error), "red")
+    return True
+
+
 @contextmanager
 def _handle_interrupts(chat: ChatSession) -> Generator[None]:
-    """Take Ctrl-C for the conversation, for as long as it lasts."""
+    """Pass Ctrl-C to the chat during the body."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -47,7 +109,7 @@ def _handle_interrupts(chat: ChatSession) -> Generator[None]:
 
 
 class _ScreenLogHandler(logging.Handler):
-    """Writes warnings as lines of the screen: anywhere else they would break what is drawn there."""
+    """Writes warnings as lines of the screen: written elsewhere they would break its drawing."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(logging.WARNING)
@@ -55,7 +117,7 @@ class _ScreenLogHandler(logging.Handler):
         self._loop = asyncio.get_running_loop()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a warning, from whatever thread."""
+        """Write a warning; any thread may call it."""
         self._loop.call_soon_threadsafe(self._screen.print_line, f"lango: {record.getMessage()}", "dim yellow")
 
 

@@ -1,4 +1,4 @@
-"""Markdown as it streams: cut into blocks that are finished, and one that still grows."""
+"""Split streamed Markdown into finished blocks and render them."""
 
 import re
 from functools import cache
@@ -18,35 +18,35 @@ _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class MarkdownBlocks:
-    """Collects the text of an answer. A block is finished when another one has begun after it."""
+    """Collects the text of an answer. A block is finished when the next one begins."""
 
     def __init__(self) -> None:
         self._pending = ""
 
     def add(self, text: str) -> None:
-        """Add a piece, wherever it was cut."""
+        """Add a piece of text, cut anywhere."""
         self._pending += text
 
     def take_finished(self) -> list[str]:
-        """Take the blocks to which nothing can be added any more."""
-        whole = self._pending[: self._pending.rfind("\n") + 1]  # half a line may turn out to be anything
+        """Remove and return the finished blocks."""
+        whole = self._pending[: self._pending.rfind("\n") + 1]  # the rest of an incomplete line may change its meaning
         *done, growing = split_blocks(whole) or [""]
         self._pending = growing + self._pending[len(whole) :]
         return done
 
     @property
     def growing(self) -> str:
-        """The block that is not finished."""
+        """The unfinished block."""
         return self._pending
 
     def take_all(self) -> list[str]:
-        """Take all that is left: the answer is over."""
+        """Remove and return all blocks at the end of the answer."""
         rest, self._pending = self._pending, ""
         return split_blocks(rest)
 
 
 def split_blocks(text: str) -> list[str]:
-    """Cut markdown into its blocks; together they are the text again."""
+    """Split Markdown into its blocks; joined, they are the text again."""
     starts = [token.map[0] for token in _parser().parse(text) if token.level == 0 and token.map]
     offsets = _offsets(text)
     cuts = [0, *(offsets[start] for start in starts[1:]), len(text)]
@@ -61,12 +61,12 @@ def _parser() -> "MarkdownIt":
 
 
 def _offsets(text: str) -> list[int]:
-    """Return where each line begins, as the parser counts lines."""
+    """Return the offset of each line, as the parser counts lines."""
     return [0, *(end.end() for end in _LINE_END.finditer(text))]
 
 
 class _LeftHeading(Heading):
-    """A heading that stands left, with the marks that its author wrote."""
+    """A left-aligned heading with its `#` marks."""
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         level = int(self.tag[1:])
@@ -74,7 +74,7 @@ class _LeftHeading(Heading):
 
 
 class _PlainTable(TableElement):
-    """A table that wraps its cells rather than leave something out."""
+    """A table that wraps its cells instead of cutting them."""
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         for table in super().__rich_console__(console, options):
@@ -86,7 +86,7 @@ class _PlainTable(TableElement):
 
 
 class TerminalMarkdown(Markdown):
-    """Markdown for a terminal. Links are shown with their address: a link that hides it may lead anywhere."""
+    """Markdown for a terminal. Links show their address: a hidden one may lead anywhere."""
 
     elements = Markdown.elements | {"heading_open": _LeftHeading, "table_open": _PlainTable}
 

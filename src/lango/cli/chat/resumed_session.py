@@ -1,4 +1,4 @@
-"""Coming back to a conversation: its end, what became of its last turn, and what it still asks."""
+"""Show the last turns, the outcome and the open approval requests of a resumed session."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ _ADK_REQUEST_PREFIX = "adk_request_"
 def show_last_turns(
     screen: "Screen", sections: "CollapsedSections", session: "SessionRecord", messages: "Sequence[StoredEvent]"
 ) -> None:
-    """Show the last turns of a conversation as they were shown when they happened."""
+    """Show the last turns of a session as they looked when they ran."""
     user_positions = [at for at, stored in enumerate(messages) if is_user_message(stored)]
     first = user_positions[-_SHOWN_TURNS] if len(user_positions) >= _SHOWN_TURNS else 0
     shown = messages[first:]
@@ -42,21 +42,21 @@ def show_last_turns(
 
 
 def _answered_later(messages: "Sequence[StoredEvent]", at: int) -> set[str]:
-    """Return the calls of which a message says only that they wait for approval: their results come after it."""
+    """Return the calls whose result in this message is only a wait for approval: the real result follows later."""
     here = messages[at].message
     calls = {call.id for call in here.tool_calls} if here and here.role == "tool" else set[str]()
     later: set[str] = set()
     for stored in messages[at + 1 :]:
         found = {call.id for call in stored.message.tool_calls} if stored.message else set[str]()
         if stored.message and stored.message.role == "assistant":
-            calls -= found  # some models count their calls from 1 again
+            calls -= found  # some models number their calls from 1 in each answer
         elif stored.message and stored.message.role == "tool":
             later |= calls & found
     return later
 
 
 def is_user_message(stored: "StoredEvent") -> bool:
-    """Whether it is a message of the user, and not the answer to a question for approval."""
+    """Whether it is a message of the user, and not the answer to an approval request."""
     return bool(stored.message and stored.message.role == "user" and not stored.message.tool_calls)
 
 
@@ -65,7 +65,7 @@ def _show_message(
     sections: "CollapsedSections",
     message: "Message",
     arguments: dict[str, Mapping[str, Any]],
-    asked_first: set[str],
+    answered_later: set[str],
 ) -> None:
     match message.role:
         case "user" if message.content and not message.tool_calls:
@@ -76,7 +76,7 @@ def _show_message(
             arguments.update({call.id: call.input or {} for call in message.tool_calls})
         case "tool":
             for call in message.tool_calls:
-                if not call.name.startswith(_ADK_REQUEST_PREFIX) and call.id not in asked_first:
+                if not call.name.startswith(_ADK_REQUEST_PREFIX) and call.id not in answered_later:
                     ok = "error" not in (call.output or {})
                     show_section(
                         screen,
@@ -95,7 +95,7 @@ def _show_text(screen: "Screen", text: str) -> None:
 
 
 async def last_turn_notice(runtime: "Runtime", session: "SessionRecord") -> str:
-    """Say what became of the last turn, where it did not end well; empty: it did."""
+    """Return a sentence about the last turn if it did not complete, or ""."""
     newest = await runtime.store.read(find_newest_turn, session)
     record = await runtime.store.read(read_turn, session.key, newest) if newest else None
     if not newest or record is None:
@@ -103,24 +103,24 @@ async def last_turn_notice(runtime: "Runtime", session: "SessionRecord") -> str:
     if record.status in ("running", "queued"):
         if LivenessMonitor().is_gone(session.key, newest, record.owner, record.heartbeat):
             return (
-                "the last turn was cut off: the process that ran it is gone. What it had stored is here; "
+                "the last turn was interrupted: its process died. The stored part is shown; "
                 "send the message again for a new answer"
             )
-        return "a turn of this session runs in another process: a message from here waits for it"
+        return "a turn of this session runs in another process: your messages are queued behind it"
     failed: Mapping[str, str] = record.extra.get("error") or {}
     match record.status:
         case "interrupted":
-            return "the last turn was cut off: the process that ran it is gone. What it had stored is here"
+            return "the last turn was interrupted: its process died. The stored part is shown"
         case "cancelled":
             return "the last turn was stopped before its end"
         case "failed":
-            return f"the last turn failed: {failed.get('message', 'nobody knows why')}"
+            return f"the last turn failed: {failed.get('message', 'the reason is unknown')}"
         case _:
             return ""
 
 
 async def open_approval_requests(runtime: "Runtime", session: "SessionRecord") -> list[ApprovalNeeded]:
-    """Return the questions for approval that an answer is still taken for."""
+    """Return the approval requests that can still be answered."""
     return [
         ApprovalNeeded(
             0,

@@ -1,26 +1,22 @@
-"""What begins with a slash."""
+"""Run the commands that begin with a slash."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lango.cli.chat import resumed_session
+from lango.cli.chat.chat_session import ChatSession
 from lango.cli.model_check import check_model, model_label, model_name
 from lango.cli.session_target import LOCAL_USER, SessionTarget, new_session, session_by_prefix
 from lango.cli.tables import make_table
 from lango.cli.terminal_text import format_age
 from lango.cli.usage_report import summary_lines, turn_row
+from lango.config import Settings
 from lango.errors import UsageError
 from lango.store.sessions.sessions import find_session
 
-if TYPE_CHECKING:
-    from lango.cli.chat.chat_session import ChatSession
-    from lango.config import Settings
-
-
-CommandFunction = Callable[["ChatSession", str], Awaitable[None]]
+CommandFunction = Callable[[ChatSession, str], Awaitable[None]]
 
 _MAX_LISTED = 20
 _PAGE = 100
@@ -33,7 +29,7 @@ class QuitChat(Exception):
 
 
 class Command(Struct, frozen=True):
-    """A command: what may follow it, what it does."""
+    """A command: its arguments, its help, its function."""
 
     arguments: str
     help: str
@@ -41,17 +37,17 @@ class Command(Struct, frozen=True):
 
 
 def is_command(text: str) -> bool:
-    """Whether a message is a command, and not one that begins with a path."""
+    """Whether a message is a command, and not text that begins with a path."""
     first = text.split(maxsplit=1)[0]
     return text.startswith("/") and "/" not in first[1:] and "\n" not in text.strip()
 
 
-async def run_command(chat: "ChatSession", text: str) -> bool:
-    """Do a command; False: the conversation ends."""
+async def run_command(chat: ChatSession, text: str) -> bool:
+    """Run a command; return False to quit."""
     name, _, rest = text.strip().partition(" ")
     command = COMMANDS.get(name)
     if command is None:
-        chat.screen.print_line(f"there is no {name}; /help says what there is", "yellow")
+        chat.screen.print_line(f"there is no {name}; /help lists the commands", "yellow")
         return True
     try:
         await command.run(chat, rest.strip())
@@ -60,8 +56,8 @@ async def run_command(chat: "ChatSession", text: str) -> bool:
     return True
 
 
-def complete_command(chat: "ChatSession", text: str) -> Iterable[tuple[str, str]]:
-    """Say what a command that is being typed could become."""
+def complete_command(chat: ChatSession, text: str) -> Iterable[tuple[str, str]]:
+    """Return the completions of a command being typed, each with a description."""
     name, space, rest = text.partition(" ")
     if not space:
         return [
@@ -74,19 +70,17 @@ def complete_command(chat: "ChatSession", text: str) -> Iterable[tuple[str, str]
     return []
 
 
-async def _help(chat: "ChatSession", rest: str) -> None:
-    del rest
+async def _help(chat: ChatSession, _: str) -> None:
     rows = [
         {"command": f"{name} {command.arguments}".strip(), "does": command.help} for name, command in COMMANDS.items()
     ]
     chat.screen.print_renderables(make_table(rows))
     chat.screen.print_line()
     chat.screen.print_line("Enter sends; Alt-Enter, or a backslash at the end of a line, begins a new line.")
-    chat.screen.print_line("Ctrl-C stops an answer; Ctrl-O opens the newest folded line; Ctrl-D ends.")
+    chat.screen.print_line("Ctrl-C stops an answer; Ctrl-O opens the newest collapsed line; Ctrl-D ends.")
 
 
-async def _sessions(chat: "ChatSession", rest: str) -> None:
-    del rest
+async def _sessions(chat: ChatSession, _: str) -> None:
     found = await chat.runtime.sessions.list(user_id=LOCAL_USER, limit=_MAX_LISTED + 1)
     if not found:
         chat.screen.print_line("no sessions yet")
@@ -104,40 +98,40 @@ async def _sessions(chat: "ChatSession", rest: str) -> None:
     chat.listed_sessions = [(record.name.id, record.display_title) for record in found]
     chat.screen.print_renderables(make_table(rows, cut=["title"]))
     more = " These are the newest; `lango sessions list` shows all." if len(found) > _MAX_LISTED else ""
-    chat.screen.print_line(f"/resume ID goes on with one; its first characters do.{more}", "dim")
+    chat.screen.print_line(f"/resume ID continues a session; the first characters of its id suffice.{more}", "dim")
 
 
-async def _resume(chat: "ChatSession", rest: str) -> None:
+async def _resume(chat: ChatSession, rest: str) -> None:
     if not rest:
         await _sessions(chat, "")
         return
-    place = await session_by_prefix(chat.runtime, rest)
-    if place.new:
-        raise UsageError(f"there is no session {rest!r}; /sessions shows what there is")
-    chat.screen.print_line(f"session {place.session_id}", "bold")
-    await chat.resume(place)
+    target = await session_by_prefix(chat.runtime, rest)
+    if target.new:
+        raise UsageError(f"there is no session {rest!r}; /sessions lists them")
+    chat.screen.print_line(f"session {target.session_id}", "bold")
+    await chat.resume(target)
 
 
-async def _fork(chat: "ChatSession", rest: str) -> None:
+async def _fork(chat: ChatSession, rest: str) -> None:
     back = _parse_count(rest, 0, "/fork")
-    question = await _user_message(chat, back) if back else None
+    message = await _user_message(chat, back) if back else None
     made = await chat.runtime.sessions.fork(
         chat.target.session_id,
         user_id=LOCAL_USER,
-        at=question.seq - 1 if question else None,
+        at=message.seq - 1 if message else None,
         new_id=new_session().session_id,
     )
-    chat.screen.print_line(f"session {made.name.id} goes on from here; {chat.target.session_id} stays as it is", "bold")
+    chat.screen.print_line(f"continuing in session {made.name.id}; {chat.target.session_id} is unchanged", "bold")
     await chat.resume(SessionTarget(made.name.id))
-    chat.draft = question.text if question else ""
+    chat.draft = message.text if message else ""
 
 
-async def _rewind(chat: "ChatSession", rest: str) -> None:
-    question = await _user_message(chat, _parse_count(rest, 1, "/rewind"))
-    await chat.runtime.sessions.rewind(chat.target.session_id, before=question.seq, user_id=LOCAL_USER)
-    chat.screen.print_line("taken back; the message is here to be changed and sent again", "bold")
+async def _rewind(chat: ChatSession, rest: str) -> None:
+    message = await _user_message(chat, _parse_count(rest, 1, "/rewind"))
+    await chat.runtime.sessions.rewind(chat.target.session_id, before=message.seq, user_id=LOCAL_USER)
+    chat.screen.print_line("rewound; edit the message and send it again", "bold")
     await chat.resume(chat.target)
-    chat.draft = question.text
+    chat.draft = message.text
 
 
 class _UserMessage(Struct, frozen=True):
@@ -149,12 +143,12 @@ class _UserMessage(Struct, frozen=True):
 
 def _parse_count(rest: str, default: int, name: str) -> int:
     if rest and not (rest.isdecimal() and int(rest)):
-        raise UsageError(f"{name} takes how many turns to go back, such as {name} 2")
+        raise UsageError(f"{name} takes a number of turns, such as {name} 2")
     return int(rest) if rest else default
 
 
-async def _user_message(chat: "ChatSession", back: int) -> _UserMessage:
-    """Find the message that began a turn: 1 is the last one."""
+async def _user_message(chat: ChatSession, back: int) -> _UserMessage:
+    """Return the message that began a turn, counted back from 1, the last turn."""
     found, before = 0, None
     while page := await chat.runtime.sessions.messages(
         chat.target.session_id, user_id=LOCAL_USER, before=before, limit=_PAGE
@@ -168,10 +162,9 @@ async def _user_message(chat: "ChatSession", back: int) -> _UserMessage:
     raise UsageError("there is nothing to go back to" if not found else f"there are only {found} turns to go back")
 
 
-async def _usage(chat: "ChatSession", rest: str) -> None:
-    del rest
+async def _usage(chat: ChatSession, _: str) -> None:
     if chat.target.new:
-        chat.screen.print_line("nothing was said yet")
+        chat.screen.print_line("no messages yet")
         return
     usage = await chat.runtime.sessions.usage(chat.target.session_id, user_id=LOCAL_USER, limit=_MAX_LISTED)
     kept = ("turn", "status", "in", "out", "cost", "model s", "tools s", "tools")
@@ -182,58 +175,54 @@ async def _usage(chat: "ChatSession", rest: str) -> None:
         chat.screen.print_line(line)
 
 
-async def _clear(chat: "ChatSession", rest: str) -> None:
-    del rest
+async def _clear(chat: ChatSession, _: str) -> None:
     old = chat.target
     chat.screen.clear()
     chat.switch_to(new_session())
-    kept = "" if old.new else f"; the one before is kept: /resume {old.session_id}"
+    kept = "" if old.new else f"; the previous session is kept: /resume {old.session_id}"
     chat.screen.print_line(f"new session {chat.target.session_id}{kept}", "dim")
 
 
-async def _open(chat: "ChatSession", rest: str) -> None:
+async def _open(chat: ChatSession, rest: str) -> None:
     if rest and not rest.isdecimal():
-        raise UsageError("/open takes the number of a folded line, such as /open 1")
+        raise UsageError("/open takes the number of a collapsed line, such as /open 1")
     chat.open_section(int(rest) if rest else None)
 
 
-async def _approve(chat: "ChatSession", rest: str) -> None:
-    del rest
+async def _approve(chat: ChatSession, _: str) -> None:
     session = await chat.runtime.store.read(find_session, chat.session_id)
-    questions = await resumed_session.open_approval_requests(chat.runtime, session) if session else []
-    if not questions:
+    requests = await resumed_session.open_approval_requests(chat.runtime, session) if session else []
+    if not requests:
         chat.screen.print_line("nothing waits for an approval")
-    await chat.answer_approval_requests(questions)
+    await chat.answer_approval_requests(requests)
 
 
-async def _quit(chat: "ChatSession", rest: str) -> None:
-    del chat, rest
+async def _quit(_chat: ChatSession, _: str) -> None:
     raise QuitChat
 
 
-async def _model(chat: "ChatSession", rest: str) -> None:
-    """Say the model, or change it: it is asked first, so that a wrong name does not cost a message."""
+async def _model(chat: ChatSession, rest: str) -> None:
+    """Show the model, or change it after a check, so that a wrong name does not fail the next message."""
     if not rest:
         chat.screen.print_line(model_label(chat.settings))
         chat.screen.print_line("/model provider/name changes it, such as /model openai/gpt-5-mini", "dim")
         return
     if chat.settings.store.url in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
-        raise UsageError("the conversation is kept in memory only, and would be lost: choose the model with -m")
+        raise UsageError("the session is in memory only, and would be lost: choose the model with -m")
     agent = chat.settings.agent.model_copy(update={"model": rest})
     settings = chat.settings.model_copy(update={"agent": agent})
-    doubt = await chat.run_interruptible(check_model(settings, rest))
-    if doubt is None:
+    failure = await chat.run_interruptible(check_model(settings, rest))
+    if failure is None:
         chat.screen.print_line(f"stopped; the model is still {model_name(chat.settings)}", "yellow")
         return
     await chat.reopen(settings)
     chat.screen.print_line(f"from now on: {model_label(settings)}")
-    if doubt:
-        chat.screen.print_line(f"it did not answer a first question: {doubt}", "yellow")
+    if failure:
+        chat.screen.print_line(f"it did not answer a test request: {failure}", "yellow")
 
 
-async def _memory(chat: "ChatSession", rest: str) -> None:
-    """Show the notes with the messages that they came from, and the facts."""
-    del rest
+async def _memory(chat: ChatSession, _: str) -> None:
+    """Show the observations of the session with their messages, and the facts about the user."""
     memory = chat.runtime.memory
     notes = [] if chat.target.new else (await memory.show(chat.target.session_id, user_id=LOCAL_USER)).as_json()
     for note in notes:
@@ -241,7 +230,7 @@ async def _memory(chat: "ChatSession", rest: str) -> None:
         chat.screen.print_line(f"    from messages {note['first_seq']} to {note['last_seq']}", "dim")
     facts = await memory.facts(user_id=LOCAL_USER)
     if facts:
-        chat.screen.print_line("known of you in every conversation (`lango memory forget ID` deletes one):", "bold")
+        chat.screen.print_line("known about you in every session (`lango memory forget ID` deletes a fact):", "bold")
         chat.screen.print_renderables(
             make_table([{"id": str(fact.id), "what": fact.name, "is": fact.text} for fact in facts])
         )
@@ -250,23 +239,23 @@ async def _memory(chat: "ChatSession", rest: str) -> None:
 
 
 COMMANDS = {
-    "/help": Command("", "what there is", _help),
-    "/model": Command("[NAME]", "say, or change, the model of the next turns", _model),
-    "/sessions": Command("", "list the conversations", _sessions),
-    "/resume": Command("ID", "go on with another conversation", _resume),
-    "/fork": Command("[N]", "go on in a copy of this conversation, without its last N turns", _fork),
-    "/rewind": Command("[N]", "take back the last turn, or the last N", _rewind),
-    "/usage": Command("", "what each turn took, and what the next request would keep", _usage),
-    "/memory": Command("", "what is remembered of this conversation, and of you", _memory),
-    "/clear": Command("", "an empty screen and a new conversation; this one is kept", _clear),
-    "/open": Command("[N]", "show what a folded line holds: the newest, or that number", _open),
-    "/approve": Command("", "answer a question that was left open", _approve),
-    "/quit": Command("", "end; the conversation is kept", _quit),
+    "/help": Command("", "list the commands", _help),
+    "/model": Command("[NAME]", "show or change the model of the next turns", _model),
+    "/sessions": Command("", "list the sessions", _sessions),
+    "/resume": Command("ID", "continue another session", _resume),
+    "/fork": Command("[N]", "continue in a copy of this session, without its last N turns", _fork),
+    "/rewind": Command("[N]", "remove the last turn, or the last N", _rewind),
+    "/usage": Command("", "show tokens and cost of each turn, and the size of the next request", _usage),
+    "/memory": Command("", "show what is remembered of this session, and about you", _memory),
+    "/clear": Command("", "clear the screen and start a new session; this one is kept", _clear),
+    "/open": Command("[N]", "show a collapsed line: the newest, or the one with that number", _open),
+    "/approve": Command("", "answer open approval requests", _approve),
+    "/quit": Command("", "quit; the session is kept", _quit),
 }
 
 
-def known_models(settings: "Settings") -> Iterable[str]:
-    """Return names to complete: the models that the settings name, and those of this process."""
+def known_models(settings: Settings) -> Iterable[str]:
+    """Return the models of the settings and the local models, for completion."""
     from lango.providers.local.known_models import MODELS
 
     agent = settings.agent

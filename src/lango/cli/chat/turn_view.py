@@ -1,4 +1,4 @@
-"""One turn on the screen: text as it streams, tools as folded lines, what runs as a tail."""
+"""Draw one running turn: streamed text, tool calls, errors."""
 
 import asyncio
 import time
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 _FRAME_S = 1 / 15
 _TICK_S = 1.0
 _DRAWING_SHARE = 4
-"""Drawing may take a fifth of the time: a long block is drawn less often."""
+"""Drawing takes at most a fifth of the time: a long block is drawn less often."""
 
 
 class TurnView:
-    """Shows the events of a turn. On a terminal the tail is drawn again now and then, and while nothing happens."""
+    """Shows the events of a turn. On a terminal the unfinished tail is redrawn, also while no events arrive."""
 
     def __init__(self, screen: "Screen", sections: CollapsedSections, root: str = "") -> None:
         self._screen = screen
@@ -50,7 +50,7 @@ class TurnView:
         self._queue_place = 0
         self._calls: dict[str, tuple[ToolStart, float]] = {}
         self._began = time.monotonic()
-        self._last_line_empty = False  # the last line that stays is an empty one
+        self._last_line_empty = False  # of the permanent lines
         self._stopping = False
         self._next_frame = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -61,7 +61,7 @@ class TurnView:
         match event:
             case Accepted():
                 if event.waiting:
-                    self._line("the session is busy with another message: this one comes after it", "dim")
+                    self._line("the session is busy: this message is queued", "dim")
             case Queued():
                 self._queue_place = event.place
             case TextDelta():
@@ -82,12 +82,12 @@ class TurnView:
         self._schedule_draw(0.0)
 
     def show_stopping(self) -> None:
-        """Say that the turn is being stopped."""
+        """Show that the turn is being stopped."""
         self._stopping = True
         self._schedule_draw(0.0)
 
     def close(self) -> None:
-        """The turn is over: what is left is written, and nothing is drawn any more."""
+        """Write the rest of the turn, and stop drawing."""
         if self._timer:
             self._timer.cancel()
         self._timer = None
@@ -150,7 +150,7 @@ class TurnView:
 
     def _show_error(self, event: TurnError) -> None:
         self._end_text()
-        if event.fatal and event.error != "TurnCancelled":  # a tool's failure stands in its own line
+        if event.fatal and event.error != "TurnCancelled":  # the line of a tool shows its failure
             self._line(event.message, "red")
 
     def _line(self, text: str, style: str = "") -> None:
@@ -160,7 +160,7 @@ class TurnView:
     # -- the tail -------------------------------------------------------------------------------------------------
 
     def _schedule_draw(self, delay_s: float) -> None:
-        """Draw soon; however much happens meanwhile, once."""
+        """Draw after the delay, once for all events until then."""
         if not self._screen.live:
             return
         loop = asyncio.get_running_loop()
@@ -202,7 +202,7 @@ class TurnView:
 
 
 def markdown_lines(screen: "Screen", blocks: list[str]) -> list[str]:
-    """Lay blocks out, with one empty line between them, whatever each would put around itself."""
+    """Render blocks with exactly one empty line between them."""
     rendered: list[str] = []
     for block in blocks:
         lines = screen.render_lines(TerminalMarkdown(block)) if block.strip() else []
@@ -215,7 +215,7 @@ def markdown_lines(screen: "Screen", blocks: list[str]) -> list[str]:
 
 
 def show_section(screen: "Screen", sections: CollapsedSections, section: CollapsedSection) -> None:
-    """Write the line of a fold."""
+    """Write the line of a collapsed section."""
     number = sections.add(section)
     sign = screen.symbol("✗", "x") if section.failed else screen.symbol("▸", ">")
     line = Text.assemble(
@@ -226,7 +226,7 @@ def show_section(screen: "Screen", sections: CollapsedSections, section: Collaps
 
 
 def show_section_content(screen: "Screen", number: int, section: CollapsedSection) -> None:
-    """Write what a fold holds."""
+    """Write the content of a section."""
     screen.print_line(f"{screen.symbol('▾', 'v')} {number} {section.title} {section.note}".rstrip(), "cyan")
     for heading, text in section.parts:
         if heading:

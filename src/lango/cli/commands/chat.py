@@ -1,8 +1,4 @@
-"""`lango chat`: the agent in the terminal.
-
-`conversation` is the loop; `screen`, `view` and `blocks` write, `entry` and `keyboard` read, `commands` are what begins
-with a slash. None of it is imported before the command runs.
-"""
+"""Run `lango chat`."""
 
 import asyncio
 import os
@@ -14,15 +10,19 @@ from lango.cli.process_setup import fast_imports
 
 
 def chat(
-    resume: Resume = None, go_on: Continue = False, model: Model = None, config: Config = None, store: StoreUrl = None
+    resume: Resume = None,
+    continue_newest: Continue = False,
+    model: Model = None,
+    config: Config = None,
+    store: StoreUrl = None,
 ) -> None:
-    """Talk with the agent. Ctrl-C stops an answer, Ctrl-D ends, /help says what else there is."""
-    chosen = settings_from_options(config, store, model)
+    """Chat with the agent. Ctrl-C stops an answer, Ctrl-D ends, /help lists the commands."""
+    settings = settings_from_options(config, store, model)
     with fast_imports():
         from lango.cli.chat.loop import run_chat
 
     try:
-        asyncio.run(run_chat(chosen, resume, go_on))
-    except BrokenPipeError:  # nobody reads any more
+        asyncio.run(run_chat(settings, resume, continue_newest))
+    except BrokenPipeError:  # the reader is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise typer.Exit(141) from None

@@ -1,4 +1,4 @@
-"""`lango db`: the database itself."""
+"""Run `lango db`: upgrade the schema, or continue after damage."""
 
 from typing import TYPE_CHECKING
 
@@ -11,17 +11,17 @@ from lango.errors import StoreUrlError
 if TYPE_CHECKING:
     from lango.store import Store
 
-app = typer.Typer(help="The database: bring its schema up to date, or go on after damage.", no_args_is_help=True)
+app = typer.Typer(help="The database: upgrade its schema, or continue after damage.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """The database: bring its schema up to date, or go on after damage."""
+    """The database: upgrade its schema, or continue after damage."""
 
 
 @app.command()
 def upgrade(config: Config = None, store: StoreUrl = None) -> None:
-    """Open the store, bring its schema up to date, and say its version. Starting anything does the same."""
+    """Upgrade the schema of the store, and print its version. Other commands do so, too."""
 
     async def read(opened: "Store") -> int:
         return await opened.schema_version()
@@ -31,9 +31,9 @@ def upgrade(config: Config = None, store: StoreUrl = None) -> None:
 
 @app.command("accept-loss")
 def accept_loss(config: Config = None, store: StoreUrl = None) -> None:
-    """Go on with what can still be read of a SQLite store whose log is damaged, and lose the rest for good.
+    """Continue with the readable part of a SQLite store whose log is damaged, and lose the rest for good.
 
-    Stop every process that uses the store first. The damaged log is kept beside it, with `.damaged` after its name.
+    Stop every process that uses the store first. The damaged log is kept beside it, with the suffix `.damaged`.
     """
     from lango.store.engine import sqlite_log
     from lango.store.engine.sqlite_connection import translated_errors
@@ -41,11 +41,11 @@ def accept_loss(config: Config = None, store: StoreUrl = None) -> None:
 
     files = store_files(store_url(config, store))
     if not files or not files[0].exists():
-        raise StoreUrlError("there is no SQLite file to mend: only those have a log of this kind")
+        raise StoreUrlError("there is no SQLite file to repair: only those have such a log")
     with translated_errors(str(files[0])):
         problem = sqlite_log.accept_loss(str(files[0]))
     if problem is None:
-        print("nothing is wrong with the log: nothing was changed")
+        print("the log is not damaged: nothing was changed")
         return
     print(f"{files[0].name}-wal {problem}; it is kept as {files[0].name}-wal.damaged")
-    print("what could be read is in the store: look at it with `lango sessions check`")
+    print("the readable part is in the store: check it with `lango sessions check`")

@@ -1,4 +1,4 @@
-"""`lango init`: a commented configuration to begin with."""
+"""Run `lango init`: write a commented configuration file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,16 +14,16 @@ TEMPLATE = """\
 name = "lango"                    # letters, digits and _
 # model = "openai/gpt-5-mini"     # provider/name; without one, a small model that runs in this process
 instruction = "You are a helpful assistant."
-# max_turns = 50                  # calls of the model in one turn
-# when_busy = "wait"              # what a second message does meanwhile: wait, refuse or interrupt
+# max_turns = 50                  # model calls in one turn
+# when_busy = "wait"              # for a message to a busy session: wait, refuse or interrupt
 # module = "agents/mine/agent.py" # your own ADK root_agent instead
 
 # [agent.sub_agents.researcher]
 # description = "Finds things out."
-# instruction = "Search, then say what you found."
+# instruction = "Search, then report what you found."
 # tools = ["web_fetch"]
 
-# [providers.openai]              # only where it is not the vendor's own
+# [providers.openai]              # only for another key or server than the vendor's
 # api_key_env = "OPENAI_API_KEY"
 # base_url = "https://..."
 
@@ -38,8 +38,8 @@ url = "sqlite:///lango.db"        # or postgresql://user@host/database
 # read_file, list_files, search_files, write_file, edit_file, shell, web_fetch, current_time
 enabled = []
 approval = "ask"                  # for tools that change something: ask, auto or deny
-# approval_expires_s = 86400      # a question that nobody answers for so long is a no
-workspace = "workspace"           # file tools and the shell see nothing else
+# approval_expires_s = 86400      # a request that is not answered within this time is denied
+workspace = "workspace"           # the only folder that file tools and the shell see
 
 # [mcp.files]
 # command = "npx"
@@ -50,7 +50,7 @@ host = "127.0.0.1"
 port = 8787
 """
 
-Target = Annotated[Path, typer.Argument(help="Where to write it.")]
+Target = Annotated[Path, typer.Argument(help="The file to write.")]
 
 
 def init(path: Target = Path("lango.toml")) -> None:
@@ -59,7 +59,7 @@ def init(path: Target = Path("lango.toml")) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(TEMPLATE)
     except FileExistsError:
-        raise UsageError(f"{path} is there already: remove it first, or name another file") from None
+        raise UsageError(f"{path} exists already: remove it first, or name another file") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     print(f"wrote {path}; `lango doctor` checks it")

@@ -1,4 +1,4 @@
-"""`lango keys`: who may talk to the server."""
+"""Run `lango keys`: add, list and revoke API keys."""
 
 import json
 import time
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="API keys of the server: add, list, revoke.", no_args_is_help=True)
 
-User = Annotated[str, typer.Option("--user", help="Whose key it is: the key's sessions are this user's.")]
-RequestLimit = Annotated[int | None, typer.Option("--requests-per-minute", min=1, help="How often it may be used.")]
-TokenLimit = Annotated[int | None, typer.Option("--tokens-per-day", min=1, help="How many tokens it may use.")]
+User = Annotated[str, typer.Option("--user", help="The owner of the key and of its sessions.")]
+RequestLimit = Annotated[int | None, typer.Option("--requests-per-minute", min=1, help="Limit of requests.")]
+TokenLimit = Annotated[int | None, typer.Option("--tokens-per-day", min=1, help="Limit of tokens.")]
 
 
 @app.command()
@@ -33,7 +33,7 @@ def add(
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Make a key and print it: it is shown once, and kept only as a hash."""
+    """Create a key and print it: it is shown once, and stored only as a hash."""
 
     async def make(opened: "Store") -> str:
         from lango.store.api_keys import add_key, new_secret
@@ -48,7 +48,7 @@ def add(
 
 @app.command("list")
 def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = None) -> None:
-    """List keys by their id, the revoked ones too."""
+    """List keys by id, including revoked ones."""
 
     async def read(opened: "Store") -> "Sequence[ApiKey]":
         from lango.store import api_keys
@@ -69,7 +69,7 @@ def revoke(
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Revoke a key: from now on it opens nothing."""
+    """Revoke a key."""
 
     async def remove(opened: "Store") -> bool:
         from lango.store.api_keys import revoke_key
@@ -77,7 +77,7 @@ def revoke(
         return await opened.write(revoke_key, key_id, time.time())
 
     if not run_on_store(store_url(config, store), remove):
-        raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` shows what there is")
+        raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` lists them")
     print(f"revoked {key_id}")
 
 

@@ -1,4 +1,4 @@
-"""`lango memory`: what was observed of conversations, what is known of users, and how to forget it."""
+"""Run `lango memory`: show and delete observations and facts."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from lango.store import Store
     from lango.store.memory.user_facts import Fact
 
-app = typer.Typer(help="What is remembered: show, facts, forget.", no_args_is_help=True)
+app = typer.Typer(help="Memory: show observations and facts, forget a fact.", no_args_is_help=True)
 
-UserOption = Annotated[str, typer.Option("--user", help="Whose facts.")]
-AppOption = Annotated[str | None, typer.Option("--app", help="Of this app; else the one of the settings.")]
-IncludeInactive = Annotated[bool, typer.Option("--all", help="Also what was condensed, replaced, or taken back.")]
+UserOption = Annotated[str, typer.Option("--user", help="The user of the facts.")]
+AppOption = Annotated[str | None, typer.Option("--app", help="The app; else the one of the settings.")]
+IncludeInactive = Annotated[bool, typer.Option("--all", help="Include what was condensed, replaced or rewound.")]
 
 
 @app.command()
@@ -31,7 +31,7 @@ def show(
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Show what was observed of a session, each note with the messages that it came from."""
+    """Show the observations of a session, each with its messages."""
 
     async def read(opened: "Store") -> list[dict[str, Any]]:
         from lango.store.memory.observations import SessionMemory, read_all_batches, read_memory
@@ -59,7 +59,7 @@ def facts(
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Show what is known of a user across sessions."""
+    """Show the facts about a user across sessions."""
     app_name = app or load_settings(config).agent.name
 
     async def read(opened: "Store") -> "list[Fact]":
@@ -82,13 +82,13 @@ def facts(
 
 @app.command()
 def forget(
-    fact_id: Annotated[int, typer.Argument(help="The number that `lango memory facts` shows.")],
+    fact_id: Annotated[int, typer.Argument(help="The id that `lango memory facts` shows.")],
     user: UserOption = "user",
     app: AppOption = None,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Delete a fact, and all that was known under its name before."""
+    """Delete a fact and those that it replaced."""
     app_name = app or load_settings(config).agent.name
 
     async def remove(opened: "Store") -> bool:
@@ -97,13 +97,13 @@ def forget(
         return await opened.write(delete_fact, app_name, user, fact_id)
 
     if not run_on_store(store_url(config, store), remove):
-        raise UsageError(f"there is no fact {fact_id} of user {user!r}; `lango memory facts` shows what there is")
+        raise UsageError(f"there is no fact {fact_id} of user {user!r}; `lango memory facts` lists them")
     print(f"forgot {fact_id}")
 
 
 def _print_notes(notes: list[dict[str, Any]]) -> None:
     if not notes:
-        print("nothing was observed")
+        print("no observations")
     batch = 0
     for note in notes:
         if note["batch"] != batch:
@@ -114,7 +114,7 @@ def _print_notes(notes: list[dict[str, Any]]) -> None:
 
 
 def _batch_heading(note: dict[str, Any]) -> str:
-    """Say what a batch of notes is and what it cost."""
+    """Describe a batch of notes and its cost."""
     origin = f"condensed from {', '.join(map(str, note['sources']))}" if note["sources"] else "observed"
     standing = "" if note["standing"] == "current" else f", {note['standing'].replace('_', ' ')}"
     cost = f"{note['model']}, {note['input_tokens']} tokens in, {note['output_tokens']} out"

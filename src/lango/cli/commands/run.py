@@ -1,4 +1,4 @@
-"""`lango run`: ask once, print the answer, and say with the exit code how it went."""
+"""Run `lango run`: send one prompt, print the answer, report the outcome as the exit code."""
 
 import asyncio
 import json
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from lango.runtime.runtime import Runtime
     from lango.turns.running_turn import RunningTurn
 
-Prompt = Annotated[
-    str | None, typer.Argument(help="What to ask. What comes through a pipe is added to it, or asked alone.")
-]
+Prompt = Annotated[str | None, typer.Argument(help="The prompt. Piped input is appended to it, or is the prompt.")]
 Format = Annotated[
     Literal["text", "json", "stream-json"],
     typer.Option("--output-format", help="The answer as text, one JSON object, or one event per line."),
@@ -39,26 +37,26 @@ Format = Annotated[
 Approve = Annotated[
     str,
     typer.Option(
-        "--approve", metavar="none|all|NAME,...", help="Which tools may run without a question that would ask for one."
+        "--approve", metavar="none|all|NAME,...", help="Tools that may run without an approval that they need."
     ),
 ]
 
 Attach = Annotated[
     list[Path] | None,
-    typer.Option("--attach", metavar="FILE", help="Send a file or picture along; may be given more than once."),
+    typer.Option("--attach", metavar="FILE", help="Attach a file or image; may be repeated."),
 ]
 
 EXIT_WAITS_FOR_APPROVAL = 3
-"""The exit code where a tool waits for an approval."""
+"""The exit code of a turn that waits for an approval."""
 _EXIT_INTERRUPTED = 130
 _STDIN_NOTICE_S = 3.0
-_EXIT_CLOSED_PIPE = 141  # as the shell says it of a program that SIGPIPE ended
+_EXIT_CLOSED_PIPE = 141  # the shell's exit code for SIGPIPE
 
 
 def run(
     prompt: Prompt = None,
     resume: Resume = None,
-    go_on: Continue = False,
+    continue_newest: Continue = False,
     model: Model = None,
     output_format: Format = "text",
     approve: Approve = "none",
@@ -66,16 +64,21 @@ def run(
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Ask once and print the answer. Exits with 0, 1 (failed), 2 (a mistake), 3 (a tool waits for approval) or 130."""
+    """Send one prompt and print the answer.
+
+    Exits with 0, 1 (failed), 2 (wrong usage), 3 (a tool waits for approval) or 130 (stopped).
+    """
     text = "\n\n".join(part for part in (prompt, _read_piped_input(prompt)) if part and part.strip())
     if not text:
-        raise UsageError('there is nothing to ask: lango run "your question", or pipe it in')
-    chosen = settings_from_options(config, store, model)
+        raise UsageError('there is no prompt: lango run "your question", or pipe it in')
+    settings = settings_from_options(config, store, model)
     names = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
     files = [_attachment(path) for path in attach or ()]
-    code = asyncio.run(_run_prompt(chosen, _Prompt(text, files, names), resume, go_on, _Printer(output_format)))
+    code = asyncio.run(
+        _run_prompt(settings, _Prompt(text, files, names), resume, continue_newest, _Printer(output_format))
+    )
     if code == _EXIT_CLOSED_PIPE:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains when it flushes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains when it flushes at exit
     raise typer.Exit(code)
 
 
@@ -90,7 +93,7 @@ def _attachment(path: Path) -> "Attachment":
 
 
 def _guess_mime_type(data: bytes) -> str:
-    """A file whose name says nothing: text, if it is."""
+    """Return the type of a file whose name has no known suffix: text if it decodes."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -99,7 +102,7 @@ def _guess_mime_type(data: bytes) -> str:
 
 
 def _read_piped_input(prompt: str | None) -> str:
-    """Read what is piped in. Beside an argument, only a pipe or a file: a job of a scheduler has neither."""
+    """Read piped input. With a prompt, only from a pipe or a file: a scheduler's job has neither."""
     if sys.stdin.isatty():
         return ""
     if prompt is not None and not _is_pipe_or_file(sys.stdin.fileno()):
@@ -108,7 +111,7 @@ def _read_piped_input(prompt: str | None) -> str:
     try:
         return sys.stdin.read().rstrip("\n")
     except UnicodeDecodeError as error:
-        raise UsageError(f"what is piped in is not text ({error.reason}): ask about text only") from error
+        raise UsageError(f"the piped input is not text ({error.reason})") from error
 
 
 def _is_pipe_or_file(descriptor: int) -> bool:
@@ -117,13 +120,13 @@ def _is_pipe_or_file(descriptor: int) -> bool:
 
 
 def _announce_waiting_for_stdin() -> None:
-    """A pipe that nobody writes to and nobody closes would be waited for without a word."""
+    """Print a notice while an open pipe has no input, which would otherwise look like a hang."""
     if os.name == "posix" and not select.select([sys.stdin], [], [], _STDIN_NOTICE_S)[0]:
-        print("lango: waiting for what is piped in; `< /dev/null` says that there is nothing", file=sys.stderr)
+        print("lango: waiting for piped input; use `< /dev/null` if there is none", file=sys.stderr)
 
 
 class _Prompt(Struct, frozen=True):
-    """What is asked: text and files, and which tools may run for it."""
+    """The text and files of a prompt, and the tools that may run without approval."""
 
     text: str
     files: "Sequence[Attachment]"
@@ -131,7 +134,7 @@ class _Prompt(Struct, frozen=True):
 
 
 class _Printer(Struct):
-    """Prints a turn in one of the formats, and keeps what is said at its end."""
+    """Prints a turn in one of the formats, and collects its report."""
 
     output_format: str
     session_id: str = ""
@@ -142,7 +145,7 @@ class _Printer(Struct):
     turn: int | None = None
 
     def print_event(self, event: "TurnEvent") -> None:
-        """Print what the format prints of an event as it happens."""
+        """Print an event as far as the format shows it at once."""
         from lango.events import Accepted, ApprovalNeeded, TextDelta, TurnDone, to_json
 
         if self.output_format == "stream-json":
@@ -163,14 +166,14 @@ class _Printer(Struct):
                 pass
 
     def _add_usage(self, usage: dict[str, Any]) -> None:
-        """Add the usage of a turn; with one of unknown cost, the cost of all is not known."""
+        """Add the usage of a turn; one unknown cost makes the total unknown."""
         first = not self.totals
         for name, spent in usage.items():
             before = self.totals.get(name, 0 if first or name != "cost_usd" else None)
             self.totals[name] = None if spent is None or before is None else before + spent
 
     def print_end(self, error: LangoError | None) -> None:
-        """Print what the format prints at the end."""
+        """Print the end of the output, for JSON the report."""
         if self.output_format == "text" and self.pieces:
             self._print("\n")
         if self.output_format != "json":
@@ -201,24 +204,26 @@ class _Printer(Struct):
         sys.stdout.flush()
 
 
-async def _run_prompt(chosen: "Settings", question: _Prompt, resume: str | None, go_on: bool, printer: _Printer) -> int:
+async def _run_prompt(
+    settings: "Settings", prompt: _Prompt, resume: str | None, continue_newest: bool, printer: _Printer
+) -> int:
     with fast_imports():
         from lango.runtime.opening import open_runtime
 
-    async with open_runtime(chosen) as runtime:
-        await _check_tool_names(runtime, {*question.approved} - {"all"})
-        place = await choose_session(runtime, resume, go_on)
-        if resume and place.new:
+    async with open_runtime(settings) as runtime:
+        await _check_tool_names(runtime, {*prompt.approved} - {"all"})
+        target = await choose_session(runtime, resume, continue_newest)
+        if resume and target.new:
             print(f"lango: there was no session {printable(resume)!r}: this is a new one", file=sys.stderr)
-        printer.session_id = place.session_id
+        printer.session_id = target.session_id
         try:
-            return await _run_turns(runtime, place, question, printer)
-        except BrokenPipeError:  # whoever read has seen enough; the runtime stops the turn as it closes
+            return await _run_turns(runtime, target, prompt, printer)
+        except BrokenPipeError:  # the reader is gone; closing the runtime stops the turn
             return _EXIT_CLOSED_PIPE
 
 
 async def _check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:
-    """Refuse names that no tool has; where a turn may bring tools that nobody knows yet, say that, and go on."""
+    """Raise for unknown tools; if the turn may add tools that are not known yet, only print a notice."""
     known = await runtime.tool_names() if wanted else None
     if known and wanted - known.names and not known.complete:
         known = await runtime.tool_names(ask_toolsets=True)
@@ -229,14 +234,14 @@ async def _check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:
     if known.complete:
         raise UsageError(f"{message}; the agent's tools: {tool_names}")
     print(
-        f"lango: {printable(message)} yet, the turn may bring it; known before it: {printable(tool_names)}",
+        f"lango: {printable(message)} yet, the turn may add it; known now: {printable(tool_names)}",
         file=sys.stderr,
     )
 
 
-async def _run_turns(runtime: "Runtime", place: SessionTarget, prompt: _Prompt, printer: _Printer) -> int:
-    """Run a turn, and those that go on where a tool was allowed beforehand."""
-    id_ = place.session_id
+async def _run_turns(runtime: "Runtime", target: SessionTarget, prompt: _Prompt, printer: _Printer) -> int:
+    """Run a turn, and continue it while it waits for tools that were approved on the command line."""
+    id_ = target.session_id
     error = await _follow(await runtime.submit(id_, prompt.text, user_id=LOCAL_USER, attachments=prompt.files), printer)
     while error is None and (request := _first_approved(printer.approval_requests, prompt.approved)):
         printer.approval_requests.remove(request)
@@ -248,20 +253,20 @@ async def _run_turns(runtime: "Runtime", place: SessionTarget, prompt: _Prompt, 
         print(f"lango: {printable(str(error))}", file=sys.stderr)
         return _EXIT_INTERRUPTED if isinstance(error, TurnCancelled) else 1
     if printer.done and printer.done.status == "waiting_for_approval":
-        for one in printer.approval_requests:
-            arguments = printable(json.dumps(dict(one.arguments), ensure_ascii=False))
-            print(f"lango: {printable(one.name)} waits for an approval: {arguments}", file=sys.stderr)
+        for request in printer.approval_requests:
+            arguments = printable(json.dumps(dict(request.arguments), ensure_ascii=False))
+            print(f"lango: {printable(request.name)} waits for an approval: {arguments}", file=sys.stderr)
         print(f"lango: answer with `lango chat -r {printable(id_)}`, or allow it with --approve", file=sys.stderr)
         return EXIT_WAITS_FOR_APPROVAL
     return 0
 
 
-def _first_approved(questions: "Sequence[ApprovalNeeded]", approved: Sequence[str]) -> "ApprovalNeeded | None":
-    return next((request for request in questions if request.name in approved or "all" in approved), None)
+def _first_approved(requests: "Sequence[ApprovalNeeded]", approved: Sequence[str]) -> "ApprovalNeeded | None":
+    return next((request for request in requests if request.name in approved or "all" in approved), None)
 
 
 async def _follow(turn: "RunningTurn", printer: _Printer) -> LangoError | None:
-    """Print a turn as it happens; Ctrl-C stops it, and its record says so."""
+    """Print a turn to its end; Ctrl-C stops it. Return its error."""
     loop = asyncio.get_running_loop()
     with suppress(NotImplementedError):  # no signals on this platform
         loop.add_signal_handler(signal.SIGINT, lambda: turn.stop(TurnCancelled("stopped")))

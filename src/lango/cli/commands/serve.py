@@ -1,4 +1,4 @@
-"""`lango serve`: the agent over HTTP."""
+"""Run `lango serve`."""
 
 import asyncio
 import gc
@@ -19,8 +19,8 @@ AdkUi = Annotated[bool, typer.Option("--adk-ui", help="Serve ADK's own dev UI at
 def serve(
     host: Host = None, port: Port = None, config: Config = None, store: StoreUrl = None, adk_ui: AdkUi = False
 ) -> None:
-    """Serve the agent over HTTP until Ctrl-C. Without keys, to this machine only."""
-    gc.disable()  # nothing of what is imported now is ever garbage; the server turns it on again
+    """Serve the agent over HTTP until Ctrl-C. Without keys, on this machine only."""
+    gc.disable()  # imported objects are never garbage; the server enables it again
     settings = load_settings(config)
     update: dict[str, Any] = {}
     given: dict[str, Any] = {name: value for name, value in {"host": host, "port": port}.items() if value is not None}

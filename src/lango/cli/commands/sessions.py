@@ -1,4 +1,4 @@
-"""`lango sessions`: look at conversations, search them, name, fork, rewind and delete them."""
+"""Run `lango sessions`: list, show, search, rename, fork, rewind, check and delete sessions."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    help="Conversations: list, show, search, usage, rename, fork, rewind, check, export, import, delete.",
+    help="Sessions: list, show, search, usage, rename, fork, rewind, check, export, import, delete.",
     no_args_is_help=True,
 )
 
@@ -56,7 +56,7 @@ def show(
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Show a session, message by message; what a rewind took back is left out."""
+    """Show the messages of a session, without those that were rewound."""
 
     async def read(opened: "Store") -> "list[tuple[int, Message]]":
         from lango.store.sessions.lineage import is_live, live_ranges
@@ -80,12 +80,12 @@ def usage(
     session_id: SessionIdArgument,
     app: AppFilter = None,
     user: UserFilter = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many of the newest turns.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The number of newest turns.")] = 20,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Show what the turns of a session took, and what the next request would keep of it."""
+    """Show tokens, cost and time of the turns of a session, and the size of its next request."""
     from lango.cli.usage_report import print_usage, read_usage
 
     async def read(opened: "Store") -> "SessionUsage":
@@ -103,7 +103,7 @@ def delete(
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Delete a session and everything that belongs to it."""
+    """Delete a session and all its data."""
 
     async def remove(opened: "Store") -> None:
         record = await session_by_id(opened, session_id, app, user)
@@ -116,26 +116,26 @@ def delete(
 @app.command()
 def rename(
     session_id: SessionIdArgument,
-    title: Annotated[str, typer.Argument(help="Its title; empty: it is called by its first words again.")],
+    title: Annotated[str, typer.Argument(help="The title; empty: its first words are the title again.")],
     app: AppFilter = None,
     user: UserFilter = None,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Name a session."""
+    """Set the title of a session."""
 
     async def name(opened: "Store") -> "SessionRecord":
         sessions, record = await _sessions_api(opened, session_id, app, user)
         return await sessions.rename(session_id, title, user_id=record.name.user_id)
 
-    _print_session(run_on_store(store_url(config, store), name), as_json, "{id} is called {title!r}")
+    _print_session(run_on_store(store_url(config, store), name), as_json, "{id} has the title {title!r}")
 
 
 @app.command()
 def fork(
     session_id: SessionIdArgument,
-    at: Annotated[int | None, typer.Option("--at", min=0, help="The last message that is kept; 0: none.")] = None,
+    at: Annotated[int | None, typer.Option("--at", min=0, help="The last message to copy; 0: none.")] = None,
     new_id: Annotated[str | None, typer.Option("--id", help="The fork's id; else a random one.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="The fork's title.")] = None,
     app: AppFilter = None,
@@ -144,7 +144,7 @@ def fork(
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Make a session with the same past, up to a message, and a future of its own. Prints its id."""
+    """Copy a session up to a message into a new session, and print its id."""
 
     async def make(opened: "Store") -> "SessionRecord":
         sessions, record = await _sessions_api(opened, session_id, app, user)
@@ -156,14 +156,14 @@ def fork(
 @app.command()
 def rewind(
     session_id: SessionIdArgument,
-    before: Annotated[int, typer.Option("--before", min=1, help="A message: its turn is taken back, and all after.")],
+    before: Annotated[int, typer.Option("--before", min=1, help="A message: its turn and all later ones are removed.")],
     app: AppFilter = None,
     user: UserFilter = None,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Take back the turn that holds a message, and all after it. Nothing is deleted."""
+    """Remove the turn of a message and all later ones from the history. Nothing is deleted."""
 
     async def rewind_session(opened: "Store") -> "SessionRecord":
         sessions, record = await _sessions_api(opened, session_id, app, user)
@@ -179,20 +179,20 @@ def rewind(
 
 @app.command()
 def search(
-    words: Annotated[list[str], typer.Argument(help="What to find: every word, in one message.")],
+    words: Annotated[list[str], typer.Argument(help="Words that a message must contain.")],
     app: AppFilter = None,
     user: UserFilter = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The most results.")] = 20,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Find messages and titles by their words; the last word may be the beginning of one."""
+    """Find messages and titles by words; the last word may be incomplete."""
 
     async def find(opened: "Store") -> list[dict[str, Any]]:
         hits: list[dict[str, Any]] = []
         for app_name, user_id in await session_owners(opened, app, user):
-            # only the first search after many messages takes long
+            # only the first search after many new messages takes long
             with progress_bar("indexing", "messages") as advance:
                 found = await opened.search(app_name, user_id, " ".join(words), limit=limit, indexing=advance)
             hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
@@ -223,7 +223,7 @@ async def _sessions_api(
 
 
 def session_json(record: "SessionRecord") -> dict[str, Any]:
-    """Say what a session is, on a line."""
+    """Return a session as JSON fields."""
     return {
         "id": record.name.id,
         "title": record.display_title,
@@ -249,9 +249,9 @@ def check(
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Check that sessions are whole: no message missing, totals, calls and state as the events made them.
+    """Check the integrity of sessions: no message missing; totals, calls and state match the events.
 
-    Changes nothing. Exits with 1 where something is wrong.
+    Changes nothing. Exits with 1 if there are problems.
     """
 
     async def find_problems(opened: "Store") -> "tuple[int, list[tuple[SessionId | None, Problem]]]":
@@ -263,7 +263,7 @@ def check(
             if session_id in (None, name.id) and app in (None, name.app_name) and user in (None, name.user_id)
         ]
         if session_id is not None and not wanted:
-            raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` shows what there is")
+            raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
         found: list[tuple[SessionId | None, Problem]] = []
         if session_id is None:
             found += [(None, problem) for problem in await opened.read(integrity.check_database, opened.dialect)]
@@ -277,7 +277,7 @@ def check(
     for name, problem in found:
         print(_problem_json(name, problem) if as_json else printable(f"{name.id}: {problem}" if name else str(problem)))
     if not found and not as_json:
-        print(f"{count} session{'' if count == 1 else 's'} checked: nothing is wrong")
+        print(f"{count} session{'' if count == 1 else 's'} checked: no problems")
     if found:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""`lango sessions export` and `import`: whole conversations as files."""
+"""Run `lango sessions export` and `import`."""
 
 import functools
 import json
@@ -26,23 +26,23 @@ File = Annotated[Path | None, typer.Option("--output", "-o", help="The file to w
 
 def export(
     session_id: Annotated[str | None, typer.Argument(help="The session's id.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every session, one after the other.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Export every session.")] = False,
     output: File = None,
     app: AppFilter = None,
     user: UserFilter = None,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Write a session with all that belongs to it, as lines of JSON."""
+    """Write a session with all its data as lines of JSON."""
     if (session_id is None) == (not every):
-        raise UsageError("name a session, or say --all")
+        raise UsageError("name a session, or use --all")
 
     async def write(opened: "Store") -> int:
         if session_id is None:
             records = await sessions_matching(opened, app, user)
         else:
             records = [await session_by_id(opened, session_id, app, user)]
-        if output is None and sys.stdout.isatty():  # the lines themselves show how far it is
+        if output is None and sys.stdout.isatty():  # the lines themselves show the progress
             return await _export(opened, records, sys.stdout.buffer, lambda done, total: None)
         with progress_bar("exporting", "messages") as advance:
             if output is None:
@@ -73,15 +73,15 @@ async def _export(store: "Store", records: "list[SessionRecord]", file: IO[bytes
 
 
 def import_(
-    file: Annotated[str, typer.Argument(help="A file that was exported; -: standard input.")],
+    file: Annotated[str, typer.Argument(help="An exported file; -: standard input.")],
     new_id: Annotated[str | None, typer.Option("--id", help="The new session's id; else that of the export.")] = None,
-    app: Annotated[str | None, typer.Option("--app", help="The app that it will belong to.")] = None,
-    user: Annotated[str | None, typer.Option("--user", help="The user that it will belong to.")] = None,
+    app: Annotated[str | None, typer.Option("--app", help="The app of the new session.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="The user of the new session.")] = None,
     as_json: Json = False,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Make sessions of a file that was exported: each whole, or not at all."""
+    """Import the sessions of an exported file, each completely or not at all."""
 
     async def read(opened: "Store", parts: _ExportFile) -> None:
         from lango.runtime.session_transfer import import_session
@@ -105,7 +105,7 @@ def _print_imported(made: "SessionRecord", as_json: bool) -> None:
 
 
 class _ExportFile:
-    """The exports in a file, one after the other: each begins with a header."""
+    """A file with one or more exports, each of which begins with a header."""
 
     def __init__(self, lines: IO[bytes], advance: Progress) -> None:
         self._lines: Iterator[bytes] = iter(lines)
@@ -124,13 +124,13 @@ class _ExportFile:
             yield self._next
             first = False
             self._read += len(self._next)
-            if self._size is None:  # what comes through a pipe may come slowly
+            if self._size is None:  # a pipe may be slow
                 self._advance(self._read, None)
             self._next = next(self._lines, None)
         self.has_more = self._next is not None
 
     def report_imported_share(self, share: float) -> None:
-        """Say how much of the part that was read last is imported."""
+        """Report which share of the last export is imported."""
         self._advance(self._before + round(share * (self._read - self._before)), self._size)
 
 

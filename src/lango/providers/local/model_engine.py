@@ -1,7 +1,7 @@
-"""A loaded model: one file, one worker thread, one request at a time.
+"""Run one loaded model in a worker thread, one request at a time.
 
-This is the only module that touches `xllamacpp`, whose types are partial. The engine calls back once per chunk, on the
-worker thread and without holding up the event loop; a callback that returns True ends the generation.
+This is the only module that uses `xllamacpp`, whose types are partial. The engine calls back once per chunk, on the
+worker thread, so the event loop is not blocked; a callback that returns True ends the generation.
 """
 
 import asyncio
@@ -26,22 +26,22 @@ Chunk = dict[str, Any]
 _BATCH_TOKENS = 64
 """Prompt tokens between two callbacks: large enough for full speed, small enough to cancel within a second or two."""
 _PROMPT_CACHE_MIB = 256
-"""Prompts of other sessions that are kept, so that two that take turns do not start anew each time."""
-_QUEUE_SIGN_S = 20.0
-"""How often a request that waits for its turn says so: whoever reads it would take silence for a failure."""
+"""Cached prompts of other sessions, so that alternating sessions do not process theirs again each time."""
+_QUEUE_CHUNK_S = 20.0
+"""How often a queued request yields an empty chunk: its reader would take silence for a failure."""
 _EXIT_WAIT_S = 10.0
 
 
 class ChatServer(Protocol):
-    """What we use of `xllamacpp.Server`."""
+    """The part of `xllamacpp.Server` that is used here."""
 
     def handle_chat_completions(self, prompt: Chunk, callback: Callable[[Chunk], bool]) -> None:
-        """Run one chat completion; returns when it is over."""
+        """Run one chat completion to its end."""
         ...
 
 
 class _Job:
-    """One request, between the loop that waits for it and the thread that runs it."""
+    """One request, shared by the event loop that awaits it and the thread that runs it."""
 
     def __init__(self, body: Chunk | None) -> None:
         self.body = body
@@ -51,15 +51,15 @@ class _Job:
         self._loop = asyncio.get_running_loop()
 
     async def get(self) -> Chunk | Exception | None:
-        """Wait for the next chunk; an empty one says that others are still being served."""
+        """Wait for the next chunk; it is empty while the request is queued."""
         try:
-            async with asyncio.timeout(None if self.started else _QUEUE_SIGN_S):
+            async with asyncio.timeout(None if self.started else _QUEUE_CHUNK_S):
                 return await self.chunks.get()
         except TimeoutError:
             return {}
 
     def put(self, item: Chunk | Exception | None) -> bool:
-        """Hand something to the waiting loop; True says that nobody wants more."""
+        """Pass an item to the event loop; return True to stop the generation."""
         try:
             self._loop.call_soon_threadsafe(self.chunks.put_nowait, item)
         except RuntimeError:  # the loop was closed: its reader is gone
@@ -68,7 +68,7 @@ class _Job:
 
 
 class Engine:
-    """A model file, loaded when the first request comes."""
+    """A model file, loaded by the first request."""
 
     def __init__(self, load: Callable[[], ChatServer]) -> None:
         self._load = load
@@ -76,12 +76,12 @@ class Engine:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._running: _Job | None = None
         self._closed = False
-        # a daemon: `close` ends it, and a process that is killed in its own way must not wait for it
+        # a daemon: `close` ends it, and a process that exits without `close` must not wait for it
         self._thread = threading.Thread(target=self._work, name="lango-local-model", daemon=True)
         self._thread.start()
 
     async def load(self) -> None:
-        """Load the model now, so that the first request need not wait for it."""
+        """Load the model ahead of its first request."""
         async with aclosing(self._run(None)) as nothing:
             async for _ in nothing:
                 pass
@@ -102,7 +102,7 @@ class Engine:
             job.stopped.set()
 
     def close(self) -> None:
-        """Stop what runs, and free the model."""
+        """Stop the running request, and free the model."""
         self._closed = True
         if job := self._running:
             job.stopped.set()
@@ -119,13 +119,13 @@ class Engine:
                 self._server = self._server or self._load()
                 if job.body is not None:
                     self._server.handle_chat_completions(job.body, job.put)
-            except Exception as error:  # noqa: BLE001 - it is raised where the request waits
+            except Exception as error:  # noqa: BLE001 - raised in the coroutine that awaits the request
                 job.put(error)
-            except BaseException as error:  # noqa: BLE001 - a panic: this thread serves the next request all the same
+            except BaseException as error:  # noqa: BLE001 - a panic must not end this thread
                 job.put(RuntimeError(f"{type(error).__name__}: {error}"))
             self._running = None
             job.put(None)
-            job = None  # a finished request must not live until the next one comes
+            job = None  # a finished request must not stay in memory until the next one
         self._server = None
 
 
@@ -134,7 +134,7 @@ _engines_lock = threading.Lock()
 
 
 def engine_for(model: LocalModel, path: Path) -> Engine:
-    """Return the engine of a model file: one per file and process."""
+    """Return the engine of a model file; there is one per file and process."""
     ensure_installed()
     with _engines_lock:
         if not _engines:
@@ -146,7 +146,7 @@ def engine_for(model: LocalModel, path: Path) -> Engine:
 
 
 def close_engines() -> None:
-    """Free every loaded model. Called at exit, so that no thread runs into the end of the interpreter."""
+    """Free all loaded models. Called at exit, so that no thread outlives the interpreter."""
     with _engines_lock:
         engines = list(_engines.values())
         _engines.clear()
@@ -156,13 +156,13 @@ def close_engines() -> None:
 
 
 def ensure_installed() -> None:
-    """Raise unless the engine's package is there."""
+    """Raise unless the engine's package is installed."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise MissingDependency('Local models need an engine: pip install "lango-adk[local]"')
 
 
 def threads() -> int:
-    """Return how many cores the engine may use: all but one, which the event loop and everybody else share."""
+    """Return how many cores the engine may use: all but one, which is left to the event loop."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     return max(1, cores - 1)
 
@@ -183,7 +183,7 @@ def _load(model: LocalModel, path: Path) -> ChatServer:
     params.warmup = False
     params.fit_params = False
     params.verbosity = -1
-    # the engine opens a port of its own on loopback, which nobody here uses: a key that nobody knows shuts it
+    # the engine opens an unused port on loopback: a random key closes it
     params.port = 0
     params.api_keys = [secrets.token_hex()]
     params.ui = params.endpoint_slots = False

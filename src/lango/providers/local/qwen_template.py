@@ -1,8 +1,8 @@
-"""Qwen's chat template, with tool calls declared as fenced JSON.
+"""Define Qwen's chat template with tool calls as fenced JSON.
 
-The template inside the model's file makes it answer with a fenced `json` block that no parser takes for a call. This
-one declares the very form it writes by itself, so that the engine reads the block as a call and holds its arguments to
-their schema. The declarations stand in the first turn: the prompt's prefix stays the same, and is reused.
+With the template of its file, the model answers with a fenced `json` block that no parser takes for a call. This
+template declares that form, so that the engine reads the block as a call and applies the schema of its arguments. The
+declarations are in the first turn: the prefix of the prompt stays the same, and is reused.
 """
 
 QWEN_TEMPLATE = """\

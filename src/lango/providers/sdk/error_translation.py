@@ -1,7 +1,7 @@
-"""How a vendor's failure becomes one of ours.
+"""Translate errors of vendor SDKs and HTTP libraries to provider errors.
 
-Each vendor's module has one `translate` that knows its SDK's exceptions; what all of them share is here: the meaning of
-an HTTP status, Retry-After, and the errors of the HTTP library below. A key never gets into a message.
+Each vendor's module has one `translate` for the exceptions of its SDK. Shared here: the meaning of an HTTP status,
+Retry-After, and the errors of the HTTP library below. No message contains the API key.
 """
 
 import re
@@ -24,7 +24,7 @@ from lango.errors import (
     UnknownModel,
 )
 
-_LONGEST_MESSAGE = 500  # an error page in HTML says no more in its first lines than in all of them
+_MAX_MESSAGE_CHARACTERS = 500  # enough of an HTML error page
 
 _AUTH_KINDS = frozenset({"authentication_error", "permission_error", "invalid_api_key", "API_KEY_INVALID"})
 _RETRYABLE_KINDS = frozenset(
@@ -56,14 +56,14 @@ _BAD_KEY = re.compile(r"api[ _]key (is )?(not valid|invalid|expired)|API_KEY_INV
 
 
 class VendorRequest(Struct):
-    """One request to a vendor: whom it went to, and how far it came."""
+    """One request to a vendor, as its errors describe it."""
 
     provider: str
     model: str
     secret: str = ""
-    """The key, so that it can be taken out of what the vendor says."""
+    """The API key, to redact it in the vendor's messages."""
     streaming: bool = False
-    """The answer has begun. From here on a lost connection is a broken answer, not an absent server."""
+    """The answer has begun: from now on a lost connection is a broken answer, not an unavailable server."""
 
 
 class _ErrorFields(TypedDict):
@@ -76,7 +76,7 @@ Translate = Callable[[Exception, VendorRequest], ProviderError | None]
 
 @contextmanager
 def translate_errors(translate: Translate, exchange: VendorRequest) -> Generator[None, None, None]:
-    """Turn a vendor's errors into ours, with the original as the cause."""
+    """Raise the vendor's errors as provider errors, with the original as the cause."""
     try:
         yield
     except LangoError:
@@ -86,14 +86,14 @@ def translate_errors(translate: Translate, exchange: VendorRequest) -> Generator
         if error is None:
             raise
         if exchange.secret and exchange.secret in f"{exc}{exc.args}":
-            raise error from None  # the vendor echoed the key: a logged traceback must not hold it
+            raise error from None  # the vendor echoed the key: a logged traceback must not contain it
         raise error from exc
 
 
 def error_from_status(
     status: int | None, message: str, exchange: VendorRequest, *, kind: str = "", retry_after_s: float | None = None
 ) -> ProviderError:
-    """Say what an HTTP status means, or, where the error came inside a stream, the vendor's own word for it."""
+    """Return the error for an HTTP status, or, inside a stream, for the vendor's name of the error (`kind`)."""
     text = _failure_message(status, message, exchange)
     about: _ErrorFields = {"provider": exchange.provider, "status": status}
     if status in (401, 403) or kind in _AUTH_KINDS or (status == 400 and _BAD_KEY.search(message)):
@@ -106,31 +106,31 @@ def error_from_status(
 
 
 def unknown_model_error(exchange: VendorRequest, why: str, status: int | None = None) -> UnknownModel:
-    """Return the error for a model that the provider does not have, or whose name it cannot read."""
+    """Return the error for a model that the provider does not have, or whose name it rejects."""
     name = f"{exchange.provider} has no model named {exchange.model!r}. "
     return UnknownModel(name + why, provider=exchange.provider, status=status)
 
 
 def error_from_transport(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
-    """Translate what comes from below an SDK: the HTTP library, JSON that is none, objects of the wrong shape."""
+    """Translate errors from below an SDK: of the HTTP library, of invalid JSON, of objects of the wrong shape."""
     names = {base.__name__ for base in type(exc).__mro__ if base.__module__.split(".")[0] in ("httpx", "httpx2")}
     if "TimeoutException" in names:
         return timeout_error(exchange)
     if "TransportError" in names or "StreamError" in names or isinstance(exc, OSError):
         return connection_error(exchange, exc)
     if exchange.streaming and isinstance(exc, ValueError | TypeError | AttributeError | LookupError):
-        # SDKs build their objects without checks, so that a chunk of the wrong shape fails wherever it is read
+        # SDKs build their objects without checks, so a chunk of the wrong shape fails where it is read
         return protocol_error(exchange, f"a chunk that cannot be read ({type(exc).__name__})")
     return None
 
 
 def timeout_error(exchange: VendorRequest) -> ProviderTimeout:
-    """Nothing came in time."""
+    """Return the error for an answer that did not arrive in time."""
     return ProviderTimeout(f"{exchange.provider}: no answer in time", provider=exchange.provider)
 
 
 def connection_error(exchange: VendorRequest, exc: Exception) -> ProviderError:
-    """No connection, or one that broke in the middle of an answer."""
+    """Return the error for a failed connection, or one that broke during an answer."""
     why = redact_key(f"{type(exc).__name__}: {exc}", exchange.secret)
     if exchange.streaming:
         return protocol_error(exchange, f"the connection was lost ({why})")
@@ -138,14 +138,14 @@ def connection_error(exchange: VendorRequest, exc: Exception) -> ProviderError:
 
 
 def protocol_error(exchange: VendorRequest, what: str) -> ProviderProtocolError:
-    """The answer breaks its own format, or stopped before its end."""
+    """Return the error for an answer that violates its format, or stopped before its end."""
     return ProviderProtocolError(
         f"{exchange.provider}: the answer is broken: {redact_key(what, exchange.secret)}", provider=exchange.provider
     )
 
 
 def parse_retry_after(headers: Mapping[str, str] | None) -> float | None:
-    """Read how long to wait: `retry-after-ms`, or `retry-after` in seconds or as a date."""
+    """Return the seconds of `retry-after-ms`, or of `retry-after` in seconds or as a date."""
     if headers is None:
         return None
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
@@ -163,12 +163,12 @@ def parse_retry_after(headers: Mapping[str, str] | None) -> float | None:
 
 
 def redact_key(text: str, secret: str) -> str:
-    """Take a key out of a text that somebody else wrote."""
+    """Replace the API key in a text of the vendor."""
     return text.replace(secret, "[key]") if secret else text
 
 
 def _failure_message(status: int | None, message: str, exchange: VendorRequest) -> str:
-    reason = redact_key(" ".join(message.split()), exchange.secret)[:_LONGEST_MESSAGE] or "no reason given"
+    reason = redact_key(" ".join(message.split()), exchange.secret)[:_MAX_MESSAGE_CHARACTERS] or "no reason given"
     subject = f"{exchange.provider}, asked for the model {exchange.model!r},"
     return f"{subject} answered {status}: {reason}" if status else f"{subject} failed: {reason}"
 

@@ -1,4 +1,4 @@
-"""What the encoders share: repaired messages, signatures that may go back, media."""
+"""Prepare messages, signatures, media and schemas for any vendor's encoder."""
 
 import base64
 import json
@@ -16,17 +16,17 @@ from lango.providers.protocol import Request
 Json = dict[str, Any]
 
 HISTORY_OPENING = "[The conversation so far:]"
-"""Stands in for the user where a provider wants the user first and the history begins with the model."""
+"""First user message, for providers that require one, of a history that begins with the model."""
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The pictures that OpenAI and Anthropic take."""
+"""Image types that OpenAI and Anthropic accept."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def prepare_messages(request: Request) -> tuple[str, list[Message]]:
-    """Return the system instruction, and the messages as any provider can take them: paired, in order, none empty.
+    """Return the system instruction, and the messages as every provider accepts them: paired, in order, none empty.
 
-    All the results of a call turn are one message: nothing, not even a picture that a tool made, stands between them.
+    All results of one assistant message become one message, with no image of a tool between them.
     """
     texts, messages = [request.system], list[Message]()
     for message in repair(request.messages):
@@ -45,29 +45,29 @@ def _join_results(first: Message, second: Message) -> Message:
 
 
 def own_signature(signature: Signature | None, provider: str, request: Request) -> bytes | None:
-    """Return a signature's value if this provider and model made it; nobody else can read it."""
+    """Return a signature's value if this provider and model made it: others reject it."""
     if signature is None or (signature.provider, signature.model) != (provider, request.model):
         return None
     return signature.value or None
 
 
 def without_signatures(request: Request) -> Request:
-    """Return the request with no signature at all, as a last resort where the vendor refuses one."""
+    """Return the request without signatures, for a vendor that rejected one."""
     return replace(request, messages=tuple(_without_signatures(message) for message in request.messages))
 
 
 def has_signatures(request: Request) -> bool:
-    """Say whether any message of the request carries a signature."""
+    """Whether a message of the request has a signature."""
     return any(_without_signatures(message) != message for message in request.messages)
 
 
 def valid_tool_name(name: str) -> str:
-    """Return a tool's name as every vendor takes it; a good one stays as it is."""
+    """Return a tool's name with the characters that every vendor accepts; a valid name is unchanged."""
     return _NOT_IN_A_NAME.sub("_", name)[:64] or "tool"
 
 
 def to_json(value: object) -> str:
-    """Write a value as compact JSON; what JSON has no form for becomes text."""
+    """Encode a value as compact JSON; values of other types become text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
@@ -77,7 +77,7 @@ def output_text(result: ToolCall) -> str:
 
 
 def arguments_text(call: ToolCall) -> str:
-    """Return a call's arguments as JSON text: always an object."""
+    """Return a call's arguments as the text of a JSON object."""
     return to_json(call.input or {})
 
 
@@ -87,24 +87,24 @@ def base64_of(media: Media) -> str:
 
 
 def data_url(media: Media) -> str:
-    """Return the address of a file: its own, or one that holds its bytes."""
+    """Return the URL of a file: its own, or a data URL with its bytes."""
     return media.uri if media.uri and not media.data else f"data:{media.mime_type};base64,{base64_of(media)}"
 
 
 def media_text(media: Media) -> str:
-    """Return a text file's text, or a note in the place of a file that this model cannot take."""
+    """Return the text of a text file, or a note in place of a file that the model cannot read."""
     label = media.name or media.mime_type or "file"
     note = f"[{label}: a file of type {media.mime_type or 'unknown'} that this model cannot read]"
     return media.text or note
 
 
 def has_media(request: Request) -> bool:
-    """Say whether any message of the request carries a picture or a file."""
+    """Whether a message of the request has an image or another file."""
     return any(message.media for message in request.messages)
 
 
 def without_media(request: Request) -> Request:
-    """Return the request with a note in the place of each picture and file, for a model that takes only text."""
+    """Return the request with a note in place of each file, for a model that accepts only text."""
     return replace(request, messages=tuple(_media_as_text(message) for message in request.messages))
 
 
@@ -120,7 +120,7 @@ def _media_as_text(message: Message) -> Message:
 
 
 def forbid_extra_properties(schema: Mapping[str, Any]) -> Json:
-    """Return a JSON schema whose objects allow no further properties, as strict structured output wants it."""
+    """Return a JSON schema whose objects allow no further properties, as strict structured output requires."""
     closed = {key: _closed_value(value) for key, value in schema.items()}
     if closed.get("type") == "object" or "properties" in closed:
         closed["additionalProperties"] = False
@@ -128,7 +128,7 @@ def forbid_extra_properties(schema: Mapping[str, Any]) -> Json:
 
 
 def is_strict(schema: object) -> bool:
-    """Say whether OpenAI would take a schema as strict: every object closed, every property required."""
+    """Whether OpenAI accepts a schema as strict: every object closed, every property required."""
     if isinstance(schema, Mapping):
         node = cast("Mapping[str, Any]", schema)
         if node.get("type") == "object" or "properties" in node:

@@ -1,4 +1,4 @@
-"""What providers on a vendor's SDK share: clients that are made on first use, and how an answer is read."""
+"""Create vendor SDK clients on first use, one per event loop, and stream their answers."""
 
 import asyncio
 import importlib
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Timeouts(Struct, frozen=True):
-    """How long to wait for a model: for a connection, for the next chunk, and in all, retries included."""
+    """Time limits of a model call: to connect, for the next chunk, and in total with retries."""
 
     connect_s: float = 10.0
     idle_s: float = 120.0
@@ -27,7 +27,7 @@ class Timeouts(Struct, frozen=True):
 
 
 def load_sdk(module: str, install: str) -> ModuleType:
-    """Import a vendor's SDK, or say how to install it."""
+    """Import a vendor's SDK. Raises `MissingDependency` with the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as exc:
@@ -35,7 +35,7 @@ def load_sdk(module: str, install: str) -> ModuleType:
 
 
 class ClientPerLoop(Generic[T]):
-    """One client per event loop: a connection pool cannot be used from another loop than the one that opened it."""
+    """One client per event loop: a connection pool works only in the loop that opened it."""
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[None]]) -> None:
         self._make = make
@@ -44,9 +44,9 @@ class ClientPerLoop(Generic[T]):
         self._making: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     async def get(self) -> T:
-        """Return this loop's client. It is made in a thread: an SDK takes a second to import.
+        """Return this loop's client; it is made in a thread, because importing an SDK takes a second.
 
-        Only the first of many first requests makes it: each client reads all certificates, which takes some 50 ms.
+        Concurrent first requests share one client: each client reads all certificates, which takes 50 ms.
         """
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
@@ -65,7 +65,7 @@ class ClientPerLoop(Generic[T]):
 
 
 class SdkProvider(ABC, Generic[T]):
-    """A provider that speaks through a vendor's SDK, whose client is a `T`."""
+    """A provider that uses a vendor's SDK with the client `T`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class SdkProvider(ABC, Generic[T]):
         return self._name
 
     def __repr__(self) -> str:
-        """Show the name only: the key stays inside."""
+        """Show the name without the key."""
         return f"<{type(self).__name__} {self._name}>"
 
     async def aclose(self) -> None:
@@ -101,14 +101,14 @@ class SdkProvider(ABC, Generic[T]):
 
 
 class StreamReader(Protocol):
-    """Turns what a vendor sends of one answer into deltas."""
+    """Converts the events of one answer to deltas."""
 
     def deltas(self, event: Any, /) -> list[Delta]:
-        """Return what an event adds."""
+        """Return the deltas of an event."""
         ...
 
     def end(self) -> list[Delta]:
-        """Return the end, once the stream is over; raise where the answer is broken."""
+        """Return the last deltas after the stream; raise if the answer is broken."""
         ...
 
 
@@ -118,10 +118,7 @@ async def stream_answer(
     translate: Translate,
     exchange: VendorRequest,
 ) -> AsyncGenerator[Delta, None]:
-    """Ask, and read the answer to its end, with the vendor's errors as ours.
-
-    Closing the iterator closes the connection.
-    """
+    """Send a request and yield its answer, with errors translated; closing the iterator closes the connection."""
     with translate_errors(translate, exchange):
         async with await send() as events:
             async for event in events:

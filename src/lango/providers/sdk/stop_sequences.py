@@ -1,4 +1,4 @@
-"""Stop sequences for models whose API has none: the answer is read until the first of them, and left there."""
+"""Cut a stream at the first stop sequence, for models whose API has none."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -7,9 +7,9 @@ from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 
 
 async def stop_at_sequences(deltas: AsyncGenerator[Delta, None], stops: Sequence[str]) -> AsyncGenerator[Delta, None]:
-    """Pass deltas on up to the first stop sequence, which is left out; then finish, and close the stream.
+    """Yield the deltas before the first stop sequence, then `Finish`, and close the stream.
 
-    Text that may be the beginning of a stop sequence is held back until it is known not to be.
+    Text that may be the beginning of a stop sequence is held back until more text decides.
     """
     held = ""
     async with aclosing(deltas):
@@ -32,6 +32,6 @@ async def stop_at_sequences(deltas: AsyncGenerator[Delta, None], stops: Sequence
 
 
 def _partial_match_length(text: str, stops: Sequence[str]) -> int:
-    """Return how many characters at the end of the text could begin a stop sequence."""
+    """Count the characters at the end of the text that could begin a stop sequence."""
     longest = max(len(stop) for stop in stops) - 1
     return next((n for n in range(min(longest, len(text)), 0, -1) if any(s.startswith(text[-n:]) for s in stops)), 0)

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics`."""
+"""Report liveness and readiness, and expose metrics to Prometheus."""
 
 import asyncio
 
@@ -10,7 +10,6 @@ from lango.server.context import Context, ServerContext
 from lango.server.json_body import JsonResponse
 from lango.server.security.auth import CurrentCaller
 from lango.server.security.authenticated_route import AuthenticatedRoute
-from lango.server.streaming.metrics import CONTENT_TYPE
 from lango.store.turns.lease import LeaseCounts, count_leases
 
 router = APIRouter(tags=["operating"], route_class=AuthenticatedRoute)
@@ -20,13 +19,13 @@ _PROBE_TIMEOUT_S = 5.0
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """Say that the process lives."""
+    """Report that the process is alive."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", responses={503: {"description": "Not ready; the body says what is not."}})
+@router.get("/readyz", responses={503: {"description": "Not ready; the body names the failed check."}})
 async def readyz(context: Context) -> JsonResponse:
-    """Say whether messages can be answered: the agent is built and the database can be read."""
+    """Report whether the server can answer messages: the agent is built and the database can be read."""
     checks = {
         "agent": "ok",
         "database": await _probe_database(context),
@@ -47,16 +46,17 @@ async def _probe_database(context: ServerContext) -> str:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(context: Context, caller: CurrentCaller) -> Response:
-    """Tell Prometheus what was counted. Where keys are needed, one is needed here too."""
+    """Return the metrics in Prometheus' text format. With authentication on, this needs a key, too."""
     del caller
-    return Response(
-        context.metrics.render(context.turns.recorders, context.runtime.queued_turns, await _read_leases(context)),
-        media_type=CONTENT_TYPE,
-    )
+    from lango.server.streaming import prometheus_text
+
+    leases = await _read_leases(context)
+    text = prometheus_text.render(context.metrics, context.turns.recorders, context.runtime.queued_turns, leases)
+    return Response(text, media_type=prometheus_text.CONTENT_TYPE)
 
 
 async def _read_leases(context: ServerContext) -> LeaseCounts | None:
-    """Count what the store says of turns; None: it cannot say it now."""
+    """Count running and queued turns in the store; None: the store is not available."""
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
             return await context.store.read(count_leases)

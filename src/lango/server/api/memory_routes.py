@@ -1,4 +1,4 @@
-"""What was observed of a session, with its sources; what is known of a user, to look at and to delete."""
+"""Read the observations of a session, and read and delete facts about the user."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -29,14 +29,14 @@ FactId = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["1"])]
 
 
 class Observation(BaseModel):
-    """One thing that was noted, and where it came from."""
+    """One observation and its source."""
 
     id: str
-    """Its batch, a dot, its number in there."""
+    """Its batch, a dot, and its number in the batch."""
     batch: int
-    """Those of one answer of the model: its tokens were paid once for all of them."""
+    """Observations of one model reply share a batch and its token counts."""
     generation: int
-    """0: noted from messages; more: condensed from notes."""
+    """0: made from messages; more: condensed from observations."""
     standing: Literal["current", "condensed", "taken_back"]
     first_seq: int
     last_seq: int
@@ -44,7 +44,7 @@ class Observation(BaseModel):
     day: str
     text: str
     sources: list[int]
-    """The batches that it was condensed from."""
+    """The batches from which it was condensed."""
     model: str
     input_tokens: int
     output_tokens: int
@@ -52,17 +52,17 @@ class Observation(BaseModel):
 
 
 class Memory(BaseModel):
-    """What was observed of a session."""
+    """The observations of a session."""
 
     observed_seq: int
     """The last message that was observed; 0: none."""
     tokens: int
-    """What the agent is given of it costs."""
+    """Tokens of the part that the agent reads."""
     observations: list[Observation]
 
 
 class Fact(RecordView):
-    """What holds for the user across sessions, and where it was said."""
+    """A fact about the user across sessions, and its source."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -79,13 +79,13 @@ class Fact(RecordView):
 
 
 class FactList(BaseModel):
-    """What is known of the user."""
+    """The facts about the user."""
 
     facts: list[Fact]
 
 
 class ForgetResult(BaseModel):
-    """Whether there was such a fact."""
+    """Whether the fact existed."""
 
     forgotten: bool
 
@@ -95,18 +95,16 @@ async def read_memory(
     session_id: SessionIdPath,
     caller: CurrentCaller,
     context: Context,
-    every: Annotated[
-        bool, Query(alias="all", description="Also what was condensed, and what a rewind took back.")
-    ] = False,
+    every: Annotated[bool, Query(alias="all", description="Include condensed and rewound observations.")] = False,
 ) -> Response:
-    """Read what the agent is given of what was observed, each note with the messages that it came from."""
+    """Read the observations that the agent reads, each with its source messages."""
     session = await context.get_session(caller, session_id)
     recalled = await context.store.read(observations.read_memory, session)
     batches = await context.store.read(observations.read_all_batches, session) if every else recalled.batches
 
     def shown() -> dict[str, Any]:
         notes = [
-            Observation.model_validate(one).model_dump(mode="json") for one in SessionMemory(tuple(batches)).as_json()
+            Observation.model_validate(note).model_dump(mode="json") for note in SessionMemory(tuple(batches)).as_json()
         ]
         return {"observed_seq": recalled.observed_seq, "tokens": recalled.tokens, "observations": notes}
 
@@ -117,9 +115,9 @@ async def read_memory(
 async def read_facts(
     caller: CurrentCaller,
     context: Context,
-    every: Annotated[bool, Query(alias="all", description="Also what was replaced.")] = False,
+    every: Annotated[bool, Query(alias="all", description="Include replaced facts.")] = False,
 ) -> Response:
-    """Read what is known of the caller across sessions."""
+    """Read the facts about the caller across sessions."""
     facts = await context.runtime.memory.facts(user_id=caller.user_id, replaced=every)
     return await large_response(
         lambda: {"facts": [Fact.model_validate(fact).model_dump(mode="json") for fact in facts]}
@@ -128,5 +126,5 @@ async def read_facts(
 
 @router.delete("/memory/{fact_id}")
 async def forget_fact(fact_id: FactId, caller: CurrentCaller, context: Context) -> ForgetResult:
-    """Delete a fact of the caller, and all that was known under its name before."""
+    """Delete a fact about the caller, and all that it replaced."""
     return ForgetResult(forgotten=await context.runtime.memory.forget(int(fact_id), user_id=caller.user_id))

@@ -27,7 +27,7 @@ _FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 _INLINE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What a browser may show in its place: pictures that hold no script. Anything else is only to be saved."""
+"""Types that a browser may display: images that hold no script. Other files are downloads."""
 
 router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
 
@@ -63,7 +63,7 @@ async def read_attachment(
     caller: CurrentCaller,
     context: Context,
 ) -> Response:
-    """Read a file of a message: a picture to be shown, anything else to be saved."""
+    """Read a file of a message: an image for display, any other type as a download."""
     stored = await context.store.read(read_message, await context.get_session(caller, session_id), seq)
     files = stored_attachments(stored) if stored else []
     if index >= len(files):
@@ -72,7 +72,7 @@ async def read_attachment(
 
 
 def file_response(file: StoredFile) -> Response:
-    """Answer with a file."""
+    """Return a file as a response."""
     is_inline = file.mime_type in _INLINE_TYPES
     disposition = "inline" if is_inline else "attachment"
     headers = {
@@ -85,7 +85,7 @@ def file_response(file: StoredFile) -> Response:
 
 
 class QueuedMessage(BaseModel):
-    """A message that waits for its turn: another one of the session is not over."""
+    """A message that is queued behind another turn of its session."""
 
     turn: int
     content: str
@@ -93,11 +93,11 @@ class QueuedMessage(BaseModel):
     created_at: datetime
     invocation_id: str
     is_answer: bool
-    """It is no message but the answer to a question for approval."""
+    """It is not a message but the answer to an approval request."""
 
     @classmethod
     def from_record(cls, queued: queue.QueuedMessage) -> Self:
-        """Show a message that waits."""
+        """Convert a queued message."""
         message = queued.message.message
         return cls(
             turn=queued.turn,
@@ -110,14 +110,14 @@ class QueuedMessage(BaseModel):
 
 
 class QueuedMessages(BaseModel):
-    """The messages of a session that wait, in order."""
+    """The queued messages of a session, in order."""
 
     waiting: list[QueuedMessage]
 
 
 @router.get("/sessions/{session_id}/waiting")
 async def list_queued_messages(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> QueuedMessages:
-    """Read the messages that wait for their turn, in order."""
+    """Read the queued messages, in order."""
     session = await context.get_session(caller, session_id)
     queued = await context.store.read(queue.read_queued_messages, session.key)
     return QueuedMessages(waiting=[QueuedMessage.from_record(message) for message in queued])
@@ -130,7 +130,7 @@ async def withdraw_queued_message(
     caller: CurrentCaller,
     context: Context,
 ) -> None:
-    """Take back a message that waits. One whose turn has begun is not taken back (409): stop it."""
+    """Withdraw a queued message. If its turn has started, the answer is 409: cancel the turn instead."""
     session = await context.get_session(caller, session_id)
     if await context.runtime.take_back(session_id, turn, user_id=caller.user_id):
         context.turns.session_watch.notify(session, queued=True)

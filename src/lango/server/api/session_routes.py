@@ -1,4 +1,4 @@
-"""`/v1/sessions`: make, list, read, delete; send a message and follow its turn."""
+"""Create, list, read, rename, fork, rewind, delete, search, export and import sessions."""
 
 import asyncio
 import base64
@@ -38,10 +38,10 @@ router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, rou
 _NDJSON = "application/x-ndjson"
 _SENT_AT_ONCE = 20_000
 _LINE_IN_BODIES = 2
-"""A line of an import may be so many times as long as a message that brings files."""
+"""The longest line of an import, in multiples of the largest message with files."""
 _EXPORT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The session as lines of JSON; the last line says that nothing is missing.",
+        "description": "The session as lines of JSON; the last line shows that the export is complete.",
         "content": {_NDJSON: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
     }
 }
@@ -60,7 +60,7 @@ SearchQuery = Annotated[str, Query(max_length=1000, examples=["hello"])]
 async def create_session(
     new: Annotated[NewSession, Body(default_factory=NewSession)], caller: CurrentCaller, context: Context
 ) -> Response:
-    """Make a session; without a body, an empty one of a random id."""
+    """Create a session; without a body, an empty one with a random id."""
     return await session_response(await context.sessions.create(new.id, user_id=caller.user_id, state=new.state), 201)
 
 
@@ -89,7 +89,7 @@ async def read_session(session_id: SessionIdPath, caller: CurrentCaller, context
 
 @router.delete("/sessions/{session_id}", status_code=204)
 async def delete_session(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> None:
-    """Stop what runs in a session, and delete it with everything that belongs to it."""
+    """Cancel the running turn of a session, and delete the session with all its data."""
     session = await context.get_session(caller, session_id)
     await context.runtime.cancel(session_id, user_id=caller.user_id)
     if not await context.store.delete_session(session.name):
@@ -98,7 +98,7 @@ async def delete_session(session_id: SessionIdPath, caller: CurrentCaller, conte
 
 
 async def session_response(record: SessionRecord, status: int = 200) -> Response:
-    """Show a session with its state, which may be large."""
+    """Return a session with its state, which may be large, as a response."""
     return await large_response(lambda: SessionWithState.from_record(record).model_dump(mode="json"), status)
 
 
@@ -118,14 +118,14 @@ def _decode_cursor(cursor: str) -> tuple[float, int]:
 async def search(
     caller: CurrentCaller, context: Context, q: SearchQuery, limit: Annotated[int, Query(ge=1, le=100)] = 20
 ) -> SearchHits:
-    """Find messages and titles that hold every word; the last word may be the beginning of one."""
+    """Find messages and titles that contain every word; the last word may be a prefix."""
     hits = await context.sessions.search(q, user_id=caller.user_id, limit=limit)
     return SearchHits(hits=[SearchHit.model_validate(hit) for hit in hits])
 
 
 @router.patch("/sessions/{session_id}")
 async def rename_session(session_id: SessionIdPath, new: NewTitle, caller: CurrentCaller, context: Context) -> Session:
-    """Name a session."""
+    """Rename a session."""
     return Session.from_record(await context.sessions.rename(session_id, new.title, user_id=caller.user_id))
 
 
@@ -136,7 +136,7 @@ async def fork_session(
     caller: CurrentCaller,
     context: Context,
 ) -> Response:
-    """Make a session with the same past, up to a message, and the state as it was then; without a body, with all."""
+    """Copy a session up to a message, with the state as it was then; without a body, copy all of it."""
     fork = await context.sessions.fork(session_id, user_id=caller.user_id, at=new.at, new_id=new.id, title=new.title)
     return await session_response(fork, 201)
 
@@ -145,7 +145,7 @@ async def fork_session(
 async def rewind_session(
     session_id: SessionIdPath, target: RewindTo, caller: CurrentCaller, context: Context
 ) -> Response:
-    """Take back the turn that holds a message, and all after it; the state is as it was before. Nothing is deleted."""
+    """Rewind the turn of a message and all later ones, and restore the state before it. Nothing is deleted."""
     return await session_response(
         await context.sessions.rewind(session_id, before=target.before, user_id=caller.user_id)
     )
@@ -153,9 +153,9 @@ async def rewind_session(
 
 @router.get("/sessions/{session_id}/export", response_class=StreamingResponse, responses=_EXPORT_RESPONSES)
 async def export_session(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> StreamingResponse:
-    """Read a session with all that belongs to it, to be kept or imported elsewhere."""
+    """Export a session with all its data, as a backup or for an import."""
     lines = context.sessions.export_lines(session_id, user_id=caller.user_id)
-    first = await anext(lines)  # what is not there is told before anything is sent
+    first = await anext(lines)  # raises for a missing session before the response starts
 
     async def all_lines() -> AsyncIterator[str]:
         together, size = [first], len(first)
@@ -165,7 +165,7 @@ async def export_session(session_id: SessionIdPath, caller: CurrentCaller, conte
             if size > _SENT_AT_ONCE:
                 yield "".join(together)
                 together, size = [], 0
-                await asyncio.sleep(0)  # a client that reads as fast as this writes would let nothing else run
+                await asyncio.sleep(0)  # otherwise a fast client would hold the event loop
         yield "".join(together)
 
     name = f"{session_id}.jsonl"
@@ -180,14 +180,14 @@ async def export_session(session_id: SessionIdPath, caller: CurrentCaller, conte
 async def import_session(
     request: Request, caller: CurrentCaller, context: Context, id: NewSessionId = None
 ) -> Response:
-    """Make a session of an export, of the same id or another one: all of it, or nothing."""
+    """Create a session from an export, under the same id or another: all of it, or nothing."""
     pieces = _with_bounded_lines(request.stream(), _LINE_IN_BODIES * max_message_bytes(context.settings.server))
     imported = await context.sessions.import_lines(pieces, user_id=caller.user_id, session_id=id)
     return await session_response(imported, 201)
 
 
 async def _with_bounded_lines(pieces: AsyncIterable[bytes], longest: int) -> AsyncIterator[bytes]:
-    """Pass on the pieces of an export; refuse one with a line that would take too long to be parsed."""
+    """Yield the pieces of an export; refuse one with a line that would take too long to parse."""
     length = 0
     async for piece in pieces:
         first, *later = piece.split(b"\n")

@@ -22,7 +22,7 @@ from lango.server.schemas import (
     ApprovalRequests,
     CancelResult,
     ErrorBody,
-    Key,
+    IdempotencyKey,
     NewMessage,
 )
 from lango.server.security.auth import CurrentCaller
@@ -32,18 +32,19 @@ from lango.server.streaming.sse import EventStreamResponse
 from lango.store.turns.approvals import read_approval_requests
 
 _KEY_REUSED: dict[int | str, dict[str, Any]] = {
-    422: {"model": ErrorBody, "description": "The Idempotency-Key came before, with another message: use another one."}
+    422: {
+        "model": ErrorBody,
+        "description": "The Idempotency-Key was used before, with another message: use another one.",
+    }
 }
 _STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events: accepted, queued, text_delta, thought_delta, tool_start, tool_end, "
-        "approval, error, done. The last is done, or an error that is fatal. A lost stream goes on at GET .../stream.",
+        "approval, error, done. The last is done, or an error that is fatal. Resume a lost stream at GET .../stream.",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": STREAM_EXAMPLE}},
     }
 }
-_NO_CONTENT: dict[int | str, dict[str, Any]] = {
-    204: {"description": "Nothing comes after that event, and nothing runs."}
-}
+_NO_CONTENT: dict[int | str, dict[str, Any]] = {204: {"description": "No event follows that id, and no turn runs."}}
 
 _LIVE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -62,7 +63,7 @@ router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, rou
     responses=_STREAM_RESPONSES | CONFLICT | _KEY_REUSED,
 )
 async def send_message(
-    session_id: SessionIdPath, new: NewMessage, caller: CurrentCaller, context: Context, key: Key = None
+    session_id: SessionIdPath, new: NewMessage, caller: CurrentCaller, context: Context, key: IdempotencyKey = None
 ) -> EventStreamResponse:
     """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn."""
     await context.check_may_write(caller, session_id)
@@ -78,9 +79,9 @@ async def send_message(
 async def resume_stream(
     session_id: SessionIdPath, caller: CurrentCaller, context: Context, last_id: LastEventId = None
 ) -> Response:
-    """Go on after Last-Event-ID until nothing runs any more; without one, tell the newest turn whole.
+    """Resume after Last-Event-ID until no turn runs; without it, stream the newest turn from its start.
 
-    Where the events after that id are not kept any more, answer 410: read the messages, then go on without it.
+    If the events after that id are no longer kept, the answer is 410: read the messages, then resume without it.
     """
     after_id = parse_last_event_id(last_id)
     session = await context.get_session(caller, session_id)
@@ -91,7 +92,7 @@ async def resume_stream(
 
 @router.post("/sessions/{session_id}/cancel")
 async def cancel(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> CancelResult:
-    """Stop the running turn; what is stored stays."""
+    """Cancel the running turn; what is stored stays."""
     await context.get_session(caller, session_id)
     return CancelResult(cancelled=await context.runtime.cancel(session_id, user_id=caller.user_id))
 
@@ -100,7 +101,7 @@ async def cancel(session_id: SessionIdPath, caller: CurrentCaller, context: Cont
 async def list_approval_requests(
     session_id: SessionIdPath, caller: CurrentCaller, context: Context
 ) -> ApprovalRequests:
-    """Read which tools wait for a yes or a no."""
+    """Read the open approval requests."""
     requests = await context.store.read(
         read_approval_requests, await context.get_session_without_expired_approvals(caller, session_id)
     )
@@ -115,8 +116,8 @@ async def list_approval_requests(
 async def answer_approval(
     session_id: SessionIdPath, call_id: CallIdPath, answer: ApprovalAnswer, caller: CurrentCaller, context: Context
 ) -> EventStreamResponse:
-    """Answer a tool that asked, and follow what comes of it. The answer holds for the arguments that were shown."""
-    await context.principal.check_token_quota(caller)
+    """Answer an approval request, and follow the turn. The answer applies to the arguments that were shown."""
+    await context.authenticator.check_token_quota(caller)
     await context.get_session(caller, session_id)
     turn = await context.turns.submit_approval(caller, session_id, call_id, approved=answer.approved)
     return context.event_response(context.turns.follow(turn))
@@ -129,9 +130,9 @@ async def follow_live(
     session: Annotated[str | None, Query(pattern=SESSION_ID)] = None,
     last_id: LastEventId = None,
 ) -> Response:
-    """Stay and be told what happens: in the session after Last-Event-ID, or from its current turn on; and around it."""
+    """Follow a session after Last-Event-ID, or from its current turn on, and changes to the caller's sessions."""
     after_id = parse_last_event_id(last_id)
     record = None if session is None else await context.get_session(caller, session)
     if record is not None and after_id is not None:
-        await context.turns.has_more(record, after_id)  # raises where the events after that id are gone
+        await context.turns.has_more(record, after_id)  # raises if the events after that id are gone
     return context.event_response(live_events(context.turns, caller.user_id, record, after_id))

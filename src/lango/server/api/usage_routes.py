@@ -1,4 +1,4 @@
-"""`/v1/sessions/{id}/usage`: the picture of a session."""
+"""Report the tokens, cost and timing of a session's turns."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=COMMON_ER
 
 
 class TokenUsage(RecordView):
-    """Tokens and cost, as the end of a turn tells them; null: no price is known."""
+    """Tokens and cost, as in a turn's `done` event; null: the price is not known."""
 
     input_tokens: int
     output_tokens: int
@@ -28,7 +28,7 @@ class TokenUsage(RecordView):
 
 
 class ModelCall(RecordView):
-    """One call of the model, from the request to the end of its answer."""
+    """One model call, from the request to the end of the response."""
 
     model: str
     agent: str
@@ -40,7 +40,7 @@ class ModelCall(RecordView):
 
 
 class ToolRun(RecordView):
-    """One call of a tool: intended, started, finished, failed or unknown."""
+    """One tool call: intended, started, finished, failed or unknown."""
 
     call_id: str
     name: str
@@ -48,11 +48,11 @@ class ToolRun(RecordView):
     started_at: datetime | None
     duration_s: float | None
     approved_by: str | None
-    """Who said yes, where somebody was asked."""
+    """The user who approved it, or `policy`; null: no approval was needed."""
 
 
 class TurnUsageView(RecordView):
-    """What a turn took: `tokens` are those of its own messages, `usage` what the model read and wrote for it."""
+    """Usage of a turn: `tokens` counts its own messages, `usage` what the model read and wrote."""
 
     turn: int
     status: str
@@ -68,7 +68,7 @@ class TurnUsageView(RecordView):
 
 
 class HistoryWindow(RecordView):
-    """What the next request would keep of the conversation, and what it would leave out."""
+    """The messages that the next model request would include, and those that it would omit."""
 
     first_seq: int | None
     messages: int
@@ -76,9 +76,9 @@ class HistoryWindow(RecordView):
     left_out_messages: int
     left_out_tokens: int
     observed_seq: int
-    """The last message that is remembered in notes; 0: none."""
+    """The last message that observations cover; 0: none."""
     memory_tokens: int
-    """What the request quotes of the memory."""
+    """Tokens of memory in the request."""
 
 
 class UsageTotal(BaseModel):
@@ -97,12 +97,12 @@ class UsageReport(BaseModel):
     window: HistoryWindow
     turns: Sequence[TurnUsageView]
     before: int | None
-    """Ask for the turns before with this; null: there are none."""
+    """Pass it as `before` for earlier turns; null: there are none."""
     total: UsageTotal
 
     @classmethod
     def from_usage(cls, usage: SessionUsage) -> Self:
-        """Show the picture of a session."""
+        """Convert the usage of a session."""
         return cls(
             budget_tokens=usage.rules.budget_tokens,
             max_messages=usage.rules.max_messages,
@@ -122,7 +122,7 @@ async def read_usage(
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = DEFAULT_TURNS,
 ) -> UsageReport:
-    """Read what the newest turns took, or those before a turn, and what the next request would keep."""
+    """Read the usage of the newest turns, or of those before a turn, and the window of the next request."""
     return UsageReport.from_usage(
         await context.runtime.sessions.usage(session_id, user_id=caller.user_id, before=before, limit=limit)
     )

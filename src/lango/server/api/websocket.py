@@ -1,29 +1,29 @@
-"""`WS /v1/ws`: the same events both ways, for any of the caller's sessions at once.
+"""Serve turns of any of the caller's sessions over one WebSocket at `/v1/ws`.
 
 A client sends JSON: `{"type": "message", "session", "text", "attachments"?, "idempotency_key"?}`,
 `{"type": "cancel", "session"}`, `{"type": "approval", "session", "call_id", "approved"}` or
-`{"type": "resume", "session", "after"?}`. It is sent the events of those turns, each with its `session`. What it asked
-wrongly is answered by an `error` that has no `id`, is not `fatal`, and names the `session` it is about, if any. So is
-what there is nothing to do for: `NothingRuns` where no turn runs that could be cancelled, `NothingToResume` where
-nothing comes after that event and nothing runs, `EventsGone` where what comes after it is not kept any more.
+`{"type": "resume", "session", "after"?}`. The server sends the events of those turns, each with its `session`. It
+answers an invalid message with an `error` that has no `id`, is not `fatal`, and names its `session`, if there is one.
+The same form reports `NothingRuns` (no turn to cancel), `NothingToResume` (no event follows, and no turn runs) and
+`EventsGone` (the events that follow are no longer kept).
 """
 
 import asyncio
 import functools
 import json
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from pydantic import Field, TypeAdapter, ValidationError
 
-from lango.errors import LangoError
+from lango.errors import LangoError, SessionNotFound, Stopping
 from lango.json_input import TooManyValues, read_json
 from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, describe_problem, to_api_error
-from lango.server.schemas import SESSION_ID, NewMessage, RequestBody
+from lango.server.errors import ApiError, describe_problems, to_api_error
+from lango.server.schemas import SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody
 from lango.server.security.auth import Caller, read_authorization
 from lango.server.streaming.sse import wait_until_refused
 from lango.store import SessionRecord
@@ -34,10 +34,10 @@ _log = logging.getLogger("lango.server")
 router = APIRouter()
 
 _MAX_STREAMS = 32
-_MAX_PROBLEMS = 10
 _PROTOCOL = "lango"
+_UNKNOWN_TYPE = "send an object with a type: message, cancel, approval or resume"
 _CONNECTION_ERRORS = (TimeoutError, RuntimeError, WebSocketDisconnect)
-"""What sending raises where a client does not read, or is gone."""
+"""Raised by sending to a client that does not read, or has disconnected."""
 
 SessionName = Annotated[str, Field(pattern=SESSION_ID)]
 
@@ -47,18 +47,18 @@ class SendMessage(NewMessage):
 
     type: Literal["message"]
     session: SessionName
-    idempotency_key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")] | None = None
+    idempotency_key: IdempotencyKeyText | None = None
 
 
 class Cancel(RequestBody):
-    """Stop a turn."""
+    """Cancel a turn."""
 
     type: Literal["cancel"]
     session: SessionName
 
 
 class Approval(RequestBody):
-    """Answer a tool that asked."""
+    """Answer an approval request."""
 
     type: Literal["approval"]
     session: SessionName
@@ -67,7 +67,7 @@ class Approval(RequestBody):
 
 
 class Resume(RequestBody):
-    """Go on after an event."""
+    """Resume the stream of a session after an event."""
 
     type: Literal["resume"]
     session: SessionName
@@ -80,10 +80,10 @@ _CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(ClientMessage)
 
 @router.websocket("/v1/ws")
 async def serve_socket(socket: WebSocket, context: Context) -> None:
-    """Hear what the client asks and tell it what happens, until it goes."""
+    """Handle the client's messages and send it events, until it disconnects."""
     try:
         authorization = read_authorization(socket)
-        await context.principal.authenticate(authorization)
+        await context.authenticator.authenticate(authorization)
     except (ApiError, LangoError) as refused:
         await socket.close(1008, str(refused)[:120])
         return
@@ -96,28 +96,21 @@ async def serve_socket(socket: WebSocket, context: Context) -> None:
 
 
 def _parse_client_message(text: str) -> ClientMessage:
-    """Return what a client asks for; raise `ApiError` where it asks wrongly."""
+    """Parse a message of the client; raise `ApiError` for an invalid one."""
     try:
         return _CLIENT_MESSAGE.validate_python(read_json(text))
     except TooManyValues as error:
         raise ApiError(413, "TooLarge", str(error)) from error
     except ValidationError as error:
-        raise ApiError(
-            400, "BadRequest", "; ".join(_describe_problem(problem) for problem in error.errors()[:_MAX_PROBLEMS])
-        ) from error
+        problems = error.errors()
+        message = describe_problems(problems) if problems[0]["loc"] else _UNKNOWN_TYPE
+        raise ApiError(400, "BadRequest", message) from error
     except (ValueError, RecursionError) as error:
         raise ApiError(400, "BadRequest", "send JSON as text") from error
 
 
-def _describe_problem(problem: Mapping[str, object]) -> str:
-    """Say what is wrong with what a client sent."""
-    if not problem["loc"]:
-        return "send an object with a type: message, cancel, approval or resume"
-    return describe_problem(problem)
-
-
 class _SocketConnection:
-    """One socket. Every stream waits for the socket, and the socket for its client: nothing is kept in between."""
+    """One socket. Streams wait for the socket, and the socket for its client: nothing is buffered."""
 
     def __init__(self, socket: WebSocket, context: ServerContext, authorization: str | None) -> None:
         self._socket = socket
@@ -127,8 +120,8 @@ class _SocketConnection:
         self._receiver = asyncio.create_task(self._receive_all())
 
     async def wait_closed(self) -> None:
-        """Wait until the client goes, is cut off, or may read no more."""
-        check = functools.partial(self._context.principal.verify, self._authorization)
+        """Wait until the client disconnects, is disconnected, or loses access."""
+        check = functools.partial(self._context.authenticator.verify, self._authorization)
         recheck = asyncio.create_task(wait_until_refused(check))
         await asyncio.wait([self._receiver, recheck], return_when=asyncio.FIRST_COMPLETED)
         recheck.cancel()
@@ -150,7 +143,9 @@ class _SocketConnection:
                 await self._send_error(error, message.session)
 
     async def _handle(self, message: ClientMessage) -> None:
-        caller = await self._context.principal.authenticate(self._authorization)  # again: the key may be revoked by now
+        caller = await self._context.authenticator.authenticate(
+            self._authorization
+        )  # again: the key may have been revoked
         if len(self._streams) >= _MAX_STREAMS:
             raise ApiError(429, "TooManyStreams", f"at most {_MAX_STREAMS} streams on one socket")
         match message:
@@ -173,7 +168,7 @@ class _SocketConnection:
                     )
 
     async def _approve(self, caller: Caller, message: Approval) -> None:
-        await self._context.principal.check_token_quota(caller)
+        await self._context.authenticator.check_token_quota(caller)
         await self._context.get_session(caller, message.session)
         turn = await self._context.turns.submit_approval(
             caller, message.session, message.call_id, approved=message.approved
@@ -183,7 +178,7 @@ class _SocketConnection:
     async def _resumed_events(
         self, session: SessionRecord, after: int | None
     ) -> AsyncGenerator[LoggedEvent | None, None]:
-        """Tell what a session told after an event; where that is nothing, say so."""
+        """Yield the events of a session after an id; raise `ApiError` if there are none."""
         any_event = False
         async with aclosing(self._context.turns.follow_session(session, after)) as events:
             async for event in events:
@@ -203,23 +198,25 @@ class _SocketConnection:
         try:
             async with aclosing(events):
                 async for event in events:
-                    if event:  # the protocol has pings of its own
+                    if event:  # WebSocket has its own pings
                         await self._send(event.data.removesuffix("}") + session_suffix)
         except (LangoError, ApiError) as error:
-            await self._send_error(error, session_id)
+            await self._send_error(error, session_id, fatal=isinstance(error, SessionNotFound | Stopping))
         except _CONNECTION_ERRORS:
             self._disconnect()
 
-    async def _send_error(self, error: Exception, session_id: str | None = None) -> None:
-        refused = to_api_error(error)
-        body = {"type": "error", "error": refused.type, "message": str(refused), "fatal": False}
+    async def _send_error(self, error: Exception, session_id: str | None = None, *, fatal: bool = False) -> None:
+        api_error = to_api_error(error)
+        body: dict[str, object] = {"type": "error", "error": api_error.type, "message": str(api_error), "fatal": fatal}
+        if fatal:
+            body["call_id"] = None  # as in every error event that ends a stream
         try:
             await self._send(json.dumps(body if session_id is None else body | {"session": session_id}))
         except _CONNECTION_ERRORS:
             self._disconnect()
 
     def _disconnect(self) -> None:
-        _log.warning("a client that does not read, or is gone, was cut off")
+        _log.warning("a client that does not read was disconnected")
         self._receiver.cancel()
 
     async def _send(self, text: str) -> None:
@@ -227,7 +224,7 @@ class _SocketConnection:
             await self._socket.send_text(text)
 
     async def close(self) -> None:
-        """Stop telling; the turns go on."""
+        """Stop all streams; the turns continue."""
         tasks = [self._receiver, *self._streams]
         for task in tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""What a client sees of a conversation: of a stored one and of a carried one, so that both can be compared.
+"""Reduce stored and resent conversations to what a client can see of them, so that they can be compared.
 
-A client sees the user's messages with their files, the texts of the assistant, the calls of the client's own tools and
-what it returned to them. It does not see the agent's own tools, thoughts and state. White space around a text, the
-names of files and how an answer was cut into pieces make no difference.
+A client sees the user's messages with their files, the assistant's texts, and the calls of the client's own tools with
+their results. It does not see the agent's own tools, thoughts and state. White space around a text, file names and how
+an answer was split into messages make no difference.
 """
 
 import json
@@ -20,10 +20,10 @@ from lango.store.codec.rows import client_call_ids
 from lango.store.turns.client_calls import NO_RESULT
 
 APPROVAL_NOTE = "\n\n[This needs approval: "
-"""Where what is added to an answer for the client's eyes begins."""
+"""Start of the note about an approval request, which is added to an answer for the client only."""
 
 ClipResults = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, Mapping[str, Any]]]
-"""Returns results as they are stored: long ones clipped."""
+"""Clips long results, as the store does."""
 
 
 class VisibleMessage(Struct, frozen=True):
@@ -36,19 +36,19 @@ class VisibleMessage(Struct, frozen=True):
     results: frozenset[str] = frozenset()
 
     def __add__(self, other: "VisibleMessage") -> "VisibleMessage":
-        """Join two pieces of one answer, or of the results of one answer's calls."""
+        """Join two parts of one answer, or of the results of one answer's calls."""
         return VisibleMessage(
             self.role, self.text + other.text, (), self.calls + other.calls, self.results | other.results
         )
 
 
 def visible_user_message(message: Message, files: Iterable[str]) -> VisibleMessage:
-    """Return what is seen of a user's message; `files` are their marks."""
+    """Return the visible part of a user's message; `files` are fingerprints."""
     return VisibleMessage("user", printable_text(message.content).strip(), tuple(files))
 
 
 def visible_carried(history: Iterable[Message], clip_results: ClipResults) -> list[VisibleMessage]:
-    """Return what is seen of messages that a client carries."""
+    """Return the visible part of a history that a client resends."""
     return _join_pieces(_visible_carried_message(message, clip_results) for message in history)
 
 
@@ -65,18 +65,18 @@ def _visible_carried_message(message: Message, clip_results: ClipResults) -> Vis
 
 
 class VisibleStored(Struct, frozen=True):
-    """A stored message before it is known which calls are the client's: pages are read from the newest one back."""
+    """A stored message whose results are not filtered yet: pages are read backwards, so results precede their calls."""
 
     message: VisibleMessage
     client_call_ids: frozenset[str] = frozenset()
-    """The client's calls that it makes."""
+    """Calls of the client's tools in this message."""
     results: tuple[ToolCall, ...] = ()
     has_hidden_parts: bool = False
-    """The agent reads more of it than a client sees."""
+    """Whether the agent reads more of it than a client sees."""
 
 
 def visible_stored(stored: StoredEvent) -> VisibleStored:
-    """Return what is seen of a stored message."""
+    """Return the visible part of a stored message."""
     message = stored.message or Message("event")
     hides = bool(stored.state_delta or stored_thoughts(stored))
     match message.role:
@@ -96,21 +96,21 @@ def visible_stored(stored: StoredEvent) -> VisibleStored:
 
 
 def visible_session(stored: Sequence[VisibleStored]) -> tuple[list[VisibleMessage], bool]:
-    """Return what is seen of a whole session, and whether the agent reads more of it than that."""
+    """Return the visible part of a whole session, and whether the agent reads more than that."""
     clients = frozenset(call_id for view in stored for call_id in view.client_call_ids)
     hides = any(view.has_hidden_parts or any(result.id not in clients for result in view.results) for view in stored)
     return _join_pieces(_with_client_results(view, clients) for view in stored), hides
 
 
 def _with_client_results(view: VisibleStored, clients: frozenset[str]) -> VisibleMessage:
-    # a call that was closed for want of a result has none in the client's eyes
+    # a call that was closed without a result has none for the client
     shown = [result for result in view.results if result.id in clients and result.output != NO_RESULT]
     results = frozenset(_result_text(result.id, result.output or {}) for result in shown)
     return VisibleMessage("tool", results=results) if view.results else view.message
 
 
 def _join_pieces(seen: Iterable[VisibleMessage]) -> list[VisibleMessage]:
-    """Join what belongs together, and leave out what says nothing."""
+    """Join parts of one answer, and omit empty messages."""
     joined: list[VisibleMessage] = []
     for message in seen:
         if message == VisibleMessage(message.role):

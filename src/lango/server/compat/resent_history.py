@@ -1,6 +1,7 @@
-"""Results of the client's tools, as conversations bring them: AG-UI's clients and OpenAI's send all of it each time.
+"""Find the new messages and tool results in a conversation that a client resends whole.
 
-What stands at the end is new. Results that stand further up are taken, too, if their calls still wait.
+Clients of AG-UI and OpenAI send the whole conversation each time. Its end is new. Earlier results of client tools are
+used, too, if their calls still wait.
 """
 
 import hashlib
@@ -29,16 +30,16 @@ from lango.tools import Tool
 
 Results = Mapping[str, Mapping[str, Any]]
 FILE_LEFT_OUT = "[a file stood here: of a result, only text is taken]"
-"""Read by the model in the place of a picture or a file."""
-_RECENT_MESSAGES = 50  # messages: a call that waits, or was answered just now, is one of the newest
+"""Shown to the model instead of a file in a result."""
+_RECENT_MESSAGES = 50  # a call that waits, or was just answered, is one of the newest
 
 MAX_NEW_MESSAGES = 100
-"""How many messages of the user may come at once, after the last answer."""
-_COMPARED_MESSAGES = 200  # messages
+"""How many messages of the user may follow the last answer in one request."""
+_COMPARED_MESSAGES = 200
 
 
 class CallsInMessage(Struct, frozen=True):
-    """A message as far as it is about calls: those that it makes, or the one that it answers."""
+    """The client tool calls that a message makes, or the one that it answers."""
 
     call_ids: tuple[str, ...] = ()
     answered_call_id: str | None = None
@@ -46,7 +47,7 @@ class CallsInMessage(Struct, frozen=True):
 
 
 def parse_result(text: str) -> dict[str, Any]:
-    """Return what a client's tool returned: a JSON object as it is, any other text as the result."""
+    """Parse the result of a client's tool: a JSON object, or any other text as `result`."""
     try:
         return parse_result_text(text)
     except RecursionError:
@@ -54,7 +55,7 @@ def parse_result(text: str) -> dict[str, Any]:
 
 
 def collect_results(messages: Iterable[CallsInMessage]) -> dict[str, Mapping[str, Any]]:
-    """Return what the client's tools returned; where the id of a call comes again, for the newest."""
+    """Return the results of client tools by call id; of a repeated id, that of the newest call."""
     found: dict[str, Mapping[str, Any]] = {}
     for message in messages:
         if message.answered_call_id is not None:
@@ -65,7 +66,7 @@ def collect_results(messages: Iterable[CallsInMessage]) -> dict[str, Mapping[str
 
 
 def calls_answered_at_end(messages: Sequence[CallsInMessage]) -> set[str]:
-    """Return the calls that the messages at the end are the results of."""
+    """Return the ids of the calls whose results end the conversation."""
     return {
         message.answered_call_id or ""
         for message in takewhile(lambda message: message.answered_call_id is not None, reversed(messages))
@@ -83,38 +84,42 @@ async def submit_results(
     *,
     require_all: bool = False,
 ) -> TurnRef:
-    """Take results. The same ones again are the same turn; where that one failed, a new attempt goes on from there.
+    """Submit results of client tool calls as a turn.
 
-    With `every`, refuse them while another call of the client's waits that has none.
+    The same results again return the same turn; if that turn failed, a new attempt continues from there. With
+    `require_all`, raise `ApiError` if another client tool call waits without a result.
     """
     session = await context.get_session(caller, session_id)
     key = await results_key(context, session, new)
     for candidate in (key, await results_key(context, session, new, "again", attempt)):
-        key, turn = (
-            candidate,
-            await context.store.read(turns.find_by_idempotency_key, session.key, candidate),
-        )
+        key = candidate
+        turn = await context.store.read(turns.find_by_idempotency_key, session.key, key)
         record = await context.store.read(read_turn, session.key, turn) if turn else None
         if turn and record and record.status in ("queued", "running", "done"):
             return TurnRef(session, turn)
         if not turn:
             break
-    open_calls = {candidate.call.id for candidate in await context.store.read(read_client_calls, session)}
-    if require_all and (left := open_calls - results.keys()):
-        missing = ", ".join(sorted(left))
-        raise ApiError(400, "BadRequest", f"messages: each call needs its tool message; there is none for {missing}")
+    open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
+    if require_all:
+        check_all_answered(open_calls, results.keys())
     taken = {call_id: result for call_id, result in results.items() if call_id in open_calls or call_id in new}
     return await context.turns.submit_results(caller, session_id, taken, key, tools)
 
 
+def check_all_answered(calls: Collection[str], answered: Collection[str]) -> None:
+    """Raise `ApiError` if a client tool call has no result."""
+    if missing := ", ".join(sorted(set(calls).difference(answered))):
+        raise ApiError(400, "BadRequest", f"messages: each call needs its tool message; there is none for {missing}")
+
+
 async def results_key(context: ServerContext, session: SessionRecord, calls: Collection[str], *more: str) -> str:
-    """Return the idempotency key of the turn that brings the results of some calls: the same again are that turn."""
+    """Return an idempotency key for the results of some calls: the same results again are the same turn."""
     about = "results", await _event_of_calls(context, session, calls), *sorted(calls), *more
     return f"results-{hashlib.sha256(json.dumps(about).encode()).hexdigest()}"
 
 
 async def _event_of_calls(context: ServerContext, session: SessionRecord, calls: Collection[str]) -> str:
-    """Return the event that made some calls: some models count theirs from 1 again, and the newest is meant."""
+    """Return the id of the newest event with one of these calls: some models reuse call ids."""
     newest = await context.store.read(read_message_page, session, limit=_RECENT_MESSAGES)
     for stored in reversed(newest):
         if (
@@ -129,10 +134,10 @@ async def _event_of_calls(context: ServerContext, session: SessionRecord, calls:
 async def unstored_messages(
     context: ServerContext, caller: Caller, session_id: str, user_messages: Sequence[Message], newest: int
 ) -> Sequence[Message]:
-    """Return the user's messages before the last that its session does not hold yet.
+    """Return the user's messages before the last one that the session does not hold yet.
 
-    `users` are all that the client sends of the user; the last `newest` of them stand after its last answer. One of
-    these may be stored: its turn failed, runs or waits, or its answer never came to the client.
+    `user_messages` are all messages of the user in the request; the last `newest` follow the last answer. Some of these
+    may be stored: their turn failed, is running or queued, or its answer did not reach the client.
     """
     if newest < 2:
         return ()
@@ -162,6 +167,6 @@ async def unstored_messages(
 
 
 def _ends_with(sent: Sequence[VisibleMessage], known: Sequence[VisibleMessage], *, is_complete: bool) -> bool:
-    """Whether the stored messages end as some that were sent; with `whole`, these are all that are stored."""
+    """Whether the stored messages end like the sent ones; with `is_complete`, `known` are all stored messages."""
     count = min(len(sent), len(known))
     return bool(count) and not (is_complete and len(sent) > len(known)) and sent[-count:] == known[-count:]

@@ -1,8 +1,9 @@
-"""Who calls: the user of an API key or of an issuer's token, or, without keys, the one user of this machine.
+"""Identify the caller by API key or token, and enforce rate limits and token quotas.
 
-A user is only ever the key's or the token's: what a request says about users is not read.
+The user is always that of the key or token, never one that a request names. Without keys, there is one user.
 """
 
+import functools
 import math
 import time
 from collections import deque
@@ -24,28 +25,28 @@ DEFAULT_USER_ID = "user"
 _BEARER_SUBPROTOCOL = "bearer."
 _MINUTE_S = 60.0
 _MAX_TRACKED_HOLDERS = 10_000
-"""So many are counted before those who asked long ago are forgotten."""
+"""Beyond this number, holders without a recent request are dropped."""
 
 
 class Quota(Struct, frozen=True):
-    """How much a key, or a user who signed in, may ask for. None: as much as they like."""
+    """The limits of a key, or of a user of the token issuer. None: no limit."""
 
     id: str
-    """What the store counts tokens under: the key's id, or `user:` and the user, which is no id of a key."""
+    """Under which the store counts tokens: the key's id, or `user:` and the user."""
     holder: str
     requests_per_minute: int | None = None
     tokens_per_day: int | None = None
 
 
 class Caller(Struct, frozen=True):
-    """Whoever sent a request."""
+    """The user who sent a request, and their quota."""
 
     user_id: str = DEFAULT_USER_ID
     quota: Quota | None = None
 
 
-class Principal:
-    """Lets in whoever has a key, as often as the key allows, or, where an issuer is set, its token."""
+class Authenticator:
+    """Verifies API keys and tokens, and counts requests and tokens against their quotas."""
 
     def __init__(self, settings: ServerSettings, store: Store) -> None:
         self._without_keys = settings.auth == "none"
@@ -56,21 +57,23 @@ class Principal:
 
     @property
     def is_single_user(self) -> bool:
-        """There is one user only, and nobody to hide anything from."""
+        """Whether there is only one user, who needs no key."""
         return self._without_keys
 
     async def authenticate(self, authorization: str | None) -> Caller:
-        """Return the caller; raise `ApiError` for a key or token that is missing, wrong, or used too often."""
+        """Return the caller; raise `ApiError` for a key or token that is missing, invalid or over its rate limit."""
         caller = await self.verify(authorization)
-        return self._count_request(caller.user_id, caller.quota)
+        if caller.quota is not None:
+            self._count_request(caller.quota)
+        return caller
 
     async def verify(self, authorization: str | None) -> Caller:
-        """Return the caller, without counting a request; raise `ApiError` for a key or token that is no good (now)."""
+        """Return the caller without counting a request; raise `ApiError` for a missing or invalid key or token."""
         if self._without_keys:
             return Caller()
         scheme, _, secret = (authorization or "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else ""
-        if self._issuer and secret.count(".") == 2:  # a token; keys have no dots
+        if self._issuer and secret.count(".") == 2:  # a token: keys have no dots
             user_id = await self._issuer.verify_user(secret)
             return Caller(user_id, self._user_quota(user_id))
         key = await self._store.read(find_key, secret) if secret else None
@@ -81,32 +84,31 @@ class Principal:
         return Caller(key.user_id, Quota(key.id, "key", key.requests_per_minute, key.tokens_per_day))
 
     def _user_quota(self, user_id: str) -> Quota | None:
-        """Return how much a user of the issuer may ask for: by whatever token they come."""
+        """Return the quota of a user of the issuer, which all their tokens share."""
         if self._oidc is None:
             return None
         return Quota(f"user:{user_id}", "user", self._oidc.requests_per_minute, self._oidc.tokens_per_day)
 
-    def _count_request(self, user_id: str, allowance: Quota | None) -> Caller:
-        """Refuse more requests than are allowed in a minute, counted by this process."""
-        if allowance is None or allowance.requests_per_minute is None:
-            return Caller(user_id, allowance)
+    def _count_request(self, quota: Quota) -> None:
+        """Count a request of this process; raise `ApiError` above the rate limit."""
+        if quota.requests_per_minute is None:
+            return
         now = time.monotonic()
         if len(self._request_times) > _MAX_TRACKED_HOLDERS:
             self._request_times = {
                 id_: times for id_, times in self._request_times.items() if times and times[-1] > now - _MINUTE_S
             }
-        times = self._request_times.setdefault(allowance.id, deque())
+        times = self._request_times.setdefault(quota.id, deque())
         while times and times[0] <= now - _MINUTE_S:
             times.popleft()
-        if len(times) >= allowance.requests_per_minute:
+        if len(times) >= quota.requests_per_minute:
             wait_s = math.ceil(times[0] + _MINUTE_S - now) if times else _MINUTE_S
-            limit = f"{allowance.requests_per_minute} requests a minute"
-            raise ApiError(429, "RateLimited", f"this {allowance.holder} may make {limit}", retry_after_s=wait_s)
+            limit = f"{quota.requests_per_minute} requests a minute"
+            raise ApiError(429, "RateLimited", f"this {quota.holder} may make {limit}", retry_after_s=wait_s)
         times.append(now)
-        return Caller(user_id, allowance)
 
     async def check_token_quota(self, caller: Caller) -> None:
-        """Refuse a message of a key, or of a user, that has used up the tokens of the day."""
+        """Raise `ApiError` if the caller has used up the tokens of the day."""
         quota = caller.quota
         if quota is None or quota.tokens_per_day is None:
             return
@@ -125,7 +127,7 @@ def _make_issuer(settings: ServerSettings) -> "Issuer | None":
 
 
 def read_authorization(connection: HTTPConnection) -> str | None:
-    """Return the key: as a header, or, since a browser's WebSocket sends none, as the subprotocol `bearer.<key>`."""
+    """Return the Authorization header, or that of a browser's WebSocket, the subprotocol `bearer.<key>`."""
     offered = [name for name in connection.scope.get("subprotocols", ()) if name.startswith(_BEARER_SUBPROTOCOL)]
     return (
         f"Bearer {offered[0].removeprefix(_BEARER_SUBPROTOCOL)}" if offered else connection.headers.get("authorization")
@@ -133,10 +135,12 @@ def read_authorization(connection: HTTPConnection) -> str | None:
 
 
 async def authenticate_request(request: Request) -> None:
-    """Find out who sent a request, from its head alone. Raise `ApiError`: then its body is not read."""
-    principal: Principal = request.app.state.served.principal
+    """Authenticate a request by its head alone, before its body is read. Raise `ApiError` to refuse it."""
+    authenticator: Authenticator = request.app.state.context.authenticator
+    authorization = read_authorization(request)
+    request.state.verify_caller = functools.partial(authenticator.verify, authorization)  # an open stream repeats it
     try:
-        request.state.caller = await principal.authenticate(read_authorization(request))
+        request.state.caller = await authenticator.authenticate(authorization)
     except ApiError as refused:
         if _has_body(request):
             refused.headers["Connection"] = "close"
@@ -148,7 +152,7 @@ def _has_body(request: Request) -> bool:
 
 
 async def current_caller(request: Request) -> Caller:
-    """Return who sent a request; an `AuthenticatedRoute` has authenticated it before it read the body."""
+    """Return the caller of a request, whom an `AuthenticatedRoute` has authenticated before."""
     if not hasattr(request.state, "caller"):
         await authenticate_request(request)
     return request.state.caller

@@ -1,9 +1,9 @@
-"""Limits on connections, before anything of a request is known: how many, and how slowly a head may come.
+"""Limit the number of connections and the time a request head may take.
 
-A connection costs a file of the process, and a process has few: without a limit, clients that open connections and send
-nothing keep everybody else out, health checks included. So there is a limit on connections in all and per client, and a
-few beyond it that are for health checks only; a head that takes too long is cut off. Bodies have their own limits
-(`lango.server.security.middleware`).
+A connection costs a file descriptor, and a process has few. Without a limit, clients that open connections and send
+nothing would lock out all others, health checks included. So connections are limited in total and per client, a few
+more are reserved for health checks, and a connection whose head takes too long is closed. Bodies have limits in
+`lango.server.security.middleware`.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ except ImportError:  # not on Windows, which has no such limit
     resource = None
 
 FOR_HEALTH_CHECKS = "for_health_checks"
-"""The name under which a request's state says that its connection is one of those beyond the limit."""
+"""Key in the state of a request: its connection is reserved for health checks."""
 HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
 RESERVED_CONNECTIONS = 16
-"""How many connections there may be beyond the limit, for health checks."""
+"""Connections beyond the limit, for health checks."""
 _RESERVED_FILES = 128
-"""How many files the process needs for all else: the store, providers, tools."""
+"""File descriptors for everything else: the store, providers, tools."""
 _DEFAULT_PER_CLIENT = 256
 _RESERVED_HEAD_TIMEOUT_S = 2.0
 _BUSY_RESPONSE = b"""\
@@ -43,18 +43,18 @@ _BUSY_BODY = b'{"error":{"type":"TooManyConnections","message":"too many connect
 
 
 class ConnectionLimits(Struct, frozen=True):
-    """How many connections there may be, and how long a head may take."""
+    """Limits on connections and on the time of a request head."""
 
     max_connections: int
     per_client: int
-    """Of one address; 0: as many as there may be."""
+    """Limit for one address; 0: none."""
     exempts_loopback: bool
-    """Whether this machine's own addresses may have as many as there may be: one of them is a proxy, perhaps."""
+    """Whether `per_client` does not apply to loopback addresses, where a proxy may connect from."""
     head_timeout_s: float
 
     @classmethod
     def from_settings(cls, settings: ServerSettings) -> "ConnectionLimits":
-        """Read the limits of the settings; no more than the process can have files."""
+        """Read the limits from the settings, bounded by the file descriptors of the process."""
         most = settings.max_connections
         files = _raise_file_limit()
         if files is not None:
@@ -64,9 +64,9 @@ class ConnectionLimits(Struct, frozen=True):
         return cls(most, per_client, named is None, settings.head_timeout_s)
 
     def allows(self, client: str, others: list[str]) -> bool:
-        """Whether a client may open a connection beside those of `others`; those for health checks count, too.
+        """Whether a client may open a connection; `others` are the clients of all open connections.
 
-        Addresses of IPv6 are counted by their network: one client has all of a /64.
+        IPv6 addresses count by network: one client has a whole /64.
         """
         if len(others) >= self.max_connections + RESERVED_CONNECTIONS:
             return False
@@ -77,7 +77,7 @@ class ConnectionLimits(Struct, frozen=True):
 
 
 def _raise_file_limit() -> int | None:
-    """Raise the limit on open files as far as it goes, and return it."""
+    """Raise the limit on open files to its maximum, and return it."""
     if resource is None:
         return None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -85,7 +85,7 @@ def _raise_file_limit() -> int | None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
-        except (ValueError, OSError):  # some systems say that they have no limit, and have one
+        except (ValueError, OSError):  # some systems report no limit and have one
             pass
     return None if soft == resource.RLIM_INFINITY else soft
 
@@ -101,7 +101,7 @@ class LimitedProtocol(H11Protocol):
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Refuse a connection that is too many; the last few are for health checks, which `RequestGuard` sees to."""
+        """Refuse a connection beyond the limits; `RequestGuard` keeps the reserved ones for health checks."""
         connections = cast("set[Any]", self.connections)
         others: list[str] = [connection.client[0] for connection in connections if connection.client]
         super().connection_made(transport)
@@ -115,7 +115,7 @@ class LimitedProtocol(H11Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        """Read on, and see whether a whole head has come."""
+        """Read data, and stop the timer once the head is complete."""
         super().data_received(data)
         if self.cycle and not self.cycle.response_complete:
             self._cancel_head_timer()
@@ -124,18 +124,18 @@ class LimitedProtocol(H11Protocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Stop the timer of a closed connection."""
         self._cancel_head_timer()
         super().connection_lost(exc)
 
     @override
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection to the WebSocket's own protocol."""
+        """Pass the connection to the WebSocket protocol."""
         self._cancel_head_timer()
         super().handle_websocket_upgrade(event)
 
     def _start_head_timer(self) -> None:
-        """Give the client so long to send a whole head; more pieces of it do not make it longer."""
+        """Limit the time for the whole head; further pieces of it do not extend the time."""
         if self._head_timer is None and not self.transport.is_closing():
             timeout_s = _RESERVED_HEAD_TIMEOUT_S if self._reserved else self._limits.head_timeout_s
             self._head_timer = self.loop.call_later(timeout_s, self.transport.abort)

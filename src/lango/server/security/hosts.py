@@ -1,4 +1,4 @@
-"""Names of machines: which of them are this one."""
+"""Recognise loopback hosts, and parse Host and Origin headers."""
 
 import ipaddress
 from functools import lru_cache
@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address can only be this machine."""
+    """Whether a host name or address is always this machine."""
     bare = host.strip("[]").lower().rstrip(".")
     if bare == "localhost" or bare.endswith(".localhost"):
         return True
@@ -19,7 +19,7 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(4096)
 def network_of(address: str) -> str:
-    """Return what one client has of an address: all of one of IPv4, the /64 of one of IPv6."""
+    """Return the part of an address that identifies a client: an IPv4 address, or the /64 network of IPv6."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -32,7 +32,7 @@ def network_of(address: str) -> str:
 
 
 def host_of(header: str) -> str:
-    """Return the name in a Host header, without its port; empty where it is none."""
+    """Return the host name in a Host header, without the port; empty if the header is invalid."""
     try:
         parts = urlsplit(f"//{header}")
         name = parts.hostname or ""
@@ -42,7 +42,7 @@ def host_of(header: str) -> str:
 
 
 def host_and_port_of_origin(origin: str) -> str:
-    """Return the name and port in an Origin, as a Host header of the same place says it; empty where it is none."""
+    """Return the host and port of an Origin, as a Host header has them; empty if the Origin is invalid."""
     try:
         parts = urlsplit(origin)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What is refused before anything reads it: wrong hosts, foreign origins, bodies that are no JSON or too large.
+"""Refuse wrong hosts, foreign origins and oversized or slow bodies before a route runs.
 
-A page of another site can make a browser send requests here. It cannot choose their Host, hide their Origin, or send
-JSON without being asked for permission first.
+A page of another site can make a browser send requests to this server. It cannot choose their Host, hide their Origin,
+or send JSON without a preflight request.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ _SECURITY_HEADERS = {
 
 
 def max_message_bytes(settings: ServerSettings) -> int:
-    """Return how long a message may be that brings files, in base64."""
+    """Return the size limit of a message with files, which are in base64."""
     return settings.max_body_bytes + settings.max_attachment_bytes * 4 // 3
 
 
 class RequestGuard:
-    """ASGI middleware around everything."""
+    """The outermost ASGI middleware."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
@@ -50,13 +50,13 @@ class RequestGuard:
         most = max(settings.max_body_bytes, settings.max_conversation_bytes)
         self._conversation_limit = _BodyLimit("application/json", most, "server.max_conversation_bytes")
         named = {host.lower() for host in settings.allowed_hosts}
-        # a key is needed there: the name that it is reached by grants nothing
+        # such a server requires a key, so the host name grants nothing
         self._any_host = not is_loopback(settings.host) and not named
         self._hosts = named | {settings.host.lower()}
         self._body_timeout_s = settings.body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request, then pass it on."""
+        """Check a request, then call the app."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -79,7 +79,7 @@ class RequestGuard:
             message = "too many connections are open here: try again later"
             raise ApiError(503, "TooManyConnections", message, retry_after_s=5, headers={"Connection": "close"})
         hosts = headers.getlist("host")
-        if len(hosts) > 1:  # who reads the other one, a proxy perhaps, lets in what this one refuses
+        if len(hosts) > 1:  # a proxy may check another one than this server does
             raise ApiError(400, "BadRequest", "send one Host")
         host = hosts[0] if hosts else ""
         if not (self._any_host or is_loopback(host_of(host)) or host_of(host) in self._hosts):
@@ -92,7 +92,7 @@ class RequestGuard:
             _check_body(headers, self._body_limit(scope))
 
     def _body_limit(self, scope: Scope) -> "_BodyLimit":
-        """Return what a body may be: a message may bring files, an import is a file, some clients send all there is."""
+        """Return the limit of a path: messages may have files, imports are files, some clients resend histories."""
         if scope["path"] == _IMPORT_PATH:
             return self._import_limit
         if scope["path"] in _CONVERSATION_PATHS:
@@ -100,7 +100,7 @@ class RequestGuard:
         return self._message_limit if _PATHS_WITH_FILES.fullmatch(scope["path"]) else self._default_limit
 
     def _is_allowed_origin(self, origins: list[str], host: str) -> bool:
-        """Whether no page sent it, or one of this server, or one that may."""
+        """Whether the request has no Origin, the server's own, or an allowed one."""
         return all(
             "*" in self._origins or origin.lower() in self._origins or host_and_port_of_origin(origin) == host.lower()
             for origin in origins
@@ -108,7 +108,7 @@ class RequestGuard:
 
 
 class _BodyLimit(Struct, frozen=True):
-    """What a body may be."""
+    """The content type and size limit of a body."""
 
     kind: str
     max_bytes: int
@@ -129,7 +129,7 @@ def _check_body(headers: Headers, body: _BodyLimit) -> None:
 
 
 class _BoundedReceive:
-    """Reads a body up to its limit, not for ever, and counts the values of its JSON: too many would stop all else."""
+    """Reads a body within its size, time and number of JSON values: parsing too many would hold the event loop."""
 
     def __init__(self, receive: Receive, body: _BodyLimit, timeout_s: float) -> None:
         self._receive = receive
@@ -141,7 +141,7 @@ class _BoundedReceive:
         self._complete = False
 
     async def __call__(self) -> Message:
-        if self._complete:  # what comes now is that the client is gone
+        if self._complete:  # only the disconnect follows
             return await self._receive()
         left_s = self._began + self._timeout_s + self._received_bytes / _MIN_BYTES_PER_S - time.monotonic()
         try:
@@ -155,7 +155,7 @@ class _BoundedReceive:
         self._complete = not message.get("more_body", False)
         if self._received_bytes > self._limit.max_bytes:
             refused = self._limit.too_large()
-            raise HTTPException(refused.status, str(refused))  # of what is raised here FastAPI lets only this through
+            raise HTTPException(refused.status, str(refused))  # FastAPI passes on no other exception from here
         if self._value_counter is not None:
             try:
                 self._value_counter.feed(piece)
@@ -165,7 +165,7 @@ class _BoundedReceive:
 
 
 class _SecurityHeadersSend:
-    """Adds the headers that tell a browser to take nothing for more than it is."""
+    """Adds security headers to every response."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -1,8 +1,8 @@
-"""Tokens of an issuer (OpenID Connect): verified by its public keys, which are fetched, kept, and fetched again.
+"""Verify OpenID Connect tokens with the issuer's public keys, which are fetched, cached and refreshed.
 
-Only algorithms with a public key are taken, whatever a token says of itself; a key is used only for the algorithms of
-its own kind. The issuer is asked over https (http on this machine only), and never where a redirect leads.
-Imports `jwt`, which not everybody has: only what `server.auth = "oidc"` needs imports this.
+Only algorithms with a public key are accepted, whatever a token's header says, and a key is used only for algorithms of
+its own type. The keys are fetched over https (http on this machine only), without following redirects.
+Imports `jwt`, which is optional: only `server.auth = "oidc"` imports this module.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ MAX_TOKEN_BYTES = 16_384
 _MAX_RESPONSE_BYTES = 512_000
 _TIMEOUT_S = 5.0
 _KEYS_FRESH_S = 3_600.0
-"""Keys are fetched again when they are older."""
+"""Older keys are fetched again."""
 _KEYS_KEPT_S = 86_400.0
-"""For so long the keys that are known hold while the issuer does not answer."""
+"""How long cached keys stay valid while the issuer does not respond."""
 _RETRY_PAUSE_S = 5.0
-"""An issuer that did not answer is not asked again before."""
+"""Pause before the next request to an issuer that did not respond."""
 _MAX_FETCHES, _FETCH_WINDOW_S = 5, 60.0
-"""So often within so long: tokens that name keys which nobody knows must not become requests to the issuer."""
+"""Tokens with unknown key ids must not cause unlimited requests to the issuer."""
 _MIN_RSA_BITS = 2_048
 _MAX_NAME_LENGTH = 255
 _WELL_KNOWN = "/.well-known/openid-configuration"
@@ -49,14 +49,14 @@ _KEY_TYPE_BY_ALGORITHM = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
 def check_addresses(settings: OidcSettings) -> None:
-    """Raise `ConfigError` for addresses that anybody on the way could answer for."""
+    """Raise `ConfigError` for addresses that are not protected against a man in the middle."""
     for name, address in (("issuer", settings.issuer), ("jwks_url", settings.jwks_url)):
         if address and not _is_safe(address):
             raise ConfigError(f"server.oidc.{name}: {address} must be https://; http:// is taken on this machine only")
 
 
 class Issuer:
-    """Tells who holds a token."""
+    """Verifies tokens and returns their users."""
 
     def __init__(self, settings: OidcSettings) -> None:
         self._settings = settings
@@ -68,16 +68,16 @@ class Issuer:
         self._fetch_lock = asyncio.Lock()
 
     async def verify_user(self, token: str) -> str:
-        """Return the user of a token; raise `ApiError` for one that is not good, or that cannot be verified now."""
+        """Return the user of a token; raise `ApiError` for an invalid one, `IssuerUnavailable` without keys."""
         if len(token) > MAX_TOKEN_BYTES:
             raise _token_refused("it is too large")
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError) as error:
-            raise _token_refused("it is no JSON Web Token") from error
+            raise _token_refused("it is not a JSON Web Token") from error
         algorithm = header.get("alg")
         if algorithm not in self._settings.algorithms:
-            raise _token_refused("its algorithm is not taken here (setting server.oidc.algorithms)")
+            raise _token_refused("its algorithm is not accepted (setting server.oidc.algorithms)")
         key = await self._find_key(header.get("kid"), algorithm)
         return self._user_from_claims(self._verify_claims(token, key, algorithm))
 
@@ -96,7 +96,7 @@ class Issuer:
         except jwt.ExpiredSignatureError as error:
             raise _token_refused("it has expired") from error
         except (jwt.ImmatureSignatureError, jwt.InvalidIssuedAtError) as error:
-            raise _token_refused("it does not hold yet") from error
+            raise _token_refused("it is not valid yet") from error
         except jwt.InvalidAudienceError as error:
             raise _token_refused("it is not for this server (setting server.oidc.audience)") from error
         except jwt.InvalidIssuerError as error:
@@ -110,7 +110,7 @@ class Issuer:
         claim = self._settings.user_claim
         name = claims.get(claim)
         if not (isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _MAX_NAME_LENGTH):
-            raise _token_refused(f"its claim {claim!r} names nobody")
+            raise _token_refused(f"its claim {claim!r} names no user")
         if claim == "email" and claims.get("email_verified") is not True:
             raise _token_refused("its email address is not verified by the issuer")
         return self._settings.user_prefix + name
@@ -118,7 +118,7 @@ class Issuer:
     # -- the issuer's keys ----------------------------------------------------------------------------------------
 
     async def _find_key(self, kid: object, algorithm: str) -> "jwt.PyJWK":
-        """Return the key that a token names; keys that are old, or do not hold it, are fetched again."""
+        """Return the key that a token names, after fetching keys that are old or do not include it."""
         started_at = time.monotonic()
         if started_at - self._fetched_at > _KEYS_FRESH_S:
             await self._refresh_keys(started_at)
@@ -130,12 +130,12 @@ class Issuer:
         return found
 
     async def load_keys(self) -> int:
-        """Fetch the keys now; return how many. Raise `IssuerUnavailable` where they cannot be had."""
+        """Fetch the keys now; return their number. Raise `IssuerUnavailable` if that fails."""
         await self._fetch_keys(time.monotonic())
         return len(self._keys)
 
     async def _refresh_keys(self, started_at: float) -> None:
-        """Fetch keys that are old; while the issuer does not answer, they hold for a while."""
+        """Fetch keys that are old; while the issuer does not respond, they stay valid for a time."""
         try:
             await self._fetch_keys(started_at)
         except IssuerUnavailable:
@@ -143,7 +143,7 @@ class Issuer:
                 raise
 
     async def _fetch_keys(self, started_at: float) -> bool:
-        """Fetch the keys unless somebody did since `asked_at`; False: the issuer was asked too often."""
+        """Fetch the keys unless another task did since `started_at`; False: the issuer was asked too often."""
         async with self._fetch_lock:
             now = time.monotonic()
             if self._fetched_at >= started_at:
@@ -168,7 +168,7 @@ class Issuer:
 
 
 def _select_key(keys: Sequence["jwt.PyJWK"], kid: object, algorithm: str) -> "jwt.PyJWK | None":
-    """Return the key of that name; where none is named, the only one there is for the algorithm."""
+    """Return the key with that id; without an id, the only key for the algorithm."""
     fitting = [key for key in keys if _is_usable_key(key, algorithm)]
     if kid is None:
         return fitting[0] if len(fitting) == 1 else None
@@ -176,7 +176,7 @@ def _select_key(keys: Sequence["jwt.PyJWK"], kid: object, algorithm: str) -> "jw
 
 
 def _is_usable_key(key: "jwt.PyJWK", algorithm: str) -> bool:
-    """Whether a key is for signatures of that algorithm, and none that is too short."""
+    """Whether a key is for signatures of that algorithm, and long enough."""
     public: Any = key.key
     if isinstance(public, rsa.RSAPublicKey) and public.key_size < _MIN_RSA_BITS:
         return False
@@ -184,7 +184,7 @@ def _is_usable_key(key: "jwt.PyJWK", algorithm: str) -> bool:
 
 
 async def fetch_keys(settings: OidcSettings) -> list["jwt.PyJWK"]:
-    """Ask the issuer for its public keys. Raise `IssuerUnavailable` where it does not answer as it should."""
+    """Fetch the issuer's public keys. Raise `IssuerUnavailable` if that fails."""
     async with httpx.AsyncClient(follow_redirects=False, timeout=_TIMEOUT_S) as client:
         try:
             async with asyncio.timeout(2 * _TIMEOUT_S):
@@ -233,7 +233,7 @@ async def _read_json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
 
 
 def _is_safe(address: str, beside: str = "") -> bool:
-    """Whether nobody on the way can answer: https, or this machine. What is elsewhere does not lead back to here."""
+    """Whether an address is https or this machine; a remote issuer may not name an address of this machine."""
     try:
         parts = urlsplit(address)
         host, near = parts.hostname or "", not beside or is_loopback(urlsplit(beside).hostname or "")

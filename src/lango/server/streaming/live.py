@@ -1,19 +1,19 @@
-"""`GET /v1/live`: one stream for as long as somebody looks at a page.
+"""Merge the events of a session's turns with hints about other changes, for `GET /v1/live`.
 
-It tells the turns of one session as they come, whoever began them, with the ids that they have everywhere; and, as
-`changed` without an id, that something should be read again: the list of sessions, the messages that wait, or those of
-the session, where some may have been taken back (`rewound`) or where a process that is no server runs a turn and tells
-nobody (`messages`).
+A page holds one such stream for as long as it is open. It carries the turns of one session as they run, whichever
+client started them, with the event ids that they have everywhere. A `Changed` has no id and names what to read again.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Literal, TypeVar
 
+from msgspec import Struct
+
+from lango.errors import SessionNotFound, Stopping
 from lango.server.streaming.session_watch import UserWatch
-from lango.server.streaming.turn_streams import TurnRef, TurnStreams, cut
+from lango.server.streaming.turn_streams import TurnRef, TurnStreams
 from lango.store import SessionRecord
 from lango.store.codec.event_ids import turn_of_event
 from lango.store.sessions.sessions import find_session
@@ -22,14 +22,26 @@ from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.queue import find_next_turn
 
 _SILENT_TURN_S = 0.5
-"""A turn of which nothing is told for so long may be one that nobody tells before its end."""
+"""A turn without an event for so long may run in a process that logs none before the end, such as a command."""
 
 T = TypeVar("T")
-LiveEvents = AsyncGenerator[LoggedEvent | None, None]
+
+
+class Changed(Struct, frozen=True, tag_field="type", tag="changed"):
+    """A hint that a client should read something again.
+
+    `sessions`: the list of sessions; `waiting`: the queued messages; `rewound`: the messages, some of which may have
+    been rewound; `messages`: the messages, because a turn runs in a process that logs no events.
+    """
+
+    what: Literal["sessions", "waiting", "rewound", "messages"]
+
+
+LiveEvents = AsyncGenerator[LoggedEvent | Changed | None, None]
 
 
 class _Reader:
-    """Where one reader is: what it watches, and whether a turn runs there of which nothing was told yet."""
+    """The state of one reader: what it watches, and whether the current turn has emitted nothing yet."""
 
     def __init__(self, watched: UserWatch, session: SessionRecord | None) -> None:
         self.watch = watched
@@ -51,7 +63,7 @@ async def live_events(
 
 
 async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | None) -> LiveEvents:
-    """Tell turn after turn; None where nothing came for a while."""
+    """Yield the events of turn after turn; None whenever no event came for a heartbeat."""
     session, watch, key = reader.session, reader.watch, reader.key
     turn = None
     last = 0 if after_id is None else turn_of_event(after_id) - 1
@@ -70,45 +82,39 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
             last, turn, reader.is_turn_silent = turn, None, False
             continue
         if session is not None and await streams.store.read(find_session, session.name) is None:
-            yield cut("SessionNotFound", "the session was deleted")
-            return
+            raise SessionNotFound("the session was deleted")
         if streams.is_closing:
-            yield cut("Stopping", "the server stops: come back with Last-Event-ID")
-            return
+            raise Stopping("the server stops")
         if watch.activity[key] == seen and not await watch.changed.wait(streams.heartbeat_s):
             yield None
 
 
 async def _change_hints(reader: _Reader) -> LiveEvents:
-    """Tell that something should be read again; once at the beginning: what was read before may be old."""
+    """Yield what should be read again; everything once at the start, since an earlier read may be old."""
     watch, key = reader.watch, reader.key
     lists, queue, rewound, activity = watch.list_changes, watch.queue_changes[key], watch.rewinds[key], 0
-    yield _changed("sessions")
+    yield Changed("sessions")
     if reader.session is not None:
-        yield _changed("waiting")
-        yield _changed("rewound")
+        yield Changed("waiting")
+        yield Changed("rewound")
     while True:
         woken = await watch.changed.wait(_SILENT_TURN_S)
         if lists != watch.list_changes:
             lists = watch.list_changes
-            yield _changed("sessions")
+            yield Changed("sessions")
         if queue != watch.queue_changes[key]:
             queue = watch.queue_changes[key]
-            yield _changed("waiting")
+            yield Changed("waiting")
         if rewound != watch.rewinds[key]:
             rewound = watch.rewinds[key]
-            yield _changed("rewound")
+            yield Changed("rewound")
         if reader.is_turn_silent and not woken and activity != watch.activity[key]:
             activity = watch.activity[key]
-            yield _changed("messages")
-
-
-def _changed(what: Literal["sessions", "waiting", "rewound", "messages"]) -> LoggedEvent:
-    return LoggedEvent(0, 0, "changed", json.dumps({"type": "changed", "what": what}))
+            yield Changed("messages")
 
 
 async def _merge(*sources: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-    """Tell what comes from any of them, as it comes, until one ends."""
+    """Yield the items of all sources as they arrive, until one source ends or raises."""
     next_of = {asyncio.ensure_future(anext(generator)): generator for generator in sources}
     try:
         while True:

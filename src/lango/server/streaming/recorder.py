@@ -1,4 +1,4 @@
-"""Writes down what a turn tells, grouped, before any client is told: the same events with the same ids for everyone."""
+"""Store the events of a running turn, grouped, before any client sees them."""
 
 import asyncio
 import logging
@@ -10,9 +10,8 @@ from typing import cast
 from msgspec.structs import replace
 
 from lango.errors import StoreError
-from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent, to_json
+from lango.events import TextDelta, ThoughtDelta, TurnEvent
 from lango.store import Store
-from lango.store.codec.json_text import dumps
 from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_batches
 from lango.turns.notifier import Notifier
 from lango.turns.running_turn import RunningTurn
@@ -24,7 +23,7 @@ _RETRY_S = 0.1
 
 
 class EventLogWriter:
-    """Appends the events of all turns of a server: those that come while one write is under way go into the next."""
+    """Appends the events of all turns of a server; events that arrive during a write go into the next one."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -33,11 +32,11 @@ class EventLogWriter:
 
     @property
     def max_outage_s(self) -> float:
-        """How long a store that is away is waited for."""
+        """How long to wait for a store that is not available."""
         return self._store.outages.wait_s
 
     async def append(self, batch: EventBatch) -> bool:
-        """Store events at the end of their turn; False: the turn was closed before, or its session is gone."""
+        """Append events to their turn; False: the turn was closed before, or its session is deleted."""
         stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._queued.append((batch, stored))
         if self._write_task is None:
@@ -55,7 +54,7 @@ class EventLogWriter:
     async def _write_together(self, queued: list[tuple[EventBatch, asyncio.Future[bool]]]) -> None:
         try:
             stored = await self._store.write(append_log_batches, [batch for batch, _ in queued], self._store.dialect)
-        except Exception as error:  # noqa: BLE001 - it belongs to those who wait
+        except Exception as error:  # noqa: BLE001 - raised by `append`
             for _, future in queued:
                 if not future.done():
                     future.set_exception(error)
@@ -66,23 +65,23 @@ class EventLogWriter:
 
 
 class Recorder:
-    """Follows one running turn to its end.
+    """Records one running turn to its end.
 
-    Readers hold nothing but their place in `told`: one that is slow keeps nobody waiting and nothing in memory.
+    A reader holds only its position in `logged`: a slow one delays no other reader and keeps nothing in memory.
     """
 
     def __init__(self, log: EventLogWriter, running: RunningTurn) -> None:
         self.running = running
         self.logged: list[LoggedEvent] = []
         self.closed = False
-        """Nothing comes from here any more; what is missing at the end is in the store."""
+        """No more events are added; any that are missing at the end are in the store."""
         self.started_at = time.monotonic()
         self.first_text_at: float | None = None
         self._log_writer = log
         self._changed = Notifier()
 
     async def run(self) -> None:
-        """Record the turn; return when its end is stored."""
+        """Record the turn; return when its final event is stored."""
         try:
             await self._write()
         finally:
@@ -91,7 +90,7 @@ class Recorder:
 
     async def _write(self) -> None:
         running, loop = self.running, asyncio.get_running_loop()
-        read, text_sent_at = 0, 0.0  # the first text goes out at once
+        read, text_sent_at = 0, 0.0  # the first text is sent at once
         while True:
             while read == len(running.events) and not running.finished:
                 await running.changed.wait()
@@ -101,7 +100,7 @@ class Recorder:
             batch = running.events[read:]
             read += len(batch)
             self._note_first_text(batch)
-            logged = [_told(running.turn.turn, event) for event in join_text_deltas(batch)]
+            logged = [LoggedEvent.of(event) for event in join_text_deltas(batch)]
             if not await self._store(logged):
                 return
             self.logged += logged
@@ -116,7 +115,7 @@ class Recorder:
             self.first_text_at = time.monotonic()
 
     async def _store(self, logged: list[LoggedEvent]) -> bool:
-        """Store events, however long the store is away; False: there is no use."""
+        """Store events, waiting while the store is not available; False: the turn takes no more, or time is up."""
         loop = asyncio.get_running_loop()
         deadline, wait_s = loop.time() + self._log_writer.max_outage_s, _RETRY_S
         while True:
@@ -126,13 +125,13 @@ class Recorder:
                 )
             except StoreError as error:
                 if loop.time() > deadline:
-                    _log.error("the stream of turn %s could not be stored: %s", self.running.turn.turn, error)
+                    _log.error("the events of turn %s could not be stored: %s", self.running.turn.turn, error)
                     return False
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, 2.0)
 
     async def follow(self, after_id: int, heartbeat_s: float) -> AsyncGenerator[LoggedEvent | None, None]:
-        """Read what was told after an id and what is told from now on; None whenever nothing came for `beat_s`."""
+        """Yield the events after an id, old and new; None whenever no event came for `heartbeat_s`."""
         read = 0
         while True:
             while read < len(self.logged):
@@ -147,12 +146,12 @@ class Recorder:
 
 
 def _next_text_at(text_sent_at: float) -> float:
-    """When the next text goes out after one: at the same moments for all turns, so that one commit serves many."""
+    """Return when to send the next text: at the same moments for all turns, so that one commit serves many."""
     return (text_sent_at // GROUP_INTERVAL_S + 1) * GROUP_INTERVAL_S
 
 
 def join_text_deltas(events: Iterable[TurnEvent]) -> list[TurnEvent]:
-    """Join pieces of text that follow each other into one, under the id of the last."""
+    """Join text deltas that follow each other into one, under the id of the last."""
     joined: list[TurnEvent] = []
     for _, alike in groupby(events, _join_key):
         group = list(alike)
@@ -165,13 +164,5 @@ def join_text_deltas(events: Iterable[TurnEvent]) -> list[TurnEvent]:
 
 
 def _join_key(event: TurnEvent) -> tuple[object, str]:
-    """What pieces must have in common to be one; no two other events have it."""
+    """Return a key that text deltas to be joined share, and no two other events do."""
     return (type(event), event.author) if isinstance(event, TextDelta | ThoughtDelta) else (event.id, "")
-
-
-def _told(turn: int, event: TurnEvent) -> LoggedEvent:
-    if isinstance(event, TextDelta | ThoughtDelta):  # most are: without the way through asdict
-        data = {"type": event.type, "id": event.id, "text": event.text, "author": event.author}
-        return LoggedEvent(event.id, turn, event.type, dumps(data))
-    final = isinstance(event, TurnDone) or (isinstance(event, TurnError) and event.fatal)
-    return LoggedEvent(event.id, turn, event.type, dumps(to_json(event)), final)

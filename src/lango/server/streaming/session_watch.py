@@ -1,6 +1,7 @@
-"""Who waits for something to happen in a user's sessions: told at once of what happens here, and soon of the rest.
+"""Notify readers when a user's sessions change, in this process or another one.
 
-What other processes do is seen by one short read a second for each user who is watching, however many pages are open.
+Changes of this process notify at once. Those of other processes are found by one short query a second for each user
+with an open page, however many pages are open.
 """
 
 import asyncio
@@ -18,22 +19,22 @@ _log = logging.getLogger("lango.server")
 
 _POLL_S = 1.0
 _COMPARED_SESSIONS = 25
-"""As many of the newest sessions are compared with what they were."""
+"""How many of the newest sessions are compared with their last state."""
 
 
 class UserWatch:
-    """The sessions of one user. Counts grow when something happens: whoever reads remembers what it has seen."""
+    """Counters of changes to one user's sessions; a reader compares them with the values it last saw."""
 
     def __init__(self, store: Store, app_name: str, user_id: str) -> None:
         self.changed = Notifier()
         self.list_changes = 0
-        """How often the list of sessions changed: their titles, or their order."""
+        """Changes to the list of sessions: titles or order."""
         self.activity: Counter[int] = Counter()
-        """How often something happened in a session, by its key."""
+        """Changes in a session, by its key."""
         self.queue_changes: Counter[int] = Counter()
-        """How often the messages changed that wait in a session, by its key."""
+        """Changes to the queued messages of a session, by its key."""
         self.rewinds: Counter[int] = Counter()
-        """How often messages of a session may have been taken back, by its key."""
+        """Possible rewinds of a session, by its key."""
         self.readers = 0
         self.poll_task: asyncio.Task[None] | None = None
         self._store = store
@@ -42,12 +43,12 @@ class UserWatch:
         self._known: dict[int, SessionRecord] = {}
 
     async def poll(self) -> None:
-        """Look again and again for what other processes did."""
+        """Poll the store for changes of other processes."""
         while True:
             try:
                 self._compare(await self._store.read(list_session_page, *self._owner, limit=_COMPARED_SESSIONS))
             except StoreError as error:
-                _log.warning("sessions could not be looked at: %s", error)
+                _log.warning("sessions could not be polled: %s", error)
             await asyncio.sleep(_POLL_S)
 
     def _compare(self, page: Sequence[SessionRecord]) -> None:
@@ -73,7 +74,7 @@ def _rewinds(known: SessionRecord | None) -> tuple[tuple[int, int], ...]:
 
 
 class SessionWatch:
-    """The users whose sessions somebody watches."""
+    """The users whose sessions are watched."""
 
     def __init__(self, store: Store, app_name: str) -> None:
         self._store = store
@@ -97,7 +98,7 @@ class SessionWatch:
                 await asyncio.wait([user_watch.poll_task])
 
     def notify(self, session: SessionRecord, *, queued: bool = False) -> None:
-        """Say that something happened in a session; `queued`: to the messages that wait there."""
+        """Notify readers of a change in a session; with `queued`, of its queued messages."""
         if user_watch := self._users.get(session.name.user_id):
             user_watch.activity[session.key] += 1
             user_watch.queue_changes[session.key] += queued

@@ -1,22 +1,21 @@
-"""A stream of events as a response: heartbeats when it is silent, and a bound on how long a client may not read."""
+"""Send server-sent events with heartbeats, and stop for clients that do not read or lose access."""
 
 import asyncio
-import functools
 import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from lango.errors import EventsGone, LangoError
-from lango.server.errors import ApiError
-from lango.server.security.auth import Principal
-from lango.server.streaming.turn_streams import cut
+from lango.errors import EventsGone, LangoError, SessionNotFound, Stopping
+from lango.server.errors import ApiError, to_api_error
+from lango.server.streaming.live import Changed
 from lango.store.turns.event_log import LoggedEvent
 
 T = TypeVar("T")
@@ -24,43 +23,31 @@ T = TypeVar("T")
 _log = logging.getLogger("lango.server")
 
 RECHECK_CALLER_S = 4.0
-"""How often the caller of an open stream is checked."""
+"""How often an open stream checks that its caller still has access."""
+VERIFY_CALLER = "verify_caller"
+"""Key in the state of a request: the check of its caller, which an open stream repeats."""
 _HEARTBEAT = b": still here\n\n"
-# many clients cut lines where Unicode does; JSON may hold these as they are
+# JSON may hold these, and many clients split lines at them
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
-
-_STATUS = {
-    "BudgetTooSmall": 400,  # a message that is too long: no failure of the server's, and no use to send again
-    "StoreUnavailable": 503,
-    "OutcomeUnknown": 503,
-    "ProviderUnavailable": 503,
-    "TurnTimeout": 504,
-    "TurnCancelled": 409,
-}
 
 
 class StreamResponse(Response, ABC, Generic[T]):
-    """Server-sent frames, one for each `T`. It ends when these do, or when the client goes: they are not its own."""
+    """Server-sent frames, one for each `T`, until the generator ends or the client disconnects."""
 
     media_type = "text/event-stream"
 
     def __init__(self, events: AsyncGenerator[T | None, None], write_timeout_s: float, status_code: int = 200) -> None:
-        """`status_code` is where FastAPI looks for it when it writes the OpenAPI page."""
+        """`status_code` is a parameter because FastAPI reads its default for the OpenAPI description."""
         super().__init__(status_code=status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._write_timeout_s = write_timeout_s
-        self._recheck: Callable[[], Awaitable[object]] | None = None
-
-    def allowed_by(self, door: Principal, authorization: str | None) -> None:
-        """Ask again and again whether the caller may still read, and end the stream where not."""
-        self._recheck = functools.partial(door.verify, authorization)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the end, until the client is gone, or until it may read no more."""
+        """Send until the end, until the client disconnects, or until it loses access."""
         sending = asyncio.create_task(self._send_all(send))
         disconnect = asyncio.create_task(_wait_disconnected(receive))
-        recheck = asyncio.create_task(wait_until_refused(self._recheck))
+        recheck = asyncio.create_task(wait_until_refused(scope.get("state", {}).get(VERIFY_CALLER)))
         tasks = [sending, disconnect, recheck]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -81,47 +68,49 @@ class StreamResponse(Response, ABC, Generic[T]):
                 async for event in events:
                     await self._write(send, _HEARTBEAT if event is None else self._frame(event))
         except LangoError as error:
-            _log.warning("a stream was cut off: %s", error)
+            if not isinstance(error, SessionNotFound | Stopping):
+                _log.warning("a stream ended early: %s", error)
             await self._write(send, self._error_frame(error))
         except TimeoutError:
-            _log.warning("a client that read nothing for %g s was cut off", self._write_timeout_s)
+            _log.warning("a client that read nothing for %g s was disconnected", self._write_timeout_s)
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     @abstractmethod
     def _frame(self, event: T) -> bytes:
-        """Return an event as it goes over the wire."""
+        """Encode an event."""
 
     @abstractmethod
     def _error_frame(self, error: LangoError | ApiError) -> bytes:
-        """Say that the stream ends here, though its turn may not."""
+        """Encode the end of a stream whose turn may go on."""
 
     async def _write(self, send: Send, body: bytes) -> None:
         async with asyncio.timeout(self._write_timeout_s):
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-class EventStreamResponse(StreamResponse[LoggedEvent]):
-    """The events of turns, as they are stored."""
+class EventStreamResponse(StreamResponse[LoggedEvent | Changed]):
+    """The events of turns, as they are stored, and hints about other changes."""
 
     @override
-    def _frame(self, event: LoggedEvent) -> bytes:
-        id_ = f"id: {event.id}\n" if event.id else ""
-        return f"{id_}event: {event.type}\ndata: {escape_line_ends(event.data)}\n\n".encode()
+    def _frame(self, event: LoggedEvent | Changed) -> bytes:
+        match event:
+            case LoggedEvent():
+                data = escape_line_ends(event.data)
+                return f"id: {event.id}\nevent: {event.event.type}\ndata: {data}\n\n".encode()
+            case Changed():
+                return b"event: changed\ndata: %b\n\n" % msgspec.json.encode(event)
 
     @override
     def _error_frame(self, error: LangoError | ApiError) -> bytes:
-        back = "" if isinstance(error, EventsGone) else "; come back with Last-Event-ID"
-        return self._frame(cut(error_type(error), f"{error}{back}"))
-
-
-def error_type(error: LangoError | ApiError) -> str:
-    """Return what an error is called to clients."""
-    return error.type if isinstance(error, ApiError) else type(error).__name__
+        can_resume = not isinstance(error, EventsGone | SessionNotFound)
+        message = f"{error}; come back with Last-Event-ID" if can_resume else str(error)
+        fields = {"error": to_api_error(error).type, "message": message, "fatal": True, "call_id": None}
+        return f"event: error\ndata: {json.dumps({'type': 'error'} | fields)}\n\n".encode()
 
 
 async def wait_until_refused(check: Callable[[], Awaitable[object]] | None) -> ApiError:
-    """Check again and again; return why a caller may not go on, once that is so."""
+    """Repeat a check of the caller; return the error with which it fails."""
     while True:
         await asyncio.sleep(RECHECK_CALLER_S)
         try:
@@ -129,12 +118,12 @@ async def wait_until_refused(check: Callable[[], Awaitable[object]] | None) -> A
                 await check()
         except ApiError as refused:
             return refused
-        except LangoError as error:  # the store, or the issuer, cannot say it now
-            _log.warning("an open stream could not be checked: %s", error)
+        except LangoError as error:  # the store, or the issuer, is not available
+            _log.warning("the caller of an open stream could not be checked: %s", error)
 
 
 def escape_line_ends(json_text: str) -> str:
-    """Return JSON in which nobody finds the end of a line."""
+    """Escape in JSON the characters that clients take for the end of a line."""
     return json_text if json_text.isascii() else json_text.translate(_LINE_ENDS)
 
 
@@ -143,22 +132,14 @@ async def _wait_disconnected(receive: Receive) -> None:
         pass
 
 
-def status_of(error: str) -> int:
-    """Return the status for an error that a turn ended with, by its name."""
-    return _STATUS.get(error, 500)
-
-
 class FrameStreamResponse(StreamResponse[str]):
-    """Frames as another protocol's client reads them.
-
-    `failed` says in the protocol's words that the stream ends here, though its turn may not.
-    """
+    """Frames of another protocol; `encode_error` makes the one that ends a stream whose turn may go on."""
 
     def __init__(
         self,
         frames: AsyncGenerator[str | None, None],
         write_timeout_s: float,
-        encode_error: Callable[[str, str], str],
+        encode_error: Callable[[ApiError], str],
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(frames, write_timeout_s)
@@ -171,11 +152,4 @@ class FrameStreamResponse(StreamResponse[str]):
 
     @override
     def _error_frame(self, error: LangoError | ApiError) -> bytes:
-        return self._encode_error(error_type(error), str(error)).encode()
-
-
-async def read(events: AsyncGenerator[LoggedEvent | None, None]) -> AsyncGenerator[dict[str, Any] | None, None]:
-    """Read events as their fields; None where nothing came for a while."""
-    async with aclosing(events):
-        async for told in events:
-            yield None if told is None else json.loads(told.data)
+        return self._encode_error(to_api_error(error)).encode()

@@ -1,7 +1,6 @@
-"""The turns of this server and whoever reads them: from memory where they run here, else from the store."""
+"""Accept turns and stream their events: from memory where they run here, else from the store."""
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -10,10 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.errors import StoreError, TurnCancelled
+from lango.errors import SessionNotFound, Stopping, StoreError, TurnCancelled
 from lango.messages import Attachment, Message
 from lango.runtime.runtime import Runtime
-from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.recorder import EventLogWriter, Recorder
@@ -33,7 +31,7 @@ _log = logging.getLogger("lango.server")
 
 _POLL_S, _MAX_POLL_S = 0.05, 0.5
 _END_GRACE_S = 2.0
-"""How long after a turn's end its own process has to tell it."""
+"""How long after a turn's end its own process has to log the final event."""
 _CLEANUP_S = 10.0
 
 
@@ -45,7 +43,7 @@ class TurnRef(Struct, frozen=True):
 
 
 class TurnStreams:
-    """Accepts messages and tells what comes of them. A turn belongs to the server, not to whoever asked for it."""
+    """Accepts turns and streams their events. A turn belongs to the server, not to the client that started it."""
 
     def __init__(self, runtime: Runtime, metrics: Metrics, heartbeat_s: float) -> None:
         self._runtime = runtime
@@ -75,7 +73,7 @@ class TurnStreams:
         history: Sequence[Message] = (),
         at_revision: int | None = None,
     ) -> TurnRef:
-        """Store a message and run its turn, whoever reads it."""
+        """Store a message and run its turn, whether or not a client follows it."""
         self._check_accepting()
         running = await self._runtime.submit(
             session_id,
@@ -101,7 +99,7 @@ class TurnStreams:
         history: Sequence[Message] = (),
         at_revision: int | None = None,
     ) -> TurnRef:
-        """Take the results of calls that wait for the client, and run what comes of them."""
+        """Store the results of client tool calls, and run the turn that continues with them."""
         self._check_accepting()
         running = await self._runtime.submit_results(
             session_id,
@@ -117,7 +115,7 @@ class TurnStreams:
     async def submit_approval(
         self, caller: Caller, session_id: str, call_id: str, *, approved: bool, client_tools: Sequence[Tool] = ()
     ) -> TurnRef:
-        """Answer a question for approval, and run what comes of it."""
+        """Answer an approval request, and run the turn that continues with it."""
         self._check_accepting()
         running = await self._runtime.submit_approval(
             session_id, call_id, approved=approved, user_id=caller.user_id, client_tools=client_tools
@@ -126,7 +124,7 @@ class TurnStreams:
 
     def _check_accepting(self) -> None:
         if self.is_closing:
-            raise ApiError(503, "Stopping", "the server is about to stop: try again in a moment", retry_after_s=5)
+            raise Stopping("the server is about to stop: try again in a moment")
 
     def _start_recording(self, running: RunningTurn, caller: Caller) -> TurnRef:
         key = running.session.key, running.turn.turn
@@ -163,7 +161,7 @@ class TurnStreams:
         )
 
     async def _count_usage(self, recorder: Recorder, caller: Caller) -> TurnRecord | None:
-        """Count what the turn took."""
+        """Add the usage of a turn to the metrics and to the caller's quota."""
         try:
             record = await self.store.read(read_turn, recorder.running.turn.session_key, recorder.running.turn.turn)
             self._metrics.count_turn(recorder, record)
@@ -177,7 +175,7 @@ class TurnStreams:
     # -- reading --------------------------------------------------------------------------------------------------
 
     async def follow(self, turn: TurnRef, after_id: int = 0) -> AsyncGenerator[LoggedEvent | None, None]:
-        """Tell a turn from after an id to its end; None whenever nothing came for a while."""
+        """Yield the events of a turn after an id to its end; None whenever no event came for a heartbeat."""
         recorder = self._recorders.get((turn.session.key, turn.turn))
         with self._metrics.count_reader():
             if recorder:
@@ -194,7 +192,7 @@ class TurnStreams:
     async def follow_session(
         self, session: SessionRecord, after_id: int | None
     ) -> AsyncGenerator[LoggedEvent | None, None]:
-        """Tell what a session told after an id, turn after turn, until nothing runs; without an id, its newest turn."""
+        """Yield the events after an id, turn after turn, until no turn is left; without an id, those of the newest."""
         turn = await self._first_turn(session, after_id)
         while turn is not None:
             async with aclosing(self.follow(TurnRef(session, turn), after_id or 0)) as events:
@@ -203,7 +201,7 @@ class TurnStreams:
             turn = await self.store.read(find_next_turn, session, turn)
 
     async def has_more(self, session: SessionRecord, after_id: int | None) -> bool:
-        """Whether a session has something to tell after an id, now or when its turn goes on."""
+        """Whether a session has events after an id, or a turn that may still emit some."""
         turn = await self._first_turn(session, after_id)
         if turn is None:
             return False
@@ -216,7 +214,7 @@ class TurnStreams:
         return await self.store.read(find_next_turn, session, turn_of_event(after_id) - 1)
 
     async def _follow_stored(self, turn: TurnRef, after_id: int) -> AsyncGenerator[LoggedEvent | None, None]:
-        """Read a turn that runs elsewhere, or ran once, from the store."""
+        """Read the events of a turn that does not run here from the store."""
         wait_s, last_event_at, over_at = _POLL_S, time.monotonic(), None
         while True:
             page = await self.store.read(read_event_log, turn.session.key, turn.turn, after_id)
@@ -226,8 +224,7 @@ class TurnStreams:
             if page.closed:
                 return
             if page.turn is None:
-                yield cut("SessionNotFound", "the session was deleted")
-                return
+                raise SessionNotFound("the session was deleted")
             if page.turn.status not in ("queued", "running"):
                 over_at = over_at or time.monotonic()
             if await self._close_abandoned(turn, page, over_at):
@@ -236,12 +233,11 @@ class TurnStreams:
                 last_event_at = time.monotonic()
                 yield None
             if await self._wait_or_stop(wait_s):
-                yield cut("Stopping", "the server stops: come back with Last-Event-ID")
-                return
+                raise Stopping("the server stops")
             wait_s = min(1.5 * wait_s, _MAX_POLL_S)
 
     async def _close_abandoned(self, turn: TurnRef, page: LogPage, over_at: float | None) -> bool:
-        """Close the stream of a turn that nobody tells any more: its process is gone, or was no server."""
+        """Append the final events of a turn whose process died, or logged none; True: there is more to read."""
         record = page.turn
         assert record
         gone = self._liveness.is_gone(turn.session.key, turn.turn, record.owner, record.heartbeat)
@@ -255,7 +251,7 @@ class TurnStreams:
         return False
 
     async def _wait_or_stop(self, wait_s: float) -> bool:
-        """Wait a while; True: the server stops."""
+        """Wait; True: the server stops."""
         try:
             async with asyncio.timeout(wait_s):
                 await self._stopping.wait()
@@ -267,11 +263,11 @@ class TurnStreams:
 
     @property
     def recorders(self) -> list[Recorder]:
-        """The turns that run or wait here."""
+        """The recorders of all turns that run or are queued here."""
         return list(self._recorders.values())
 
     async def drain(self, limit_s: float) -> None:
-        """Take no more messages, let running turns finish, stop those that take too long, and tell every reader."""
+        """Refuse new messages, let running turns finish, cancel those that take too long, and end every stream."""
         self.is_closing = True
         self.session_watch.notify_all()
         if self._tasks:
@@ -281,9 +277,3 @@ class TurnStreams:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLEANUP_S)
         self._stopping.set()
-
-
-def cut(error: str, message: str) -> LoggedEvent:
-    """Make the end of a stream that is not the end of its turn: it has no id."""
-    data = {"type": "error", "error": error, "message": message, "fatal": True, "call_id": None}
-    return LoggedEvent(0, 0, "error", json.dumps(data), final=True)

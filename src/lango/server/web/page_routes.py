@@ -1,4 +1,4 @@
-"""The page at `/`: files that come with the package, and nothing from elsewhere."""
+"""Serve the web page and its static files from the package."""
 
 import hashlib
 from functools import cache
@@ -17,7 +17,7 @@ router = APIRouter(include_in_schema=False)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
-    # markup is made by one policy only: the one that cleans it
+    # only the sanitizer may create markup
     "require-trusted-types-for 'script'; trusted-types dompurify"
 )
 _TYPES = {
@@ -32,16 +32,16 @@ _TYPES = {
 
 @router.get("/")
 async def read_page(etag: str | None = Header(None, alias="If-None-Match")) -> Response:
-    """Show the page."""
+    """Serve the page."""
     return _file_response("index.html", etag)
 
 
 @router.get("/page/about")
 async def read_about(context: Context) -> dict[str, str | int]:
-    """Say which model answers, as what it is, and how much may be sent at once."""
+    """Return the model, the version and the limits on attachments."""
     settings = context.settings
     return {
-        # an agent of one's own brings its own model
+        # an agent module chooses its own model
         "model": settings.agent.name if settings.agent.module and not settings.agent.model else label(settings.model),
         "version": __version__,
         "max_attachment_bytes": settings.server.max_attachment_bytes,
@@ -51,34 +51,34 @@ async def read_about(context: Context) -> dict[str, str | int]:
 
 @router.get("/page/{name:path}")
 async def read_part(name: str, etag: str | None = Header(None, alias="If-None-Match")) -> Response:
-    """Serve a part of the page."""
+    """Serve a static file."""
     return _file_response(name, etag)
 
 
 def _file_response(name: str, etag: str | None) -> Response:
-    found = _files().get(name)
-    if found is None:
-        raise HTTPException(404, "the page has no such part")
-    content, tag = found
+    file = _files().get(name)
+    if file is None:
+        raise HTTPException(404, "the page has no such file")
+    content, tag = file
     headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache", "ETag": tag}
     if etag == tag:
         return Response(status_code=304, headers=headers)
-    kind = _TYPES["." + name.rpartition(".")[2]]
-    return Response(content, media_type=f"{kind}; charset=utf-8", headers=headers)
+    media_type = _TYPES["." + name.rpartition(".")[2]]
+    return Response(content, media_type=f"{media_type}; charset=utf-8", headers=headers)
 
 
 @cache
 def _files() -> dict[str, tuple[bytes, str]]:
-    """Read what there is, once: no name that a client sends becomes a path."""
-    return dict(_read_folder(resources.files("lango.server") / "static", ""))
+    """Read all files once: no name that a client sends becomes a path."""
+    return dict(_read_folder(resources.files("lango.server.web") / "static", ""))
 
 
 def _read_folder(folder: Traversable, prefix: str) -> list[tuple[str, tuple[bytes, str]]]:
-    found: list[tuple[str, tuple[bytes, str]]] = []
+    files: list[tuple[str, tuple[bytes, str]]] = []
     for entry in folder.iterdir():
         if entry.is_dir():
-            found += _read_folder(entry, f"{prefix}{entry.name}/")
+            files += _read_folder(entry, f"{prefix}{entry.name}/")
         elif f".{entry.name.rpartition('.')[2]}" in _TYPES:
             content = entry.read_bytes()
-            found.append((prefix + entry.name, (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')))
-    return found
+            files.append((prefix + entry.name, (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')))
+    return files

@@ -5,12 +5,12 @@ of an ended turn that the log no longer has are rebuilt from its messages (`lang
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from lango.errors import EventsGone
-from lango.events import to_json
+from lango.events import TextDelta, ThoughtDelta, TurnEvent, from_json, is_final, to_json
 from lango.store.codec import event_ids
 from lango.store.codec.json_text import dumps, loads
 from lango.store.engine.database import LARGEST, Dialect, LockingRead, Operation
@@ -63,19 +63,37 @@ JOIN ({_NEW_EVENTS["postgres"]}) given ON t.session_key = given.session_key AND 
 ORDER BY t.session_key, t.turn FOR UPDATE OF t
 """  # noqa: S608 - constants
 _EVENTS_AFTER = """
-SELECT id, turn, type, data, final FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
+SELECT data FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
 """
 
 
 class LoggedEvent(Struct, frozen=True):
-    """An event as it is stored."""
+    """An event and its JSON text, which is encoded once for the event log and for every reader."""
 
-    id: int
-    turn: int
-    type: str
+    event: TurnEvent
     data: str
-    """JSON text."""
-    final: bool = False
+
+    @classmethod
+    def of(cls, event: TurnEvent) -> Self:
+        """Encode an event."""
+        if isinstance(event, TextDelta | ThoughtDelta):  # most events are, and hold no other types
+            return cls(event, dumps(to_builtins(event)))
+        return cls(event, dumps(to_json(event, unchanged=(bytes, bytearray))))
+
+    @classmethod
+    def decode(cls, data: str) -> Self:
+        """Read an event back from its JSON text."""
+        return cls(from_json(loads(data)), data)
+
+    @property
+    def id(self) -> int:
+        """The id of the event."""
+        return self.event.id
+
+    @property
+    def final(self) -> bool:
+        """Whether no event of the turn follows this one."""
+        return is_final(self.event)
 
 
 class LogPage(Struct, frozen=True):
@@ -104,7 +122,7 @@ def _append_locked(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operat
         yield _DROP_OLD, (key, event_ids.IDS_PER_TURN, turn, KEPT_TURNS)
     for event in events:
         if last is None or event.id > last:  # a repeated write finds its rows there already
-            yield _INSERT, (key, event.id, turn, event.type, event.data, int(event.final))
+            yield _INSERT, (key, event.id, turn, event.event.type, event.data, int(event.final))
     return True
 
 
@@ -125,7 +143,7 @@ def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Opera
     for batch in batches:
         first, end = event_ids.id_range(batch.turn)
         rows += [
-            (batch.session_key, event.id, batch.turn, event.type, event.data, int(event.final), first, end)
+            (batch.session_key, event.id, batch.turn, event.event.type, event.data, int(event.final), first, end)
             for event in batch.events
             if event.id > event_ids.event_id(batch.turn, 1)  # the first event of a turn also drops old ones
         ]
@@ -150,7 +168,7 @@ def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]
     record = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
     first, end = event_ids.id_range(turn)
     rows = yield _EVENTS_AFTER, (key, max(after_id, first), end, PAGE)
-    events = [LoggedEvent(id_, at, type_, data, bool(final)) for id_, at, type_, data, final in rows]
+    events = [LoggedEvent.decode(data) for (data,) in rows]
     if events:
         return LogPage(events, record, events[-1].final)
     last = yield _LAST_EVENT, (key, first, end)
@@ -162,8 +180,7 @@ def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]
     if after_id >= end - 1:
         return LogPage([], record, closed=True)
     made = yield from rebuilt_events.rebuild_events(key, turn, record)
-    logged = [LoggedEvent(event.id, turn, event.type, dumps(to_json(event)), event is made[-1]) for event in made]
-    return LogPage([event for event in logged if event.id > after_id], record, closed=True)
+    return LogPage([LoggedEvent.of(event) for event in made if event.id > after_id], record, closed=True)
 
 
 def events_gone_message(after_id: int) -> str:
@@ -183,20 +200,19 @@ def append_final_events(key: int, turn: int) -> Operation[None]:
     record = yield from turns.read_turn(key, turn)
     if record is None or record.status in ("queued", "running"):
         return
-    logged: list[Any] = yield _EVENTS_AFTER, (key, *event_ids.id_range(turn), LARGEST)
-    if not logged or logged[-1][4]:
+    rows: list[Any] = yield _EVENTS_AFTER, (key, *event_ids.id_range(turn), LARGEST)
+    logged = [LoggedEvent.decode(data).event for (data,) in rows]
+    if not logged or is_final(logged[-1]):
         return
-    logged_text = "".join(loads(row[3])["text"] for row in logged if row[2] == "text_delta")
+    logged_text = "".join(event.text for event in logged if isinstance(event, TextDelta))
     rest = yield from _unlogged_text(key, turn, logged_text)
-    last = logged[-1][0]
-    rows: list[LoggedEvent] = []
+    last = logged[-1].id
+    missing: list[TurnEvent] = []
     if rest:
         last += 1
-        data = {"type": "text_delta", "id": last, "text": rest, "author": ""}
-        rows.append(LoggedEvent(last, turn, "text_delta", dumps(data)))
-    end = rebuilt_events.final_event(turn, record, last + 1)
-    rows.append(LoggedEvent(end.id, turn, end.type, dumps(to_json(end)), final=True))
-    yield from _append_locked(key, turn, rows)
+        missing.append(TextDelta(last, rest))
+    missing.append(rebuilt_events.final_event(turn, record, last + 1))
+    yield from _append_locked(key, turn, [LoggedEvent.of(event) for event in missing])
 
 
 def _unlogged_text(key: int, turn: int, logged_text: str) -> Operation[str]:

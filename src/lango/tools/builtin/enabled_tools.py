@@ -1,4 +1,4 @@
-"""The tools that come with Lango, by name."""
+"""Create the built-in tools that the settings enable."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
@@ -16,22 +16,22 @@ from lango.tools.builtin.workspace import Workspace
 from lango.tools.tool import Tool, tool
 
 ReadResult = Callable[[str, int, int], Awaitable[str | None]]
-"""Read a piece of a clipped result: the call's id, where to begin, how many characters. None: no such result."""
+"""Reads a piece of a clipped result by call id, offset and length; returns None if there is none."""
 
 FILE_TOOLS = ("read_file", "list_files", "search_files", "write_file", "edit_file")
 BUILTIN_NAMES = (*FILE_TOOLS, "shell", "web_fetch", "current_time")
 HOW_TO_READ = 'read them with read_result, call_id "{call_id}"'
-"""For `how_to_read` of `AdkTool`, where the model has `read_result`."""
+"""`how_to_read` of an `AdkTool`, if the model has `read_result`."""
 _MAX_PIECE = 20_000
 
 
 def builtin_tools(
     settings: ToolSettings, *, protected: Iterable[Path] = (), read_result: ReadResult | None = None
 ) -> list[Tool]:
-    """Return the tools that `[tools] enabled` names, and `read_result` where there is something to read from.
+    """Return the tools that `[tools] enabled` names, and the tool `read_result` if there is a function for it.
 
-    `protected` are files and folders that none of them reads or writes. Raises `ConfigError` for a name that no tool
-    has, and for a workspace that is not a folder.
+    No tool reads or writes the `protected` files and folders. Raises `ConfigError` for an unknown tool, and for a
+    workspace that is not a folder.
     """
     unknown = [name for name in settings.enabled if name not in BUILTIN_NAMES and name != "read_result"]
     if unknown:
@@ -54,7 +54,7 @@ def _make_tools(settings: ToolSettings, protected: Iterable[Path]) -> list[Tool]
 
 
 def _workspace_folder(settings: ToolSettings) -> Path:
-    """Return the workspace; the default one is made where it is not there."""
+    """Return the workspace; the default folder is created if it is missing."""
     folder = Path(settings.workspace)
     if settings.workspace == ToolSettings().workspace:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -79,7 +79,7 @@ def read_result_tool(read: ReadResult) -> Tool:
         """
         piece = await read(call_id, offset, limit)
         if piece is None:
-            raise ToolError(f"no clipped result of a call {call_id!r} is kept")
+            raise ToolError(f"there is no stored result of a call {call_id!r}")
         return {"offset": offset, "characters": len(piece), "text": piece}
 
     return read_result
@@ -87,7 +87,7 @@ def read_result_tool(read: ReadResult) -> Tool:
 
 @tool(level="safe", effect="none")
 def current_time(timezone: str = "UTC") -> dict[str, Any]:
-    """Tell the current date and time.
+    """Return the current date and time.
 
     Args:
         timezone: A name such as Europe/Berlin.

@@ -1,4 +1,4 @@
-"""Tools for the files of a workspace: read, list, search, write, edit."""
+"""Read, list, search, write and edit files of the workspace."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ REGEX_TIMEOUT_S = 10.0
 _MATCHER = Path(__file__).with_name("match_lines_script.py")
 _NO_MORE = b"null\n"
 SKIPPED = frozenset({".git", ".hg", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
-"""Folders that are not searched unless they are asked for: their files are made by machines."""
+"""Folders of generated files, which are searched only if named."""
 
 RelativePath = Annotated[str, Field(description="Path relative to the workspace, with /.", max_length=4096)]
 
@@ -137,7 +137,7 @@ def _encoded(text: str) -> bytes:
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ToolError("the text holds half a character (a lone surrogate) and cannot be written") from error
+        raise ToolError("the text contains a lone surrogate and cannot be written") from error
     if len(data) > MAX_WRITTEN_BYTES:
         raise ToolError(f"the text has {len(data)} bytes; at most {MAX_WRITTEN_BYTES} are written")
     return data
@@ -184,7 +184,7 @@ def _search_tool(workspace: Workspace) -> Tool:
 
 
 async def _search(job: dict[str, Any], texts: Iterator[list[str]]) -> dict[str, Any]:
-    """Let a process of its own compile the expression and match the lines: a bad one can take for ever."""
+    """Match the lines in a child process: a hostile expression can take forever."""
 
     async def lines() -> AsyncIterator[bytes]:
         yield _line(job)
@@ -205,7 +205,7 @@ def _line(value: Any) -> bytes:
 
 
 def _texts(workspace: Workspace, path: str, pattern: str) -> Iterator[list[str]]:
-    """Go through the text files under a path: each one's path and text."""
+    """Yield the path and text of each text file under a path."""
     total = 0
     for found in _list_entries(workspace, path, True, SKIPPED):
         if found.kind != "file" or found.size > MAX_SEARCHED_FILE_BYTES or not _matches_pattern(found, pattern):
@@ -213,7 +213,7 @@ def _texts(workspace: Workspace, path: str, pattern: str) -> Iterator[list[str]]
         try:
             with workspace.open(found.path) as file:
                 data = file.read(MAX_SEARCHED_FILE_BYTES)
-        except ToolError:  # gone meanwhile, or not ours to read
+        except ToolError:  # deleted meanwhile, or not readable
             continue
         total += len(data)
         if total > MAX_SEARCHED_BYTES:

@@ -1,7 +1,7 @@
-"""Turn a page's HTML into Markdown, as a process of its own that can be killed (`limited_process`).
+"""Convert HTML to Markdown (runs as a child process of `limited_process`).
 
-The first line of stdin is the page's address as JSON, the rest its HTML in UTF-8; stdout is one JSON object with
-`title` and `text`. Scripts and styles are left out; addresses of links are made absolute.
+The first line of stdin is the page's address as JSON, the rest its HTML in UTF-8; stdout is a JSON object with `title`
+and `text`. Scripts and styles are dropped; addresses of links become absolute.
 """
 
 import json
@@ -27,7 +27,7 @@ def html_to_text(html: str, base_url: str = "") -> tuple[str, str]:
     options = ConversionOptions(
         base_url=base_url,
         exclude_selectors=_EXCLUDED_TAGS,
-        extract_metadata=False,  # else it is written above the text
+        extract_metadata=False,  # else it precedes the text
         inline_data_media="alt_text_only",
         preprocessing=PreprocessingOptions(enabled=False),  # keep navigation and forms
     )

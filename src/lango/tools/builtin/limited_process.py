@@ -1,8 +1,8 @@
-"""Run a script of ours on hostile input, in a process with limits on time, CPU and memory.
+"""Run a script in a child process with limits on time, CPU and memory, for hostile input.
 
-A thread cannot be killed, and compiled code that holds the interpreter's lock stops every other thread: whatever may
-take long for an input of an unknown author runs here. The process gets no environment, so no key, and is killed when
-its time is over.
+A thread cannot be killed, and compiled code that holds the interpreter's lock blocks every other thread. So work that
+may take long on untrusted input runs here. The process gets no environment, hence no keys, and is killed at its time
+limit.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ try:
     resource.setrlimit(resource.RLIMIT_CPU, ({MAX_CPU_S}, {MAX_CPU_S}))
     resource.setrlimit(resource.RLIMIT_AS, ({MAX_MEMORY_BYTES}, {MAX_MEMORY_BYTES}))
 except (ImportError, OSError, ValueError):
-    pass  # a system without such limits: there, the time holds alone
+    pass  # a system without such limits has only the time limit
 exec(compile(open(sys.argv[1], encoding="utf-8").read(), sys.argv[1], "exec"))
 """
 
 
 class LimitExceeded(Exception):
-    """A script took more time or memory than it may."""
+    """A script exceeded its time or memory."""
 
 
 async def run_limited(script: Path, pieces: AsyncIterable[bytes], *, timeout_s: float, packages: bool = False) -> bytes:
-    """Write the pieces to the script's stdin and return its stdout. Raise `LimitExceeded` where it takes too much.
+    """Write the pieces to the script's stdin and return its stdout. Raises `LimitExceeded`.
 
-    Without `packages` the script has the standard library only, and starts sooner.
+    Without `packages` the script has only the standard library, and starts faster.
     """
     options = ("-I",) if packages else ("-I", "-S")
     process = await asyncio.create_subprocess_exec(
@@ -67,7 +67,7 @@ async def _feed(process: asyncio.subprocess.Process, pieces: AsyncIterable[bytes
             stdin.write(piece)
             await stdin.drain()
         stdin.close()
-    except (BrokenPipeError, ConnectionResetError):  # it has read enough, or was killed
+    except (BrokenPipeError, ConnectionResetError):  # it stopped reading, or was killed
         pass
     except BaseException:
         answer.cancel()

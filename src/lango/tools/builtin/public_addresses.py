@@ -1,7 +1,7 @@
-"""Which addresses may be connected to, decided on the very address that the connection then goes to.
+"""Connect to public addresses only, checked on the address that is connected to.
 
-A name is looked up once per connection, every address it stands for is checked, and the connection is made to one of
-those. Whatever the name stands for a moment later (DNS rebinding) changes nothing, and a redirect is a new connection.
+A name is looked up once per connection, all its addresses are checked, and the connection goes to one of them. So a
+name that changes its addresses afterwards (DNS rebinding) has no effect; a redirect is a new connection.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from typing_extensions import override
 from lango.errors import BlockedAddress
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""Look up the addresses of a host."""
+"""Looks up the addresses of a host and port."""
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_METADATA = frozenset({"168.63.129.16"})  # Azure's, at an address that is otherwise public
+_METADATA = frozenset({"168.63.129.16"})  # Azure's metadata server has a public address
 
 
 def is_public(address: str) -> bool:
-    """Say whether an address is one of the public internet, whatever it is wrapped in."""
+    """Whether an address, or the IPv4 address that it embeds, is public."""
     try:
         parsed: Address = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -33,7 +33,7 @@ def is_public(address: str) -> bool:
         inner = parsed.ipv4_mapped or parsed.sixtofour or (parsed.teredo and parsed.teredo[1])
         if inner is None and parsed in _NAT64:
             inner = ipaddress.IPv4Address(int(parsed) & 0xFFFF_FFFF)
-        if inner is None and int(parsed) < 1 << 32:  # ::127.0.0.1, an old way to write it
+        if inner is None and int(parsed) < 1 << 32:  # ::127.0.0.1, a deprecated notation
             return False
         if inner is not None:
             return is_public(str(inner))
@@ -46,14 +46,14 @@ def is_public(address: str) -> bool:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Look a host up the way the system does."""
+    """Look up a host with the system's resolver."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class PublicNetworkBackend(httpcore.AsyncNetworkBackend):
-    """Connects to public addresses, and to those `host:port` that were allowed by name of address."""
+    """Connects to public addresses, and to the allowed `address:port`."""
 
     def __init__(self, *, allow: Collection[str] = (), resolve: Resolve = resolve) -> None:
         self._allow = frozenset(allow)
@@ -69,7 +69,7 @@ class PublicNetworkBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Look the host up, check every address, and connect to the first that answers."""
+        """Look up the host, check every address, and connect to the first that answers."""
         failed: Exception | None = None
         for address in await self.resolve_public(host, port):
             try:
@@ -85,7 +85,7 @@ class PublicNetworkBackend(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Never."""
+        """Raise: a local socket is never public."""
         raise BlockedAddress("a socket of this machine is not a web address")
 
     @override
@@ -94,7 +94,7 @@ class PublicNetworkBackend(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
     async def resolve_public(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host. Raise `BlockedAddress` if one of them is not public."""
+        """Return the addresses of a host. Raises `BlockedAddress` if one of them is not public."""
         try:
             addresses = await self._resolve(host.strip("[]"), port)
         except (OSError, UnicodeError) as error:

@@ -1,8 +1,8 @@
-"""The box that commands run in: bubblewrap, with no network, no environment, and one folder to write to.
+"""Build the bubblewrap command line that isolates a shell command.
 
-Only what a command needs is there: the system's programs (read-only), the workspace as /workspace, and a /tmp of its
-own. Other processes, home folders and the rest of /etc do not exist in it. It ends with everything that was started in
-it. Where bubblewrap is missing, too old, or not allowed to make a namespace, there is no box, and nothing runs.
+The sandbox contains only the system's programs (read-only), the workspace as /workspace, and a private /tmp. It has no
+network, no environment, no other processes, no home folders and little of /etc, and ends with everything started in it.
+If bubblewrap is missing, too old, or not allowed to create namespaces, no command runs.
 """
 
 import re
@@ -16,10 +16,10 @@ from msgspec import Struct
 from lango.tools.builtin.workspace import Workspace
 
 MOUNT_POINT = "/workspace"
-OLDEST_VERSION = (0, 8)
+MIN_VERSION = (0, 8)
 TMP_BYTES = 512 * 1024 * 1024
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108
-"""All that a command sees of the environment."""
+"""The environment of a command."""
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
     *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "nsswitch.conf"),
@@ -32,28 +32,28 @@ _HOW_TO_INSTALL = (
 
 
 class Sandbox(Struct, frozen=True):
-    """A bubblewrap that works here."""
+    """A working bubblewrap."""
 
     program: str
     hardening: tuple[str, ...]
 
     def command(self, workspace: Workspace, *argv: str) -> list[str]:
-        """Return the command line that runs `argv` in the box."""
+        """Return the command line that runs `argv` in the sandbox."""
         return [self.program, *self.hardening, *_options(workspace), "--", *argv]
 
 
 @lru_cache(maxsize=1)
 def find_sandbox() -> Sandbox | str:
-    """Return the sandbox, or the sentence that says why there is none. Tried once, with a command that does nothing."""
+    """Return the sandbox, or a sentence why there is none. It is tried once, with an empty command."""
     program = shutil.which("bwrap")
     if program is None:
         return f"there is no sandbox on this machine: {_HOW_TO_INSTALL}"
     try:
         version_output = _run([program, "--version"]).stdout
         version = tuple(int(number) for number in re.findall(r"\d+", version_output)[:2])
-        if version < OLDEST_VERSION:
+        if version < MIN_VERSION:
             return f"bubblewrap {'.'.join(map(str, version))} is too old: {_HOW_TO_INSTALL}"
-        # Namespaces inside the box are only more kernel to attack; not every machine lets us forbid them.
+        # namespaces inside the sandbox only add attack surface; not every system allows to forbid them
         for hardening in (("--unshare-user", "--disable-userns"), ()):
             tried = _run([program, *hardening, *_base_options(), "--", "/bin/sh", "-c", "exit 0"])
             if tried.returncode == 0:
@@ -65,14 +65,14 @@ def find_sandbox() -> Sandbox | str:
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - our own words
+    return subprocess.run(  # noqa: S603 - a fixed command
         command, env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
     )
 
 
 def _options(workspace: Workspace) -> list[str]:
     options = [*_base_options(), "--bind", str(workspace.root), MOUNT_POINT, "--chdir", MOUNT_POINT]
-    for path in workspace.hidden():  # something empty is mounted over each, which no command can write to or move away
+    for path in workspace.hidden():  # an empty mount over each, which no command can write to or move
         place, inside = workspace.root / path, f"{MOUNT_POINT}/{path}"
         if place.is_symlink():
             continue

@@ -1,4 +1,4 @@
-"""The shell tool: a command in the sandbox, with limits, killed with everything it started."""
+"""Run a shell command in the sandbox with limits, and kill everything it started."""
 
 import asyncio
 import os
@@ -18,45 +18,46 @@ from pydantic import Field
 from typing_extensions import override
 
 from lango.errors import ToolError
+from lango.tools.builtin.safe_open import drop_setuid
 from lango.tools.builtin.sandbox import ENVIRONMENT, find_sandbox
 from lango.tools.builtin.workspace import Workspace
 from lango.tools.tool import Tool, tool
 
 SandboxChoice = Literal["bubblewrap", "none"]
 _COARSE_CLOCK_S = 1.0
-"""How much the times of a file system may lag behind the clock."""
+"""The lag of a file system's timestamps behind the clock."""
 _GRACE_S = 2.0
-"""How long killed processes may take to let go of their pipes."""
+"""How long killed processes may take to close their pipes."""
 _MARK_VARIABLE = "LANGO_COMMAND"
-"""The variable by which a command's processes are known, whatever group or parent they have now."""
-_MOST_ROUNDS, _ROUND_S = 20, 0.01
-"""How often processes are looked for that were started while others were killed, and how long those may take to end."""
+"""The variable that identifies a command's processes, even in another group or with another parent."""
+_MAX_ROUNDS, _ROUND_S = 20, 0.01
+"""Rounds of killing, because processes may start others meanwhile, and the pause between them."""
 
 
 class ShellLimits(Struct, frozen=True):
-    """What a command may use."""
+    """Limits of a command."""
 
     timeout_s: int = 60
     longest_timeout_s: int = 600
     cpu_s: int = 120
-    """Of one process."""
+    """CPU time of one process."""
     memory_bytes: int = 2 * 1024**3
-    """Of one process, and of all together."""
+    """Memory of one process, and of all together."""
     processes: int = 256
-    """Threads count too."""
+    """Processes and threads."""
     file_bytes: int = 512 * 1024**2
     open_files: int = 512
     head_bytes: int = 150_000
-    """How much of the beginning of stdout, and of stderr, is kept; `tail_bytes` is the same for the end."""
+    """Bytes kept of the beginning of stdout, and of stderr; `tail_bytes` are kept of their ends."""
     tail_bytes: int = 50_000
     look_every_s: float = 0.05
-    """How often the processes are counted: the kernel's own limit does not hold for root."""
+    """How often the processes are counted: the kernel's limit does not apply to root."""
 
 
 def shell_tool(
     workspace: Workspace, *, sandbox: SandboxChoice = "bubblewrap", limits: ShellLimits | None = None
 ) -> Tool:
-    """Return the shell tool. Without a working sandbox it refuses to run, unless `sandbox` is "none"."""
+    """Return the shell tool. Without a working sandbox it runs nothing, unless `sandbox` is "none"."""
     bounds = limits or ShellLimits()
 
     @tool(name="shell", level="dangerous", effect="once", timeout_s=bounds.longest_timeout_s + 30)
@@ -76,7 +77,7 @@ def shell_tool(
         try:
             return await _run(argv, workspace.root, timeout_s, bounds)
         finally:
-            await asyncio.to_thread(workspace.drop_setuid, began)
+            await asyncio.to_thread(drop_setuid, workspace.root, began)
 
     return shell
 
@@ -84,7 +85,7 @@ def shell_tool(
 async def _command_line(workspace: Workspace, choice: SandboxChoice, command: str, limits: ShellLimits) -> list[str]:
     program = next((found for name in ("bash", "sh") if (found := shutil.which(name, path=ENVIRONMENT["PATH"]))), "")
     if choice == "none":
-        # No limit on processes here: it would count all that this user runs.
+        # without a limit of processes: it would count all processes of this user
         return [program, "-c", _limit_script(limits, processes=False), program, command]
     box = await asyncio.to_thread(find_sandbox)
     if isinstance(box, str):
@@ -94,15 +95,15 @@ async def _command_line(workspace: Workspace, choice: SandboxChoice, command: st
 
 
 def _limit_script(limits: ShellLimits, *, processes: bool) -> str:
-    """Return the script that sets the limits of the kernel, then becomes the command. Without limits nothing runs."""
+    """Return the script that sets the kernel's limits, then executes the command; it fails without limits."""
     kilobytes = limits.memory_bytes // 1024
-    wanted = [
+    commands = [
         *(f"ulimit -t {limits.cpu_s}", f"ulimit -d {kilobytes}", f"ulimit -f {limits.file_bytes // 1024}"),
         *("ulimit -c 0", f"ulimit -n {limits.open_files}"),
     ]
     if processes:  # bash calls it -u, dash -p
-        wanted.append(f"{{ ulimit -u {limits.processes} 2>/dev/null || ulimit -p {limits.processes}; }}")
-    return " && ".join(wanted) + ' || { echo "the limits cannot be set" >&2; exit 126; }; exec "$0" -c "$1"'
+        commands.append(f"{{ ulimit -u {limits.processes} 2>/dev/null || ulimit -p {limits.processes}; }}")
+    return " && ".join(commands) + ' || { echo "the limits cannot be set" >&2; exit 126; }; exec "$0" -c "$1"'
 
 
 async def _start(argv: list[str], folder: Path, limits: ShellLimits) -> "_Started":
@@ -111,7 +112,7 @@ async def _start(argv: list[str], folder: Path, limits: ShellLimits) -> "_Starte
         lambda: _CommandProcess(limits, f"{_MARK_VARIABLE}={mark}".encode()),
         *argv,
         cwd=folder,
-        # bubblewrap itself gets no more either: what it was given can be read in /proc/1/environ inside
+        # also for bubblewrap itself: its environment can be read as /proc/1/environ inside
         env={**ENVIRONMENT, _MARK_VARIABLE: mark},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -125,7 +126,7 @@ async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLim
     try:
         transport, command = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # the command may run already, and asyncio would kill it alone, without what it has started
+        # the command may run already, and asyncio would kill it without its children
         transport, command = await starting
         await _end(transport, command)
         raise
@@ -152,12 +153,12 @@ async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLim
 
 
 async def _end(transport: asyncio.SubprocessTransport, command: "_CommandProcess") -> None:
-    """Kill a command, and also what it left behind: it would go on, and hold the pipes open.
+    """Kill a command and all its processes, which would otherwise go on and hold the pipes open.
 
-    A sandbox ends with its first process. Without one, what has left the process group is found by its parents, or,
-    once these are gone, by its mark.
+    A sandbox ends with its first process. Without it, processes that left the process group are found by their
+    parents or, if these are gone, by the mark in their environment.
     """
-    if transport.get_returncode() is None:  # else its number may be another's by now
+    if transport.get_returncode() is None:  # else its pid may belong to another process
         for pid in list(_descendants(transport.get_pid())):
             _kill(pid)
     with suppress(ProcessLookupError, PermissionError):
@@ -168,7 +169,7 @@ async def _end(transport: asyncio.SubprocessTransport, command: "_CommandProcess
 
 
 class _CommandProcess(asyncio.SubprocessProtocol):
-    """A process and what it writes. asyncio's own `wait` also waits for the pipes, which its children may hold."""
+    """A process and its output. Unlike asyncio's `wait`, it does not wait for pipes, which children may hold."""
 
     def __init__(self, limits: ShellLimits, mark: bytes) -> None:
         loop = asyncio.get_running_loop()
@@ -179,7 +180,7 @@ class _CommandProcess(asyncio.SubprocessProtocol):
 
     @override
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.streams[fd].take(data)
+        self.streams[fd].add(data)
 
     @override
     def process_exited(self) -> None:
@@ -188,7 +189,7 @@ class _CommandProcess(asyncio.SubprocessProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """The process has ended and its pipes are closed."""
+        """Note that the process has ended and its pipes are closed."""
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -197,8 +198,8 @@ _Started = tuple[asyncio.SubprocessTransport, _CommandProcess]
 
 
 def _kill_marked(mark: bytes) -> None:
-    """Kill what bears a command's mark, and what that starts meanwhile."""
-    for _ in range(_MOST_ROUNDS):
+    """Kill the processes with a command's mark, and those that they start meanwhile."""
+    for _ in range(_MAX_ROUNDS):
         found = [pid for pid, environment in _environments() if mark in environment]
         if not found:
             return
@@ -213,26 +214,26 @@ def _kill(pid: int) -> None:
 
 
 def _environments() -> Iterator[tuple[int, bytes]]:
-    """Read the environments of this user's processes, where the system shows them."""
+    """Yield the environments of this user's processes, on systems with /proc."""
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended meanwhile, or is another user's
+        with suppress(OSError):  # ended meanwhile, or of another user
             yield int(process.name), (process / "environ").read_bytes()
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Walk through what a process has started, and what that has; each is told before what it has started."""
-    waiting = [pid]
-    while waiting:
-        with suppress(OSError, ValueError):  # it has ended meanwhile
-            for task in Path(f"/proc/{waiting.pop()}/task").iterdir():
+    """Yield the descendants of a process, each before its own children."""
+    pending = [pid]
+    while pending:
+        with suppress(OSError, ValueError):  # ended meanwhile
+            for task in Path(f"/proc/{pending.pop()}/task").iterdir():
                 children = [int(child) for child in (task / "children").read_text("ascii").split()]
                 yield from children
-                waiting += children
+                pending += children
 
 
 async def _watch_limits(pid: int, limits: ShellLimits) -> str:
-    """Return, once it is so, what the command uses too much of."""
-    if sys.platform != "linux":  # the kernel's limits must do
+    """Wait until the command exceeds a limit; return which."""
+    if sys.platform != "linux":  # only the kernel's limits apply
         await asyncio.Event().wait()
     while True:
         await asyncio.sleep(limits.look_every_s)
@@ -243,29 +244,29 @@ async def _watch_limits(pid: int, limits: ShellLimits) -> str:
             return f"it used more than {limits.memory_bytes // 1024**2} MB of memory"
 
 
-def _usage(pid: int, most: int) -> tuple[int, int]:
-    """Count the processes and threads from one on, and their memory; stop counting above `most`."""
+def _usage(pid: int, max_processes: int) -> tuple[int, int]:
+    """Count the processes and threads of a process tree, and their memory; stop above `max_processes`."""
     seen = memory = 0
     page = os.sysconf("SC_PAGE_SIZE")
     for current in chain([pid], _descendants(pid)):
-        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+        with suppress(OSError, ValueError, IndexError):  # ended meanwhile
             memory += int(Path(f"/proc/{current}/statm").read_text("ascii").split()[1]) * page
-            seen += len(os.listdir(f"/proc/{current}/task"))  # noqa: PTH208 - a number only
-        if seen > most:
+            seen += len(os.listdir(f"/proc/{current}/task"))  # noqa: PTH208 - only a count
+        if seen > max_processes:
             break
     return seen, memory
 
 
 class _OutputBuffer(Struct):
-    """The head and the tail of a stream; what lies between is counted and let go."""
+    """The head and the tail of a stream; the bytes between are counted and dropped."""
 
     limits: ShellLimits
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     total: int = 0
 
-    def take(self, piece: bytes) -> None:
-        """Take what came, at once, so that the command never waits for us."""
+    def add(self, piece: bytes) -> None:
+        """Add output."""
         self.total += len(piece)
         room = self.limits.head_bytes - len(self.head)
         self.head += piece[:room]
@@ -274,7 +275,7 @@ class _OutputBuffer(Struct):
             del self.tail[: -self.limits.tail_bytes]
 
     def text(self) -> str:
-        """Return what was kept, with a mark where something is missing."""
+        """Return the kept text, with a note about the gap."""
         tail = self.tail[-self.limits.tail_bytes :]
         left_out = self.total - len(self.head) - len(tail)
         mark = f"\n[... {left_out} of {self.total} bytes were left out ...]\n".encode() if left_out else b""

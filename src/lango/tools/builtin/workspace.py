@@ -1,7 +1,7 @@
-"""The folder that file tools may touch, and nothing outside it.
+"""Open files inside the workspace without following links out of it.
 
-Every path is walked one component at a time, each opened relative to the folder before it and never through a symbolic
-link. There is no moment between a check and a use: what was opened is what was checked, whoever swaps names meanwhile.
+Every path is walked one component at a time, each opened relative to its parent and never through a symbolic link. So
+the opened file is the checked file, even if names are exchanged meanwhile.
 """
 
 import errno
@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from lango.errors import ConfigError, ToolError
-from lango.tools.builtin.safe_open import FOLDER, drop_setuid, folders, open_checked
+from lango.tools.builtin.safe_open import FOLDER, NO_LINKS, folders, open_checked
 
 PRIVATE = (
     *(".env", ".env.*", "*.env", "lango.toml", "lango.db", "lango.db-*", ".git", ".hg", ".svn"),
@@ -26,21 +26,20 @@ PRIVATE = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker"),
     *(".netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd"),
 )
-"""Names that no tool reads or writes, at any depth: keys, repositories, and what Lango itself is run by."""
+"""Names that no tool reads or writes, at any depth: keys, repositories, and Lango's own files."""
 MAX_DEPTH = 40
 MAX_HIDDEN_SEARCH = 500_000
-"""How many files are looked at to find those that a command must not see."""
-_PASSING = ("-wal", "-shm", "-journal")  # they come and go, and their numbers become those of other files
-_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
-_NOT_FILES = ("/proc", "/sys", "/dev")  # what looks like a file there is the machine
+"""Files that are visited to find those that a command must not see."""
+_TEMPORARY_SUFFIXES = ("-wal", "-shm", "-journal")  # they are deleted, and their inode numbers reused
+_KERNEL_FOLDERS = ("/proc", "/sys", "/dev")  # their files are no files
 
 
 _FileId = tuple[int, int]
-"""The device and the number of a file."""
+"""The device and inode number of a file."""
 
 
 class WorkspaceEntry(Struct, frozen=True):
-    """Something in the workspace, by its path from there."""
+    """A file or folder, with its path relative to the workspace."""
 
     path: str
     kind: str
@@ -48,19 +47,19 @@ class WorkspaceEntry(Struct, frozen=True):
 
 
 class Workspace(Struct, frozen=True):
-    """A folder, as file tools see it. Paths are relative to it, with `/`."""
+    """The folder of the file tools. Paths are relative to it, with `/`."""
 
     root: Path
     private: tuple[str, ...] = PRIVATE
     protected: tuple[Path, ...] = ()
-    """Files and folders that no tool reads or writes, wherever they lie and under whatever name."""
+    """Files and folders that no tool reads or writes, in any place and under any name."""
     _known: set[_FileId] = field(default_factory=set["_FileId"])
-    """Which files and folders the protected ones are: they stay protected when they are moved."""
+    """The protected files and folders: they stay protected when they are moved."""
     _homes: set[tuple[_FileId, str]] = field(default_factory=set["tuple[_FileId, str]"])
-    """The folders that they lie in, and their names there."""
+    """Their parent folders, and their names there."""
 
     def __post_init__(self) -> None:
-        """Refuse a folder that is not one, and platforms on which a path cannot be walked safely."""
+        """Raise `ConfigError` if the root is no folder, or the platform cannot walk a path safely."""
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise ConfigError("file tools need a system that opens files relative to a folder (Linux, macOS)")
         root = Path(self.root).expanduser().resolve()
@@ -96,9 +95,9 @@ class Workspace(Struct, frozen=True):
         """Open a plain file for reading."""
         folder, name = self._split(path)
 
-        def check(facts: os.stat_result) -> None:
-            _check_plain(facts, path)
-            self._refuse_alias(facts, path)
+        def check(status: os.stat_result) -> None:
+            _check_plain(status, path)
+            self._refuse_alias(status, path)
 
         with self.folder(folder) as within, _os_errors_as_tool_errors(path):
             self._refuse_home(within, name, path)
@@ -106,13 +105,13 @@ class Workspace(Struct, frozen=True):
                 yield file
 
     def write(self, path: str, content: bytes) -> bool:
-        """Put a file in place, whole or not at all; return whether it is a new one."""
+        """Write a file atomically; return whether it is new."""
         folder, name = self._split(path)
         with self.folder(folder, create=True) as within, _os_errors_as_tool_errors(path):
             self._refuse_home(within, name, path)
             mode = _mode_of(name, within, path)
             temporary = f".lango-{secrets.token_hex(8)}.tmp"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS
             try:
                 with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=within), "wb") as file:
                     if mode is not None:
@@ -120,7 +119,7 @@ class Workspace(Struct, frozen=True):
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
-                # A rename replaces a name, never what a link of that name leads to.
+                # a rename replaces a link of that name, never its target
                 os.rename(temporary, name, src_dir_fd=within, dst_dir_fd=within)
             except BaseException:
                 with suppress(OSError):
@@ -129,7 +128,7 @@ class Workspace(Struct, frozen=True):
             return mode is None
 
     def walk(self, path: str, *, recursive: bool, skip: frozenset[str] = frozenset()) -> Iterator[WorkspaceEntry]:
-        """Go through a folder in the order of names; links are shown, never followed."""
+        """Yield the entries of a folder by name; links are included, never followed."""
         with self.folder(path) as within:
             start = "/".join(self._parts(path))
             yield from self._walk(within, start, recursive, skip, 0)
@@ -146,11 +145,11 @@ class Workspace(Struct, frozen=True):
                 continue
             try:
                 status = os.stat(name, dir_fd=within, follow_symlinks=False)
-            except OSError:  # gone meanwhile
+            except OSError:  # deleted meanwhile
                 continue
             yield WorkspaceEntry(place, _kind(status.st_mode), status.st_size)
             if recursive and stat.S_ISDIR(status.st_mode) and depth < MAX_DEPTH:
-                with suppress(OSError):  # not ours to read, or no folder any more
+                with suppress(OSError):  # not readable, or replaced meanwhile
                     inner = os.open(name, FOLDER, dir_fd=within)
                     try:
                         yield from self._walk(inner, place, recursive, skip, depth + 1)
@@ -158,63 +157,59 @@ class Workspace(Struct, frozen=True):
                         os.close(inner)
 
     def is_private(self, name: str) -> bool:
-        """Say whether tools must leave this name alone."""
+        """Whether no tool may read or write files of this name."""
         return any(fnmatchcase(name.lower(), pattern) for pattern in self.private)
 
     def is_protected(self, path: str) -> bool:
-        """Say whether a path from the workspace is one of the protected ones, or lies in one."""
-        place = self.root / path
-        return any(place.is_relative_to(protected) for protected in self.protected)
+        """Whether a relative path is protected, or inside a protected folder."""
+        absolute = self.root / path
+        return any(absolute.is_relative_to(protected) for protected in self.protected)
 
     def hidden(self) -> list[str]:
-        """Return the paths that a command must not see: private names at any depth, and what is protected."""
+        """Return the paths that a command must not see: private names at any depth, and protected files."""
         self._note_protected()
         found: list[str] = []
         seen = 0
         for folder in folders(self.root):
             seen += len(folder.entries)
             if seen > MAX_HIDDEN_SEARCH:
-                raise ToolError(f"the workspace holds more than {MAX_HIDDEN_SEARCH} files: name a smaller one")
+                raise ToolError(f"the workspace has more than {MAX_HIDDEN_SEARCH} files: name a smaller one")
             if folder.too_deep:
                 raise ToolError("the workspace has folders that are nested too deeply: remove them first")
-            facts = os.fstat(folder.descriptor)
+            status = os.fstat(folder.descriptor)
             for entry in folder.entries:
                 path = f"{folder.path}/{entry.name}" if folder.path else entry.name
-                known = (facts.st_dev, entry.inode()) in self._known or (_id_of(facts), entry.name) in self._homes
+                known = (status.st_dev, entry.inode()) in self._known or (_id_of(status), entry.name) in self._homes
                 if known or self.is_private(entry.name) or self.is_protected(path):
                     found.append(path)
                     folder.skip.add(entry.name)
         return sorted({*found, *self._linked(found)})
 
-    def drop_setuid(self, since: float) -> None:
-        """Take the setuid and setgid bits off files that changed since then."""
-        drop_setuid(self.root, since)
-
     def _linked(self, paths: list[str]) -> list[str]:
-        """Return where private names lead to that are links within the workspace."""
+        """Return the targets of those paths that are links within the workspace."""
         targets = [(self.root / path).resolve() for path in paths if (self.root / path).is_symlink()]
         inside = [target for target in targets if target.is_relative_to(self.root) and target.exists()]
         return [target.relative_to(self.root).as_posix() for target in inside if target != self.root]
 
     def _note_protected(self) -> set[_FileId]:
-        """Note which files and folders the protected ones are, and return those that are there now."""
+        """Record the ids of the protected files and folders, and return those that exist now."""
         now: set[_FileId] = set()
-        for one in self.protected:
+        for path in self.protected:
             with suppress(OSError):
-                self._homes.add((_id_of(one.parent.stat()), one.name))
-                now.add(_id_of(one.stat()))
-                if not one.name.endswith(_PASSING):
-                    self._known.add(_id_of(one.stat()))
+                self._homes.add((_id_of(path.parent.stat()), path.name))
+                now.add(_id_of(path.stat()))
+                if not path.name.endswith(_TEMPORARY_SUFFIXES):
+                    self._known.add(_id_of(path.stat()))
         return now
 
     def _refuse_home(self, within: int, name: str, path: str) -> None:
-        """Refuse a protected name in its folder, wherever that folder was moved."""
+        """Raise for a protected name in its folder, even if the folder was moved."""
         if self._homes and (_id_of(os.fstat(within)), name) in self._homes:
             raise ToolError(f"{path} is refused: it is private")
 
-    def _refuse_alias(self, facts: os.stat_result, path: str) -> None:
-        """Refuse another name of what is protected: a hard link, a new name, or one that a file system folds."""
-        if _id_of(facts) in self._note_protected() | self._known:
+    def _refuse_alias(self, status: os.stat_result, path: str) -> None:
+        """Raise for another name of a protected file: a hard link, a new name, or another case or Unicode form."""
+        if _id_of(status) in self._note_protected() | self._known:
             raise ToolError(f"{path} is refused: it is private")
 
     def _split(self, path: str) -> tuple[str, str]:
@@ -238,34 +233,34 @@ class Workspace(Struct, frozen=True):
         return list(pure.parts)
 
 
-def _id_of(facts: os.stat_result) -> _FileId:
-    return facts.st_dev, facts.st_ino
+def _id_of(status: os.stat_result) -> _FileId:
+    return status.st_dev, status.st_ino
 
 
-def _check_plain(facts: os.stat_result, path: str) -> None:
-    if stat.S_ISDIR(facts.st_mode):
+def _check_plain(status: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise ToolError(f"{path} is a folder: list it with list_files")
-    if not stat.S_ISREG(facts.st_mode) or facts.st_dev in _kernel_devices():
+    if not stat.S_ISREG(status.st_mode) or status.st_dev in _kernel_devices():
         raise ToolError(f"{path} is refused: it is not a plain file")
 
 
 def _kernel_devices() -> set[int]:
     found: set[int] = set()
-    for place in _NOT_FILES:
+    for folder in _KERNEL_FOLDERS:
         with suppress(OSError):
-            found.add(os.stat(place).st_dev)  # noqa: PTH116 - nothing but the number
+            found.add(os.stat(folder).st_dev)  # noqa: PTH116 - only the number
     return found
 
 
 def _mode_of(name: str, within: int, path: str) -> int | None:
-    """Return the mode of the file that is there; None where there is none."""
+    """Return the mode of an existing file, or None."""
     try:
-        facts = os.stat(name, dir_fd=within, follow_symlinks=False)
+        status = os.stat(name, dir_fd=within, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(facts.st_mode):
-        raise ToolError(f"{path} is refused: it is a {_kind(facts.st_mode)}, not a plain file")
-    return stat.S_IMODE(facts.st_mode) & 0o777
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolError(f"{path} is refused: it is a {_kind(status.st_mode)}, not a plain file")
+    return stat.S_IMODE(status.st_mode) & 0o777
 
 
 def _kind(mode: int) -> str:
@@ -278,7 +273,7 @@ def _kind(mode: int) -> str:
 
 @contextmanager
 def _os_errors_as_tool_errors(path: str) -> Generator[None]:
-    """Turn what the system says about a path into a sentence without the machine's own paths."""
+    """Raise an `OSError` as a `ToolError` without absolute paths."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What was typed before: a file of the user's own, without what looks like a secret."""
+"""Keep typed messages in a private file, without secrets."""
 
 import json
 import os
@@ -16,15 +16,15 @@ _MAX_ENTRIES = 1_000
 
 
 def history_file() -> Path:
-    """Return where the history is: in the user's state folder."""
+    """Return the path of the history, in the user's state folder."""
     return user_state_path("lango") / "chat_history"
 
 
 class InputHistory(History):
-    """Messages in a file that only its user may read: one JSON text a line, the newest last.
+    """Messages in a file that only its user may read: one JSON text per line, the newest last.
 
-    A message that begins with a space, holds a secret of the environment or what looks like a key is not kept. Where
-    the file cannot be used, history lasts as long as the program.
+    A message is not stored if it begins with a space, contains a secret of the environment or looks like a key. If the
+    file cannot be used, the history lasts as long as the process.
     """
 
     def __init__(self, file: Path, environ: Mapping[str, str] | None = None) -> None:
@@ -33,7 +33,7 @@ class InputHistory(History):
         self._environ = os.environ if environ is None else environ
 
     def load_history_strings(self) -> Iterable[str]:
-        """Read what is kept, the newest first."""
+        """Return the stored messages, the newest first."""
         try:
             if self._file.stat().st_size > _MAX_BYTES:
                 self._shorten()
@@ -43,7 +43,7 @@ class InputHistory(History):
         return [text for line in reversed(lines) if (text := _parse_line(line)) is not None]
 
     def append_string(self, string: str) -> None:
-        """Remember a message; the same one twice in a row once."""
+        """Add a message, unless it is private or repeats the last one."""
         if self.get_strings()[-1:] != [string] and not self._is_private(string):
             super().append_string(string)
 
@@ -67,9 +67,9 @@ class InputHistory(History):
         with self._open(os.O_TRUNC) as file:
             file.write(b"".join(lines))
 
-    def _open(self, flags: int):  # noqa: ANN202 - whatever open() gives
+    def _open(self, flags: int):  # noqa: ANN202 - the type of fdopen
         descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | flags, 0o600)
-        os.chmod(self._file, 0o600)  # noqa: PTH101 - it may have been made by an older program
+        os.chmod(self._file, 0o600)  # noqa: PTH101 - an older program may have created it
         return os.fdopen(descriptor, "ab")
 
 

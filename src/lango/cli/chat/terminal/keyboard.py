@@ -1,4 +1,4 @@
-"""Messages from a keyboard: several lines, history, completion, a line of status, and yes or no by a key."""
+"""Read messages from an interactive terminal with editing, history and completion."""
 
 import os
 import sys
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from lango.cli.chat.terminal.screen import Screen
 
 Complete = Callable[[str], Iterable[tuple[str, str]]]
-"""From what stands before the cursor to what it could become, each with a word on it."""
+"""From the text before the cursor to its completions, each with a description."""
 
 _STYLE = Style.from_dict({"prompt": "bold", "status": "reverse", "question": "bold"})
 _MENU_ROWS = 6
 
 
 class KeyboardReader:
-    """Reads from a terminal that can move its cursor."""
+    """Reads messages from a terminal with cursor control."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class KeyboardReader:
         history: "History",
         complete: Complete,
         status: Callable[[int], str],
-        open_fold: Callable[[], None],
+        open_section: Callable[[], None],
     ) -> None:
         self._screen = screen
         self._output = _output()
-        self._open_section = open_fold
+        self._open_section = open_section
         self._prompt: Application[bool | None] | None = None
         self._depth = ColorDepth.DEPTH_1_BIT if screen.console.no_color else None
         self._session: PromptSession[str] = PromptSession(
@@ -68,7 +68,7 @@ class KeyboardReader:
         _add_status(self._session, status)
 
     async def read_message(self, default: str = "") -> str | None:
-        """Read a message; None at the end (Ctrl-D). Raise `InputInterrupted` for Ctrl-C."""
+        """Read a message; return None for Ctrl-D. Raises `InputInterrupted` for Ctrl-C."""
         try:
             return await self._session.prompt_async([("class:prompt", "> ")], default=default, handle_sigint=False)
         except EOFError:
@@ -77,10 +77,7 @@ class KeyboardReader:
             raise InputInterrupted(self._session.default_buffer.text) from None
 
     async def ask_yes_or_no(self, question: str) -> bool | None:
-        """Ask for y or n; None: Ctrl-C, Ctrl-D or Escape, which answers nothing.
-
-        What was typed before the question was there is no answer to it.
-        """
+        """Read y or n; return None for Ctrl-C, Ctrl-D or Escape. Keys typed before the question do not answer it."""
         self._discard_typed_input()
         keys = KeyBindings()
         app: Application[bool | None] = Application(
@@ -107,7 +104,7 @@ class KeyboardReader:
             self._prompt = None
 
     def interrupt(self) -> None:
-        """Somebody sent the signal from elsewhere: the same as the key."""
+        """Handle a SIGINT that came from another process like Ctrl-C."""
         if self._prompt and self._prompt.is_running:
             self._prompt.exit(result=None)
         elif self._session.app.is_running:
@@ -115,7 +112,7 @@ class KeyboardReader:
 
     @contextmanager
     def without_echo(self) -> Generator[None]:
-        """Leave the terminal to an answer: what is typed meanwhile is not echoed into it, and is there afterwards."""
+        """Do not echo keys into an answer; they stay in the input buffer."""
         try:
             import termios
 
@@ -194,14 +191,14 @@ def _output() -> Output:
         return create_output()
     from prompt_toolkit.output.vt100 import Vt100_Output
 
-    # without asking where the cursor is: not every terminal answers, and an answer that comes late is read as typed
+    # without cursor position requests: not every terminal answers, and a late answer is read as typed text
     output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
     output.enable_cpr = False
     return output
 
 
 def _add_status(session: "PromptSession[str]", status: Callable[[int], str]) -> None:
-    """Put a line under the input. The toolbar of the library waits until the terminal has told its cursor."""
+    """Add a line below the input. The library's toolbar would wait for the terminal to report its cursor position."""
 
     def status_text() -> FormattedText:
         columns = session.output.get_size().columns

@@ -1,4 +1,4 @@
-"""Where messages come from: a keyboard, or lines of a pipe, a file or a dumb terminal."""
+"""Read messages and yes/no answers line by line."""
 
 import asyncio
 import codecs
@@ -14,32 +14,32 @@ _YES, _NO = ("y", "yes"), ("n", "no")
 
 
 class InputInterrupted(Exception):
-    """Ctrl-C while somebody was asked for a message; the message holds what stood there."""
+    """Ctrl-C at the prompt; the exception's text is the discarded input."""
 
 
 class MessageReader(Protocol):
-    """Where messages and answers come from."""
+    """Reads messages and answers of the user."""
 
     async def read_message(self, default: str = "") -> str | None:
-        """Read a message; None at the end. Raise `InputInterrupted` for Ctrl-C."""
+        """Read a message; return None at the end of input. Raises `InputInterrupted` for Ctrl-C."""
         ...
 
     async def ask_yes_or_no(self, question: str) -> bool | None:
-        """Ask; None: there was no answer."""
+        """Ask a question; return None without an answer."""
         ...
 
     def interrupt(self) -> None:
-        """Take a SIGINT for Ctrl-C."""
+        """Handle a SIGINT like Ctrl-C."""
         ...
 
     @contextmanager
     def without_echo(self) -> Generator[None]:
-        """Leave the terminal to an answer."""
+        """Do not echo typed characters during the body."""
         ...
 
 
 class LineReader:
-    """Reads lines. A thread of its own does it, with nothing to clean up: a read cannot be cancelled."""
+    """Reads lines of stdin in a daemon thread, because a read cannot be cancelled."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -62,9 +62,9 @@ class LineReader:
         return "\n".join(lines) if lines else None
 
     async def ask_yes_or_no(self, question: str) -> bool | None:
-        """Read y or n. A terminal is asked again; of a pipe, any other line is the next message and no answer."""
+        """Read y or n. On a terminal, ask again; in a pipe, any other line is the next message and no answer."""
         if self._is_interactive:
-            self._lines.clear()  # what was typed before the question was there is no answer to it
+            self._lines.clear()  # lines typed before the question do not answer it
         while True:
             self._prompt(f"{question} ")
             try:
@@ -80,13 +80,13 @@ class LineReader:
                 return None
 
     def interrupt(self) -> None:
-        """Give up the line that is waited for."""
+        """Stop waiting for a line."""
         if self._line_ready and not self._line_ready.done():
             self._line_ready.set_exception(InputInterrupted(""))
 
     @contextmanager
     def without_echo(self) -> Generator[None]:
-        """Nothing to do: lines are echoed by the terminal itself."""
+        """Do nothing: the terminal itself echoes lines."""
         yield
 
     async def _line(self) -> str | None:
@@ -104,7 +104,7 @@ class LineReader:
             stream.flush()
 
     def _read(self) -> None:
-        # not sys.stdin: a thread that holds its lock would keep the interpreter from ending
+        # not sys.stdin: a thread that holds its lock would keep the interpreter from exiting
         decoder = codecs.getincrementaldecoder(sys.stdin.encoding or "utf-8")("replace")
         rest = ""
         while True:

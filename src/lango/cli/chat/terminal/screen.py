@@ -1,7 +1,7 @@
-"""What is written: lines that stay, and below them a tail that is drawn again until it is finished.
+"""Write permanent lines and redraw the unfinished tail below them.
 
-Only the tail is ever rewritten, in one write and without blanking it first, so that nothing flickers and the scrollback
-holds every line once. Where the output is no terminal, or a dumb one, there is no tail.
+Only the tail is rewritten, in one write and without blanking it first, so that nothing flickers and the scrollback
+contains every line once. A pipe or a dumb terminal gets no tail.
 """
 
 import sys
@@ -24,26 +24,26 @@ _CLEAR = "\x1b[2J\x1b[H"
 
 
 class Screen:
-    """The terminal, or the pipe, that a conversation is written to."""
+    """The terminal or pipe of a chat."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, emoji=False, markup=False, soft_wrap=False)
         self.live = self._console.is_terminal and not self._console.is_dumb_terminal and not _is_old_windows(self)
         self._tail: list[str] = []
-        self._at_line_start = True  # the cursor stands at the beginning of a line
+        self._at_line_start = True  # of the cursor
 
     @property
     def console(self) -> Console:
-        """Rich's view of it."""
+        """The rich console."""
         return self._console
 
     @property
     def width(self) -> int:
-        """How wide a text may be. The last column stays free: a line that fills it moves the cursor as it likes."""
+        """The width of text. The last column stays free: terminals differ in where a full line leaves the cursor."""
         return max(10, min(self._console.width - 1, _MAX_WIDTH))
 
     def symbol(self, sign: str, plain: str) -> str:
-        """Return a sign, or plain letters where the terminal has no such character."""
+        """Return a sign, or ASCII if the terminal's encoding lacks it."""
         try:
             sign.encode(self._console.encoding)
         except UnicodeEncodeError:
@@ -51,15 +51,15 @@ class Screen:
         return sign
 
     def print_line(self, text: str = "", style: str = "") -> None:
-        """Write a line that stays. Control characters in it are shown."""
+        """Write a permanent line, with control characters made visible."""
         self.print_renderables(Text(printable(text), style=style))
 
     def print_renderables(self, *shown: "RenderableType") -> None:
-        """Write something that stays, above the tail."""
+        """Write permanent lines above the tail."""
         self._write([line for renderable in shown for line in self.render_lines(renderable)], self._tail)
 
     def render_lines(self, shown: "RenderableType") -> list[str]:
-        """Return the lines of something, with the terminal's colours, and with nothing in them that it would obey."""
+        """Render lines with colours, and without control characters of the text."""
         console = self._console
         laid_out = console.render(shown, console.options.update(width=self.width))
         rendered: list[str] = []
@@ -70,24 +70,24 @@ class Screen:
         return rendered
 
     def stream(self, text: str) -> None:
-        """Write a piece of text as it comes, where there is no tail."""
+        """Write a piece of text at once, on a screen without a tail."""
         if text:
             sys.stdout.write(printable(text))
             sys.stdout.flush()
             self._at_line_start = text.endswith("\n")
 
     def end_line(self) -> None:
-        """Begin a new line, unless one has just begun."""
+        """Start a new line, unless the cursor is at the start of one."""
         if not self._at_line_start:
             self.stream("\n")
 
     def draw(self, finished: Iterable[str], tail: Sequence[str]) -> None:
-        """Write lines that stay, and draw the tail anew."""
+        """Write permanent lines, and redraw the tail."""
         room = max(1, self._console.height - _ROWS_LEFT)
         self._write(finished, tail[-room:])
 
     def clear(self) -> None:
-        """Empty the terminal."""
+        """Clear the terminal."""
         if self.live:
             sys.stdout.write(_CLEAR)
             sys.stdout.flush()
@@ -98,7 +98,7 @@ class Screen:
             sys.stdout.write("".join(f"{line.rstrip()}\n" for line in finished))
             sys.stdout.flush()
             return
-        above = len(self._tail) - 1  # a terminal that folded them as it became narrower keeps a piece: no line is lost
+        above = len(self._tail) - 1  # too few if the terminal became narrower: then a piece stays, and no line is lost
         out = ["\r" if self._tail else "", f"\x1b[{above}A" if above > 0 else ""]
         out += [f"{line}\x1b[K\n" for line in finished]
         out += ["\x1b[K\n".join(tail), "\x1b[J" if self._tail or tail else ""]
@@ -108,14 +108,14 @@ class Screen:
 
 
 def _without_control_characters(segments: Iterable[Segment]) -> Iterable[Segment]:
-    """Clean the text after it was laid out, too: markdown makes an escape of `&#27;`."""
+    """Clean the rendered text, too: Markdown turns `&#27;` into an escape character."""
     for segment in segments:
         if not segment.control:
             yield Segment(printable(segment.text), segment.style)
 
 
 def _without_trailing_spaces(line: list[Segment]) -> list[Segment]:
-    """Leave out the spaces that fill a line up: whoever copies it does not want them."""
+    """Remove the spaces that fill a line, for users who copy it."""
     kept = line[:]
     while kept and not kept[-1].text.strip() and not _is_coloured(kept[-1]):
         kept.pop()

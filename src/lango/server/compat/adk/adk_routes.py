@@ -1,11 +1,11 @@
-"""ADK's own REST, so that a client of `adk api_server` moves over by changing the address.
+"""Serve ADK's REST API: a client of `adk api_server` only has to change the address.
 
 `/list-apps`, `/apps/{app}/users/{user}/sessions...`, `/run` and `/run_sse`, as ADK documents them. There is one app.
-With keys, the user in a path or body must be the key's: any other is not there. Without keys, any name is a user.
+With keys, the user in a path or body must be the user of the key: any other gets 404. Without keys, any name is a user.
 
-What is different: turns of a session run one at a time, and go on when their client leaves; events that a client made
-up are refused; messages are text, files as `inlineData`, or answers to `adk_request_confirmation`; there are no
-artifacts; memory and evaluation are not here, and say so. An error stands in `detail`, and with its type beside it.
+Differences to ADK: turns of a session run one at a time, and continue when their client leaves; a client cannot add
+events; messages are text, files as `inlineData`, or answers to `adk_request_confirmation`; there are no artifacts;
+memory and evaluation are answered with 501. An error is in `detail`, and with its type in `error`.
 """
 
 import json
@@ -15,20 +15,21 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path
+from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
 from lango.adk.services import adk_server
 from lango.errors import StaleSession, UsageError
+from lango.events import TextDelta, ThoughtDelta, TurnError
 from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, error_body
+from lango.server.errors import ApiError, error_body, turn_api_error
 from lango.server.json_body import JsonResponse, large_response
-from lango.server.schemas import SESSION_ID
+from lango.server.schemas import SESSION_ID, IdempotencyKey, refuse_app_state
 from lango.server.security.auth import Caller, CurrentCaller
 from lango.server.security.authenticated_route import route_with_error_body
-from lango.server.streaming.sse import FrameStreamResponse, read, status_of
+from lango.server.streaming.sse import FrameStreamResponse
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store import NewEvent, SessionId, SessionRecord
 from lango.store.sessions import sessions
@@ -36,7 +37,7 @@ from lango.store.sessions.window import read_session_events
 from lango.store.turns.queue import find_newest_turn
 from lango.store.turns.turns import TurnRecord, read_turn
 
-# how it looks is ADK's to say; its clients read errors in `detail`
+# ADK's clients read errors in `detail`
 _AdkRoute = route_with_error_body(lambda refused: {"detail": str(refused)} | error_body(refused))
 router = APIRouter(include_in_schema=False, route_class=_AdkRoute)
 
@@ -44,29 +45,22 @@ _RECENT_EVENTS = 500
 
 AppPath = Annotated[str, Path()]
 IdPath = Annotated[str, Path(pattern=SESSION_ID)]
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
 
 
 class AdkRequestBody(BaseModel):
-    """A request in either spelling, as ADK takes it."""
+    """A request body with camelCase or snake_case names, as ADK accepts it."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-def _refuse_app_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
-    if any(name.startswith("app:") for name in state or {}):
-        raise ValueError("app: state belongs to every user and is not a client's to set")
-    return state
-
-
 class NewAdkSession(AdkRequestBody):
-    """A session to be made."""
+    """A session to create."""
 
     session_id: Annotated[str, Field(pattern=SESSION_ID)] | None = None
     state: dict[str, Any] | None = None
     events: list[Any] | None = None
 
-    _check_state = field_validator("state")(_refuse_app_state)
+    _check_state = field_validator("state")(refuse_app_state)
 
 
 class StateChange(AdkRequestBody):
@@ -74,7 +68,7 @@ class StateChange(AdkRequestBody):
 
     state_delta: dict[str, Any]
 
-    _check_state = field_validator("state_delta")(_refuse_app_state)
+    _check_state = field_validator("state_delta")(refuse_app_state)
 
 
 class RunRequest(AdkRequestBody):
@@ -87,14 +81,14 @@ class RunRequest(AdkRequestBody):
     streaming: bool = False
     state_delta: dict[str, Any] | None = None
 
-    _check_state = field_validator("state_delta")(_refuse_app_state)
+    _check_state = field_validator("state_delta")(refuse_app_state)
 
 
 def _caller_as_user(context: ServerContext, caller: Caller, app: str, user_id: str) -> Caller:
-    """Return the caller as the user that a request names."""
+    """Return the caller as the user that a request names; raise `ApiError` for another user."""
     if app != context.runtime.app_name:
         raise ApiError(404, "NotFound", f"there is no app {app!r}")
-    if context.principal.is_single_user:
+    if context.authenticator.is_single_user:
         return Caller(user_id)
     if user_id != caller.user_id:
         raise ApiError(404, "NotFound", f"there is no user {user_id!r}")
@@ -103,13 +97,13 @@ def _caller_as_user(context: ServerContext, caller: Caller, app: str, user_id: s
 
 @router.get("/health")
 async def health() -> dict[str, str]:
-    """Say that the process lives, as `/healthz` does."""
+    """Report that the process is alive, like `/healthz`."""
     return {"status": "ok"}
 
 
 @router.get("/list-apps")
 async def list_apps(authenticated: CurrentCaller, context: Context, detailed: bool = False) -> Any:
-    """List the one app there is."""
+    """List the only app."""
     if not detailed:
         return [context.runtime.app_name]
     root = context.runtime.agents()
@@ -119,7 +113,7 @@ async def list_apps(authenticated: CurrentCaller, context: Context, detailed: bo
 
 @router.get("/version")
 async def version(authenticated: CurrentCaller) -> dict[str, str]:
-    """Say which ADK this is."""
+    """Return the version of ADK."""
     return {"version": adk_server.ADK_VERSION, "language": "python"}
 
 
@@ -142,7 +136,7 @@ async def list_sessions(app: AppPath, user_id: IdPath, authenticated: CurrentCal
 async def create_session(
     app: AppPath, user_id: IdPath, authenticated: CurrentCaller, context: Context, new: NewAdkSession | None = None
 ) -> Response:
-    """Make a session."""
+    """Create a session."""
     new = new or NewAdkSession()
     if new.events:
         raise ApiError(400, "BadRequest", "events: a session begins empty; only its turns write events")
@@ -158,10 +152,10 @@ async def create_session_with_id(
     context: Context,
     state: Annotated[dict[str, Any] | None, Body()] = None,
 ) -> Response:
-    """Make a session of that id; the body is its state."""
+    """Create a session with that id; the body is its state."""
     caller = _caller_as_user(context, authenticated, app, user_id)
     try:
-        _refuse_app_state(state)
+        refuse_app_state(state)
     except ValueError as error:
         raise ApiError(400, "BadRequest", str(error)) from error
     return await _create(context, caller, NewAdkSession(session_id=session_id, state=state))
@@ -181,7 +175,7 @@ async def _session_response(context: ServerContext, record: SessionRecord) -> Re
 async def get_session(
     app: AppPath, user_id: IdPath, session_id: IdPath, authenticated: CurrentCaller, context: Context
 ) -> Response:
-    """Read a session with every event."""
+    """Read a session with all events."""
     session = await context.get_session(_caller_as_user(context, authenticated, app, user_id), session_id)
     found = await context.store.read(read_session_events, session.name)
     record, stored = found or (session, [])
@@ -199,7 +193,7 @@ async def update_session(
 ) -> Response:
     """Change a session's state, between its turns."""
     caller = _caller_as_user(context, authenticated, app, user_id)
-    # read first: a turn that begins after this makes the write below stale
+    # read first: a turn that starts later makes the write below stale
     session = await context.get_session(caller, session_id)
     newest = await context.store.read(find_newest_turn, session)
     turn = None if newest is None else await context.store.read(read_turn, session.key, newest)
@@ -214,20 +208,20 @@ async def update_session(
 async def delete_session(
     app: AppPath, user_id: IdPath, session_id: IdPath, authenticated: CurrentCaller, context: Context
 ) -> None:
-    """Stop what runs in a session, and delete it; one that is not there is deleted already."""
+    """Cancel the running turn of a session, and delete the session if it exists."""
     caller = _caller_as_user(context, authenticated, app, user_id)
     await context.runtime.cancel(session_id, user_id=caller.user_id)
     await context.store.delete_session(SessionId(app, caller.user_id, session_id))
 
 
-# -- what is not here ---------------------------------------------------------------------------------------------
+# -- not supported -----------------------------------------------------------------------------------------------
 
 
 @router.get(_SESSION + "/artifacts")
 async def list_artifacts(
     app: AppPath, user_id: IdPath, session_id: IdPath, authenticated: CurrentCaller, context: Context
 ) -> list[str]:
-    """List no artifacts."""
+    """Return an empty list of artifacts."""
     await context.get_session(_caller_as_user(context, authenticated, app, user_id), session_id)
     return []
 
@@ -236,7 +230,7 @@ async def list_artifacts(
 async def refuse_artifacts(
     app: AppPath, user_id: IdPath, session_id: IdPath, rest: str, authenticated: CurrentCaller, context: Context
 ) -> None:
-    """Say that no artifact is there, and that none can be kept."""
+    """Refuse to read or store an artifact."""
     await context.get_session(_caller_as_user(context, authenticated, app, user_id), session_id)
     if rest in ("", "/"):
         raise ApiError(501, "NotImplemented", "artifacts are not kept here")
@@ -245,7 +239,7 @@ async def refuse_artifacts(
 
 @router.patch("/apps/{app}/users/{user_id}/memory")
 async def refuse_memory(app: AppPath, user_id: IdPath, authenticated: CurrentCaller, context: Context) -> None:
-    """Say that ADK's memory service is not here."""
+    """Refuse changes through ADK's memory service."""
     _caller_as_user(context, authenticated, app, user_id)
     raise ApiError(
         501, "NotImplemented", "memory is made by Lango itself, from the conversation ([memory] in lango.toml)"
@@ -254,7 +248,7 @@ async def refuse_memory(app: AppPath, user_id: IdPath, authenticated: CurrentCal
 
 @router.api_route("/apps/{app}/eval{rest:path}", methods=["GET", "POST", "PUT", "DELETE"])
 async def refuse_evaluation(app: AppPath, rest: str, authenticated: CurrentCaller) -> None:
-    """Say that evaluation is not here."""
+    """Refuse evaluation."""
     raise ApiError(501, "NotImplemented", "evaluation is not here: use `adk eval` on the same agent")
 
 
@@ -262,49 +256,52 @@ async def refuse_evaluation(app: AppPath, rest: str, authenticated: CurrentCalle
 
 
 @router.post("/run")
-async def run(request: RunRequest, authenticated: CurrentCaller, context: Context, key: Key = None) -> Response:
+async def run(
+    request: RunRequest, authenticated: CurrentCaller, context: Context, key: IdempotencyKey = None
+) -> Response:
     """Run a turn and return its events."""
     running = await _submit(context, authenticated, request, key)
     events: list[dict[str, Any]] = []
     async with aclosing(running.events(streaming=False)) as items:
         async for event in items:
-            if event and "error" in event:
-                failed = event["error"]
-                raise ApiError(status_of(failed["type"]), failed["type"], failed["message"])
+            if isinstance(event, TurnError):
+                raise turn_api_error(event)
             if event:
                 events.append(event)
     return JsonResponse(events)
 
 
 @router.post("/run_sse")
-async def run_sse(request: RunRequest, authenticated: CurrentCaller, context: Context, key: Key = None) -> Response:
-    """Run a turn and tell its events as they are stored; with `streaming`, pieces of text before."""
+async def run_sse(
+    request: RunRequest, authenticated: CurrentCaller, context: Context, key: IdempotencyKey = None
+) -> Response:
+    """Run a turn and stream its events as they are stored; with `streaming`, text deltas before them."""
     running = await _submit(context, authenticated, request, key)
 
     async def frames() -> AsyncGenerator[str | None, None]:
         async with aclosing(running.events(streaming=request.streaming)) as items:
             async for event in items:
-                if event and "error" in event:
-                    yield _encode_error(event["error"]["type"], event["error"]["message"])
+                if isinstance(event, TurnError):
+                    yield _encode_error(turn_api_error(event))
                 else:
                     yield f"data: {json.dumps(event)}\n\n" if event else None
 
     return FrameStreamResponse(frames(), context.settings.server.write_timeout_s, _encode_error)
 
 
-def _encode_error(error: str, message: str) -> str:
-    details = {"error_type": error, "error_message": message, "timestamp": time.time()}
-    return f"data: {json.dumps({'error': f'{error}: {message}', 'error_details': details})}\n\n"
+def _encode_error(error: ApiError) -> str:
+    details = {"error_type": error.type, "error_message": str(error), "timestamp": time.time()}
+    return f"data: {json.dumps({'error': f'{error.type}: {error}', 'error_details': details})}\n\n"
 
 
 async def _submit(context: ServerContext, authenticated: Caller, request: RunRequest, key: str | None) -> "_RunEvents":
-    """Accept a message, or answers to questions for approval."""
+    """Submit a message, or answers to approval requests."""
     caller = _caller_as_user(context, authenticated, request.app_name or context.runtime.app_name, request.user_id)
     try:
         message = adk_server.read_message(request.new_message or {})
     except UsageError as error:
         raise ApiError(400, "BadRequest", str(error)) from error
-    await context.principal.check_token_quota(caller)
+    await context.authenticator.check_token_quota(caller)
     session = await context.get_session(caller, request.session_id)
     if message.text or message.files:
         turn = await context.turns.submit(
@@ -324,45 +321,44 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
         )
         for request_call_id, approved in message.answers
     ]
-    # an answer goes on in the invocation that asked: what that told before is known
+    # an answer continues the invocation that asked, whose earlier events the client knows
     return _RunEvents(context, turns, {event.event_id for event in stored})
 
 
 class _RunEvents:
-    """Turns as ADK's events: those that they store, as soon as a client may know of them."""
+    """The events that turns store, in ADK's form."""
 
     def __init__(self, context: ServerContext, turns: Sequence[TurnRef], known: Iterable[str] = ()) -> None:
         self._context = context
         self._turns = turns
         self._sent_ids = set(known)
 
-    async def events(self, *, streaming: bool) -> AsyncGenerator[dict[str, Any] | None, None]:
-        """Tell them; None whenever nothing came for a while. `{"error": {"type", "message"}}` ends what failed."""
+    async def events(self, *, streaming: bool) -> AsyncGenerator[dict[str, Any] | TurnError | None, None]:
+        """Yield ADK's events; None whenever no event came for a heartbeat. A fatal `TurnError` comes last."""
         for turn in self._turns:
             record = await self._read_turn(turn)
             invocation_id = record.invocation_id if record else ""
-            async with aclosing(read(self._context.turns.follow(turn))) as events:
-                async for event in events:
+            async with aclosing(self._context.turns.follow(turn)) as items:
+                async for item in items:
+                    event = item and item.event
                     if event is None:
                         yield None
-                    elif event["type"] in ("text_delta", "thought_delta"):
+                    elif isinstance(event, TextDelta | ThoughtDelta):
                         if streaming:
-                            thought = event["type"] == "thought_delta"
-                            yield adk_server.partial_event(
-                                event["text"], event["author"], invocation_id, thought=thought
-                            )
+                            thought = isinstance(event, ThoughtDelta)
+                            yield adk_server.partial_event(event.text, event.author, invocation_id, thought=thought)
                     else:
                         for stored in await self._new_events(turn):
                             yield stored
-                    if event and event["type"] == "error" and event["fatal"]:
-                        yield {"error": {"type": event["error"], "message": event["message"]}}
+                    if isinstance(event, TurnError) and event.fatal:
+                        yield event
                         return
 
     async def _read_turn(self, turn: TurnRef) -> TurnRecord | None:
         return await self._context.store.read(read_turn, turn.session.key, turn.turn)
 
     async def _new_events(self, turn: TurnRef) -> list[dict[str, Any]]:
-        """Return the events of a turn that were stored since the last time; its message is the client's own."""
+        """Return the events of a turn that were stored since the last call, without the user's message."""
         record = await self._read_turn(turn)
         found = await self._context.store.read(read_session_events, turn.session.name, _RECENT_EVENTS)
         if record is None or found is None:

@@ -1,8 +1,8 @@
-"""ADK's dev UI at `/dev-ui/`, on our ADK REST: an option for developers, on this machine only.
+"""Serve ADK's dev UI at `/dev-ui/` to developers on this machine, on top of the ADK REST routes.
 
-The UI is served as ADK's package brings it, apart from what it would load from other hosts (fonts, analytics): that is
-cut from its page, and its policy forbids it. What it asks for beyond talking (traces, evaluation, artifacts, the
-builder) is answered: empty where nothing is there, and 501 where it would change what is not here.
+The UI is served as in ADK's package, without what it would load from other hosts (fonts, analytics): that is removed
+from its page and forbidden by its content security policy. Its requests for traces, evaluation, artifacts and the
+builder get empty responses, and 501 where they would change something.
 """
 
 import json
@@ -30,7 +30,7 @@ _POLICY = (
     "connect-src 'self'; img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; "
     "worker-src 'self' blob:; frame-ancestors 'none'; base-uri 'self'; form-action 'none'"
 )
-# what a page would load from other hosts, and what runs in line, which the policy does not let run
+# resources of other hosts, and inline scripts, which the policy forbids
 _EXTERNAL_RESOURCES = re.compile(
     r"<link\b[^>]*\bhref=\"https?://[^>]*>|@font-face\s*\{[^}]*https?://[^}]*\}|\sonload=\"this\.media='all'\"",
     re.IGNORECASE,
@@ -41,7 +41,7 @@ router = APIRouter(include_in_schema=False, route_class=AuthenticatedRoute)
 
 
 def add_dev_ui(app: FastAPI) -> None:
-    """Add the UI to an app; raise `ConfigError` where ADK has none."""
+    """Add the UI to an app; raise `ConfigError` if the installed ADK has none."""
     if dev_ui_folder() is None:
         raise ConfigError("this version of google-adk comes without its dev UI: set server.adk_ui = false")
     app.include_router(router)
@@ -49,37 +49,37 @@ def add_dev_ui(app: FastAPI) -> None:
 
 @lru_cache(maxsize=1)
 def _index(file: Path) -> str:
-    """Return the UI's page without what it would load from elsewhere."""
+    """Return the UI's page without resources of other hosts."""
     return _MEDIA.sub(r"\1", _EXTERNAL_RESOURCES.sub("", file.read_text("utf-8")))
 
 
 @lru_cache(maxsize=1)
 def _files(folder: Path) -> dict[str, Path]:
-    """Return the files of the UI by their paths: what is asked for is looked up, and never made a path of."""
+    """Return the files of the UI by name: a requested name is only looked up, never used as a path."""
     return {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
 
 
 @router.get("/dev-ui")
 async def redirect_to_page() -> Response:
-    """Go to the page."""
+    """Redirect to the page."""
     return RedirectResponse("/dev-ui/")
 
 
 @router.get("/dev-ui/assets/config/runtime-config.json")
 async def runtime_config() -> dict[str, Any]:
-    """Tell the UI that its server is this one, and that it measures nothing."""
+    """Configure the UI to use this server, without telemetry."""
     return {"backendUrl": "", "telemetry": False}
 
 
 @router.get("/dev-ui/config")
 async def ui_config() -> dict[str, Any]:
-    """Tell the UI that it has no logo of its own."""
+    """Configure the UI without a logo."""
     return {"logo_text": None, "logo_image_url": None}
 
 
 @router.get("/dev-ui/{path:path}")
 async def page(path: str) -> Response:
-    """Serve the UI's page, or a file of it."""
+    """Serve the UI's page or one of its files."""
     folder = dev_ui_folder()
     assert folder
     headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
@@ -87,14 +87,14 @@ async def page(path: str) -> Response:
         return Response(_index(folder / "index.html"), media_type="text/html; charset=utf-8", headers=headers)
     file = _files(folder).get(path)
     if file is None and path.endswith(".css"):
-        return Response("", media_type="text/css", headers=headers)  # ADK's page names one that ADK does not bring
+        return Response("", media_type="text/css", headers=headers)  # ADK's page links one that its package lacks
     if file is None:
         raise ApiError(404, "NotFound", "there is no such file of the dev UI")
     kind = "text/javascript" if file.suffix == ".js" else mimetypes.guess_type(file.name)[0]
     return FileResponse(file, media_type=kind, headers=headers)
 
 
-# -- what the UI asks for beyond ADK's REST -----------------------------------------------------------------------
+# -- requests of the UI beyond ADK's REST API ---------------------------------------------------------------------
 
 AppPath = Annotated[str, PathParameter()]
 _EMPTY: dict[str, Any] = {
@@ -110,20 +110,20 @@ _EMPTY: dict[str, Any] = {
 
 @router.get("/config/telemetry")
 async def telemetry_consent() -> dict[str, bool]:
-    """Say that nothing is measured."""
+    """Report that telemetry is off."""
     return {"telemetry": False}
 
 
 @router.get("/dev/apps/{app}/build_graph")
 async def build_graph(app: AppPath, caller: CurrentCaller, context: Context) -> dict[str, Any]:
-    """Show the app: its root agent and those below."""
+    """Return the tree of agents."""
     _check_app(app, context)
     return {"name": app, "root_agent": context.runtime.agents()}
 
 
 @router.get("/dev/apps/{app}/build_graph_image")
 async def build_graph_image(app: AppPath, caller: CurrentCaller, context: Context) -> dict[str, Any]:
-    """Draw the agents and their tools, in Graphviz' words."""
+    """Return the agents and their tools as a Graphviz graph."""
     _check_app(app, context)
     lines = "\n".join(_graph_lines(context.runtime.agents()))
     return {"": {"dotSrc": f"digraph {{\nrankdir=TB\nnode [shape=box, style=rounded]\n{lines}\n}}"}}
@@ -142,7 +142,7 @@ def _graph_lines(agent: Mapping[str, Any]) -> Iterator[str]:
 
 @router.get("/dev/apps/{app}/debug/trace/session/{session_id}")
 async def session_trace(app: AppPath, session_id: str, caller: CurrentCaller, context: Context) -> list[Any]:
-    """Show no spans: they go to the collector of `[telemetry]`."""
+    """Return no spans: they go to the collector of `[telemetry]`."""
     _check_app(app, context)
     return []
 
@@ -151,14 +151,14 @@ async def session_trace(app: AppPath, session_id: str, caller: CurrentCaller, co
 async def event_graph(
     app: AppPath, user_id: str, session_id: str, event_id: str, caller: CurrentCaller, context: Context
 ) -> dict[str, Any]:
-    """Show no picture of an event."""
+    """Return no graph of an event."""
     _check_app(app, context)
     return {}
 
 
 @router.get("/dev/apps/{app}/{what:path}")
 async def read_unsupported(app: AppPath, what: str, caller: CurrentCaller, context: Context) -> Response:
-    """Answer what is read and is not here: empty lists for lists."""
+    """Return an empty response for data that this server does not have."""
     _check_app(app, context)
     if what not in _EMPTY:
         raise ApiError(404, "NotFound", f"there is no {what.partition('/')[0]} here: it belongs to ADK's own server")
@@ -168,7 +168,7 @@ async def read_unsupported(app: AppPath, what: str, caller: CurrentCaller, conte
 
 @router.api_route("/dev/apps/{app}/{what:path}", methods=["POST", "PUT", "DELETE", "PATCH"])
 async def refuse_change(app: AppPath, what: str, caller: CurrentCaller, context: Context) -> None:
-    """Refuse what would change evaluations, tests, builders or deployments."""
+    """Refuse changes to evaluations, tests, builders or deployments."""
     raise ApiError(501, "NotImplemented", f"{what.partition('/')[0]}: use ADK's own server (`adk web`) for this")
 
 

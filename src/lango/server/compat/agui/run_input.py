@@ -1,11 +1,10 @@
-"""What a run of AG-UI asks for: a message, answers, results of the client's tools. Imports `ag_ui`, as its events do.
+"""Parse an AG-UI run and submit its message, answers or tool results as turns. Imports `ag_ui`, which is optional.
 
-A client sends the whole conversation each time. Of it, only the end is new: the user's messages since the last answer,
-or what the client's tools returned. Not every client begins a run for each result: those that stand further up are
-taken, too.
+A client sends the whole conversation each time. Only its end is new: the user's messages since the last answer, or
+results of the client's tools. Some clients do not start a run for each result, so earlier results are used, too.
 
-A user's message may bring files: any media part whose source carries the bytes, and the `binary` part that the protocol
-had before 1.0. Nothing is fetched from elsewhere.
+A user's message may have files: media parts whose source holds the bytes, and the `binary` parts of versions before
+1.0. Nothing is fetched.
 """
 
 import asyncio
@@ -64,9 +63,9 @@ _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 
 
 def parse_run_input(body: Mapping[str, Any]) -> RunAgentInput:
-    """Read what a client sent; raise `ApiError` where it is not AG-UI. Call it in a thread.
+    """Parse a request; raise `ApiError` if it is not AG-UI. Call it in a thread.
 
-    Messages are read one by one: a whole conversation in one call would hold the interpreter's lock for too long.
+    Messages are parsed one by one: a whole conversation in one call would hold the interpreter's lock for too long.
     """
     try:
         run_input = RunAgentInput.model_validate({**body, "messages": []})
@@ -90,17 +89,16 @@ def _not_agui(error: ValidationError, *place: str) -> ApiError:
 
 
 async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgentInput) -> list[TurnRef]:
-    """Accept what a run asks for: the last message, or answers to what an earlier run asked."""
+    """Submit the last message of a run, or its answers to interrupts of an earlier run."""
     tools = await read_client_tools(
         [(message.name, message.description, message.parameters) for message in run_input.tools or ()]
     )
-    await context.principal.check_token_quota(caller)
+    await context.authenticator.check_token_quota(caller)
     thread_messages = [
         message for message in run_input.messages if not isinstance(message, ActivityMessage | ReasoningMessage)
     ]
-    calls = await asyncio.to_thread(
-        lambda: [_calls_in(message) for message in thread_messages]
-    )  # ten thousand results, perhaps
+    # in a thread: there may be thousands of results
+    calls = await asyncio.to_thread(lambda: [_calls_in(message) for message in thread_messages])
     results = collect_results(calls)
     if run_input.resume:
         return await _submit_answers(context, caller, run_input, tools, results)
@@ -115,7 +113,7 @@ async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgent
             "BadRequest",
             "messages: the last message must be the user's, with a text or a file, or a client tool's result",
         )
-    # a run that is sent again is the same turn, as long as it says the same
+    # a repeated run with the same content is the same turn
     files = attachments_of_message(user_message)
     key = _idempotency_key(run_input.run_id, last.id, user_message.content, *map(file_fingerprint, files))
     newest = sum(1 for _ in takewhile(lambda message: isinstance(message, UserMessage), reversed(thread_messages)))
@@ -139,7 +137,7 @@ async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgent
 async def _submit_answers(
     context: ServerContext, caller: Caller, run_input: RunAgentInput, tools: Sequence[Tool], results: Results
 ) -> list[TurnRef]:
-    """Answer questions for approval; results that came along are taken first."""
+    """Submit answers to approval requests, after any results in the same run."""
     session = await context.get_session(caller, run_input.thread_id)
     new = {answer.call.id for answer in await context.store.read(read_client_calls, session)} & results.keys()
     turns = (
@@ -167,7 +165,7 @@ def _calls_in(message: Message) -> CallsInMessage:
 
 
 def _result(message: ToolMessage) -> dict[str, Any]:
-    """Return what a client's tool returned, a failure as one."""
+    """Return the result of a client's tool, with its error if it failed."""
     content = message.content
     parts = (
         [content]
@@ -189,7 +187,7 @@ def _is_approved(payload: Any) -> bool:
 
 
 def _to_user_message(message: UserMessage, *, last: bool = False) -> messages.Message:
-    """Return a user's message. Raise `ApiError` for a file that cannot be read, if it is the last one's."""
+    """Return a user's message. Raise `ApiError` for an unreadable file in the last one."""
     try:
         files, note = _files(message), ""
     except ApiError:
@@ -207,7 +205,7 @@ def _text(message: UserMessage) -> str:
 
 
 def _files(message: UserMessage) -> list[Attachment]:
-    """Return the files that a message brings; raise `ApiError` for one whose bytes do not come along."""
+    """Return the files of a message; raise `ApiError` for a file without its bytes."""
     parts = () if isinstance(message.content, str) else message.content
     media = [part for part in parts if not isinstance(part, TextPart)]
     return [_file(number, part) for number, part in enumerate(media, 1)]
@@ -231,7 +229,7 @@ def _file(number: int, part: ImagePart | AudioPart | VideoPart | DocumentPart) -
 
 
 def _upgrade_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message with the media parts of 1.0 in the place of `binary` ones, as AG-UI's own client does it."""
+    """Convert `binary` parts of a message to media parts of 1.0, as AG-UI's own client does."""
     content = message.get("content")
     if message.get("role") != "user" or not isinstance(content, list):
         return message

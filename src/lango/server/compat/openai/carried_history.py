@@ -1,7 +1,7 @@
-"""The conversation that an OpenAI client carries, as messages: what the model reads where no session is named.
+"""Turn the messages of a chat request into stored messages.
 
-System and developer messages are left out: the instruction is the agent's. Results stand right after the message that
-made their calls. What cannot be read further up is told to the model in its place: only the last message is refused.
+System and developer messages are omitted: the agent has its own instruction. Results follow the message with their
+calls. An unreadable file is an error in the last message, and a note to the model in earlier ones.
 """
 
 import json
@@ -22,14 +22,14 @@ _MAX_DEPTH = 100
 
 
 class _MessageWithResults(Struct):
-    """A message, and what was returned to its calls."""
+    """A message and the results of its calls."""
 
     message: Message
     results: list[ToolCall] = field(default_factory=list[ToolCall])
 
 
 def read_history(sent: Sequence[ChatMessage], limits: ServerSettings) -> list[Message]:
-    """Return what a client carries, in order. Raise `ApiError` for what no model could read."""
+    """Return the history of a request, in order. Raise `ApiError` for messages that no model could read."""
     messages: list[_MessageWithResults] = []
     open_calls: dict[str, tuple[_MessageWithResults, ToolCall]] = {}
     for position, sent_message in enumerate(sent, 1):
@@ -51,7 +51,7 @@ def read_history(sent: Sequence[ChatMessage], limits: ServerSettings) -> list[Me
 
 
 def read_user_message(message: ChatMessage, limits: ServerSettings, *, last: bool) -> Message:
-    """Return a user's message. Raise `ApiError` for a file that cannot be read, if it is the last one's."""
+    """Return a user's message. Raise `ApiError` for an unreadable file in the last one."""
     try:
         files, note = message.read_files(limits), ""
     except ApiError:
@@ -76,7 +76,7 @@ def _to_tool_call(call: ChatCall) -> ToolCall:
 
 
 def _attach_result(message: ChatMessage, open_calls: dict[str, tuple[_MessageWithResults, ToolCall]]) -> Message | None:
-    """Give a result to its call; return one without a call as text."""
+    """Attach a result to its call; return a result without a call as text."""
     found = open_calls.pop(message.tool_call_id or "", None)
     result = message.calls.result
     if found is None:

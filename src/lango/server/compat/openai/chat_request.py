@@ -1,4 +1,4 @@
-"""What an OpenAI client sends, and what of it this agent cannot do."""
+"""Parse a chat completion request and refuse what the agent does not support."""
 
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,7 @@ _MAX_MESSAGES = 5_000
 
 
 class ImageUrl(BaseModel):
-    """Where a picture is: in the address itself, as a `data:` URL."""
+    """An image as a `data:` URL."""
 
     url: str
 
@@ -40,7 +40,7 @@ class ContentPart(BaseModel):
     file: FileData | None = None
 
     def read_file(self, number: int) -> Attachment:
-        """Return the picture or file that it is; raise `ApiError` where it is none that can be read here."""
+        """Return the image or file of this part; raise `ApiError` for parts that are not supported."""
         if self.type == "image_url" and self.image_url:
             return read_data_url(number, None, self.image_url.url)
         if self.type == "file" and self.file and self.file.file_data:
@@ -51,14 +51,14 @@ class ContentPart(BaseModel):
 
 
 class ChatCallFunction(BaseModel):
-    """What was called, and with what, as JSON text."""
+    """The name of a called function, and its arguments as JSON text."""
 
     name: str = ""
     arguments: str | None = None
 
 
 class ChatCall(BaseModel):
-    """A call of a client's tool, as it is resent."""
+    """A call of a client's tool in a resent message."""
 
     id: str
     function: ChatCallFunction | None = None
@@ -82,17 +82,17 @@ class ChatMessage(BaseModel):
 
     @property
     def file_parts(self) -> list[ContentPart]:
-        """The parts that are no text, in order."""
+        """The parts that are not text, in order."""
         return [part for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
 
     @property
     def call_ids(self) -> tuple[str, ...]:
-        """The calls of the client's tools that it makes."""
+        """The ids of the client tool calls in this message."""
         return tuple(call.id for call in self.tool_calls or ())
 
     @property
     def calls(self) -> CallsInMessage:
-        """What it says of calls."""
+        """The calls that this message makes or answers."""
         if self.role == "tool":
             return CallsInMessage(
                 answered_call_id=self.tool_call_id,
@@ -101,17 +101,17 @@ class ChatMessage(BaseModel):
         return CallsInMessage(call_ids=self.call_ids)
 
     def read_files(self, limits: ServerSettings) -> list[Attachment]:
-        """Return the files that it brings; raise `ApiError` for what cannot be read or is too much."""
+        """Return the files of this message; raise `ApiError` for files that are unreadable, too large or too many."""
         files = [part.read_file(number) for number, part in enumerate(self.file_parts, 1)]
         try:
             check_attachments(files, limits)
-        except AttachmentRefused as error:  # OpenAI's clients know no other status for what is wrong with a part
+        except AttachmentRefused as error:  # OpenAI's API has no other status for an invalid part
             raise ApiError(400, type(error).__name__, str(error)) from error
         return files
 
 
 class ChatFunction(BaseModel):
-    """What a client's tool is called, and takes."""
+    """The name, description and parameters of a client's tool."""
 
     name: str
     description: str | None = None
@@ -119,26 +119,26 @@ class ChatFunction(BaseModel):
 
 
 class ChatTool(BaseModel):
-    """A tool that the client runs."""
+    """A tool that the client executes."""
 
     type: str = "function"
     function: ChatFunction | None = None
 
     def read(self) -> tuple[str, str, Any]:
-        """Return its name, description and parameters; raise `ApiError` for another kind of tool."""
+        """Return name, description and parameters; raise `ApiError` for another type of tool."""
         if self.type != "function" or self.function is None:
             raise _bad_request("tools: of the kinds of tools only function is understood here")
         return self.function.name, self.function.description or "", self.function.parameters
 
 
 class StreamOptions(BaseModel):
-    """What a stream tells beside the text."""
+    """Options of a stream."""
 
     include_usage: bool | None = None
 
 
 class ChatRequest(BaseModel):
-    """A request for a completion; settings that belong to the agent are taken and not read."""
+    """A request for a completion; model settings, which belong to the agent, are ignored."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"model": "lango", "messages": [{"role": "user", "content": "Hello!"}]}]}
@@ -154,23 +154,23 @@ class ChatRequest(BaseModel):
     functions: list[Any] | None = None
     response_format: dict[str, Any] | None = None
     user: Any = None
-    """Whom the client talks for: with a conversation's id, a part of the session's name; see `openai_names`."""
+    """The user of the client: together with a conversation id it names a session; see `conversation_ids`."""
     metadata: dict[str, Any] | None = None
 
     @property
     def ends_with_results(self) -> bool:
-        """Whether it ends with what the client's tools returned."""
+        """Whether the last message is the result of a client's tool."""
         return self.messages[-1].role == "tool"
 
     async def read_tools(self) -> list[Tool]:
-        """Return the tools that the client runs; raise `ClientToolRefused`, or `ApiError`."""
+        """Return the client's tools; raise `ClientToolRefused` or `ApiError` for invalid ones."""
         tools = await read_client_tools([tool.read() for tool in self.tools or ()])
         if self.tool_choice not in (None, "auto", "none"):
             raise _bad_request("tool_choice: the agent's model chooses; auto and none are understood here")
         return [] if self.tool_choice == "none" else tools
 
     def check_supported(self) -> None:
-        """Raise `ApiError` for what this agent cannot do."""
+        """Raise `ApiError` for features that the agent does not support."""
         if self.functions or any(message.role == "function" or message.function_call for message in self.messages):
             raise _bad_request("functions: they are called tools by now; send tools, tool_calls and tool messages")
         if any(message.role == "tool" and not message.tool_call_id for message in self.messages):

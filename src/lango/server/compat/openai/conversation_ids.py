@@ -1,12 +1,12 @@
-"""The ids by which OpenAI clients name a conversation, beside `X-Session-Id`.
+"""Derive a session id from the conversation id that a client sends.
 
-An id counts only with a user, since not every client makes ids that are unique among its users. Both together name
-sessions of the caller: who calls is said by the key alone, and no name leads to a session of another caller.
+A conversation id counts only together with a user, because some clients' ids are not unique among their users. Both
+together name sessions of the caller, whom the key alone identifies: no id leads to a session of another caller.
 
-- Front ends resend the whole conversation with each request, and send requests of their own under the same id: for a
-  title, for tags, for what the user may ask next; and an answer may be made anew, or a message changed. So their id
-  keeps conversations apart, and what the model reads is what the request carries.
-- An application that names a conversation in `metadata` means one session, whose history is kept here.
+- Front ends resend the whole conversation with each request, and send requests for titles, tags and suggestions under
+  the same id; users regenerate answers and edit messages. So the id only separates conversations, and the model reads
+  the history in the request.
+- An application that names a conversation in `metadata` means one session, whose history is stored here.
 """
 
 import hashlib
@@ -22,28 +22,28 @@ CONVERSATION_HEADERS = {
     "X-OpenWebUI-Chat-Id": "X-OpenWebUI-User-Id",
     "X-Conversation-Id": "X-User-Id",
 }
-"""Headers with a conversation's id, each with the one that has the user's, where `user` of the body does not say.
+"""Headers with a conversation id, each with the header of the user, unless the body has `user`.
 
 Open WebUI sends the first (`ENABLE_FORWARD_USER_INFO_HEADERS`); LibreChat's documentation configures the second.
 """
 METADATA_KEYS = ("conversation_id", "thread_id", "session_id")
-"""Members of `metadata` that name a conversation, as LangChain's and other applications call it."""
+"""Keys in `metadata` for a conversation id, as in LangChain and other applications."""
 
 SESSION_PREFIX = "conversation-"
-"""How the ids of sessions begin that belong to such a conversation: no other request goes on in one of them."""
+"""Prefix of the ids of such sessions: no other request continues them."""
 
 
 class NamedConversation(Struct, frozen=True):
-    """A conversation as the client names it."""
+    """The session id, or prefix of session ids, of a conversation that the client names."""
 
     session_id: str
-    """Of its session; where it may have several, how the ids of these begin."""
+    """With `has_several_sessions`, the prefix of their ids."""
     has_several_sessions: bool = False
-    """The client resends all of it: what is not as it was stored goes on in another session of the same name."""
+    """The client resends the history: one that differs from the stored one gets another session with this prefix."""
 
 
 def named_conversation(request: ChatRequest, headers: Mapping[str, str]) -> NamedConversation | None:
-    """Return the conversation that a request names, with its user; None where it names none."""
+    """Return the conversation that a request names together with a user, or None."""
     for header, user_header in CONVERSATION_HEADERS.items():
         user = _text_or_empty(request.user) or headers.get(user_header, "")
         if (conversation_id := headers.get(header)) and user:

@@ -1,11 +1,11 @@
-"""Which session a turn of an OpenAI client is stored in.
+"""Choose the session in which a chat request's turn is stored.
 
-With a named session, the history in the store counts. Without one, the model reads what the request carries: in a
-session that holds just that to its last message, as a client sees it, or else in a new one that begins with it.
+In a named session, the stored history counts. Otherwise the model reads the history in the request: in a session that
+holds exactly that history, as a client sees it, or in a new session that starts with it.
 
-A session is looked for by the last user message that is carried, and compared whole. The turn begins there only if the
-session is still at the revision that was compared and no other turn of it runs or waits; the store checks that in the
-transaction that begins the turn. So two requests that carry the same history never share a session.
+A session is searched by the last user message of the history, and compared whole. The turn starts there only if the
+session still has the compared revision and no running or queued turn; the store checks that in the transaction that
+starts the turn. So two requests with the same history never share a session.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.conversation_ids import SESSION_PREFIX, NamedConversation
 from lango.server.compat.resent_history import (
     calls_answered_at_end,
+    check_all_answered,
     collect_results,
     results_key,
     submit_results,
@@ -45,12 +46,12 @@ from lango.store.sessions.window import read_message_page
 from lango.tools import Tool
 
 _MAX_COMPARED = 20
-"""So many sessions whose newest user message is the same are compared."""
+"""How many sessions with the same newest user message are compared."""
 _FIRST_PAGE, _PAGE = 20, 200
 
 
 class _MatchingSession(Struct, frozen=True):
-    """A session, and how many of the carried messages it holds: all that it holds."""
+    """A session whose messages are the first `message_count` of the request."""
 
     session: SessionRecord
     message_count: int
@@ -64,13 +65,12 @@ async def submit_to_named_session(
     tools: Sequence[Tool],
     key: str | None,
 ) -> TurnRef:
-    """Store a turn in a session that the client names. Of what it resends, only what is new is read.
+    """Submit a turn to a session that the client names. Only new parts of the resent history are read.
 
-    These are the user's messages at the end, and results of calls that still wait, wherever they stand.
+    These are the user's messages at the end, and results of calls that still wait, anywhere in the history.
     """
-    calls = await asyncio.to_thread(
-        lambda: [message.calls for message in request.messages]
-    )  # ten thousand results, perhaps
+    # in a thread: there may be thousands of results
+    calls = await asyncio.to_thread(lambda: [message.calls for message in request.messages])
     results = collect_results(calls)
     if request.ends_with_results:
         attempt = key or uuid.uuid4().hex
@@ -103,7 +103,7 @@ async def submit_carried_history(
     key: str | None,
     conversation: NamedConversation | None = None,
 ) -> TurnRef:
-    """Store a turn whose model reads what the request carries, and nothing else."""
+    """Submit a turn whose model reads exactly the history in the request."""
     messages = await asyncio.to_thread(read_history, request.messages, context.settings.server)
     if request.ends_with_results:
         _check_all_results(messages)
@@ -112,7 +112,7 @@ async def submit_carried_history(
         try:
             return await _continue_session(context, caller, messages, match, tools, key)
         except (StaleSession, CallNotWaiting):
-            pass  # another request was faster: this conversation goes on in a session of its own
+            pass  # another request was faster: this one continues in a new session
     session_id = (conversation.session_id if conversation else "chat-") + uuid.uuid4().hex
     *history, last = messages
     if last.role == "tool":
@@ -124,15 +124,12 @@ async def submit_carried_history(
 
 
 def _check_all_results(messages: Sequence[Message]) -> None:
-    """Raise `ApiError` unless the carried messages end with the results of all calls of the answer before them."""
+    """Raise `ApiError` unless the history ends with the results of all calls of the last answer."""
     if messages[-1].role != "tool":
         raise ApiError(
             400, "BadRequest", "messages: these tool messages answer no call before them; send it, or its X-Session-Id"
         )
-    left = {call.id for call in messages[-2].tool_calls} - {call.id for call in messages[-1].tool_calls}
-    if left:
-        missing = ", ".join(sorted(left))
-        raise ApiError(400, "BadRequest", f"messages: each call needs its tool message; there is none for {missing}")
+    check_all_answered(*([call.id for call in message.tool_calls] for message in messages[-2:]))
 
 
 async def _continue_session(
@@ -143,7 +140,7 @@ async def _continue_session(
     tools: Sequence[Tool],
     key: str | None,
 ) -> TurnRef:
-    """Store the turn in a session that holds the messages before it, if it still does."""
+    """Submit the turn to a session that holds the messages before it, if it still does."""
     session_id, revision, last = match.session.name.id, match.session.revision, messages[-1]
     new = messages[match.message_count :]
     results = {item.id: item.output or {} for message in new for item in message.tool_calls}
@@ -169,10 +166,10 @@ async def _continue_session(
 async def _find_session(
     context: ServerContext, caller: Caller, messages: Sequence[Message], id_prefix: str
 ) -> _MatchingSession | None:
-    """Return a session that holds all that comes before the turn, or before what the client says since an answer.
+    """Return a session that holds all messages before the new ones.
 
-    Of several that a client cannot tell apart, one whose agent reads no more than a client sees: the others may hold
-    what an agent's tools returned in another conversation. One of those is taken only if it is the only one.
+    A session whose agent reads no more than a client sees comes first: others may hold tool results of another
+    conversation that looks the same. One of those is returned only if it is the only match.
     """
     with_hidden_parts: list[_MatchingSession] = []
     for holds in _possible_lengths(messages):
@@ -185,20 +182,20 @@ async def _find_session(
         )
         for session in found[:_MAX_COMPARED]:
             if not id_prefix and session.name.id.startswith(SESSION_PREFIX):
-                continue  # the client named that conversation
+                continue  # belongs to a conversation that a client named
             hides = await _compare_session(context, session, wanted)
             if hides is False:
                 return _MatchingSession(session, holds)
             if hides:
                 with_hidden_parts.append(_MatchingSession(session, holds))
         if len(found) > _MAX_COMPARED:
-            with_hidden_parts.clear()  # there may be more of them
+            with_hidden_parts.clear()  # there may be more matches
             break
     return with_hidden_parts[0] if len(with_hidden_parts) == 1 else None
 
 
 def _possible_lengths(messages: Sequence[Message]) -> list[int]:
-    """Return how many of the messages a session may hold: all but the last, or all up to the newest answer."""
+    """Return how many messages a session may hold: all but the last, or all up to the newest answer."""
     answers = [position for position, message in enumerate(messages, 1) if message.role == "assistant"]
     return sorted({len(messages) - 1, *answers[-1:]}, reverse=True)
 
@@ -206,9 +203,9 @@ def _possible_lengths(messages: Sequence[Message]) -> list[int]:
 async def _compare_session(
     context: ServerContext, session: SessionRecord, wanted: Sequence[VisibleMessage]
 ) -> bool | None:
-    """Whether a session that holds just what is wanted hides more from a client; None: it holds something else.
+    """Whether a session with exactly the wanted messages has parts that a client cannot see; None: no match.
 
-    Read page by page, and of the files only the marks are kept: a session may hold more of them than fit in memory.
+    Pages are read one by one, and only fingerprints of files are kept: the files of a session may exceed the memory.
     """
     wanted_user_messages = [view for view in wanted if view.role == "user"]
     stored: list[VisibleStored] = []

@@ -1,0 +1,139 @@
+/** Show dialogs and menus. Each closes with Escape and returns the focus. */
+
+import { byId, el, icon } from "./dom.js";
+
+/**
+ * Open a dialog; resolves to `value()` when it is confirmed, else to null.
+ * @param {{title: string, body?: (Node | string)[], yes: string, no?: string | null, danger?: boolean, value?: () => any, wide?: boolean}} options
+ * @returns {Promise<any>}
+ */
+function openDialog({ title, body = [], yes, no = "Cancel", danger = false, value = () => true, wide = false }) {
+  return new Promise((resolve) => {
+    const form = el("form", { method: "dialog" },
+      el("h2", { id: "dialog-title", text: title }),
+      ...body,
+      el("div", { class: "dialog-end" },
+        no && el("button", { type: "button", click: () => dialog.close("no") }, no),
+        el("button", { type: "submit", class: danger ? "danger" : "primary", value: "yes" }, yes)));
+    const dialog = el("dialog", { class: wide ? "dialog wide-dialog" : "dialog", "aria-labelledby": "dialog-title" }, form);
+    form.addEventListener("submit", (/** @type {Event} */ event) => {
+      event.preventDefault();
+      dialog.close("yes");
+    });
+    dialog.addEventListener("click", (/** @type {Event} */ event) => event.target === dialog && dialog.close("no"));
+    dialog.addEventListener("close", () => {
+      const result = dialog.returnValue === "yes" ? value() : null;
+      dialog.remove();
+      resolve(result);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    (form.querySelector("input, textarea") ?? form.querySelector("button:not([type=submit])") ?? form.querySelector("button"))?.focus();
+    form.querySelector("input")?.select();
+  });
+}
+
+/** @param {string} title @param {string} text @param {string} yes */
+export async function confirm(title, text, yes) {
+  return (await openDialog({ title, body: [el("p", { text })], yes, danger: true })) === true;
+}
+
+/** @param {string} title @param {string} label @param {string} current @returns {Promise<string | null>} */
+export function askText(title, label, current) {
+  const input = el("input", { type: "text", maxlength: 200, value: current, autocomplete: "off" });
+  return openDialog({ title, body: [el("label", { class: "field" }, label, input)], yes: "Save", value: () => input.value.trim() });
+}
+
+/** @returns {Promise<string | null>} */
+export async function askKey(refused = false) {
+  const input = el("input", { type: "password", autocomplete: "off", required: true });
+  const text = refused
+    ? "The server rejected this key. Enter another one."
+    : "This server needs an API key. Its operator creates one with `lango keys add NAME`.";
+  const key = await openDialog({
+    title: "API key",
+    body: [el("p", { text }), el("label", { class: "field" }, "Key", input),
+      el("p", { class: "note", text: "It is kept in this tab only, until you close it." })],
+    yes: "Continue",
+    value: () => input.value.trim(),
+  });
+  return key || null;
+}
+
+const SHORTCUTS = [
+  ["Enter", "Send the message, or queue it while an answer runs"],
+  ["Shift + Enter", "New line"],
+  ["Esc", "Stop the answer (the next queued message starts); close a dialog, menu or list"],
+  ["↑ in an empty box", "Withdraw the queued message, or edit your last message and send it again"],
+  ["Alt + N", "New conversation"],
+  ["Alt + K  or  /", "Search"],
+  ["Alt + D", "Details: timeline, usage, memory"],
+  ["Alt + L", "The list of conversations"],
+  ["?", "This help"],
+];
+
+export function showHelp(/** @type {Record<string, any>} */ about) {
+  const rows = SHORTCUTS.map(([keys, action]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: keys })), el("td", { text: action })));
+  return openDialog({
+    title: "Help",
+    body: [
+      el("p", { text: "Every message is stored before it is answered. If you close the tab, reload it or lose the network, the answer continues and you find it here." }),
+      el("table", { class: "keys" }, el("caption", { class: "visually-hidden", text: "Keyboard" }), el("tbody", {}, ...rows)),
+      el("p", { class: "note", text: `Lango ${about.version ?? ""} · ${about.model ?? ""}` }),
+    ],
+    yes: "Close", no: null, wide: true,
+  });
+}
+
+/**
+ * Show a menu under a button.
+ * @param {HTMLElement} button
+ * @param {{label: string, shape: import("./dom.js").Shape, onClick: () => void, danger?: boolean}[]} items
+ */
+export function showMenu(button, items) {
+  document.querySelector(".menu")?.remove();
+  const menu = el("div", { class: "menu", role: "menu", popover: "auto" });
+  for (const { label, shape, onClick, danger } of items) {
+    menu.append(el("button", {
+      role: "menuitem", type: "button", tabindex: "-1", class: danger ? "danger-item" : "",
+      click: () => { menu.hidePopover(); onClick(); },
+    }, icon(shape), label));
+  }
+  menu.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    const buttons = [...menu.children];
+    const index = buttons.indexOf(/** @type {any} */ (document.activeElement));
+    const to = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: buttons.length - 1 }[event.key];
+    if (event.key === "Tab") menu.hidePopover();
+    if (to === undefined) return;
+    event.preventDefault();
+    buttons.at(to % buttons.length).focus();
+  });
+  menu.addEventListener("toggle", (/** @type {any} */ event) => {
+    button.setAttribute("aria-expanded", String(event.newState === "open"));
+    if (event.newState === "open") return;
+    if (menu.contains(document.activeElement) || document.activeElement === document.body) button.focus();
+    menu.remove();
+  });
+  button.after(menu); // within the same landmark
+  menu.showPopover();
+  const box = button.getBoundingClientRect();
+  const left = Math.max(8, Math.min(box.right - menu.offsetWidth, innerWidth - menu.offsetWidth - 8));
+  const below = box.bottom + menu.offsetHeight + 8 < innerHeight;
+  menu.style.left = `${left}px`;
+  menu.style.top = `${below ? box.bottom + 4 : Math.max(8, box.top - menu.offsetHeight - 4)}px`;
+  menu.firstElementChild?.focus();
+}
+
+export function isDialogOpen() {
+  return document.querySelector("dialog[open], .menu") !== null;
+}
+
+/** Save bytes as a file. @param {Blob} blob @param {string} name */
+export function download(blob, name) {
+  const address = URL.createObjectURL(blob);
+  const link = el("a", { href: address, download: name });
+  byId("toasts").append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}

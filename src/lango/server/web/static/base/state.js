@@ -1,0 +1,23 @@
+/**
+ * Hold the page's state and emit changes to it.
+ *
+ * `state.session` is the id of the session that is shown, or null for a new session that is not stored yet.
+ * Events: "session" (another session is shown; detail: its id or null), "turn" (a turn started or ended;
+ * detail: {id, running, status}), "title" (detail: {id, title}), "messages" (a session's messages were loaded; detail: its id)
+ * and "sessions" (the list of sessions changed).
+ */
+
+/** @type {{session: string | null, title: string, running: boolean, about: Record<string, any>}} */
+export const state = { session: null, title: "", running: false, about: {} };
+
+const bus = new EventTarget();
+
+/** @param {"session" | "turn" | "title" | "messages" | "sessions"} name @param {any} detail */
+export function emit(name, detail) {
+  bus.dispatchEvent(new CustomEvent(name, { detail }));
+}
+
+/** @param {string} name @param {(detail: any) => void} listener */
+export function on(name, listener) {
+  bus.addEventListener(name, (event) => listener(/** @type {CustomEvent} */ (event).detail));
+}

@@ -1,0 +1,253 @@
+/** Open a conversation, send messages to it and keep it up to date. */
+
+import { api, describeError, sessionPath } from "../base/api.js";
+import { byId, el, toast } from "../base/dom.js";
+import { SessionFollower, PAGE_SIZE } from "./session-follower.js";
+import { submitTurn } from "../base/event-stream.js";
+import { state, emit } from "../base/state.js";
+import { TurnView } from "./turn-view.js";
+import { Transcript } from "./transcript.js";
+import { QueuedMessages } from "./queued-messages.js";
+
+/** @typedef {import("./transcript.js").Message} Message */
+/** @typedef {import("./user-message.js").UserMessage} UserMessage */
+/** @typedef {import("./answer.js").Answer} Answer */
+/** @typedef {import("./queued-messages.js").QueuedMessage} QueuedMessage */
+
+export class Conversation {
+  /**
+   * @param {{welcome: () => Node, scrollToBottom: (force?: boolean) => void, stopFollowing: () => void, retry: () => void,
+   *   edit: (message: UserMessage) => void, rewind: (message: UserMessage) => void, fork: (answer: Answer) => void,
+   *   withdraw: (message: QueuedMessage) => void}} page
+   */
+  constructor(page) {
+    this.page = page;
+    this.transcript = new Transcript(byId("log"), page);
+    this.queue = new QueuedMessages(page.withdraw);
+    this.turnView = new TurnView(this.transcript, {
+      retry: page.retry,
+      approve: (call, approved) => void this.#approve(call, approved),
+      ended: (status) => this.setRunning(false, status),
+    });
+    this.controller = new AbortController();
+    /** @type {SessionFollower | null} */ this.follower = null;
+    this.opened = false;
+    /** resolves when the transcript has the stored sequence numbers of the last turn */ this.synced = Promise.resolve();
+    /** resolves when the server has accepted or refused all that this page sent */ this.sending = /** @type {Promise<any>} */ (Promise.resolve());
+    /** @type {number | null} */ this.olderCursor = null;
+    /** @type {Message[]} */ this.partialTurn = [];
+  }
+
+  /** Show a session; null starts a new one, which is stored with its first message. @param {string | null} id @param {number | null} [seq] */
+  async open(id, seq = null) {
+    this.controller.abort();
+    const { signal } = (this.controller = new AbortController());
+    const isOther = state.session !== id || !this.opened;
+    state.session = id;
+    this.opened = true;
+    this.olderCursor = null;
+    this.partialTurn = [];
+    if (isOther) this.queue.clear();
+    this.setRunning(false);
+    this.showConnectionLost(null);
+    if (isOther) emit("session", id);
+    if (id === null) {
+      this.transcript.clear("");
+      this.transcript.element.append(this.page.welcome());
+      this.follower = new SessionFollower(this, null, null);
+      return;
+    }
+    try {
+      const messages = await this.readMessages(id, null, signal);
+      if (signal.aborted) return;
+      this.transcript.clear(id);
+      this.#show(id, messages, signal, seq);
+    } catch (error) {
+      if (!signal.aborted) this.#showOpenFailure(id, error);
+    }
+  }
+
+  /** @param {string} id @param {Message[]} messages @param {AbortSignal} signal @param {number | null} seq */
+  #show(id, messages, signal, seq) {
+    this.transcript.append(messages);
+    emit("messages", id);
+    this.page.scrollToBottom(true);
+    if (seq !== null) this.#scrollTo(seq, signal);
+    if (!messages.length) this.transcript.element.append(this.page.welcome());
+    this.follower = new SessionFollower(this, id, messages);
+    if (messages.length) this.loadApprovalRequests().catch(() => {});
+  }
+
+  /** @param {string} id @param {unknown} error */
+  #showOpenFailure(id, error) {
+    this.transcript.clear(id);
+    const again = el("button", { type: "button", click: () => this.open(id) }, "Try again");
+    this.transcript.element.append(el("div", { class: "failed" }, el("p", { text: describeError(error) }), again));
+  }
+
+  /**
+   * Read a page of messages that starts with a user's message, so that no answer is split.
+   * @param {string} id @param {number | null} before @param {AbortSignal} signal @returns {Promise<Message[]>}
+   */
+  async readMessages(id, before, signal) {
+    let messages = before === null ? [] : this.partialTurn;
+    for (let times = 0; ; times++) {
+      const query = before === null ? "" : `&before=${before}`;
+      const page = await api(sessionPath(id, `/messages?limit=${PAGE_SIZE}${query}`), { signal });
+      messages = [...page.messages, ...messages];
+      before = this.olderCursor = page.before;
+      const first = messages.findIndex((message) => message.role === "user");
+      if (before !== null && first < 0 && times < 10) continue;
+      const cut = before === null || first < 0 ? 0 : first;
+      this.partialTurn = messages.slice(0, cut);
+      return messages.slice(cut);
+    }
+  }
+
+  /** Show older messages; false if there are none. */
+  async loadOlder() {
+    const { signal } = this.controller;
+    if (this.olderCursor === null || state.session === null) return false;
+    const before = this.olderCursor;
+    this.olderCursor = null; // prevents a second read of the same page
+    try {
+      const messages = await this.readMessages(state.session, before, signal);
+      if (signal.aborted) return false;
+      this.transcript.prepend(messages);
+      return true;
+    } catch (error) {
+      if (!signal.aborted) this.olderCursor = before;
+      throw error;
+    }
+  }
+
+  /** @param {number} seq @param {AbortSignal} signal */
+  async #scrollTo(seq, signal) {
+    while (!this.transcript.find(seq) && !signal.aborted && (await this.loadOlder()));
+    const item = this.transcript.find(seq);
+    if (!item) return;
+    this.page.stopFollowing();
+    item.element.scrollIntoView({ block: "center" });
+    item.element.classList.add("found");
+    setTimeout(() => item.element.classList.remove("found"), 2500);
+  }
+
+  /** Follow a session that was just created, from its first event. @param {string} id */
+  followCreated(id) {
+    this.controller.abort();
+    this.controller = new AbortController();
+    this.transcript.clear(id);
+    this.follower = new SessionFollower(this, id, null);
+  }
+
+  /** Show the approval requests that are still open. */
+  async loadApprovalRequests() {
+    const { signal } = this.controller;
+    const { approvals } = await api(sessionPath(this.transcript.session, "/approvals"), { signal });
+    for (const approval of signal.aborted || state.running ? [] : approvals) this.turnView.requestApproval(approval);
+    this.page.scrollToBottom();
+  }
+
+  /** @param {boolean} running */
+  setRunning(running, status = "") {
+    if (state.running === running) return;
+    state.running = running;
+    emit("turn", { id: state.session, running, status });
+  }
+
+  /** @param {number | null} wait_s */
+  showConnectionLost(wait_s) {
+    const line = byId("connection");
+    line.hidden = wait_s === null;
+    line.textContent = wait_s === null ? "" : `Connection lost. Reconnecting…${state.running ? " The answer continues meanwhile, nothing is lost." : ""}`;
+  }
+
+  // -- sending --------------------------------------------------------------------------------------------------------
+
+  /** @param {{text: string, files: any[], at: string}} message */
+  addUserMessage(message) {
+    this.transcript.removeWelcome();
+    return this.transcript.addUserMessage(message);
+  }
+
+  /**
+   * Send a message, or queue it while an answer runs. False: the server refused it, and it is not shown.
+   * @param {QueuedMessage} message @param {{path: string, body: any, key?: string}} input @returns {Promise<boolean>}
+   */
+  async send(message, input) {
+    const { signal } = this.controller;
+    if (state.running || this.queue.count) return this.#sendQueued(message, input, signal);
+    const shown = this.addUserMessage(message);
+    const answer = this.#startAnswer();
+    void this.#submit(input).then((accepted) => {
+      if (signal.aborted || !accepted.waiting) return;
+      this.transcript.removeFrom(shown); // another client's message was first
+      this.follower?.ownTurns.delete(accepted.turn);
+      this.queue.add({ ...message, turn: accepted.turn });
+    }).catch((error) => {
+      if (signal.aborted) return;
+      answer.busy = false;
+      this.showFailure(describeError(error), true);
+      this.setRunning(false);
+    });
+    return true;
+  }
+
+  /** @param {QueuedMessage} message @param {{path: string, body: any, key?: string}} input @param {AbortSignal} signal */
+  async #sendQueued(message, input, signal) {
+    const queued = this.queue.add(message);
+    this.page.scrollToBottom(true);
+    this.transcript.announce("Your message is queued until the answer is complete.");
+    try {
+      await this.#submit(input, queued);
+      return true;
+    } catch (error) {
+      if (!signal.aborted) this.queue.remove(queued);
+      toast(describeError(error), "error");
+      return false;
+    }
+  }
+
+  /** @param {{path: string, body: any, key?: string}} input @param {QueuedMessage} [queued] */
+  #submit(input, queued) {
+    const { controller: { signal }, follower } = this;
+    const sent = this.sending.then(() => submitTurn(input, (wait_s) => signal.aborted || this.showConnectionLost(wait_s))).then((accepted) => {
+      if (signal.aborted) return accepted;
+      if (queued) this.queue.setTurn(queued, accepted.turn);
+      else follower?.ownTurns.add(accepted.turn);
+      return accepted;
+    });
+    this.sending = Promise.allSettled([this.sending, sent]);
+    return sent;
+  }
+
+
+  #startAnswer() {
+    this.turnView.start();
+    this.setRunning(true);
+    this.page.scrollToBottom(true);
+    return this.transcript.currentAnswer();
+  }
+
+  /** @param {string} call @param {boolean} approved */
+  async #approve(call, approved) {
+    const id = state.session;
+    if (id === null) return;
+    const { signal } = this.controller;
+    this.#startAnswer();
+    try {
+      await this.#submit({ path: sessionPath(id, `/approvals/${encodeURIComponent(call)}`), body: { approved } });
+    } catch (error) {
+      if (signal.aborted) return;
+      toast(describeError(error), "error");
+      void this.open(id);
+    }
+  }
+
+  /** @param {string} text @param {boolean} retry */
+  showFailure(text, retry) {
+    this.turnView.showFailure(text, retry);
+    this.setRunning(false);
+    this.page.scrollToBottom();
+  }
+}

@@ -1,0 +1,158 @@
+/** Show a tool call and its approval request: a line that opens to arguments, result, duration and approver. */
+
+import { el, icon, formatDuration, formatTime } from "../base/dom.js";
+
+const MAX_SHOWN_LENGTH = 20_000;
+/** How a status is shown. */
+export const STATUS_LABELS = /** @type {Record<string, string>} */ ({
+  running: "running", done: "done", failed: "failed", awaiting_approval: "waits for you", awaiting_client: "waits for the client", refused: "refused", expired: "not run",
+});
+
+/** @typedef {{id: string, name: string, input?: any, output?: any, duration_s?: number | null, approved?: boolean | null, approved_by?: string | null, for_client?: boolean}} Call */
+
+export class ToolCard {
+  #line = el("span", { class: "tool-args" });
+  #status = el("span", { class: "tool-status" });
+  #body = el("div", { class: "tool-body" });
+
+  /** @param {string} id @param {string} name */
+  constructor(id, name) {
+    this.id = id;
+    this.name = name;
+    this.status = "running";
+    /** @type {any} */ this.input = undefined;
+    /** @type {any} */ this.output = undefined;
+    /** @type {number | null} */ this.duration_s = null;
+    /** @type {boolean | null} */ this.approved = null;
+    /** @type {string | null} */ this.approvedBy = null;
+    /** @type {string | number | null} */ this.startedAt = null;
+    /** @type {HTMLElement | null} */ this.approvalRequest = null;
+    this.box = el("details", { class: "tool" },
+      el("summary", {}, icon("tool"), el("span", { class: "tool-name", text: name }), this.#line, this.#status), this.#body);
+    this.element = el("div", { class: "tool-card" }, this.box);
+    this.draw();
+  }
+
+  /** @param {any} input */
+  start(input, startedAt = /** @type {string | number | null} */ (null)) {
+    this.input = input ?? this.input;
+    this.startedAt ??= startedAt;
+    this.status = "running";
+    this.#removeApprovalRequest();
+    this.draw();
+  }
+
+  /** @param {{ok: boolean, output: any, duration_s?: number | null}} end */
+  finish({ ok, output, duration_s = null }) {
+    this.output = output;
+    this.duration_s = duration_s ?? this.duration_s ?? null;
+    this.status = ok ? "done" : "failed";
+    if (this.approved === false) this.status = "refused";
+    this.#removeApprovalRequest();
+    this.draw();
+  }
+
+  /** Take over the stored details of the call. @param {Call} call */
+  update(call) {
+    this.input = call.input ?? this.input;
+    this.duration_s = call.duration_s ?? this.duration_s;
+    this.approved = call.approved ?? this.approved;
+    this.approvedBy = call.approved_by ?? this.approvedBy;
+    if (call.for_client) this.handOverToClient();
+    if (this.approved === false && this.status !== "awaiting_approval") this.status = "refused";
+    this.draw();
+  }
+
+  /** Mark a call without a result as the client's to run. */
+  handOverToClient() {
+    if (this.status !== "running") return;
+    this.status = "awaiting_client";
+    this.draw();
+  }
+
+  expire() {
+    if (this.status !== "awaiting_approval" && this.output !== undefined && !isAwaitingApproval(this.output)) return;
+    this.status = "expired";
+    this.#removeApprovalRequest();
+    this.draw();
+  }
+
+  /**
+   * Show an approval request with the exact arguments.
+   * @param {any} event @param {(approved: boolean) => void} onAnswer
+   */
+  requestApproval(event, onAnswer) {
+    this.input = event.arguments;
+    this.status = "awaiting_approval";
+    this.#removeApprovalRequest();
+    const until = event.expires_at ? ` The request expires at ${formatTime(event.expires_at)}.` : "";
+    const answer = (/** @type {boolean} */ approved) => () => {
+      for (const button of this.approvalRequest?.querySelectorAll("button") ?? []) button.disabled = true;
+      this.approved = approved;
+      onAnswer(approved);
+    };
+    this.approvalRequest = el("div", { class: "approval-request", role: "group", "aria-label": `May ${this.name} run?` },
+      el("p", {}, "May ", el("strong", { text: this.name }), ` run with exactly these arguments?${until}`),
+      el("pre", { tabindex: "0", "aria-label": "Arguments" }, pretty(event.arguments)),
+      el("div", { class: "approval-buttons" },
+        el("button", { type: "button", class: "primary", click: answer(true) }, icon("check"), "Approve"),
+        el("button", { type: "button", click: answer(false) }, icon("cross"), "Refuse")));
+    this.element.append(this.approvalRequest);
+    this.draw();
+  }
+
+  #removeApprovalRequest() {
+    this.approvalRequest?.remove();
+    this.approvalRequest = null;
+  }
+
+  draw() {
+    this.element.dataset.status = this.status;
+    this.element.dataset.call = this.id;
+    this.#line.textContent = this.status === "awaiting_approval" ? "" : summarize(this.input);
+    this.#status.textContent = [STATUS_LABELS[this.status], formatDuration(this.duration_s)].filter(Boolean).join(" · ");
+    const rows = [
+      this.input === undefined ? null : block("Arguments", pretty(this.input)),
+      this.output === undefined || this.status === "awaiting_approval" ? null : block(this.status === "failed" ? "Error" : "Result", resultText(this.output)),
+      details([["Took", formatDuration(this.duration_s)], [this.approved === false ? "Refused by" : "Approved by", this.approvedBy ?? ""], ["Started", this.startedAt ? formatTime(this.startedAt) : ""]]),
+    ];
+    this.#body.replaceChildren(...rows.filter((row) => row !== null));
+  }
+}
+
+/** Return whether a result only reports that the call waits for approval. @param {any} output */
+export function isAwaitingApproval(output) {
+  return typeof output?.status === "string" && output.status.startsWith("not run: it waits");
+}
+
+/** @param {[string, string][]} pairs */
+function details(pairs) {
+  const shown = pairs.filter(([, value]) => value);
+  return shown.length ? el("dl", { class: "details" }, ...shown.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value })))) : null;
+}
+
+/** @param {string} label @param {string} text */
+function block(label, text) {
+  const shown = el("pre", { tabindex: "0", "aria-label": label }, text.slice(0, MAX_SHOWN_LENGTH));
+  const more = text.length > MAX_SHOWN_LENGTH && el("button", {
+    type: "button", class: "quiet", click: (/** @type {any} */ event) => { shown.textContent = text; event.target.remove(); },
+  }, `Show all ${text.length.toLocaleString()} characters`);
+  return el("div", {}, el("p", { class: "tool-label", text: label }), shown, more);
+}
+
+/** @param {any} value */
+function pretty(value) {
+  return JSON.stringify(value ?? {}, null, 2);
+}
+
+/** Show a result that is a single string as that string. @param {any} output */
+function resultText(output) {
+  const values = output && typeof output === "object" ? Object.values(output) : [output];
+  return values.length === 1 && typeof values[0] === "string" ? values[0] : pretty(output);
+}
+
+/** @param {any} input */
+function summarize(input) {
+  const values = Object.values(input ?? {}).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
+  return values.join(", ").replace(/\s+/g, " ").slice(0, 120);
+}

@@ -1,0 +1,222 @@
+/** Hold the user's messages and the answers that are shown. */
+
+import { request, sessionPath } from "../base/api.js";
+import { Answer } from "./answer.js";
+import { byId, copyButton, el, iconButton } from "../base/dom.js";
+import { UserMessage } from "./user-message.js";
+import { isAwaitingApproval } from "./tool-card.js";
+
+const CONFIRMATION = "adk_request_confirmation";
+
+/** @typedef {import("./tool-card.js").Call} Call */
+/**
+ * @typedef {{seq: number, role: string, author: string, content: string, tool_calls: Call[], created_at: string,
+ *   invocation_id?: string, thoughts?: string, attachments?: {index: number, name: string, mime_type: string, bytes: number}[]}} Message
+ */
+
+/** Return whether a message starts a turn: a user's message, or the user's answer to an approval request. @param {Message} message */
+export function startsTurn(message) {
+  return message.role === "user" || (message.role === "tool" && message.author === "user");
+}
+
+export class Transcript {
+  /** @type {Map<string, import("./tool-card.js").ToolCard>} */ toolCards = new Map();
+  /** @type {(UserMessage | Answer)[]} */ items = [];
+  /** ids of the calls that confirmations refer to */ #confirmations = new Map();
+
+  /** @param {HTMLElement} element @param {Record<"edit" | "rewind", (message: UserMessage) => void> & {fork: (answer: Answer) => void}} actions */
+  constructor(element, actions) {
+    this.element = element;
+    this.actions = actions;
+    this.session = "";
+  }
+
+  /** @param {string} session */
+  clear(session) {
+    this.session = session;
+    this.toolCards = new Map();
+    this.items = [];
+    this.#confirmations = new Map();
+    this.element.replaceChildren();
+    byId("announcements").replaceChildren();
+  }
+
+  /** Let screen readers read a text when they are idle. @param {string} text */
+  announce(text) {
+    const region = byId("announcements");
+    if (text) region.append(el("p", { text }));
+    while (region.childElementCount > 5) region.firstElementChild?.remove();
+  }
+
+  /** @param {ConstructorParameters<typeof UserMessage>[0]} options */
+  addUserMessage(options) {
+    const message = new UserMessage(options, this.actions);
+    this.#add(message);
+    return message;
+  }
+
+  /** Return the answer at the end; create it after a user's message. */
+  currentAnswer() {
+    const last = this.items.at(-1);
+    if (last instanceof Answer) return last;
+    const answer = new Answer(this);
+    this.#add(answer);
+    return answer;
+  }
+
+  /** @param {UserMessage | Answer} item */
+  #add(item) {
+    this.items.push(item);
+    this.element.append(item.element);
+  }
+
+  /** Show stored messages at the end. @param {Message[]} messages */
+  append(messages) {
+    for (const message of messages) this.#addStored(message);
+    for (const item of this.items) if (item instanceof Answer && !item.footer.hasChildNodes()) this.finishAnswer(item);
+  }
+
+  /** Remove an item and all after it. @param {UserMessage | Answer} item */
+  removeFrom(item) {
+    for (const removed of this.items.splice(this.items.indexOf(item))) removed.element.remove();
+  }
+
+  /** @returns {UserMessage | undefined} */
+  lastUserMessage() {
+    return this.items.findLast((item) => item instanceof UserMessage);
+  }
+
+  /** Show older messages, which start with a user's message, above all others. @param {Message[]} messages */
+  prepend(messages) {
+    const { items, toolCards } = this;
+    const nodes = [...this.element.childNodes];
+    this.items = [];
+    this.toolCards = new Map();
+    this.element.replaceChildren();
+    this.append(messages);
+    this.items.push(...items);
+    this.toolCards = new Map([...this.toolCards, ...toolCards]);
+    this.element.append(...nodes);
+  }
+
+  /** @param {Message} message */
+  #addStored(message) {
+    if (message.role === "user") {
+      this.addUserMessage({ text: message.content, seq: message.seq, at: message.created_at, files: this.#files(message) });
+      return;
+    }
+    const answer = this.currentAnswer();
+    answer.firstSeq ??= message.seq;
+    answer.lastSeq = message.seq;
+    if (message.thoughts) answer.addThought(message.thoughts);
+    if (message.role !== "tool" && message.content) answer.addWholeText(message.content);
+    for (const call of message.tool_calls) this.#addCall(answer, message, call);
+  }
+
+  /** @param {Answer} answer @param {Message} message @param {Call} call */
+  #addCall(answer, message, call) {
+    if (call.name === CONFIRMATION) {
+      if (call.input) this.#confirmations.set(call.id, call.input.originalFunctionCall?.id);
+      else this.#confirmationAnswered(call);
+      return;
+    }
+    if (message.role !== "tool") {
+      answer.toolCard(call.id, call.name).start(call.input, message.created_at);
+      this.toolCards.get(call.id)?.update(call);
+      return;
+    }
+    const card = answer.toolCard(call.id, call.name);
+    if (isAwaitingApproval(call.output)) card.expire();
+    else card.finish({ ok: !call.output?.error, output: call.output, duration_s: call.duration_s });
+    card.update({ ...call, input: undefined });
+  }
+
+  /** Apply the user's answer to an approval request. @param {Call} call */
+  #confirmationAnswered(call) {
+    const card = this.toolCards.get(this.#confirmations.get(call.id));
+    card?.update({ id: card.id, name: card.name, approved: call.output?.confirmed === true, approved_by: card.approvedBy ?? "you" });
+  }
+
+  /** @param {Message} message */
+  #files(message) {
+    const address = (/** @type {number} */ index) => sessionPath(this.session, `/messages/${message.seq}/attachments/${index}`);
+    return (message.attachments ?? []).map((file) => ({ ...file, open: async () => (await request(address(file.index))).blob() }));
+  }
+
+  /** Take over the sequence numbers and call details of the newest stored messages. @param {Message[]} messages */
+  sync(messages) {
+    let index = messages.length - 1;
+    for (const item of this.items.toReversed()) {
+      if (index < 0) return;
+      if (item instanceof UserMessage) {
+        if (messages[index].role !== "user" || messages[index].content !== item.text) return; // another client sent a message meanwhile
+        item.seq = messages[index--].seq;
+        continue;
+      }
+      item.firstSeq = null;
+      item.lastSeq = messages[index].seq; // a failed turn may have stored no message
+      for (; index >= 0 && messages[index].role !== "user"; index--) item.firstSeq = messages[index].seq;
+    }
+    this.#applyClientResults(messages);
+    const user = messages.findLastIndex((message) => message.role === "user");
+    const answer = this.items.at(-1);
+    if (answer instanceof Answer) for (const message of messages.slice(user + 1)) this.#updateCalls(answer, message);
+  }
+
+  /** Show the results of calls that a client ran; where ids repeat, of the newest call. @param {Message[]} messages */
+  #applyClientResults(messages) {
+    const results = /** @type {Map<string, Call>} */ (new Map());
+    for (const message of messages) {
+      for (const call of message.tool_calls) message.role === "tool" ? results.set(call.id, call) : results.delete(call.id);
+    }
+    for (const [id, call] of results) {
+      const card = this.toolCards.get(id);
+      if (card?.status === "client") card.finish({ ok: !call.output?.error, output: call.output });
+    }
+  }
+
+  /** Remove the welcome text or open failure that stands in for messages. */
+  removeWelcome() {
+    this.element.querySelector(":scope > .welcome, :scope > .failed")?.remove();
+  }
+
+  /** Return whether the newest answer is shown without some of its tools. @param {Message[]} messages */
+  isMissingTools(messages) {
+    const user = messages.findLastIndex((message) => message.role === "user");
+    return messages.slice(user + 1).some((message) => message.tool_calls.some((call) => call.name !== CONFIRMATION && !this.toolCards.has(call.id)));
+  }
+
+  /**
+   * Return whether a message is shown that is not stored any more.
+   * @param {Message[]} newest @param {boolean} complete whether these are all messages
+   */
+  showsRemovedMessages(newest, complete) {
+    const from = complete ? 0 : newest[0].seq;
+    const stored = new Set(newest.map((message) => message.seq));
+    const shown = this.items.map((item) => (item instanceof UserMessage ? item.seq : item.lastSeq));
+    return shown.some((seq) => seq !== null && seq >= from && !stored.has(seq));
+  }
+
+  /** @param {Answer} answer @param {Message} message */
+  #updateCalls(answer, message) {
+    for (const call of message.tool_calls) {
+      if (call.name === CONFIRMATION) this.#addCall(answer, message, call);
+      else this.toolCards.get(call.id)?.update(call);
+    }
+  }
+
+  /** Finish an answer and show its buttons. @param {Answer} answer @param {...(Node | string | false | null)} more */
+  finishAnswer(answer, ...more) {
+    const text = () => answer.texts.join("\n\n").trim();
+    answer.finish(
+      answer.texts.length > 0 && copyButton("Copy the answer", text),
+      iconButton("fork", "Fork from here", () => this.actions.fork(answer)),
+      ...more);
+  }
+
+  /** @param {number} seq */
+  find(seq) {
+    return this.items.find((item) => (item instanceof UserMessage ? item.seq === seq
+      : item.firstSeq !== null && item.lastSeq !== null && item.firstSeq <= seq && seq <= item.lastSeq)) ?? null;
+  }
+}

@@ -1,0 +1,217 @@
+/** Set up the page: address, scrolling, theme, drawer, keyboard. */
+
+import * as actions from "./conversation/actions.js";
+import { api, setKeyPrompt, hasKey } from "./base/api.js";
+import { setDraft, restoreDraft, setUpComposer } from "./conversation/composer.js";
+import { Conversation } from "./conversation/conversation.js";
+import { askKey, isDialogOpen, showHelp } from "./base/dialogs.js";
+import { byId, el, icon } from "./base/dom.js";
+import { isPanelOpen, openPanel, setUpPanel } from "./panel/panel.js";
+import { findSession, refresh, setUpSessionList, titleOf } from "./session-list.js";
+import { on, state } from "./base/state.js";
+import { setCardSource } from "./panel/timeline-view.js";
+
+const EXAMPLES = [
+  "Explain what makes a good commit message, with an example.",
+  "What time is it, and which tools can you use?",
+  "Write a table of three European rivers with their length.",
+];
+const NEW_TITLE = "New conversation";
+
+const scroller = byId("main");
+let followsNewest = true; // until the user scrolls up
+
+const conversation = new Conversation({
+  welcome,
+  scrollToBottom,
+  stopFollowing: () => void (followsNewest = false),
+  retry: () => void actions.retry(conversation),
+  edit: (message) => actions.edit(conversation, message),
+  rewind: (message) => void actions.rewind(conversation, message, setDraft),
+  withdraw: (message) => void actions.withdrawQueued(conversation, message, restoreDraft),
+  async fork(answer) {
+    await conversation.synced;
+    if (state.session && answer.lastSeq !== null) await actions.fork(state.session, answer.lastSeq);
+  },
+});
+
+function welcome() {
+  return el("div", { class: "welcome" },
+    el("img", { src: "/page/icon.svg", alt: "", width: 48, height: 48 }),
+    el("h2", { text: "What can I do for you?" }),
+    el("p", { class: "note", text: "Ask a question, or start with one of these." }),
+    el("ul", { class: "examples" }, ...EXAMPLES.map((text) =>
+      el("li", {}, el("button", { type: "button", click: () => setDraft(text) }, text)))));
+}
+
+// -- the address --------------------------------------------------------------------------------------------------------
+
+function route() {
+  if (location.hash && !location.hash.startsWith("#/")) return; // a link within the page
+  const [, id, seq] = location.hash.match(/^#\/s\/([^/]+)(?:\/(\d+))?$/) ?? [];
+  let session = null;
+  try {
+    session = id === undefined ? null : decodeURIComponent(id);
+  } catch {
+    // a malformed address opens a new conversation
+  }
+  openDrawer(false);
+  void conversation.open(session, Number(seq) || null);
+}
+
+function startNewConversation() {
+  history.pushState(null, "", "#/");
+  route();
+  byId("text").focus();
+}
+
+/** @param {string} text */
+function setTitle(text) {
+  state.title = text;
+  byId("title").textContent = text;
+  document.title = text === NEW_TITLE ? "Lango" : `${text} · Lango`;
+}
+
+on("session", (id) => {
+  const session = id && findSession(id);
+  setTitle(session ? titleOf(session) : NEW_TITLE);
+  byId("session-menu").hidden = byId("panel-open").hidden = id === null;
+  if (id === null && isPanelOpen()) openPanel(false);
+});
+on("title", ({ id, title: text }) => id === state.session && setTitle(text));
+
+// -- scrolling ----------------------------------------------------------------------------------------------------------
+
+/** Scroll down if the newest message is being followed, or by force. */
+function scrollToBottom(force = false) {
+  if (force) followsNewest = true;
+  if (followsNewest) scroller.scrollTop = scroller.scrollHeight;
+}
+
+function setUpScrolling() {
+  byId("down").append(icon("down"));
+  byId("down").addEventListener("click", () => scrollToBottom(true));
+  scroller.addEventListener("scroll", async () => {
+    const rest = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
+    followsNewest = rest < 60;
+    byId("down").hidden = rest < 300;
+    if (scroller.scrollTop > 200 || conversation.olderCursor === null) return;
+    const height = scroller.scrollHeight;
+    if (await conversation.loadOlder().catch(() => false)) scroller.scrollTop += scroller.scrollHeight - height;
+  });
+  new ResizeObserver(() => scrollToBottom()).observe(byId("log"));
+}
+
+// -- theme and drawer ---------------------------------------------------------------------------------------------------
+
+const THEMES = ["auto", "light", "dark"];
+
+/** @param {string} name */
+function setTheme(name) {
+  document.documentElement.dataset.theme = name;
+  byId("theme").replaceChildren(icon("theme"), { auto: "Auto", light: "Light", dark: "Dark" }[name] ?? "");
+  byId("theme").setAttribute("aria-label", `Theme: ${name}. Change it`);
+}
+
+function setUpTheme() {
+  const stored = localStorage.getItem("lango-theme") ?? "auto";
+  setTheme(THEMES.includes(stored) ? stored : "auto");
+  byId("theme").addEventListener("click", () => {
+    const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % THEMES.length];
+    localStorage.setItem("lango-theme", next);
+    setTheme(next);
+  });
+}
+
+const narrow = matchMedia("(max-width: 50rem)");
+
+/** @param {boolean} open */
+function openDrawer(open) {
+  const wasOpen = document.body.classList.contains("with-drawer");
+  document.body.classList.toggle("with-drawer", open);
+  byId("backdrop").hidden = !open;
+  byId("side").inert = narrow.matches && !open;
+  byId("side-open").setAttribute("aria-expanded", String(open));
+  if (open) byId("side-close").focus();
+  else if (wasOpen) byId("side-open").focus();
+}
+
+function setUpDrawer() {
+  byId("side-open").append(icon("menu"));
+  byId("side-close").append(icon("close"));
+  byId("panel-open").append(icon("panel"));
+  byId("panel-close").append(icon("close"));
+  byId("side-open").addEventListener("click", () => openDrawer(true));
+  byId("side-close").addEventListener("click", () => openDrawer(false));
+  byId("backdrop").addEventListener("click", () => openDrawer(false));
+  narrow.addEventListener("change", () => openDrawer(false));
+}
+
+// -- the keyboard -------------------------------------------------------------------------------------------------------
+
+/** Withdraw the newest queued message, else edit the newest sent one. */
+function editLast() {
+  const { newest } = conversation.queue;
+  if (newest) return void actions.withdrawQueued(conversation, newest, restoreDraft);
+  const message = conversation.transcript.lastUserMessage();
+  if (message) actions.edit(conversation, message);
+}
+
+/** @param {KeyboardEvent} event */
+function onKeydown(event) {
+  if (isDialogOpen() || event.isComposing) return;
+  const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea");
+  if (event.key === "Escape") {
+    if (document.body.classList.contains("with-drawer")) openDrawer(false);
+    else void actions.stop();
+    return;
+  }
+  const noModifier = !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey;
+  const alt = event.altKey && !event.ctrlKey && !event.metaKey;
+  const action = (alt && { KeyN: startNewConversation, KeyK: focusSearch, KeyD: () => openPanel(!isPanelOpen()), KeyL: focusList }[event.code])
+    || (noModifier && /** @type {Record<string, () => void>} */ ({ "/": focusSearch, "?": openHelp })[event.key]);
+  if (!action) return;
+  event.preventDefault();
+  action();
+}
+
+function focusSearch() {
+  if (narrow.matches) openDrawer(true);
+  byId("search").focus();
+}
+
+function focusList() {
+  if (narrow.matches) openDrawer(true);
+  (byId("list").querySelector("a[aria-current], a") ?? byId("list")).focus();
+}
+
+function openHelp() {
+  void showHelp(state.about);
+}
+
+// -- set-up -------------------------------------------------------------------------------------------------------------
+
+function setUp() {
+  setKeyPrompt(() => askKey(hasKey()));
+  setUpTheme();
+  setUpDrawer();
+  setUpScrolling();
+  setUpPanel();
+  setUpSessionList(startNewConversation);
+  setUpComposer({ send: (text, files) => actions.send(conversation, text, files), stop: () => void actions.stop(), editLast });
+  setCardSource(() => [...conversation.transcript.toolCards.values()]);
+  byId("help").prepend(icon("help"));
+  byId("help").addEventListener("click", openHelp);
+  addEventListener("keydown", onKeydown);
+  addEventListener("hashchange", route);
+  byId("session-menu").hidden = byId("panel-open").hidden = true;
+  openDrawer(false);
+  route();
+  void refresh();
+  api("/page/about").then((about) => {
+    state.about = about;
+    byId("model").textContent = about.model;
+  }).catch(() => {});
+}
+
+setUp();

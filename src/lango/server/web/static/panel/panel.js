@@ -1,0 +1,81 @@
+/**
+ * Switch between the views beside the conversation. A view is a module with `show(host, session)`, called when its tab
+ * is opened, another session is shown, or a turn starts or ends while it is open. `session` is an id, or null for a
+ * session that is not stored yet.
+ */
+
+import { byId, el } from "../base/dom.js";
+import { on, state } from "../base/state.js";
+
+/** @type {Record<string, () => Promise<{show: (host: HTMLElement, session: string | null) => any}>>} */
+const VIEWS = {
+  timeline: () => import("./timeline-view.js"),
+  usage: () => import("./usage-view.js"),
+  memory: () => import("./memory-view.js"),
+};
+
+let currentView = "timeline";
+
+export function isPanelOpen() {
+  return !byId("panel").hidden;
+}
+
+/** @param {boolean} isOpen */
+export function openPanel(isOpen) {
+  byId("panel").hidden = !isOpen;
+  byId("panel-open").setAttribute("aria-expanded", String(isOpen));
+  document.body.classList.toggle("with-panel", isOpen);
+  if (isOpen) {
+    draw();
+    byId(`tab-${currentView}`).focus();
+  } else {
+    byId("panel-open").focus();
+  }
+}
+
+/** @param {string} name */
+function selectView(name) {
+  currentView = name;
+  for (const other of Object.keys(VIEWS)) {
+    const selected = other === name;
+    const tab = byId(`tab-${other}`);
+    tab.setAttribute("aria-selected", String(selected));
+    tab.tabIndex = selected ? 0 : -1;
+    byId(`view-${other}`).hidden = !selected;
+  }
+  draw();
+}
+
+async function draw() {
+  if (!isPanelOpen()) return;
+  const host = byId(`view-${currentView}`);
+  try {
+    const view = await VIEWS[currentView]();
+    await view.show(host, state.session);
+  } catch (error) {
+    host.replaceChildren(el("p", { class: "note", text: `This view cannot be shown: ${error instanceof Error ? error.message : error}` }));
+  }
+}
+
+export function setUpPanel() {
+  const names = Object.keys(VIEWS);
+  for (const name of names) byId(`tab-${name}`).addEventListener("click", () => selectView(name));
+  byId("tabs").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const next = names[(names.indexOf(currentView) + step + names.length) % names.length];
+    selectView(next);
+    byId(`tab-${next}`).focus();
+  });
+  byId("panel-open").addEventListener("click", () => openPanel(!isPanelOpen()));
+  byId("panel-close").addEventListener("click", () => openPanel(false));
+  byId("panel").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Escape") return;
+    event.stopPropagation();
+    openPanel(false);
+  });
+  on("session", draw);
+  on("turn", draw);
+  on("messages", draw);
+}

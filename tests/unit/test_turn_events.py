@@ -1,0 +1,81 @@
+"""Events of a turn as JSON: the tag first, every kind in the union, and values that only Python can hold."""
+
+import math
+from datetime import UTC, datetime
+from enum import Enum
+from typing import get_args
+
+import pytest
+from pydantic import BaseModel
+
+from lango.errors import Unstorable
+from lango.events import (
+    ApprovalNeeded,
+    TextDelta,
+    ToolEnd,
+    ToolStart,
+    TurnDone,
+    TurnError,
+    TurnEvent,
+    from_json,
+    is_final,
+    to_json,
+    to_plain_values,
+)
+from lango.store.turns.event_log import LoggedEvent
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Model(BaseModel):
+    colour: Colour = Colour.RED
+
+
+def test_the_type_of_every_kind_is_its_tag() -> None:
+    for kind in get_args(TurnEvent):
+        assert kind.type == kind.__struct_config__.tag
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (TextDelta(7, "half \ud800", "a"), '{"type":"text_delta","id":7,"text":"half \\ud800","author":"a"}'),
+        (
+            ToolStart(1, "c", "f", {"bytes": b"\xff", "nan": math.nan, "$lango:bytes": None}),
+            '{"type":"tool_start","id":1,"call_id":"c","name":"f","arguments":{"bytes":{"$lango:bytes":"/w=="},'
+            '"nan":{"$lango:float":"nan"},"$lango:key:$lango:bytes":null},"author":""}',
+        ),
+        (
+            ApprovalNeeded(1, "c", "f", {}, datetime(2026, 1, 2, tzinfo=UTC)),
+            '{"type":"approval","id":1,"call_id":"c","name":"f","arguments":{},"expires_at":"2026-01-02T00:00:00Z"}',
+        ),
+        (
+            TurnDone(1, 2),
+            '{"type":"done","id":1,"turn":2,"status":"done","usage":{"input_tokens":0,"output_tokens":0,'
+            '"cached_tokens":0,"model_calls":0,"cost_usd":null},"finish_reason":""}',
+        ),
+    ],
+)
+def test_an_event_is_encoded_once_and_read_back(event: TurnEvent, text: str) -> None:
+    logged = LoggedEvent.of(event)
+    assert logged.data == text
+    assert repr(LoggedEvent.decode(text).event) == repr(event)
+
+
+def test_values_of_other_types_become_plain() -> None:
+    result = {"model": Model(), Colour.RED: (1, b"\xff"), "at": datetime(2026, 1, 2, tzinfo=UTC)}
+    event = ToolEnd(1, "c", "f", result=result)  # pyright: ignore[reportArgumentType] - a tool may return it
+    plain = {"model": {"colour": "red"}, "red": [1, "/w=="], "at": "2026-01-02T00:00:00Z"}
+    assert to_plain_values(result) == plain | {"red": (1, "/w==")}
+    assert from_json(to_json(event)) == ToolEnd(1, "c", "f", result=plain | {"red": (1, "/w==")})
+    with pytest.raises(Unstorable, match="type object"):
+        to_json(ToolEnd(1, "c", "f", result={"x": object()}))
+
+
+def test_only_the_end_of_a_turn_is_final() -> None:
+    assert is_final(TurnDone(1, 1))
+    assert is_final(TurnError(1, "TurnFailed", ""))
+    assert not is_final(TurnError(1, "ToolFailed", "", fatal=False))
+    assert not is_final(TextDelta(1, ""))
