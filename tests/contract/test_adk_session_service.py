@@ -33,7 +33,7 @@ class Owner(TypedDict):
 APP: Owner = {"app_name": "app", "user_id": "alice"}
 
 
-def said(text: str, author: str = "user", **fields: Any) -> Event:
+def text_event(text: str, author: str = "user", **fields: Any) -> Event:
     role = "user" if author == "user" else "model"
     return Event(author=author, content=types.Content(role=role, parts=[types.Part(text=text)]), **fields)
 
@@ -57,7 +57,7 @@ async def load(service: BaseSessionService, session: Session, **config: Any) -> 
 
 async def test_s1_messages_and_state_are_stored_and_loaded_in_order(service: SqlSessionService) -> None:
     session = await service.create_session(**APP, state={"lang": "de", "user:name": "Alice", "app:version": 3})
-    for event in [said("hello"), said("hi", "agent", actions=EventActions(state_delta={"lang": "en"}))]:
+    for event in [text_event("hello"), text_event("hi", "agent", actions=EventActions(state_delta={"lang": "en"}))]:
         await service.append_event(session, event)
     assert texts(session) == ["hello", "hi"], "the session in memory shows each event at once"
     assert session.state["lang"] == "en"
@@ -70,7 +70,7 @@ async def test_s1_messages_and_state_are_stored_and_loaded_in_order(service: Sql
 async def test_s2_order_is_that_of_insertion_whatever_the_clock_says(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
     for number, timestamp in enumerate([5.0, 5.0, 3.0, 9.0, 1.0, 5.0]):
-        await service.append_event(session, said(str(number), timestamp=timestamp))
+        await service.append_event(session, text_event(str(number), timestamp=timestamp))
     assert texts(session) == texts(await load(service, session)) == list("012345")
 
 
@@ -79,7 +79,7 @@ async def test_s1_a_session_object_knows_where_the_store_is(service: SqlSessionS
     session = await service.create_session(**APP)
     name = SessionId(session.app_name, session.user_id, session.id)
     only_state = Event(author="a", actions=EventActions(state_delta={"k": 1}))
-    for event in [said("1"), only_state, said("2"), said("3")]:
+    for event in [text_event("1"), only_state, text_event("2"), text_event("3")]:
         await service.append_event(session, event)
         record = await service.store.read(find_session, name)
         assert record
@@ -90,7 +90,7 @@ async def test_s1_a_session_object_knows_where_the_store_is(service: SqlSessionS
 
 async def test_s2_tasks_that_share_a_session_append_one_after_the_other(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
-    await asyncio.gather(*(service.append_event(session, said(str(n))) for n in range(30)))
+    await asyncio.gather(*(service.append_event(session, text_event(str(n))) for n in range(30)))
     assert texts(session) == texts(await load(service, session)) == [str(n) for n in range(30)]
 
 
@@ -107,13 +107,13 @@ async def test_s2_a_task_that_is_cancelled_while_it_waits_lets_the_next_one_appe
     service = waiting_service
     session = await service.create_session(**APP)
     async with asyncio.timeout(60):
-        first = asyncio.create_task(service.append_event(session, said("first")))
-        rest = [asyncio.create_task(service.append_event(session, said(str(n)))) for n in range(10)]
+        first = asyncio.create_task(service.append_event(session, text_event("first")))
+        rest = [asyncio.create_task(service.append_event(session, text_event(str(n)))) for n in range(10)]
         await asyncio.sleep(0)  # the first append is under way, and the others wait for it
         for task in rest[2:9:3]:
             task.cancel()
         await asyncio.gather(first, *rest, return_exceptions=True)
-        await service.append_event(session, said("last"))
+        await service.append_event(session, text_event("last"))
     assert [task.cancelled() for task in rest] == [n in (2, 5, 8) for n in range(10)]
     assert texts(session) == texts(await load(service, session)) == ["first", *"013467", "9", "last"]
 
@@ -125,12 +125,12 @@ async def test_s2_a_task_that_is_cancelled_when_it_acquires_the_lock_releases_it
     session = await service.create_session(**APP)
 
     async def append_and_cancel() -> None:
-        await service.append_event(session, said("first"))
+        await service.append_event(session, text_event("first"))
         second.cancel()  # it has been granted the lock, but has not run yet
 
     async with asyncio.timeout(60):
         first = asyncio.create_task(append_and_cancel())
-        second, third = (asyncio.create_task(service.append_event(session, said(text))) for text in ("2", "3"))
+        second, third = (asyncio.create_task(service.append_event(session, text_event(text))) for text in ("2", "3"))
         await asyncio.gather(first, second, third, return_exceptions=True)
     assert second.cancelled()
     assert texts(session) == texts(await load(service, session)) == ["first", "3"]
@@ -142,10 +142,10 @@ async def test_s2_the_totals_of_many_concurrent_appends_equal_those_of_the_store
     session = await service.create_session(**APP)
     for n in range(4):
         again = await load(service, session)
-        for event in (said(f"q{n}"), changed(n=n), said(f"a {n}", author="agent"), changed(m=n)):
+        for event in (text_event(f"q{n}"), changed(n=n), text_event(f"a {n}", author="agent"), changed(m=n)):
             await service.append_event(session, event)
         with pytest.raises(StaleSessionError):
-            await service.append_event(again, said("too late"))
+            await service.append_event(again, text_event("too late"))
         with pytest.raises(FencedWrite):
             await _by_turn(service, session, epoch=7)
         await _by_turn(service, session, epoch=0)
@@ -163,7 +163,7 @@ async def test_s2_the_totals_of_many_concurrent_appends_equal_those_of_the_store
 async def _by_turn(service: SqlSessionService, session: Session, *, epoch: int) -> None:
     token = writing_epoch.set(epoch)
     try:
-        await service.append_event(session, said("of a turn", author="agent"))
+        await service.append_event(session, text_event("of a turn", author="agent"))
     finally:
         writing_epoch.reset(token)
 
@@ -180,7 +180,7 @@ async def test_s3_foreign_calls_get_ids_in_memory_and_in_the_store_alike(service
 async def test_s7_an_event_without_an_author_gets_the_root_agents_name(store_url: str) -> None:
     async with SqlSessionService(store_url, root_agent_name="boss") as service:
         session = await service.create_session(**APP)
-        await service.append_event(session, said("who am I", author=""))
+        await service.append_event(session, text_event("who am I", author=""))
         await service.append_event(session, Event(content=types.Content(role="user", parts=[types.Part(text="me")])))
         assert [e.author for e in (await load(service, session)).events] == ["boss", "user"]
 
@@ -189,7 +189,7 @@ async def test_s7_an_event_without_an_author_gets_the_root_agents_name(store_url
 async def test_s7_an_empty_root_name_is_none_and_the_author_is_lango_agent(sqlite_url: str, name: str | None) -> None:
     async with SqlSessionService(sqlite_url, root_agent_name=name) as service:
         session = await service.create_session(**APP)
-        await service.append_event(session, said("who am I", author=""))
+        await service.append_event(session, text_event("who am I", author=""))
         await service.append_event(session, Event(content=types.Content(role="user", parts=[types.Part(text="me")])))
         assert [e.author for e in session.events] == ["lango-agent", "user"]
         assert [e.author for e in (await load(service, session)).events] == ["lango-agent", "user"]
@@ -198,10 +198,10 @@ async def test_s7_an_empty_root_name_is_none_and_the_author_is_lango_agent(sqlit
 async def test_s8_a_state_only_event_is_shown_without_a_budget(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
     for event in [
-        said("a"),
+        text_event("a"),
         changed(k=1),
         changed(k=2, **{"user:u": 1, "app:a": 2, "temp:t": 3}),
-        said("b"),
+        text_event("b"),
         changed(k=3),
     ]:
         await service.append_event(session, event)
@@ -219,7 +219,7 @@ async def test_s8_a_state_only_event_is_shown_without_a_budget(service: SqlSessi
 async def test_s8_a_state_only_event_is_no_message_with_a_budget(store_url: str) -> None:
     async with SqlSessionService(store_url, budget_tokens=32_000) as service:
         session = await service.create_session(**APP)
-        for event in [said("a"), changed(k=1), said("b")]:
+        for event in [text_event("a"), changed(k=1), text_event("b")]:
             await service.append_event(session, event)
         again = await load(service, session)
         assert texts(session) == texts(again) == ["a", "b"]
@@ -277,7 +277,7 @@ async def test_odd_values_read_back_the_same(service: SqlSessionService) -> None
 
 async def test_a_message_of_ten_megabytes(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
-    await service.append_event(session, said("0123456789" * 1_000_000))
+    await service.append_event(session, text_event("0123456789" * 1_000_000))
     assert (await load(service, session)).events == session.events
 
 
@@ -285,25 +285,25 @@ async def test_a_message_of_ten_megabytes(service: SqlSessionService) -> None:
 async def test_unstorable_values_are_refused_before_anything_is_written(service: SqlSessionService, value: Any) -> None:
     session = await service.create_session(**APP, state={"k": 0})
     with pytest.raises(LangoError, match="cannot be stored"):
-        await service.append_event(session, said("x", actions=EventActions(state_delta={"k": value})))
+        await service.append_event(session, text_event("x", actions=EventActions(state_delta={"k": value})))
     assert session.events == (await load(service, session)).events == []
     assert session.state == (await load(service, session)).state == {"k": 0}
-    await service.append_event(session, said("goes on"))
+    await service.append_event(session, text_event("goes on"))
     assert texts(await load(service, session)) == ["goes on"]
 
 
 async def test_s10_the_second_writer_is_stale_and_its_write_is_rolled_back(service: SqlSessionService) -> None:
     first = await service.create_session(**APP)
     second = await load(service, first)
-    await service.append_event(first, said("first"))
+    await service.append_event(first, text_event("first"))
     with pytest.raises(StaleSessionError) as caught:
-        await service.append_event(second, said("second", actions=EventActions(state_delta={"lost": 1})))
+        await service.append_event(second, text_event("second", actions=EventActions(state_delta={"lost": 1})))
     assert isinstance(caught.value, StaleSession), "Lango's own type too"
     assert second.events == []
     again = await load(service, first)
     assert texts(again) == ["first"]
     assert again.state == {}
-    await service.append_event(again, said("second"))
+    await service.append_event(again, text_event("second"))
     with pytest.raises(StaleSessionError):
         await service.append_event(first, changed(k=1))  # a state-only event advances the revision, too
 
@@ -311,37 +311,37 @@ async def test_s10_the_second_writer_is_stale_and_its_write_is_rolled_back(servi
 async def test_s10_a_session_object_made_by_hand(service: SqlSessionService) -> None:
     made = await service.create_session(**APP, session_id="s")
     by_hand = Session(id="s", **APP, last_update_time=made.last_update_time)
-    await service.append_event(by_hand, said("one", timestamp=made.last_update_time + 1))
-    await service.append_event(by_hand, said("two", timestamp=made.last_update_time + 2))
+    await service.append_event(by_hand, text_event("one", timestamp=made.last_update_time + 1))
+    await service.append_event(by_hand, text_event("two", timestamp=made.last_update_time + 2))
     with pytest.raises(StaleSessionError):
-        await service.append_event(Session(id="s", **APP, last_update_time=made.last_update_time), said("late"))
+        await service.append_event(Session(id="s", **APP, last_update_time=made.last_update_time), text_event("late"))
     assert texts(await load(service, made)) == ["one", "two"]
 
 
 async def test_s10_the_same_event_twice_counts_once(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
-    event = said("once", actions=EventActions(state_delta={"n": 1}))
+    event = text_event("once", actions=EventActions(state_delta={"n": 1}))
     before = await load(service, session)
     await service.append_event(session, event)
     await service.append_event(session, event)
     await service.append_event(before, event)  # as after a lost answer: the revision is old, but the event is the same
-    await service.append_event(before, said("next"))
+    await service.append_event(before, text_event("next"))
     assert texts(session) == ["once"]
     assert texts(await load(service, session)) == ["once", "next"]
     with pytest.raises(LangoError, match="another event"):
-        await service.append_event(await load(service, session), said("other", id=event.id))
+        await service.append_event(await load(service, session), text_event("other", id=event.id))
 
 
 async def test_s11_partial_events_are_not_stored(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
-    await service.append_event(session, said("par", "agent", partial=True))
+    await service.append_event(session, text_event("par", "agent", partial=True))
     assert session.events == (await load(service, session)).events == []
 
 
 async def test_s11_num_recent_events_and_after_timestamp(service: SqlSessionService) -> None:
     session = await service.create_session(**APP)
     for number in range(5):
-        await service.append_event(session, said(str(number), timestamp=float(number)))
+        await service.append_event(session, text_event(str(number), timestamp=float(number)))
     await service.append_event(session, changed(k=1))
     assert [e.id for e in (await load(service, session, num_recent_events=3)).events] == [
         e.id for e in session.events[-3:]
@@ -357,7 +357,7 @@ async def test_s11_windowed_load_honours_the_filters_too(store_url: str) -> None
     async with SqlSessionService(store_url, budget_tokens=32_000) as service:
         session = await service.create_session(**APP)
         for number in range(5):
-            await service.append_event(session, said(str(number), timestamp=float(number)))
+            await service.append_event(session, text_event(str(number), timestamp=float(number)))
         assert texts(await load(service, session, num_recent_events=2)) == ["3", "4"]
         assert texts(await load(service, session, num_recent_events=0)) == []
         assert texts(await load(service, session, after_timestamp=3.0)) == ["3", "4"]
@@ -368,7 +368,7 @@ async def test_s11_list_sessions_oldest_update_first(service: SqlSessionService)
         session = await service.create_session(
             app_name="app", user_id=user, session_id=f"s{number}", state={"n": number, "user:of": user, "app:all": 1}
         )
-        await service.append_event(session, said("x", timestamp=10.0 - number))
+        await service.append_event(session, text_event("x", timestamp=10.0 - number))
     await service.create_session(app_name="other", user_id="alice")
     of_app = (await service.list_sessions(app_name="app")).sessions
     assert [s.id for s in of_app] == ["s2", "s1", "s0"]
@@ -395,18 +395,18 @@ async def test_s11_state_has_adks_meaning(service: SqlSessionService) -> None:
 
 async def test_s11_append_to_a_deleted_session_is_refused(service: SqlSessionService) -> None:
     session = await service.create_session(**APP, session_id="gone", state={"user:stays": 1})
-    await service.append_event(session, said("x"))
+    await service.append_event(session, text_event("x"))
     await service.delete_session(**APP, session_id="gone")
     await service.delete_session(**APP, session_id="gone")
     assert await service.get_session(**APP, session_id="gone") is None
     with pytest.raises(SessionNotFoundError):
-        await service.append_event(session, said("y"))
+        await service.append_event(session, text_event("y"))
     with pytest.raises(SessionNotFoundError):
-        await service.append_event(Session(id="gone", **APP), said("y"))
+        await service.append_event(Session(id="gone", **APP), text_event("y"))
     anew = await service.create_session(**APP, session_id="gone")
     assert anew.state == {"user:stays": 1}
     with pytest.raises(SessionNotFoundError):
-        await service.append_event(session, said("y"))  # to the deleted session, although a new one has its name
+        await service.append_event(session, text_event("y"))  # to the deleted session, although a new one has its name
     for table in ("messages", "state_events", "open_calls", "session_states", "turns"):
         assert await _query(service, f"SELECT COUNT(*) FROM {table}") == [[0]]
 
@@ -435,11 +435,13 @@ async def test_h6_the_window_holds_the_newest_messages_that_fit(store_url: str) 
     async with SqlSessionService(store_url) as all_of_it, SqlSessionService(store_url, budget_tokens=200) as windowed:
         session = await all_of_it.create_session(**APP)
         for number in range(100):
-            await all_of_it.append_event(session, said(f"message {number}", "user" if number % 2 == 0 else "agent"))
+            await all_of_it.append_event(
+                session, text_event(f"message {number}", "user" if number % 2 == 0 else "agent")
+            )
         window = await load(windowed, session)
         [[each]] = await _query(all_of_it, "SELECT MAX(tokens) FROM messages")
         assert texts(window) == [f"message {n}" for n in range(100)][-(200 // each) :]
         assert window.events == session.events[-len(window.events) :]
         # the windowed session appends after the newest message, not after its window
-        await windowed.append_event(window, said("next"))
+        await windowed.append_event(window, text_event("next"))
         assert texts(await load(all_of_it, session))[-2:] == ["message 99", "next"]

@@ -15,12 +15,12 @@ from lango.store.sessions.window import read_session_events
 from lango.store.turns.client_calls import read_client_calls
 from lango.store.turns.lease import lease_turn
 from lango.store.turns.turns import QueuedTurn
-from tests.contract.test_idempotency import asks
+from tests.contract.test_idempotency import user_message
 
 NAME = SessionId("app", "alice", "s")
 
 
-def said(number: int) -> NewEvent:
+def history_message(number: int) -> NewEvent:
     """A message of a resent history; every fifth calls a tool, and the next has its result."""
     match number % 5:
         case 3:
@@ -33,7 +33,7 @@ def said(number: int) -> NewEvent:
 
 
 def carrying(text: str, count: int) -> NewEvent:
-    return asks(text, preceding=tuple(said(number) for number in range(count)))
+    return user_message(text, preceding=tuple(history_message(number) for number in range(count)))
 
 
 async def contents(store: Store) -> list[str]:
@@ -55,18 +55,18 @@ async def found(store: Store, text: str, user: str = "alice", prefix: str = "") 
 @pytest.mark.parametrize("count", [1, 50, 123])
 async def test_a_resent_history_is_stored_before_its_message(store: Store, session: SessionRecord, count: int) -> None:
     turn = await store.submit_turn(session, carrying("now", count), "me")
-    expected = [one.message.content for one in map(said, range(count)) if one.message]
+    expected = [one.message.content for one in map(history_message, range(count)) if one.message]
     assert await contents(store) == [*expected, "now"]
     record = await store.read(find_session, NAME)
     assert record
     assert (record.last_seq, record.user_seq, record.revision) == (count + 1, count + 1, count + 1)
-    assert record.total_tokens == sum(range(count)) + asks("now").tokens
+    assert record.total_tokens == sum(range(count)) + user_message("now").tokens
     assert await store.read(read_client_calls, record) == [], "no call of it waits"
     await store.end_turn(NAME, turn, "done")
 
 
 async def test_a_resent_history_is_queued_with_its_message(store: Store, session: SessionRecord) -> None:
-    ahead = await store.submit_turn(session, asks("ahead"), "me")
+    ahead = await store.submit_turn(session, user_message("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "me")
     assert await contents(store) == ["ahead"]
     await store.end_turn(NAME, ahead, "done")
@@ -75,7 +75,7 @@ async def test_a_resent_history_is_queued_with_its_message(store: Store, session
 
 
 async def test_a_queued_history_of_a_dead_process_is_stored(store: Store, session: SessionRecord) -> None:
-    ahead = await store.submit_turn(session, asks("ahead"), "me")
+    ahead = await store.submit_turn(session, user_message("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "gone")
     gone = QueuedTurn(waiting.turn, "queued", "gone", 0)
     assert not await store.interrupt_turn(session, gone), "it keeps its place while another turn runs"
@@ -85,7 +85,7 @@ async def test_a_queued_history_of_a_dead_process_is_stored(store: Store, sessio
 
 
 async def test_of_many_turns_at_the_same_revision_one_starts(store: Store, session: SessionRecord) -> None:
-    first = await store.submit_turn(session, asks("first"), "me")
+    first = await store.submit_turn(session, user_message("first"), "me")
     await store.end_turn(NAME, first, "done")
     record = await store.read(find_session, NAME)
     assert record
@@ -104,18 +104,18 @@ async def test_of_many_turns_at_the_same_revision_one_starts(store: Store, sessi
 
 
 async def test_a_turn_at_another_revision_is_stale(store: Store, session: SessionRecord) -> None:
-    running = await store.submit_turn(session, asks("1"), "me", at_revision=0)
+    running = await store.submit_turn(session, user_message("1"), "me", at_revision=0)
     record = await store.read(find_session, NAME)
     assert record
     with pytest.raises(StaleSession):
-        await store.submit_turn(record, asks("2"), "me", at_revision=0)
+        await store.submit_turn(record, user_message("2"), "me", at_revision=0)
     with pytest.raises(StaleSession):
-        await store.submit_turn(record, asks("2"), "me", at_revision=record.revision)  # one runs
+        await store.submit_turn(record, user_message("2"), "me", at_revision=record.revision)  # one runs
     await store.end_turn(NAME, running, "failed")
-    assert await store.submit_turn(record, asks("2"), "me", at_revision=record.revision)
+    assert await store.submit_turn(record, user_message("2"), "me", at_revision=record.revision)
     assert await store.delete_session(NAME)
     with pytest.raises(SessionNotFound):
-        await store.submit_turn(record, asks("3"), "me", at_revision=record.revision)
+        await store.submit_turn(record, user_message("3"), "me", at_revision=record.revision)
 
 
 async def test_a_retried_write_returns_the_same_turn(store: Store, session: SessionRecord) -> None:
@@ -130,7 +130,7 @@ async def test_a_retried_write_returns_the_same_turn(store: Store, session: Sess
 async def test_sessions_are_found_by_the_newest_message_of_their_user(store: Store) -> None:
     for user, id_ in (("alice", "one"), ("alice", "two"), ("bob", "three")):
         record = await store.write(create_session, SessionId("app", user, id_), None, time.time())
-        turn = await store.submit_turn(record, asks("Hi"), "me")
+        turn = await store.submit_turn(record, user_message("Hi"), "me")
         assert id_ not in await found(store, "Hi", user), "it runs"
         await store.end_turn(record.name, turn, "done")
     assert {*await found(store, " Hi\n")} == {"one", "two"}
@@ -138,7 +138,7 @@ async def test_sessions_are_found_by_the_newest_message_of_their_user(store: Sto
     assert await found(store, "Hi", "bob") == ["three"]
     two = await store.read(find_session, SessionId("app", "alice", "two"))
     assert two
-    turn = await store.submit_turn(two, asks("and now?"), "me")
+    turn = await store.submit_turn(two, user_message("and now?"), "me")
     await store.end_turn(two.name, turn, "failed")
     assert await found(store, "Hi") == ["one"]
     assert await found(store, "and now?") == ["two"]

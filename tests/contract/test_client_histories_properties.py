@@ -66,8 +66,8 @@ class Chat:
 
     async def _follow(self) -> None:
         messages: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in self.messages]
-        asked = ChatRequest.model_validate({"messages": messages})
-        turn = await submit_carried_history(self.here, Caller(), asked, (), None)
+        parsed = ChatRequest.model_validate({"messages": messages})
+        turn = await submit_carried_history(self.here, Caller(), parsed, (), None)
         async for _ in self.here.turns.follow(turn):
             pass
 
@@ -82,25 +82,25 @@ class Chat:
 
     async def step(self, kind: str, word: str) -> None:
         await self.finish()
-        said, last = self.messages, len(self.messages) - 1
+        history, last = self.messages, len(self.messages) - 1
         match kind:
             case "again":
-                while said and said[-1][0] == "assistant":
-                    said.pop()
-            case "edit" if said:
-                said[0] = ("user", f"{word}!")
+                while history and history[-1][0] == "assistant":
+                    history.pop()
+            case "edit" if history:
+                history[0] = ("user", f"{word}!")
             case "trim":
-                del said[:2]
+                del history[:2]
             case "alter" if last >= 1:
-                said[1] = ("assistant", f"{word}?")
+                history[1] = ("assistant", f"{word}?")
             case "repeat":
-                said += said[:2]
+                history += history[:2]
             case "both":
-                said.append(("user", word))
+                history.append(("user", word))
             case _:
                 pass
-        if kind != "again" or not said:
-            said.append(("user", word))
+        if kind != "again" or not history:
+            history.append(("user", word))
         await self.send()
         if kind != "hold":
             await self.finish(well=kind != "fail")

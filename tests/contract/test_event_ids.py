@@ -21,21 +21,21 @@ from lango.store.sessions.sessions import create_session, find_session
 NAME = SessionId("app", "alice", "s")
 
 
-def said(text: str) -> types.Content:
+def text_content(text: str) -> types.Content:
     return types.Content(role="user", parts=[types.Part(text=text)])
 
 
 def compaction(text: str) -> EventActions:
     return EventActions(
-        compaction=EventCompaction(start_timestamp=1.0, end_timestamp=2.0, compacted_content=said(text))
+        compaction=EventCompaction(start_timestamp=1.0, end_timestamp=2.0, compacted_content=text_content(text))
     )
 
 
 EVENTS: dict[str, dict[str, Any]] = {
-    "text": {"author": "a", "content": said("hi")},
-    "another text": {"author": "a", "content": said("ho")},
-    "text of another author": {"author": "b", "content": said("hi")},
-    "text of another invocation": {"author": "a", "content": said("hi"), "invocation_id": "other"},
+    "text": {"author": "a", "content": text_content("hi")},
+    "another text": {"author": "a", "content": text_content("ho")},
+    "text of another author": {"author": "b", "content": text_content("hi")},
+    "text of another invocation": {"author": "a", "content": text_content("hi"), "invocation_id": "other"},
     "nothing": {"author": "a"},
     "nothing of another author": {"author": "b"},
     "nothing of another invocation": {"author": "a", "invocation_id": "other"},

@@ -29,7 +29,7 @@ from lango.store.turns.turns import read_turn
 NAME = SessionId("app", "alice", "s1")
 
 
-def told(number: int, text: str = "x", *, turn: int = 1, final: bool = False) -> LoggedEvent:
+def log_event(number: int, text: str = "x", *, turn: int = 1, final: bool = False) -> LoggedEvent:
     id_ = turn * IDS_PER_TURN + number
     return LoggedEvent.of(TurnDone(id_, turn) if final else TextDelta(id_, text))
 
@@ -51,8 +51,8 @@ async def answer(
 
 async def test_events_are_read_after_any_id_in_order(store: Store) -> None:
     session, turn = await running(store)
-    assert await store.write(append_log_events, session.key, 1, [told(1), told(4)])
-    assert await store.write(append_log_events, session.key, 1, [told(7), told(8, final=True)])
+    assert await store.write(append_log_events, session.key, 1, [log_event(1), log_event(4)])
+    assert await store.write(append_log_events, session.key, 1, [log_event(7), log_event(8, final=True)])
     everything = await store.read(read_event_log, session.key, 1)
     assert [one.id - IDS_PER_TURN for one in everything.events] == [1, 4, 7, 8]
     assert [one.final for one in everything.events] == [False, False, False, True]
@@ -66,28 +66,30 @@ async def test_events_are_read_after_any_id_in_order(store: Store) -> None:
 
 async def test_a_repeated_write_changes_nothing_and_a_closed_log_refuses_events(store: Store) -> None:
     session, _ = await running(store)
-    assert await store.write(append_log_events, session.key, 1, [told(1), told(2)])
+    assert await store.write(append_log_events, session.key, 1, [log_event(1), log_event(2)])
     assert await store.write(
-        append_log_events, session.key, 1, [told(1, "other"), told(2, "other"), told(3, final=True)]
+        append_log_events, session.key, 1, [log_event(1, "other"), log_event(2, "other"), log_event(3, final=True)]
     )
-    assert not await store.write(append_log_events, session.key, 1, [told(4)])
+    assert not await store.write(append_log_events, session.key, 1, [log_event(4)])
     events = (await store.read(read_event_log, session.key, 1)).events
-    assert events == [told(1), told(2), told(3, final=True)]
+    assert events == [log_event(1), log_event(2), log_event(3, final=True)]
 
 
 async def test_events_of_many_turns_in_one_write_are_stored_as_in_many(store: Store) -> None:
     names = ("goes on", "begins", "is closed", "is repeated", "ends", "is gone")
     keys = {name: (await running(store, SessionId("app", "alice", name)))[0].key for name in names}
     for name in set(names) - {"begins"}:
-        await store.write(append_log_events, keys[name], 1, [told(1), told(2, "two", final=name == "is closed")])
+        await store.write(
+            append_log_events, keys[name], 1, [log_event(1), log_event(2, "two", final=name == "is closed")]
+        )
     await store.delete_session(SessionId("app", "alice", "is gone"))
     given = {
-        "goes on": [told(3, 'NUL \0, "quotes", \u2028 and 中'), told(5)],
-        "begins": [told(1), told(2)],
-        "is closed": [told(3)],
-        "is repeated": [told(1, "other"), told(2, "other"), told(3)],
-        "ends": [told(3), told(4, final=True)],
-        "is gone": [told(3)],
+        "goes on": [log_event(3, 'NUL \0, "quotes", \u2028 and 中'), log_event(5)],
+        "begins": [log_event(1), log_event(2)],
+        "is closed": [log_event(3)],
+        "is repeated": [log_event(1, "other"), log_event(2, "other"), log_event(3)],
+        "ends": [log_event(3), log_event(4, final=True)],
+        "is gone": [log_event(3)],
     }
     stored = await store.write(
         append_log_batches, [EventBatch(keys[name], 1, events) for name, events in given.items()], store.dialect
@@ -120,8 +122,8 @@ async def test_events_of_running_turns_are_stored_by_one_statement(store: Store)
     batches: list[EventBatch] = []
     for number in range(20):
         session, _ = await running(store, SessionId("app", "alice", f"s{number}"))
-        await store.write(append_log_events, session.key, 1, [told(1)])
-        batches.append(EventBatch(session.key, 1, [told(2), told(3)]))
+        await store.write(append_log_events, session.key, 1, [log_event(1)])
+        batches.append(EventBatch(session.key, 1, [log_event(2), log_event(3)]))
     statements: list[str] = []
 
     def counted() -> Operation[list[bool]]:
@@ -144,7 +146,7 @@ def is_sqlite(store: Store) -> bool:
 
 async def test_a_long_turn_is_read_in_pages(store: Store) -> None:
     session, _ = await running(store)
-    await store.write(append_log_events, session.key, 1, [told(number) for number in range(1, PAGE + 11)])
+    await store.write(append_log_events, session.key, 1, [log_event(number) for number in range(1, PAGE + 11)])
     first = (await store.read(read_event_log, session.key, 1)).events
     rest = (await store.read(read_event_log, session.key, 1, first[-1].id)).events
     assert (len(first), len(rest)) == (PAGE, 10)
@@ -155,7 +157,7 @@ async def test_missing_final_events_are_appended_from_stored_messages(store: Sto
     """The process died after it stored the answer and before it logged the events."""
     session, turn = await running(store)
     if already:
-        await store.write(append_log_events, session.key, 1, [told(1, already)])
+        await store.write(append_log_events, session.key, 1, [log_event(1, already)])
     await store.write(append_final_events, session.key, 1)
     assert len((await store.read(read_event_log, session.key, 1)).events) == bool(already), "it still runs"
     await answer(store, session, turn, "Hello world")
@@ -172,13 +174,13 @@ async def test_missing_final_events_are_appended_from_stored_messages(store: Sto
 
 async def test_an_interrupted_turn_ends_with_an_error(store: Store) -> None:
     session, turn = await running(store)
-    await store.write(append_log_events, session.key, 1, [told(1, "half an ans")])
+    await store.write(append_log_events, session.key, 1, [log_event(1, "half an ans")])
     assert await store.interrupt_turn(session, QueuedTurn(turn.turn, "running", "owner", 0))
     await store.write(append_final_events, session.key, 1)
     *_, last = (await store.read(read_event_log, session.key, 1)).events
     assert last.final
     assert json.loads(last.data)["fatal"] is True
-    assert not await store.write(append_log_events, session.key, 1, [told(9, "the zombie speaks")])
+    assert not await store.write(append_log_events, session.key, 1, [log_event(9, "the zombie speaks")])
 
 
 async def test_a_turn_of_a_dead_process_is_done_if_its_answer_is_stored(store: Store) -> None:
@@ -189,7 +191,7 @@ async def test_a_turn_of_a_dead_process_is_done_if_its_answer_is_stored(store: S
     await store.write(append_final_events, session.key, 1)
     *_, last = (await store.read(read_event_log, session.key, 1)).events
     assert (last.final, last.event.type) == (True, "done")
-    assert not await store.end_turn(session.name, turn, "failed"), "whoever was taken for dead does not change it"
+    assert not await store.end_turn(session.name, turn, "failed"), "its owner, taken for dead, does not change it"
     record = await store.read(read_turn, turn.session_key, turn.turn)
     assert record
     assert record.status == "done"
@@ -212,7 +214,11 @@ async def over(store: Store, session: SessionRecord, turn: Turn, text: str) -> N
     """Answer a turn, end it, and log its events, as a server does."""
     await answer(store, session, turn, text, id_=f"answer {turn.turn}")
     await store.end_turn(session.name, turn, "done", {"invocations": ["inv"], "usage": {"input": 3, "output": 2}})
-    events = [told(1, turn=turn.turn), told(2, text, turn=turn.turn), told(3, turn=turn.turn, final=True)]
+    events = [
+        log_event(1, turn=turn.turn),
+        log_event(2, text, turn=turn.turn),
+        log_event(3, turn=turn.turn, final=True),
+    ]
     assert await store.write(append_log_events, session.key, turn.turn, events)
 
 
@@ -228,7 +234,7 @@ async def test_events_that_the_log_dropped_are_rebuilt_or_refused(store: Store, 
         with pytest.raises(EventsGone, match="not kept any more: read the messages of the session"):
             await store.read(read_event_log, session.key, 1, IDS_PER_TURN + inside)
     whole = await store.read(read_event_log, session.key, 1)
-    assert whole.closed, "nobody waits for more"
+    assert whole.closed, "no reader waits for more"
     events = [json.loads(one.data) for one in whole.events]
     assert [event["type"] for event in events] == ["accepted", "text_delta", "done"]
     assert [event["id"] for event in events] == [one.id for one in whole.events]
@@ -239,7 +245,7 @@ async def test_events_that_the_log_dropped_are_rebuilt_or_refused(store: Store, 
     async with Store(store_url) as elsewhere:
         for at, one in enumerate(whole.events):
             rest = await elsewhere.read(read_event_log, session.key, 1, one.id)
-            assert (rest.events, rest.closed) == (whole.events[at + 1 :], True), "the same ids, whoever reads"
+            assert (rest.events, rest.closed) == (whole.events[at + 1 :], True), "the same ids in every process"
     assert await store.read(find_next_turn, session, 0) == 1
 
 
@@ -254,19 +260,21 @@ async def test_events_of_a_turn_that_no_server_ran_are_rebuilt(store: Store) -> 
     assert whole.closed
     assert [one.event.type for one in whole.events] == ["accepted", "text_delta", "done"]
     assert json.loads(whole.events[-1].data)["status"] == "waiting_for_client"
-    await store.write(append_log_events, session.key, 1, [told(1), told(2), told(3, final=True)])  # its server was slow
+    await store.write(
+        append_log_events, session.key, 1, [log_event(1), log_event(2), log_event(3, final=True)]
+    )  # its server was slow
     late = await store.read(read_event_log, session.key, 1, whole.events[1].id)
     assert (late.events, late.closed) == (whole.events[2:], True), "a reader of the rebuilt events goes on with them"
 
 
 async def test_events_of_a_running_turn_are_kept_however_many_turns_are_queued(store: Store) -> None:
     session, turn = await running(store)
-    assert await store.write(append_log_events, session.key, 1, [told(1), told(2)])
+    assert await store.write(append_log_events, session.key, 1, [log_event(1), log_event(2)])
     for number in range(2, KEPT_TURNS + 10):
         _, queued = await running(store)
         assert (queued.turn, queued.status) == (number, "queued")
-        assert await store.write(append_log_events, session.key, number, [told(1, turn=number)])
-    assert await store.write(append_log_events, session.key, 1, [told(3)])
+        assert await store.write(append_log_events, session.key, number, [log_event(1, turn=number)])
+    assert await store.write(append_log_events, session.key, 1, [log_event(3)])
     assert [one.id for one in (await store.read(read_event_log, session.key, 1)).events] == [
         IDS_PER_TURN + n for n in (1, 2, 3)
     ]
@@ -277,13 +285,15 @@ async def test_events_of_a_running_turn_are_kept_however_many_turns_are_queued(s
 
 async def test_events_are_deleted_with_their_session(store: Store) -> None:
     session, _ = await running(store)
-    await store.write(append_log_events, session.key, 1, [told(1)])
+    await store.write(append_log_events, session.key, 1, [log_event(1)])
     assert await store.read(find_newest_turn, session) == 1
     assert await store.read(find_next_turn, session, 0) == 1
     assert await store.read(find_next_turn, session, 1) is None
     await store.delete_session(session.name)
     assert (await store.read(read_event_log, session.key, 1)).events == []
-    assert not await store.write(append_log_events, session.key, 1, [told(2)]), "nothing for a session that is gone"
+    assert not await store.write(append_log_events, session.key, 1, [log_event(2)]), (
+        "nothing for a session that is gone"
+    )
 
 
 async def test_sessions_are_listed_in_pages(store: Store) -> None:

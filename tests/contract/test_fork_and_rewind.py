@@ -30,7 +30,7 @@ from lango.store.turns.tool_journal import (
 )
 from lango.store.turns.turns import read_turn
 from lango.turns.liveness import Owner
-from tests.contract.test_store import Writer, asks
+from tests.contract.test_store import Writer, user_message
 
 NAME = SessionId("app", "alice", "s")
 
@@ -214,7 +214,7 @@ async def test_a_long_running_call_is_open_again_in_the_fork(writer: Writer, ses
 
 async def test_a_call_cut_off_by_a_fork_is_closed_by_its_journal_entry(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
-    turn = await store.submit_turn(writer.session, asks("1"), Owner().name)
+    turn = await store.submit_turn(writer.session, user_message("1"), Owner().name)
     writer.revision = 1
     for call_id in ("real", "again", "begun", "asked"):
         await writer.call(call_id)
@@ -244,13 +244,13 @@ async def test_a_call_cut_off_by_a_fork_is_closed_by_its_journal_entry(writer: W
     assert closed["begun"]["error"] == closed["asked"]["error"] == recovery.FORKED_RESULT
     assert await store.read(read_full_result, made.key, "real", 4, 5) == "whole"
     assert await store.end_turn(NAME, turn, "done"), "the source goes on as if nothing had happened"
-    next_turn = await store.submit_turn(made, asks("2"), "me")
+    next_turn = await store.submit_turn(made, user_message("2"), "me")
     assert (next_turn.turn, next_turn.status) == (1, "running")
 
 
 async def test_full_texts_of_clipped_results_are_read_from_the_fork(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
-    turn = await store.submit_turn(writer.session, asks("1"), "me")
+    turn = await store.submit_turn(writer.session, user_message("1"), "me")
     writer.revision = 1
     await writer.call("c")
     await store.write(record_intent, turn.session_key, turn.epoch, "c", "f", "once", "hash", time.time())
@@ -285,7 +285,7 @@ async def test_a_fork_keeps_all_messages_after_its_source_is_deleted(writer: Wri
         await sessions.read("s", user_id="alice")
     assert [one.name.id for one in await sessions.list(user_id="alice")] == ["f"]
     assert await texts(store, "f") == ["m1", "m2", "m3", "m4"]
-    assert await rows(store, "SELECT COUNT(*) FROM messages") == [(4,)], "what nobody shares is deleted at once"
+    assert await rows(store, "SELECT COUNT(*) FROM messages") == [(4,)], "unshared rows are deleted at once"
     made = await store.write(create_session, NAME, None, time.time())
     assert await texts(store, "s") == [], "a new session of that name has nothing of the old one"
     again = await fork(sessions, "f", new_id="g")
@@ -454,8 +454,8 @@ async def test_a_rewind_removes_the_turn_and_all_after_it(writer: Writer, sessio
 
 async def test_a_rewind_is_refused_while_a_turn_is_open(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
-    turn = await store.submit_turn(writer.session, asks("1"), Owner().name)
-    waiting = await store.submit_turn(writer.session, asks("2"), Owner().name)
+    turn = await store.submit_turn(writer.session, user_message("1"), Owner().name)
+    waiting = await store.submit_turn(writer.session, user_message("2"), Owner().name)
     with pytest.raises(TurnRunning):
         await sessions.rewind("s", before=1, user_id="alice")
     await store.end_turn(NAME, turn, "done")
@@ -471,7 +471,7 @@ async def test_a_rewind_is_refused_while_a_turn_is_open(writer: Writer, sessions
 async def test_a_turn_of_a_dead_process_does_not_block_a_rewind(writer: Writer, sessions: Sessions) -> None:
     gone = Owner()
     gone.release()
-    turn = await writer.store.submit_turn(writer.session, asks("1"), gone.name)
+    turn = await writer.store.submit_turn(writer.session, user_message("1"), gone.name)
     await sessions.rewind("s", before=1, user_id="alice")
     assert await window(writer.store, "s") == []
     record = await writer.store.read(read_turn, turn.session_key, turn.turn)
@@ -482,9 +482,9 @@ async def test_a_turn_of_a_dead_process_does_not_block_a_rewind(writer: Writer, 
 async def test_a_rewound_call_is_not_closed_by_the_next_turn(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     await writer.add(Message("user", "1"), invocation_id="i1")
-    await writer.call("c", invocation_id="i1")  # nobody answered it
+    await writer.call("c", invocation_id="i1")  # without a result
     rewound = await sessions.rewind("s", before=1, user_id="alice")
-    turn = await store.submit_turn(rewound, asks("2"), "me")
+    turn = await store.submit_turn(rewound, user_message("2"), "me")
     await store.end_turn(NAME, turn, "done")
     assert await window(store, "s") == [4]
 
@@ -504,7 +504,7 @@ async def test_s11_a_rewind_equals_that_of_adk(store_url: str) -> None:
         runner = Runner(app_name="app", agent=agent, session_service=service)
         await runner.rewind_async(user_id="alice", session_id="theirs", rewind_before_invocation_id="i1")
         await sessions.rewind("ours", before=ours[2], user_id="alice")
-        told: list[Any] = []
+        results: list[Any] = []
         for id_ in ("ours", "theirs"):
             session = await service.get_session(app_name="app", user_id="alice", session_id=id_)
             assert session
@@ -512,9 +512,9 @@ async def test_s11_a_rewind_equals_that_of_adk(store_url: str) -> None:
             assert event.id
             assert event.invocation_id.startswith("e-")
             shown = event.model_dump(exclude={"id", "timestamp", "invocation_id"})
-            told.append((shown, session.state, await window(service.store, id_), len(session.events)))
-        assert told[0] == told[1]
-        assert told[0][1] == {"a": 1, "b": None, "c": None, "list": [1], "user:x": 3}
+            results.append((shown, session.state, await window(service.store, id_), len(session.events)))
+        assert results[0] == results[1]
+        assert results[0][1] == {"a": 1, "b": None, "c": None, "list": [1], "user:x": 3}
         assert theirs == ours
 
 
@@ -565,9 +565,9 @@ class Model:
             await self.step(self.writers[choice % len(self.writers)], step, choice, number)
         for id_, expected in self.expected.items():
             stored = [one for one in await events(self.store, id_) if one.message]
-            told = [(one.message.role, one.message.content) for one in stored if one.message]
+            results = [(one.message.role, one.message.content) for one in stored if one.message]
             assert [one.seq for one in stored] == list(range(1, len(expected) + 1))
-            assert told == expected
+            assert results == expected
             assert [one.total_tokens for one in stored] == _running([one.tokens for one in stored])
             assert all(seq in range(1, len(expected) + 1) for seq in await window(self.store, id_, 55))
 

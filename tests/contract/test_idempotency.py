@@ -26,7 +26,7 @@ _OTHER_FILE = {"parts": [1, {"inline_data": {"data": b"\0dog", "mime_type": "ima
 _count = iter(range(1_000_000))
 
 
-def asks(text: str = "1", **fields: Any) -> NewEvent:
+def user_message(text: str = "1", **fields: Any) -> NewEvent:
     """Build a message as a client's retry does: with new ids."""
     number = next(_count)
     message = Message("user", text, author="user")
@@ -36,7 +36,7 @@ def asks(text: str = "1", **fields: Any) -> NewEvent:
 def brings(output: dict[str, Any]) -> NewEvent:
     """Build a message with the result of a client's tool."""
     message = Message("tool", "{}", (ToolCall("c", "f", output=output),), "user")
-    return replace(asks(), message=message, client_results={"c": ClientResult(output)})
+    return replace(user_message(), message=message, client_results={"c": ClientResult(output)})
 
 
 @pytest.fixture
@@ -66,11 +66,11 @@ async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: New
 
 
 MESSAGES: list[tuple[Callable[[], NewEvent], Callable[[], NewEvent]]] = [
-    (lambda: asks("1"), lambda: asks("2")),
-    (lambda: asks("1"), lambda: asks("1", extra=_FILE)),
-    (lambda: asks("1", extra=_FILE), lambda: asks("1", extra=_OTHER_FILE)),
-    (lambda: asks("1", state_delta={"x": 1}), lambda: asks("1", state_delta={"x": 2})),
-    (lambda: asks("a\0b", extra={"parts": ["a\0b"]}), lambda: asks("a\ufffdb")),
+    (lambda: user_message("1"), lambda: user_message("2")),
+    (lambda: user_message("1"), lambda: user_message("1", extra=_FILE)),
+    (lambda: user_message("1", extra=_FILE), lambda: user_message("1", extra=_OTHER_FILE)),
+    (lambda: user_message("1", state_delta={"x": 1}), lambda: user_message("1", state_delta={"x": 2})),
+    (lambda: user_message("a\0b", extra={"parts": ["a\0b"]}), lambda: user_message("a\ufffdb")),
 ]
 
 
@@ -78,7 +78,7 @@ MESSAGES: list[tuple[Callable[[], NewEvent], Callable[[], NewEvent]]] = [
 async def test_a_key_with_another_message_is_refused_while_queued_running_and_done(
     store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
-    ahead = await store.submit_turn(session, asks("ahead"), "me")
+    ahead = await store.submit_turn(session, user_message("ahead"), "me")
     turn = await store.submit_turn(session, same(), "me", idempotency_key="k")
     assert turn.status == "queued"
     await is_that_of(store, session, turn.turn, same(), other())
@@ -93,25 +93,27 @@ async def test_a_key_with_another_message_is_refused_while_queued_running_and_do
 async def test_another_message_is_refused_after_a_restart_a_rewind_and_beside_a_fork(
     store: Store, session: SessionRecord, store_url: str
 ) -> None:
-    turn = await store.submit_turn(session, asks("1"), "me", idempotency_key="k")
+    turn = await store.submit_turn(session, user_message("1"), "me", idempotency_key="k")
     await store.end_turn(NAME, turn, "done")
     async with Store(store_url) as other:
-        await is_that_of(other, session, turn.turn, asks("1"), asks("2"))
+        await is_that_of(other, session, turn.turn, user_message("1"), user_message("2"))
     await store.write(rewind.rewind_session, NAME, 1, time.time())
-    await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
+    await is_that_of(store, session, turn.turn, user_message("1"), user_message("2"))
     fork = await store.write(forks.fork_session, NAME, SessionId("app", "alice", "fork"), None, None, time.time())
-    assert not (await store.submit_turn(fork, asks("2"), "me", idempotency_key="k")).repeated, "a session of its own"
+    assert not (await store.submit_turn(fork, user_message("2"), "me", idempotency_key="k")).repeated, (
+        "a session of its own"
+    )
 
 
 async def test_another_message_is_refused_after_the_process_of_the_first_died(
     store: Store, session: SessionRecord
 ) -> None:
-    await store.submit_turn(session, asks("ahead"), "gone")
-    turn = await store.submit_turn(session, asks("1"), "gone", idempotency_key="k")
+    await store.submit_turn(session, user_message("ahead"), "gone")
+    turn = await store.submit_turn(session, user_message("1"), "gone", idempotency_key="k")
     for gone in (QueuedTurn(1, "running", "gone", 0), QueuedTurn(turn.turn, "queued", "gone", 0)):
         assert await store.interrupt_turn(session, gone)
     assert await everything(store) == ["ahead", "1"], "what waited is part of the conversation"
-    await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
+    await is_that_of(store, session, turn.turn, user_message("1"), user_message("2"))
 
 
 async def test_results_of_the_clients_tools_are_compared_too(store: Store, session: SessionRecord) -> None:
@@ -119,23 +121,25 @@ async def test_results_of_the_clients_tools_are_compared_too(store: Store, sessi
     made = NewEvent("call", time.time(), call, long_running=frozenset({"c"}))
     await store.append(session.key, NAME, session.revision, made)
     turn = await store.submit_turn(session, brings({"color": "red"}), "me", idempotency_key="k")
-    await is_that_of(store, session, turn.turn, brings({"color": "red"}), brings({"color": "blue"}), asks("red"))
-    trying_again = replace(asks(), message=Message("event", author="agent"))
+    await is_that_of(
+        store, session, turn.turn, brings({"color": "red"}), brings({"color": "blue"}), user_message("red")
+    )
+    trying_again = replace(user_message(), message=Message("event", author="agent"))
     await is_that_of(store, session, turn.turn, trying_again)
 
 
 async def test_results_beside_a_message_are_not_part_of_its_digest(store: Store, session: SessionRecord) -> None:
     """When it is sent again, the calls are closed, and their results are ignored."""
     turn = await store.submit_turn(
-        session, asks("1", client_results={"c": ClientResult({"color": "red"})}), "me", idempotency_key="k"
+        session, user_message("1", client_results={"c": ClientResult({"color": "red"})}), "me", idempotency_key="k"
     )
-    await is_that_of(store, session, turn.turn, asks("1"), asks("2"))
+    await is_that_of(store, session, turn.turn, user_message("1"), user_message("2"))
 
 
 async def test_answers_to_approval_requests_are_not_compared_by_digest(store: Store, session: SessionRecord) -> None:
-    turn = await store.submit_turn(session, asks("yes"), "me", idempotency_key="k")
+    turn = await store.submit_turn(session, user_message("yes"), "me", idempotency_key="k")
     no = ApprovalAnswer("question", "c", approved=False, answered_by="alice")
-    again = await store.submit_turn(session, asks("no"), "me", idempotency_key="k", answer=no)
+    again = await store.submit_turn(session, user_message("no"), "me", idempotency_key="k", answer=no)
     assert (again.turn, again.repeated) == (turn.turn, True)
 
 
@@ -143,7 +147,7 @@ async def test_answers_to_approval_requests_are_not_compared_by_digest(store: St
 async def test_another_message_is_refused_after_the_first_was_withdrawn(
     store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
-    ahead = await store.submit_turn(session, asks("ahead"), "me")
+    ahead = await store.submit_turn(session, user_message("ahead"), "me")
     turn = await store.submit_turn(session, same(), "me", idempotency_key="k")
     assert await store.withdraw_turn(turn)
     await is_that_of(store, session, turn.turn, same(), other())

@@ -225,7 +225,7 @@ async def test_facts_of_one_name_replace_each_other_and_can_be_deleted(store: St
         ("Basel", None, "s"),
     ]
     assert await store.read(read_facts, "app", "bob") == []
-    assert not await store.write(delete_fact, "app", "bob", 3), "nobody else's"
+    assert not await store.write(delete_fact, "app", "bob", 3), "not another user's"
     assert await store.write(delete_fact, "app", "ann", 3)
     left = await store.read(read_facts, "app", "ann", replaced=True)
     assert [fact.text for fact in left] == ["Ann"], "the older ones of that name are gone, too"

@@ -33,7 +33,7 @@ async def session(store: Store) -> SessionRecord:
     return await store.write(create_session, NAME, None, time.time())
 
 
-def asks(text: str) -> NewEvent:
+def user_message(text: str) -> NewEvent:
     return NewEvent(f"event {text}", time.time(), Message("user", text, author="user"), 5, f"invocation {text}")
 
 
@@ -55,7 +55,7 @@ async def everything(store: Store) -> list[StoredEvent]:
     return found[1]
 
 
-async def said(store: Store) -> list[tuple[str, str]]:
+async def stored_texts(store: Store) -> list[tuple[str, str]]:
     return [(one.message.role, one.message.content) for one in await everything(store) if one.message]
 
 
@@ -64,11 +64,11 @@ def gone(turn: Turn, owner: str = "gone") -> QueuedTurn:
 
 
 async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store, session: SessionRecord) -> None:
-    running = await store.submit_turn(session, asks("first"), "me")
-    dead = await store.submit_turn(session, asks("second"), "gone")
-    last = await store.submit_turn(session, asks("third"), "me")
+    running = await store.submit_turn(session, user_message("first"), "me")
+    dead = await store.submit_turn(session, user_message("second"), "gone")
+    last = await store.submit_turn(session, user_message("third"), "me")
     assert not await store.interrupt_turn(session, gone(dead)), "its place has not come"
-    assert await said(store) == [("user", "first")], "nothing is written into the turn that runs"
+    assert await stored_texts(store) == [("user", "first")], "nothing is written into the turn that runs"
     await write(store, running, NewEvent("answer", time.time(), Message("assistant", "one")))
     assert await store.end_turn(NAME, running, "done")
     ahead = await store.write(lease_turn, last.session_key, NAME, last.turn, time.time())
@@ -76,7 +76,7 @@ async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store
     assert [(one.turn, one.status) for one in ahead] == [(dead.turn, "queued")]
     assert await store.interrupt_turn(session, ahead[0])
     assert isinstance(await store.write(lease_turn, last.session_key, NAME, last.turn, time.time()), Turn)
-    assert await said(store) == [("user", "first"), ("assistant", "one"), ("user", "second"), ("user", "third")]
+    assert await stored_texts(store) == [("user", "first"), ("assistant", "one"), ("user", "second"), ("user", "third")]
     assert await rows(store, "SELECT status, first_seq FROM turns ORDER BY turn") == [
         ("done", 1),
         ("interrupted", 3),
@@ -87,15 +87,15 @@ async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store
 async def test_open_calls_of_a_dead_turn_are_closed_before_the_next_message(
     store: Store, session: SessionRecord
 ) -> None:
-    dead = await store.submit_turn(session, asks("first"), "gone")
+    dead = await store.submit_turn(session, user_message("first"), "gone")
     await write(store, dead, calls(ToolCall("c1", "f", {})))
     await store.write(record_intent, dead.session_key, dead.epoch, "c1", "f", "once", "hash", time.time())
     await store.write(record_start, dead.session_key, dead.epoch, "c1", time.time())
-    queued = await store.submit_turn(session, asks("second"), "gone")
+    queued = await store.submit_turn(session, user_message("second"), "gone")
     assert not await store.interrupt_turn(session, gone(queued)), "the dead turn before it comes first"
     assert await store.interrupt_turn(session, gone(dead))
     assert await store.interrupt_turn(session, gone(queued))
-    roles = [role for role, _ in await said(store)]
+    roles = [role for role, _ in await stored_texts(store)]
     assert roles == ["user", "assistant", "tool", "user"]
     closed = (await everything(store))[2].message
     assert closed
@@ -106,19 +106,19 @@ async def test_an_approval_request_is_declined_before_a_queued_message_of_a_dead
     store: Store, session: SessionRecord
 ) -> None:
     """As if it had run: the next message declines the approval request."""
-    asking = await store.submit_turn(session, asks("first"), "me")
-    queued = await store.submit_turn(session, asks("second"), "gone")
+    asking = await store.submit_turn(session, user_message("first"), "me")
+    queued = await store.submit_turn(session, user_message("second"), "gone")
     await write(store, asking, calls(ToolCall("c1", "f", {})))
     await write(store, asking, calls(ToolCall("q1", CONFIRMATION_CALL, ABOUT)))
     await store.end_turn(NAME, asking, "done")
     assert await store.interrupt_turn(session, gone(queued))
-    assert [role for role, _ in await said(store)][-1] == "user", "nothing comes after the message"
+    assert [role for role, _ in await stored_texts(store)][-1] == "user", "nothing comes after the message"
     assert await rows(store, "SELECT * FROM open_calls") == []
 
 
 async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, session: SessionRecord) -> None:
     """Also while no newer turn runs: a paused process may continue at any time."""
-    zombie = await store.submit_turn(session, asks("first"), "gone")
+    zombie = await store.submit_turn(session, user_message("first"), "gone")
     await write(store, zombie, calls(ToolCall("c1", "f", {})))
     await store.write(record_intent, zombie.session_key, zombie.epoch, "c1", "f", "once", "hash", time.time())
     await store.write(record_start, zombie.session_key, zombie.epoch, "c1", time.time())
@@ -134,8 +134,8 @@ async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, sessio
         await store.write(check_epoch, zombie.session_key, zombie.epoch)
     await store.write(record_result, zombie.session_key, zombie.epoch, "c1", {"late": True}, time.time())
     await store.write(store_full_result, zombie.session_key, zombie.epoch, "c1", "late")
-    told = LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))
-    assert not await store.write(append_log_events, session.key, zombie.turn, [told])
+    logged = LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))
+    assert not await store.write(append_log_events, session.key, zombie.turn, [logged])
     assert await store.write(renew_lease, zombie) == "lost"
     assert not await store.end_turn(NAME, zombie, "done")
     assert await snapshot(store) == before
@@ -147,12 +147,12 @@ async def snapshot(store: Store) -> list[list[tuple[object, ...]]]:
 
 
 async def test_leasing_an_ended_turn_returns_its_status(store: Store, session: SessionRecord) -> None:
-    running = await store.submit_turn(session, asks("first"), "me")
+    running = await store.submit_turn(session, user_message("first"), "me")
     assert await store.write(lease_turn, running.session_key, NAME, running.turn, time.time()) == running, (
         "claimed twice, it is the same turn"
     )
-    taken_back = await store.submit_turn(session, asks("second"), "me")
-    dead = await store.submit_turn(session, asks("third"), "gone")
+    taken_back = await store.submit_turn(session, user_message("second"), "me")
+    dead = await store.submit_turn(session, user_message("third"), "gone")
     assert await store.withdraw_turn(taken_back)
     await store.end_turn(NAME, running, "done")
     assert await store.interrupt_turn(session, gone(dead))
@@ -164,7 +164,7 @@ async def test_leasing_an_ended_turn_returns_its_status(store: Store, session: S
 
 async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, session: SessionRecord) -> None:
     """A queued answer to an approval request counts as in time, whatever else is withdrawn."""
-    turn = await store.submit_turn(session, asks("first"), "me")
+    turn = await store.submit_turn(session, user_message("first"), "me")
     await write(store, turn, calls(ToolCall("c1", "f", {})))
     await write(store, turn, calls(ToolCall("q1", CONFIRMATION_CALL, ABOUT)))
     yes = Message("tool", "{}", (ToolCall("q1", CONFIRMATION_CALL, output={"confirmed": True}),), "user")
@@ -172,7 +172,7 @@ async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, 
     answer = await store.submit_turn(
         session, answered, "me", answer=ApprovalAnswer("q1", "c1", approved=True, answered_by="alice")
     )
-    other = await store.submit_turn(session, asks("second"), "me")
+    other = await store.submit_turn(session, user_message("second"), "me")
     assert not await store.withdraw_turn(turn), "it runs"
     assert await store.withdraw_turn(other)
     marks = "SELECT COUNT(*) FROM open_calls WHERE answered_at IS NOT NULL"
@@ -188,11 +188,11 @@ async def test_the_next_queued_turn_is_notified(
 ) -> None:
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
         other = store if where == "the same store" else await stack.enter_async_context(Store(store_url))
-        blocking = await store.submit_turn(session, asks("first"), "gone")
+        blocking = await store.submit_turn(session, user_message("first"), "gone")
         if how == "withdraw":  # it is queued, and its process has not claimed it yet
-            first, blocking = blocking, await store.submit_turn(session, asks("second"), "gone")
+            first, blocking = blocking, await store.submit_turn(session, user_message("second"), "gone")
             await store.end_turn(NAME, first, "done")
-        turn = await other.submit_turn(session, asks("next"), "me")
+        turn = await other.submit_turn(session, user_message("next"), "me")
         assert turn.status == "queued"
         comes_up = await stack.enter_async_context(other.watch_queue(turn))
         assert isinstance(await other.write(lease_turn, turn.session_key, NAME, turn.turn, time.time()), list)
@@ -209,8 +209,8 @@ async def test_the_next_queued_turn_is_notified(
 
 
 async def test_a_wait_for_the_queue_ends_at_its_timeout(store: Store, session: SessionRecord) -> None:
-    await store.submit_turn(session, asks("first"), "me")
-    turn = await store.submit_turn(session, asks("second"), "me")
+    await store.submit_turn(session, user_message("first"), "me")
+    turn = await store.submit_turn(session, user_message("second"), "me")
     async with store.watch_queue(turn) as comes_up, asyncio.timeout(PATIENCE_S):
         await comes_up(0.01)
         assert isinstance(await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time()), list)

@@ -24,7 +24,7 @@ def sessions(store: Store) -> Sessions:
     return Sessions(store, "app")
 
 
-async def told(store: Store, id_: str, *texts: str, user: str = "user", app: str = "app") -> Writer:
+async def write_messages(store: Store, id_: str, *texts: str, user: str = "user", app: str = "app") -> Writer:
     writer = Writer(store, await store.write(create_session, SessionId(app, user, id_), None, time.time()))
     for number, text in enumerate(texts):
         await writer.add(Message("assistant" if number % 2 else "user", text), invocation_id=f"i{number}")
@@ -40,7 +40,7 @@ def marked(hit: Hit) -> list[str]:
 
 
 async def test_words_are_found_whatever_their_case_accents_and_width(store: Store, sessions: Sessions) -> None:
-    await told(store, "s", "The weather in Zürich", "It is \uff33\uff35\uff2e\uff2e\uff39 there, naïve one.")
+    await write_messages(store, "s", "The weather in Zürich", "It is \uff33\uff35\uff2e\uff2e\uff39 there, naïve one.")
     assert await found(sessions, "zurich") == [("s", 1)]
     assert await found(sessions, "ZÜRICH weather") == [("s", 1)], "every word, in any order"
     assert await found(sessions, "sunny") == [("s", 2)]
@@ -55,10 +55,10 @@ async def test_words_are_found_whatever_their_case_accents_and_width(store: Stor
 
 
 async def test_scripts_without_spaces_are_found_by_any_part(store: Store, sessions: Sessions) -> None:
-    await told(store, "zh", "我今天在北京大学学习汉字。", "好的")
-    await told(store, "ja", "東京タワーはどこですか")
-    await told(store, "ko", "서울의 날씨가 좋습니다")
-    await told(store, "th", "สวัสดีครับ")
+    await write_messages(store, "zh", "我今天在北京大学学习汉字。", "好的")
+    await write_messages(store, "ja", "東京タワーはどこですか")
+    await write_messages(store, "ko", "서울의 날씨가 좋습니다")
+    await write_messages(store, "th", "สวัสดีครับ")
     for words, expected in {
         "北京": "zh",
         "京大学": "zh",
@@ -78,11 +78,11 @@ async def test_scripts_without_spaces_are_found_by_any_part(store: Store, sessio
 
 
 async def test_hits_are_ranked_and_then_newest_first(store: Store, sessions: Sessions) -> None:
-    await told(store, "old", "green apples")
-    await told(store, "long", "green " + "".join(f"and {n} other words " for n in range(40)) + " apples")
-    await told(store, "apart", "apples are often green")
-    await told(store, "new", "green apples")
-    await told(store, "named", "hello")
+    await write_messages(store, "old", "green apples")
+    await write_messages(store, "long", "green " + "".join(f"and {n} other words " for n in range(40)) + " apples")
+    await write_messages(store, "apart", "apples are often green")
+    await write_messages(store, "new", "green apples")
+    await write_messages(store, "named", "hello")
     await sessions.rename("named", "Of apples that are green")
     ranked = [session for session, _ in await found(sessions, "green apples")]
     assert ranked == ["new", "old", "named", "apart", "long"]
@@ -90,7 +90,7 @@ async def test_hits_are_ranked_and_then_newest_first(store: Store, sessions: Ses
 
 
 async def test_a_snippet_around_the_words_is_shown(store: Store, sessions: Sessions) -> None:
-    await told(store, "s", "first line\nsecond " + "x " * 500 + "needle\n" + "y " * 500)
+    await write_messages(store, "s", "first line\nsecond " + "x " * 500 + "needle\n" + "y " * 500)
     [hit] = await sessions.search("needle")
     assert marked(hit) == ["needle"]
     assert hit.text.startswith("…x x")
@@ -102,7 +102,7 @@ async def test_a_snippet_around_the_words_is_shown(store: Store, sessions: Sessi
 
 
 async def test_titles_are_found_and_old_ones_are_not(store: Store, sessions: Sessions) -> None:
-    await told(store, "s", "hello")
+    await write_messages(store, "s", "hello")
     await sessions.rename("s", "Holidays in Norway")
     [hit] = await sessions.search("norw")
     assert (hit.session_id, hit.seq, hit.role, hit.text, marked(hit)) == (
@@ -116,9 +116,9 @@ async def test_titles_are_found_and_old_ones_are_not(store: Store, sessions: Ses
 
 
 async def test_6_a_search_finds_only_the_users_own_messages(store: Store, sessions: Sessions) -> None:
-    await told(store, "s", "the secret word", user="alice")
-    await told(store, "s", "the secret word", user="alice", app="another app")
-    await told(store, "mine", "the public word", user="bob")
+    await write_messages(store, "s", "the secret word", user="alice")
+    await write_messages(store, "s", "the secret word", user="alice", app="another app")
+    await write_messages(store, "mine", "the public word", user="bob")
     assert await found(sessions, "word", user="alice") == [("s", 1)]
     assert await found(sessions, "word", user="bob") == [("mine", 1)]
     assert await found(sessions, "secret", user="bob") == []
@@ -129,7 +129,7 @@ async def test_6_a_search_finds_only_the_users_own_messages(store: Store, sessio
 async def test_the_index_is_brought_up_to_date_by_the_search_and_by_nothing_else(
     store: Store, sessions: Sessions
 ) -> None:
-    writer = await told(store, "s", "one")
+    writer = await write_messages(store, "s", "one")
     assert await rows(store, "SELECT COUNT(*) FROM search_messages") == [(0,)], "appending does not pay for it"
     assert await found(sessions, "one") == [("s", 1)]
     await writer.add(Message("assistant", "two"))
@@ -145,20 +145,20 @@ async def test_the_index_is_brought_up_to_date_by_the_search_and_by_nothing_else
 
 
 async def test_concurrent_searches_index_each_message_once(store: Store, sessions: Sessions) -> None:
-    await told(store, "s", *(f"word w{n}" for n in range(BATCH + 20)))
+    await write_messages(store, "s", *(f"word w{n}" for n in range(BATCH + 20)))
     results = await asyncio.gather(*(found(sessions, "word", limit=500) for _ in range(5)))
     assert {len(result) for result in results} == {BATCH + 20}
 
 
 async def test_only_the_beginning_of_a_very_long_message_is_indexed(store: Store, sessions: Sessions) -> None:
-    await told(store, "s", "begin " + "filler " * (INDEXED_CHARACTERS // 7) + " the end of it", "x" * 100_000)
+    await write_messages(store, "s", "begin " + "filler " * (INDEXED_CHARACTERS // 7) + " the end of it", "x" * 100_000)
     assert await found(sessions, "begin") == [("s", 1)]
     assert await found(sessions, "end of it") == []
     assert await found(sessions, "x" * 1_000) == [("s", 2)]
 
 
 async def test_a_rewound_message_is_not_found(store: Store, sessions: Sessions) -> None:
-    await told(store, "s", "apples", "pears", "plums")
+    await write_messages(store, "s", "apples", "pears", "plums")
     before = await sessions.fork("s", new_id="before", title="Other")
     assert await found(sessions, "pears") == [("s", 2), ("before", 2)]
     await sessions.rewind("s", before=2)
@@ -170,7 +170,7 @@ async def test_a_rewound_message_is_not_found(store: Store, sessions: Sessions) 
 
 
 async def test_a_shared_message_is_found_in_each_fork(store: Store, sessions: Sessions) -> None:
-    await told(store, "s", "apples", "pears")
+    await write_messages(store, "s", "apples", "pears")
     made = await sessions.fork("s", at=1, new_id="f", title="Other")
     await following(store, made).add(Message("user", "plums"))
     await sessions.fork("f", new_id="g", title="Third")
@@ -180,8 +180,8 @@ async def test_a_shared_message_is_found_in_each_fork(store: Store, sessions: Se
 
 
 async def test_a_deleted_session_is_not_found_and_leaves_no_words(store: Store, sessions: Sessions) -> None:
-    await told(store, "s", "apples", "pears")
-    await told(store, "late", "plums")
+    await write_messages(store, "s", "apples", "pears")
+    await write_messages(store, "late", "plums")
     await sessions.rename("s", "Fruit")
     await sessions.fork("s", at=1, new_id="f", title="Kept")
     await sessions.fork("late", new_id="g", title="Later")
@@ -200,7 +200,7 @@ async def test_a_deleted_session_is_not_found_and_leaves_no_words(store: Store, 
 
 
 async def test_a_shared_row_is_indexed_after_its_session_is_deleted(store: Store, sessions: Sessions) -> None:
-    await told(store, "s", "apples", "pears")
+    await write_messages(store, "s", "apples", "pears")
     await sessions.fork("s", at=1, new_id="f", title="Other")
     await sessions.delete("s")
     assert await found(sessions, "apples") == [("f", 1)]
@@ -209,7 +209,7 @@ async def test_a_shared_row_is_indexed_after_its_session_is_deleted(store: Store
 
 async def test_concurrent_searches_and_deletions_leave_no_words(store: Store, sessions: Sessions) -> None:
     for number in range(8):
-        await told(store, f"s{number}", *(f"word {n}" for n in range(30)))
+        await write_messages(store, f"s{number}", *(f"word {n}" for n in range(30)))
     work = [sessions.delete(f"s{number}") for number in range(8)]
     await asyncio.gather(*(found(sessions, "word") for _ in range(4)), *work)
     assert await found(sessions, "word") == []
@@ -251,25 +251,25 @@ SYNTAX = [
 ]
 
 
-@pytest.mark.parametrize("asked", SYNTAX)
-async def test_20_syntax_is_only_text(store: Store, sessions: Sessions, asked: str) -> None:
-    await told(store, "s", f"x {asked} y".replace("\0", " ").replace("\ud800", " "))
-    hits = await sessions.search(f"x {asked} y")
+@pytest.mark.parametrize("entered", SYNTAX)
+async def test_20_syntax_is_only_text(store: Store, sessions: Sessions, entered: str) -> None:
+    await write_messages(store, "s", f"x {entered} y".replace("\0", " ").replace("\ud800", " "))
+    hits = await sessions.search(f"x {entered} y")
     assert [(hit.session_id, hit.seq) for hit in hits] == [("s", 1)]
-    await sessions.search(asked)
+    await sessions.search(entered)
 
 
-asked = st.lists(st.sampled_from([*SYNTAX, "apple", "é", "漢字", "漢", " ", "1"]) | st.text(max_size=8), max_size=6)
+entered = st.lists(st.sampled_from([*SYNTAX, "apple", "é", "漢字", "漢", " ", "1"]) | st.text(max_size=8), max_size=6)
 
 
-@given(asked, st.text(max_size=30))
+@given(entered, st.text(max_size=30))
 @settings(max_examples=60)
-async def test_20_any_query_has_a_result(store: Store, sessions: Sessions, asked: list[str], text: str) -> None:
+async def test_20_any_query_has_a_result(store: Store, sessions: Sessions, entered: list[str], text: str) -> None:
     name = SessionId("app", "user", "any")
     await store.delete_session(name)
     kept = "".join(" " if char == "\0" or "\ud800" <= char <= "\udfff" else char for char in text)
-    await told(store, "any", kept)
-    for words in ("".join(asked), " ".join(asked), text, kept):
+    await write_messages(store, "any", kept)
+    for words in ("".join(entered), " ".join(entered), text, kept):
         for hit in await sessions.search(words):
             assert all(0 <= start < end <= len(hit.text) for start, end in hit.marks)
     if parse_terms(kept):

@@ -48,14 +48,14 @@ class Told(Struct):
     error: type[LangoError] | None = None
 
 
-async def tell(store: Store, session: SessionRecord, revision: int, entry: NewEvent, **options: Any) -> Told:
+async def outcome_of(store: Store, session: SessionRecord, revision: int, entry: NewEvent, **options: Any) -> Told:
     try:
         return Told(await store.append(session.key, session.name, revision, entry, **options))
     except LangoError as error:
         return Told(error=type(error))
 
 
-def said(
+def text_event(
     number: int, role: Role = "user", content: str = "hi", calls: tuple[ToolCall, ...] = (), **more: Any
 ) -> NewEvent:
     message = Message(role, content, calls, "someone")
@@ -85,17 +85,17 @@ def entries(draw: st.DrawFn) -> NewEvent:
     match draw(st.integers(0, 12)):
         case 0 | 1 | 2:
             role: Role = draw(st.sampled_from(["user", "assistant"]))
-            return said(number, role, draw(st.sampled_from(["hi", "\0", "é"])))
+            return text_event(number, role, draw(st.sampled_from(["hi", "\0", "é"])))
         case 3 | 4 | 5:
-            return said(number, "assistant", "", (draw(calls),), long_running=frozenset(draw(st.sets(call_ids))))
+            return text_event(number, "assistant", "", (draw(calls),), long_running=frozenset(draw(st.sets(call_ids))))
         case 6 | 7 | 8:
-            return said(number, "tool", "{}", (draw(results),))
+            return text_event(number, "tool", "{}", (draw(results),))
         case 9:
-            return said(number, "assistant", "", tuple(draw(st.lists(st.one_of(calls, questions), max_size=2))))
+            return text_event(number, "assistant", "", tuple(draw(st.lists(st.one_of(calls, questions), max_size=2))))
         case 10:
-            return said(number, "user", state_delta={"k": number, "temp:t": 1})
+            return text_event(number, "user", state_delta={"k": number, "temp:t": 1})
         case 11:
-            return said(number, "event", rewind_before=f"i{draw(st.integers(0, 2))}")
+            return text_event(number, "event", rewind_before=f"i{draw(st.integers(0, 2))}")
         case _:
             return NewEvent(f"e{number}", float(number), None, state_delta={"k": number})
 
@@ -126,14 +126,14 @@ steps = st.lists(
 
 
 LATE = [
-    said(1, "assistant", "", (ToolCall("a", "f", {}),)),
-    said(2, "assistant", "wait"),
-    said(3, "tool", "{}", (result("a"),)),
+    text_event(1, "assistant", "", (ToolCall("a", "f", {}),)),
+    text_event(2, "assistant", "wait"),
+    text_event(3, "tool", "{}", (result("a"),)),
 ]
 ASKED = [
-    said(1, "assistant", "", (ToolCall("a", "f", {}),), long_running=frozenset("a")),
-    said(2, "assistant", "", (question("q", "a"),)),
-    said(3, "tool", "{}", (result("q"),)),
+    text_event(1, "assistant", "", (ToolCall("a", "f", {}),), long_running=frozenset("a")),
+    text_event(2, "assistant", "", (question("q", "a"),)),
+    text_event(3, "tool", "{}", (result("q"),)),
 ]
 
 
@@ -155,8 +155,8 @@ async def _the_same(store_url: str, script: list[Step], *, forked: bool) -> None
             assert seen is not None
             options: dict[str, Any] = {"epoch": step.epoch, "ends_turn": step.ends_turn}
             revision = max(0, seen.revision - step.behind)
-            told = await tell(store, short, revision, step.entry, **options, last_seq=seen.last_seq + step.off)
-            assert told == await tell(store, long, revision, step.entry, **options), step
+            outcome = await outcome_of(store, short, revision, step.entry, **options, last_seq=seen.last_seq + step.off)
+            assert outcome == await outcome_of(store, long, revision, step.entry, **options), step
         assert await store.read(rows_of, short.key) == await store.read(rows_of, long.key)
         assert await store.read(check_session, short.name) == []
 
@@ -164,10 +164,10 @@ async def _the_same(store_url: str, script: list[Step], *, forked: bool) -> None
 async def _session(store: Store, *, forked: bool) -> SessionRecord:
     name = SessionId("app", "alice", uuid.uuid4().hex)
     session = await store.write(create_session, name, None, 0.0)
-    turn = await store.submit_turn(session, said(0), "me")
+    turn = await store.submit_turn(session, text_event(0), "me")
     assert isinstance(turn, Turn)
     if forked:
-        await store.append(session.key, name, 1, said(31, "assistant"), epoch=turn.epoch, ends_turn=True)
+        await store.append(session.key, name, 1, text_event(31, "assistant"), epoch=turn.epoch, ends_turn=True)
         return await store.write(fork.fork_session, name, SessionId("app", "alice", uuid.uuid4().hex), 2, None, 0.0)
     found = await store.read(find_session, name)
     assert found is not None
@@ -177,11 +177,11 @@ async def _session(store: Store, *, forked: bool) -> SessionRecord:
 @pytest.mark.parametrize("kind", ["sqlite_at_once", "postgres"])
 async def test_ordinary_events_are_appended_by_the_single_statement(kind: str, request: pytest.FixtureRequest) -> None:
     ordinary = [
-        said(1),
-        said(2, "assistant", "", (ToolCall("c", "f", {"n": 1}),)),
-        said(3, "tool", "{}", (ToolCall("c", "f", output={"ok": True}),)),
-        said(4, "assistant"),
-        said(5, "assistant", "", (ToolCall("c", "f", {"n": 1}),), long_running=frozenset("c")),
+        text_event(1),
+        text_event(2, "assistant", "", (ToolCall("c", "f", {"n": 1}),)),
+        text_event(3, "tool", "{}", (ToolCall("c", "f", output={"ok": True}),)),
+        text_event(4, "assistant"),
+        text_event(5, "assistant", "", (ToolCall("c", "f", {"n": 1}),), long_running=frozenset("c")),
     ]
     async with Store(request.getfixturevalue(f"{kind}_url")) as store:
         session = await store.write(create_session, NAME, None, time.time())
@@ -200,11 +200,11 @@ def _never() -> Operation[AppendResult]:
 async def test_a_statement_that_did_not_apply_does_not_disable_the_next(store: Store) -> None:
     session = await store.write(create_session, NAME, None, time.time())
     for number in range(3):
-        stale = await tell(store, session, 7, said(9), last_seq=7)
+        stale = await outcome_of(store, session, 7, text_event(9), last_seq=7)
         assert stale.error is StaleSession
-        again = await tell(store, session, number, said(number), last_seq=number)
+        again = await outcome_of(store, session, number, text_event(number), last_seq=number)
         assert again == Told(AppendResult(number + 1, number + 1))
-        assert await tell(store, session, number + 1, said(number), last_seq=number + 1) == Told(
+        assert await outcome_of(store, session, number + 1, text_event(number), last_seq=number + 1) == Told(
             AppendResult(number + 1, number + 1, repeated=True)
         )
 
@@ -219,6 +219,6 @@ async def test_the_log_is_checkpointed_without_writes_in_the_writers_thread(
         file, number = tmp_path / "lango.db", 0
         before = file.stat().st_size  # writes are in the log until it is checkpointed
         while file.stat().st_size == before:
-            await tell(store, session, number, said(number), last_seq=number)
+            await outcome_of(store, session, number, text_event(number), last_seq=number)
             number += 1
             await asyncio.sleep(0)

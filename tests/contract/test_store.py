@@ -333,14 +333,14 @@ async def test_a_repeated_event_does_not_make_a_stale_writer_fresh(writer: Write
         )
 
 
-def asks(text: str) -> NewEvent:
+def user_message(text: str) -> NewEvent:
     return NewEvent(
         f"event of {text}", time.time(), Message("user", text, author="user"), tokens=1, invocation_id=f"i-{text}"
     )
 
 
 async def test_a7_the_users_message_and_its_turn_are_stored_together(writer: Writer) -> None:
-    turn = await writer.store.submit_turn(writer.session, asks("hello"), "me")
+    turn = await writer.store.submit_turn(writer.session, user_message("hello"), "me")
     assert (turn.turn, turn.epoch, turn.status) == (1, 1, "running")
     [stored] = await everything(writer.store)
     assert stored.message == Message("user", "hello", author="user")
@@ -349,12 +349,12 @@ async def test_a7_the_users_message_and_its_turn_are_stored_together(writer: Wri
 
 async def test_a7_the_next_message_is_queued_in_order_and_is_not_lost(writer: Writer) -> None:
     store, session = writer.store, writer.session
-    first = await store.submit_turn(session, asks("1"), "me")
-    second = await store.submit_turn(session, asks("2"), "me")
-    third = await store.submit_turn(session, asks("3"), "me")
+    first = await store.submit_turn(session, user_message("1"), "me")
+    second = await store.submit_turn(session, user_message("2"), "me")
+    third = await store.submit_turn(session, user_message("3"), "me")
     assert (second.status, third.status) == ("queued", "queued")
     with pytest.raises(TurnRunning):
-        await store.submit_turn(session, asks("4"), "me", wait=False)
+        await store.submit_turn(session, user_message("4"), "me", wait=False)
     assert [(a.turn, a.status) for a in await ahead(store, third)] == [(1, "running"), (2, "queued")]
     assert await store.end_turn(NAME, first, "done")
     assert [a.turn for a in await ahead(store, third)] == [2], "the third waits for the second"
@@ -373,17 +373,17 @@ async def ahead(store: Store, turn: Turn) -> list[QueuedTurn]:
 
 
 async def test_the_same_request_twice_is_one_turn(writer: Writer) -> None:
-    first = await writer.store.submit_turn(writer.session, asks("1"), "me", idempotency_key="k")
-    again = await writer.store.submit_turn(writer.session, asks("1"), "me", idempotency_key="k")
+    first = await writer.store.submit_turn(writer.session, user_message("1"), "me", idempotency_key="k")
+    again = await writer.store.submit_turn(writer.session, user_message("1"), "me", idempotency_key="k")
     assert (again.turn, again.repeated, again.status) == (first.turn, True, "running")
     assert len(await everything(writer.store)) == 1
 
 
 async def test_a_turn_that_was_taken_over_is_fenced(writer: Writer) -> None:
     store, session = writer.store, writer.session
-    zombie = await store.submit_turn(session, asks("1"), "gone")
-    await store.submit_turn(session, asks("2"), "gone too")
-    turn = await store.submit_turn(session, asks("3"), "me")
+    zombie = await store.submit_turn(session, user_message("1"), "gone")
+    await store.submit_turn(session, user_message("2"), "gone too")
+    turn = await store.submit_turn(session, user_message("3"), "me")
     running, waiting = await ahead(store, turn)
     assert await store.write(renew_lease, zombie) == "alive"
     assert not await store.interrupt_turn(session, running), "it gave a sign of life meanwhile"
@@ -399,15 +399,15 @@ async def test_a_turn_that_was_taken_over_is_fenced(writer: Writer) -> None:
     with pytest.raises(FencedWrite):
         await store.write(record_intent, zombie.session_key, zombie.epoch, "c", "f", "once", "hash", time.time())
     await store.append(session.key, NAME, 3, NewEvent("t", time.time(), Message("user", "t")), epoch=claimed.epoch)
-    said = [one.message.content for one in await everything(store) if one.message]
-    assert said == ["1", "2", "3", "t"], "the message that waited is part of the conversation"
+    texts = [one.message.content for one in await everything(store) if one.message]
+    assert texts == ["1", "2", "3", "t"], "the message that waited is part of the conversation"
 
 
 async def test_a_turn_can_be_cancelled_from_anywhere(writer: Writer) -> None:
     store, session = writer.store, writer.session
     assert not await store.write(request_cancel, session.key)
-    turn = await store.submit_turn(session, asks("1"), "me")
-    waiting = await store.submit_turn(session, asks("2"), "me")
+    turn = await store.submit_turn(session, user_message("1"), "me")
+    waiting = await store.submit_turn(session, user_message("2"), "me")
     assert await store.write(request_cancel, session.key)
     assert await store.write(renew_lease, turn) == "cancelled"
     assert await store.withdraw_turn(waiting)
@@ -415,13 +415,13 @@ async def test_a_turn_can_be_cancelled_from_anywhere(writer: Writer) -> None:
     assert await store.end_turn(NAME, turn, "cancelled", {"why": "asked"})
     await store.delete_session(NAME)
     with pytest.raises(SessionNotFound):
-        await store.submit_turn(session, asks("3"), "me")
+        await store.submit_turn(session, user_message("3"), "me")
 
 
 async def test_a_repeated_call_id_keeps_its_journal_entries_apart(writer: Writer) -> None:
     store, session = writer.store, writer.session
     for number, by in enumerate(("alice", "bob", "carol")):
-        turn = await store.submit_turn(session, asks(str(number)), "me")
+        turn = await store.submit_turn(session, user_message(str(number)), "me")
         record = await store.read(find_session, NAME)
         assert record
         writer.revision = record.revision
@@ -430,7 +430,7 @@ async def test_a_repeated_call_id_keeps_its_journal_entries_apart(writer: Writer
             await store.write(record_intent, turn.session_key, turn.epoch, "c", "f", "once", "hash", time.time())
             await store.write(tool_journal.record_approval, session.key, "c", "bob", time.time(), approved=True)
             await store.end_turn(NAME, turn, "done")
-            turn = await store.submit_turn(session, asks("yes"), "me")
+            turn = await store.submit_turn(session, user_message("yes"), "me")
             record = await store.read(find_session, NAME)
             assert record
             writer.revision = record.revision
@@ -455,22 +455,22 @@ async def test_a_repeated_call_id_keeps_its_journal_entries_apart(writer: Writer
     for one in (whole, fork):
         page = await store.read(read_message_page, one)
         found = await store.read(read_journal_entries, one.key, page)
-        told = [found[place] for place in sorted(found)]
-        assert [record.approved_by for record in told] == ["alice"] * 2 + ["bob"] * 3 + ["carol"] * 2
-        assert {record.status for record in told} == {"finished"}
+        journaled = [found[place] for place in sorted(found)]
+        assert [record.approved_by for record in journaled] == ["alice"] * 2 + ["bob"] * 3 + ["carol"] * 2
+        assert {record.status for record in journaled} == {"finished"}
 
 
 async def test_a8_the_journal_records_intent_start_and_result(writer: Writer) -> None:
     store, session = writer.store, writer.session
-    turn = await store.submit_turn(session, asks("1"), "me")
+    turn = await store.submit_turn(session, user_message("1"), "me")
     assert await store.read(read_journal_entry, session.key, "c") is None
     await store.write(record_intent, turn.session_key, turn.epoch, "c", "exec", "once", "hash", time.time())
-    assert (await told(store, session, "c")).status == "intended"
+    assert (await journaled(store, session, "c")).status == "intended"
     assert await store.write(record_start, turn.session_key, turn.epoch, "c", time.time())
     assert not await store.write(record_start, turn.session_key, turn.epoch, "c", time.time()), "never twice"
-    assert (await told(store, session, "c")).status == "started"
+    assert (await journaled(store, session, "c")).status == "started"
     await store.write(record_result, turn.session_key, turn.epoch, "c", {"ok": 1}, time.time())
-    finished = await told(store, session, "c")
+    finished = await journaled(store, session, "c")
     assert (finished.status, finished.result, finished.effect, finished.name) == ("finished", {"ok": 1}, "once", "exec")
     assert finished.started_at is not None
     assert finished.finished_at is not None
@@ -478,7 +478,7 @@ async def test_a8_the_journal_records_intent_start_and_result(writer: Writer) ->
 
 async def test_a8_open_calls_of_a_dead_turn_are_closed_by_the_journal(writer: Writer) -> None:
     store, session = writer.store, writer.session
-    turn = await store.submit_turn(session, asks("1"), "me")
+    turn = await store.submit_turn(session, user_message("1"), "me")
     writer.revision = 1
     await writer.call("finished", "started", "safe", "intended", "unheard", "slow", long_running=frozenset({"slow"}))
     declared: dict[str, Effect] = {"finished": "once", "started": "once", "safe": "idempotent", "intended": "once"}
@@ -487,7 +487,7 @@ async def test_a8_open_calls_of_a_dead_turn_are_closed_by_the_journal(writer: Wr
         if call_id != "intended":
             await store.write(record_start, turn.session_key, turn.epoch, call_id, time.time())
     await store.write(record_result, turn.session_key, turn.epoch, "finished", {"real": True}, time.time())
-    second = await store.submit_turn(session, asks("2"), "me")
+    second = await store.submit_turn(session, user_message("2"), "me")
     [gone] = await ahead(store, second)
     assert await store.interrupt_turn(session, gone)
     await store.write(lease_turn, second.session_key, NAME, second.turn, time.time())
@@ -507,7 +507,7 @@ async def test_a8_open_calls_of_a_dead_turn_are_closed_by_the_journal(writer: Wr
 
 
 async def test_f5_ending_a_turn_closes_its_calls_too(writer: Writer) -> None:
-    turn = await writer.store.submit_turn(writer.session, asks("1"), "me")
+    turn = await writer.store.submit_turn(writer.session, user_message("1"), "me")
     writer.revision = 1
     await writer.call("a", "b")
     await writer.answer("a")
@@ -517,7 +517,7 @@ async def test_f5_ending_a_turn_closes_its_calls_too(writer: Writer) -> None:
     assert [call.id for call in closed.message.tool_calls] == ["b"]
 
 
-async def told(store: Store, session: SessionRecord, call_id: str) -> JournalEntry:
+async def journaled(store: Store, session: SessionRecord, call_id: str) -> JournalEntry:
     record = await store.read(read_journal_entry, session.key, call_id)
     assert record is not None
     return record

@@ -34,7 +34,7 @@ from lango.store.turns.tool_journal import (
 )
 from lango.turns.liveness import Owner
 from tests.contract.test_fork_and_rewind import events, following, left, rows, window
-from tests.contract.test_store import Writer, asks
+from tests.contract.test_store import Writer, user_message
 from tests.frozen.make import events as frozen_events
 from tests.support import strategies
 
@@ -72,7 +72,7 @@ async def everything(store: Store, sessions: Sessions) -> None:
     await service.append_event(session, changed)
     record = await store.read(find_session, NAME)
     assert record
-    turn = await store.submit_turn(record, asks("1"), Owner().name, idempotency_key="once")
+    turn = await store.submit_turn(record, user_message("1"), Owner().name, idempotency_key="once")
     writer = following(store, record)
     writer.revision = record.revision + 1
     await writer.call("long", invocation_id="i-1")
@@ -114,12 +114,12 @@ async def test_export_import_export_gives_the_same_bytes(store: Store, sessions:
         assert await other.read(read_full_result, made.key, "long", 0, 9) == "all of it"
         assert await window(other, "s") == await window(store, "s")
         assert repr(await events(other, "s")) == repr(await events(store, "s"))
-        turn = await other.submit_turn(made, asks("2"), "me")
+        turn = await other.submit_turn(made, user_message("2"), "me")
         assert (turn.turn, turn.epoch) == (2, 2), "and it goes on"
-        twice = await other.submit_turn(made, asks("1"), "me", idempotency_key="once")
+        twice = await other.submit_turn(made, user_message("1"), "me", idempotency_key="once")
         assert (twice.repeated, twice.turn) == (True, 1)
         with pytest.raises(IdempotencyKeyReused):
-            await other.submit_turn(made, asks("2"), "me", idempotency_key="once")
+            await other.submit_turn(made, user_message("2"), "me", idempotency_key="once")
 
 
 async def test_a_fork_is_exported_whole(store: Store, sessions: Sessions) -> None:
@@ -149,8 +149,8 @@ async def test_an_import_may_change_user_app_and_id(store: Store, sessions: Sess
         await sessions.import_lines(lines, user_id="alice")
     bobs = await Sessions(store, "other app").import_lines(lines, user_id="bob", session_id="mine")
     assert bobs.name == SessionId("other app", "bob", "mine")
-    told = [line async for line in Sessions(store, "other app").export_lines("mine", user_id="bob")]
-    assert told[2:] == lines[2:], "only the session's own line names them"
+    members = [line async for line in Sessions(store, "other app").export_lines("mine", user_id="bob")]
+    assert members[2:] == lines[2:], "only the session's own line names them"
     with pytest.raises(SessionNotFound):
         await anext(sessions.export_lines("s", user_id="bob"))
     found = await sessions.search("naive", user_id="alice")
@@ -161,7 +161,7 @@ async def test_a_running_turn_is_not_exported_and_its_calls_are_closed_after_the
     store: Store, sessions: Sessions
 ) -> None:
     record = await store.write(create_session, NAME, None, time.time())
-    turn = await store.submit_turn(record, asks("1"), Owner().name)
+    turn = await store.submit_turn(record, user_message("1"), Owner().name)
     writer = following(store, record)
     writer.revision = 1
     await writer.call("known")
@@ -175,7 +175,7 @@ async def test_a_running_turn_is_not_exported_and_its_calls_are_closed_after_the
     made = await sessions.import_lines(lines, user_id="alice", session_id="copy")
     copied = await exported(sessions, "copy")
     assert copied[2:] == lines[2:]
-    await store.submit_turn(made, asks("2"), "me")
+    await store.submit_turn(made, user_message("2"), "me")
     outputs = {
         call.id: dict(call.output)
         for one in await events(store, "copy")
@@ -237,10 +237,10 @@ async def test_an_export_of_a_session_that_is_deleted_meanwhile_fails(store: Sto
 
 
 def changed(lines: list[str], place: int, /, **values: Any) -> list[str]:
-    told = json.loads(lines[place]) | values
+    members = json.loads(lines[place]) | values
     return [
         *lines[:place],
-        json.dumps({k: v for k, v in told.items() if v is not ...}) + "\n",
+        json.dumps({k: v for k, v in members.items() if v is not ...}) + "\n",
         *(lines[place + 1 :] if place >= 0 else []),
     ]
 
@@ -445,8 +445,8 @@ async def test_every_column_is_exported_or_left_out_on_purpose(sqlite_url: str) 
         for table, model in lines.items():
             columns = {row[1] for row in await rows(store, f"PRAGMA table_info({table})")}
             left_out = set(COLUMNS[table].replace(":", " ").replace(";", " ").split())
-            told = {renamed.get(column, column) for column in columns}
-            assert told - left_out == set(model.model_fields) - {"kind", "raw"} - left_out, table
+            members = {renamed.get(column, column) for column in columns}
+            assert members - left_out == set(model.model_fields) - {"kind", "raw"} - left_out, table
 
 
 @given(st.lists(strategies.events, max_size=4))

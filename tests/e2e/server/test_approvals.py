@@ -13,7 +13,7 @@ from lango.store import SessionId, Store
 from lango.store.sessions.window import read_session_events
 from tests.support.servers.served import PATIENCE_S, Server, events_of, send, serving
 
-NOT_IN_TIME = "not run: nobody answered the question for approval in time, and that is a no"
+NOT_IN_TIME = "not run: the approval request expired without an answer, which counts as declined"
 
 
 @pytest.fixture(scope="module")

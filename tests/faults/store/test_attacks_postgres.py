@@ -61,7 +61,7 @@ def schema_of(url: str) -> str:
     return url.rpartition("schema=")[2]
 
 
-async def tell(store: Store, name: SessionId, text: str) -> None:
+async def write_message(store: Store, name: SessionId, text: str) -> None:
     session = await store.write(create_session, name, None, time.time())
     entry = NewEvent(f"e-{name.user_id[:40]}", 1.0, message=Message("user", text))
     await store.append(session.key, name, session.revision, entry)
@@ -70,7 +70,7 @@ async def tell(store: Store, name: SessionId, text: str) -> None:
 async def test_20_users_with_hostile_ids_see_their_own_alone(postgres_url: str) -> None:
     async with Store(postgres_url) as store:
         for number, user in enumerate(HOSTILE):
-            await tell(store, SessionId("app", user, "s"), f"the canary of number{number}x")
+            await write_message(store, SessionId("app", user, "s"), f"the canary of number{number}x")
         for number, user in enumerate(HOSTILE):
             assert [one.name.user_id for one in await store.read(list_sessions, "app", user)] == [user]
             [hit] = await store.search("app", user, "canary")
@@ -99,7 +99,7 @@ async def test_20_an_unstorable_id_belongs_to_no_session(postgres_url: str, bad:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "query",
     [
         "') | '@x",
         "canary & !theirs",
@@ -115,11 +115,11 @@ async def test_20_an_unstorable_id_belongs_to_no_session(postgres_url: str, bad:
         "\0",
     ],
 )
-async def test_20_a_search_has_no_syntax(postgres_url: str, asked: str) -> None:
+async def test_20_a_search_has_no_syntax(postgres_url: str, query: str) -> None:
     async with Store(postgres_url) as store:
-        await tell(store, SessionId("app", "alice", "s"), "canary mine")
-        await tell(store, SessionId("app", "bob", "s"), "canary theirs")
-        assert all("theirs" not in hit.text for hit in await store.search("app", "alice", asked))
+        await write_message(store, SessionId("app", "alice", "s"), "canary mine")
+        await write_message(store, SessionId("app", "bob", "s"), "canary theirs")
+        assert all("theirs" not in hit.text for hit in await store.search("app", "alice", query))
 
 
 async def test_20_schemas_with_similar_names_are_separate(postgres_url: str, admin: Any) -> None:
@@ -174,7 +174,7 @@ async def small_url(postgres_url: str, admin: Any) -> AsyncIterator[str]:
 
 async def test_20_a_role_that_may_only_read_and_write_rows_is_enough(small_url: str, admin: Any) -> None:
     async with Store(small_url) as store:
-        await tell(store, SessionId("app", "u", "s"), "hello canary")
+        await write_message(store, SessionId("app", "u", "s"), "hello canary")
         assert await store.search("app", "u", "canary")
     role = small_url.partition("//")[2].partition(":")[0]
     await admin.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema_of(small_url)} FROM {role}")
@@ -255,9 +255,9 @@ async def test_20_no_error_shows_a_password(url: str, caplog: pytest.LogCaptureF
 
 def test_20_doctor_shows_no_password(tmp_path: Path) -> None:
     (tmp_path / "lango.toml").write_text(f'[store]\nurl = "{URLS[3]}"\n')
-    said = lango("doctor", "--offline", cwd=tmp_path)
-    assert "FAIL store" in said.stdout
-    assert SECRET not in said.stdout + said.stderr
+    output = lango("doctor", "--offline", cwd=tmp_path)
+    assert "FAIL store" in output.stdout
+    assert SECRET not in output.stdout + output.stderr
 
 
 # -- a server on it ---------------------------------------------------------------------------------------------------

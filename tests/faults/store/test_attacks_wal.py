@@ -245,10 +245,10 @@ def test_21_doctor_explains_how_to_recover(database: Path) -> None:
     _middle(database, database)
     folder = database.parent
     (folder / "lango.toml").write_text('[store]\nurl = "sqlite:///lango.db"\n')
-    said = lango("doctor", "--offline", cwd=folder)
-    assert said.returncode == 1
-    assert "FAIL store: lango.db-wal is damaged" in said.stdout
-    assert "accept-loss" in said.stdout
+    output = lango("doctor", "--offline", cwd=folder)
+    assert output.returncode == 1
+    assert "FAIL store: lango.db-wal is damaged" in output.stdout
+    assert "accept-loss" in output.stdout
     mended = lango("db", "accept-loss", cwd=folder)
     assert mended.returncode == 0, mended.stderr
     assert (folder / "lango.db-wal.damaged").stat().st_size > FRAME
@@ -267,9 +267,9 @@ def test_21_doctor_finds_a_damaged_page(database: Path) -> None:
             "SELECT rootpage FROM sqlite_master WHERE type = 'index' AND tbl_name = 'messages' ORDER BY name LIMIT 1"
         )
     flip(database, (root - 1) * 4096)  # the byte that says what kind of page it is
-    said = lango("doctor", "--offline", cwd=folder)
-    assert said.returncode == 1
-    assert "FAIL store: schema" in said.stdout
-    assert "sessions, but it is damaged: SQLite finds" in said.stdout
-    assert "backup" in said.stdout
-    assert "Traceback" not in said.stdout + said.stderr
+    output = lango("doctor", "--offline", cwd=folder)
+    assert output.returncode == 1
+    assert "FAIL store: schema" in output.stdout
+    assert "sessions, but it is damaged: SQLite finds" in output.stdout
+    assert "backup" in output.stdout
+    assert "Traceback" not in output.stdout + output.stderr

@@ -54,23 +54,23 @@ def load(name: str) -> Operation[list[StoredEvent]]:
 
 def statements_of_window(record: SessionRecord) -> Operation[list[Statement]]:
     """Read the window, and return the statements that it took."""
-    asked: list[Statement] = []
+    executed: list[Statement] = []
     reading = window.read_window(record, BUDGET)
     try:
         statement = next(reading)
         while True:
-            asked.append(statement)
+            executed.append(statement)
             statement = reading.send((yield statement))
     except StopIteration:
-        return asked
+        return executed
 
 
-def counted(operation: Operation[Any], asked: list[Statement]) -> Operation[Any]:
+def counted(operation: Operation[Any], executed: list[Statement]) -> Operation[Any]:
     """Run an operation, and collect its statements."""
     try:
         statement = next(operation)
         while True:
-            asked.append(statement)
+            executed.append(statement)
             statement = operation.send((yield statement))
     except StopIteration as end:
         return end.value
@@ -83,14 +83,14 @@ def explain(statement: Statement, explain: str) -> Operation[list[Row]]:
 async def test_h6_the_window_is_found_by_the_primary_key(database: Database) -> None:
     record = await database.read(lambda: sessions.find_session(SessionId("app", "user", "long")))
     assert record
-    asked = await database.read(lambda: statements_of_window(record))
-    assert any("RECURSIVE" in statement[0] for statement in asked)
-    await check_plans(database, asked)
+    executed = await database.read(lambda: statements_of_window(record))
+    assert any("RECURSIVE" in statement[0] for statement in executed)
+    await check_plans(database, executed)
 
 
-async def check_plans(database: Database, asked: list[Statement]) -> None:
+async def check_plans(database: Database, executed: list[Statement]) -> None:
     sqlite = type(database).__name__ == "SqliteDatabase"
-    for statement in asked:
+    for statement in executed:
         if not statement[0].lstrip().startswith(("SELECT", "WITH")):
             continue
         how = "EXPLAIN QUERY PLAN" if sqlite else "EXPLAIN"
@@ -110,8 +110,8 @@ async def test_h6_the_window_is_the_same_whatever_lies_before_it(database: Datab
 async def test_a_fork_of_100_000_messages_takes_as_many_statements_as_one_of_1_000(
     database: Database, at: int | None
 ) -> None:
-    asked: dict[str, list[Statement]] = {name: [] for name in SIZES}
-    for name, statements in asked.items():
+    executed: dict[str, list[Statement]] = {name: [] for name in SIZES}
+    for name, statements in executed.items():
         source, new = SessionId("app", "user", name), SessionId("app", "user", f"fork of {name}")
         point = at and at * SIZES[name] // SIZES["long"]
         made = await database.write(lambda: counted(fork.fork_session(source, new, point, None, 1.0), statements))  # noqa: B023
@@ -119,8 +119,8 @@ async def test_a_fork_of_100_000_messages_takes_as_many_statements_as_one_of_1_0
         assert (made.last_seq, made.total_tokens) == (count, count * TOKENS)
         stored = await database.read(lambda: window.read_window(made, BUDGET))  # noqa: B023
         assert [one.seq for one in stored] == list(range(count - BUDGET // TOKENS + 1, count + 1))
-    assert len(asked["long"]) == len(asked["short"]) < 25
-    await check_plans(database, asked["long"])
+    assert len(executed["long"]) == len(executed["short"]) < 25
+    await check_plans(database, executed["long"])
     record = await database.read(lambda: sessions.find_session(SessionId("app", "user", "fork of long")))
     assert record
     await check_plans(database, await database.read(lambda: statements_of_window(record)))

@@ -33,7 +33,7 @@ from tests.agents.parts import (
     stored,
     text_of,
 )
-from tests.contract.test_event_log import told
+from tests.contract.test_event_log import log_event
 from tests.support.postgres_proxy import Loss, Proxy
 
 pytestmark = pytest.mark.postgres
@@ -127,8 +127,8 @@ async def turns_with_a_tool(stage: Stage, session: str) -> list[Any]:
 
 async def an_approval(stage: Stage, session: str) -> list[Any]:
     events = await collect((await stage.runtime.submit(session, f"send {session}")).follow())
-    [asked] = approvals(events)
-    turn = await stage.runtime.submit_approval(session, asked.call_id, approved=True)
+    [pending] = approvals(events)
+    turn = await stage.runtime.submit_approval(session, pending.call_id, approved=True)
     return [stage.shown(events), stage.shown(await collect(turn.follow())), await stage.whole(session)]
 
 
@@ -156,9 +156,9 @@ async def a_cancelled_turn(stage: Stage, session: str) -> list[Any]:
 
 
 async def results_of_the_client(stage: Stage, session: str) -> list[Any]:
-    asked = await stage.say(session, f"pick {session}", client_tools=[PICK])
+    pending = await stage.say(session, f"pick {session}", client_tools=[PICK])
     turn = await stage.runtime.submit_results(session, {"pick-1": {"color": "red"}}, client_tools=[PICK])
-    return [asked, stage.shown(await collect(turn.follow())), await stage.whole(session)]
+    return [pending, stage.shown(await collect(turn.follow())), await stage.whole(session)]
 
 
 async def sessions_of_all_kinds(stage: Stage, session: str) -> list[Any]:
@@ -187,8 +187,8 @@ async def what_a_server_keeps(stage: Stage, session: str) -> list[Any]:
     record = await store.write(create_session, SessionId(stage.runtime.app_name, "user", session), None, time.time())
     await stage.say(session, "hello")
     kept = [
-        await store.write(append_log_events, record.key, 1, [told(1)]),
-        await store.write(append_log_events, record.key, 1, [told(2, final=True)]),
+        await store.write(append_log_events, record.key, 1, [log_event(1)]),
+        await store.write(append_log_events, record.key, 1, [log_event(2, final=True)]),
     ]
     kept.append(await store.write(revoke_key, key.id, time.time()))
     return [

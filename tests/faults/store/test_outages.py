@@ -72,10 +72,10 @@ async def test_a_turn_waits_for_postgres_as_long_as_store_wait_s_says(
         await gate.wait()
         await proxy.go_away()
         gate.may_end.set()
-        asked = asyncio.create_task(runtime.store.read(find_session, NAME))
+        reading = asyncio.create_task(runtime.store.read(find_session, NAME))
         await pass_by(leaps, proxy, LONGER_THAN_A_REQUEST_S)
         with pytest.raises(StoreUnavailable) as refused:
-            await asked
+            await reading
         assert refused.value.retry_after_s, "a request is refused, and may come again"
         assert not turn.finished
         await pass_by(leaps, proxy, LONGER_THAN_A_REQUEST_S)

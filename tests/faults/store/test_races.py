@@ -49,7 +49,7 @@ async def session(store: Store) -> SessionRecord:
     return await store.write(create_session, NAME, None, time.time())
 
 
-def asks(text: str) -> NewEvent:
+def user_message(text: str) -> NewEvent:
     return NewEvent(f"event {text}", time.time(), Message("user", text, author="user"), 5, f"invocation {text}")
 
 
@@ -98,8 +98,8 @@ async def together(
 async def test_a_message_withdrawn_while_its_turn_is_leased_is_not_answered(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
-    running = await store.submit_turn(session, asks("first"), "me")
-    queued = await store.submit_turn(session, asks("second"), "me")
+    running = await store.submit_turn(session, user_message("first"), "me")
+    queued = await store.submit_turn(session, user_message("second"), "me")
     await store.end_turn(NAME, running, "done")
     claiming = held_before(
         "SET status = 'running'", lambda: lease.lease_turn(session.key, NAME, queued.turn, time.time())
@@ -117,7 +117,7 @@ async def test_a_message_withdrawn_while_its_turn_is_leased_is_not_answered(
 async def test_a_tool_does_not_start_while_its_turn_is_taken_over(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
-    zombie = await store.submit_turn(session, asks("first"), "gone")
+    zombie = await store.submit_turn(session, user_message("first"), "gone")
     now = await store.read(find_session, NAME)
     assert now
     call = NewEvent("call", time.time(), Message("assistant", tool_calls=(ToolCall("c1", "f", {}),)))
@@ -134,17 +134,17 @@ async def test_a_tool_does_not_start_while_its_turn_is_taken_over(
     assert closed
     assert interrupted
     told_not_run = (closed.tool_calls[0].output or {}).get("error") == NOT_RUN_RESULT
-    assert not (began and told_not_run), "the model was told that it did not run"
+    assert not (began and told_not_run), "the model sees that it did not run"
 
 
 async def test_the_events_of_a_turn_have_one_final_event(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
     """Its own process appends events while another process closes the log."""
-    turn = await store.submit_turn(session, asks("first"), "me")
+    turn = await store.submit_turn(session, user_message("first"), "me")
     await store.end_turn(NAME, turn, "done")
-    told = [LoggedEvent.of(TextDelta(id_, "late")) for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)]
-    adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, told))
+    logged = [LoggedEvent.of(TextDelta(id_, "late")) for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)]
+    adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, logged))
     await together(store, postgres_url, adding, lambda: store.write(append_final_events, session.key, 1))
     await store.write(append_final_events, session.key, 1)
     assert [one.final for one in (await store.read(read_event_log, session.key, 1)).events].count(True) == 1
@@ -154,9 +154,9 @@ async def test_the_events_of_a_turn_have_one_final_event(
 async def test_a_deleted_session_leaves_no_events_behind(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
-    await store.submit_turn(session, asks("first"), "me")
-    told = [LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))]
-    adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, told))
+    await store.submit_turn(session, user_message("first"), "me")
+    logged = [LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))]
+    adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, logged))
     await together(store, postgres_url, adding, lambda: store.write(delete.delete_session, NAME))
     assert await rows(store, "SELECT COUNT(*) FROM event_log") == [(0,)]
 
@@ -210,8 +210,8 @@ async def test_a_withdrawn_message_is_never_answered_by_another_process(store_ur
         session = await store.write(create_session, NAME, None, time.time())
         assert worker.recv() == "ready"
         for number in range(ROUNDS):
-            running = await store.submit_turn(session, asks(f"first {number}"), "me")
-            queued = await store.submit_turn(session, asks(f"second {number}"), "me")
+            running = await store.submit_turn(session, user_message(f"first {number}"), "me")
+            queued = await store.submit_turn(session, user_message(f"second {number}"), "me")
             await store.end_turn(NAME, running, "done")
             worker.send(queued)
             await asyncio.sleep(number % 10 / 1000)  # so that the two overlap at every point

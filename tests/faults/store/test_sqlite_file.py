@@ -168,4 +168,4 @@ async def test_a_server_reports_a_deleted_store(tmp_path: Path) -> None:
             assert ready.json()["checks"]["database"] == "StoreUnavailable"
             answer = await client.post("/v1/sessions/s/messages", json={"text": "say hello"})
             assert answer.status_code == 503, answer.text
-            assert str(tmp_path) not in answer.text, "what is said to clients names no path of the machine"
+            assert str(tmp_path) not in answer.text, "errors to clients name no path of the machine"

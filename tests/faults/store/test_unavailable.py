@@ -187,13 +187,13 @@ async def test_f7_a_full_database_loses_nothing_of_concurrent_writes(tmp_path: P
     database = SqliteDatabase(str(tmp_path / "lango.db"), busy_timeout_s=BUSY_TIMEOUT_S)
     names = [replace(NAME, id=f"s{n}") for n in range(6)]
     records = {name: await database.write(lambda name=name: sessions.create_session(name, {}, 0.0)) for name in names}
-    told = dict.fromkeys(names, 0)
+    acknowledged = dict.fromkeys(names, 0)
 
     async def one(name: SessionId) -> None:
-        entry = NewEvent(f"e{told[name]}", 0.0, Message("user", "x" * 20_000))
-        operation = functools.partial(append, records[name].key, name, told[name], entry)
+        entry = NewEvent(f"e{acknowledged[name]}", 0.0, Message("user", "x" * 20_000))
+        operation = functools.partial(append, records[name].key, name, acknowledged[name], entry)
         await database.write(operation, long=True)  # through the writer's thread, grouped with others
-        told[name] += 1
+        acknowledged[name] += 1
 
     async def stored() -> dict[SessionId, int]:
         found = {name: await database.read(lambda name=name: sessions.find_session(name)) for name in names}
@@ -204,12 +204,12 @@ async def test_f7_a_full_database_loses_nothing_of_concurrent_writes(tmp_path: P
     while len(errors) < 3 * len(names):
         outcomes = await asyncio.gather(*map(one, names), return_exceptions=True)
         errors += [outcome for outcome in outcomes if outcome is not None]
-        assert await stored() == told
+        assert await stored() == acknowledged
     assert {type(error) for error in errors} == {StoreUnavailable}
     assert all("is full: make room; nothing was written" in str(error) for error in errors)
     await database.write(lambda: pragma("max_page_count = 1073741823"))
     await asyncio.gather(*map(one, names))
-    assert await stored() == told, "no restart needed"
+    assert await stored() == acknowledged, "no restart needed"
     await database.close()
 
 

@@ -33,8 +33,8 @@ from tests.agents.parts import (
 )
 from tests.integration.tools.test_approvals import Sent, send
 
-NOT_IN_TIME = "not run: nobody answered the question for approval in time, and that is a no"
-WENT_ON = "not run: the conversation went on without an answer to the question for approval, and that is a no"
+NOT_IN_TIME = "not run: the approval request expired without an answer, which counts as declined"
+WENT_ON = "not run: the conversation continued without an answer to the approval request, which counts as declined"
 
 
 async def write(runtime: Runtime, sql: str) -> None:

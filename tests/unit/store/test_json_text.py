@@ -63,7 +63,7 @@ class Point(NamedTuple):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         (Colour.RED, '"red"'),
         (Size.LARGE, "3"),
@@ -77,9 +77,9 @@ class Point(NamedTuple):
         ([b"null"], '[{"$lango:bytes":"bnVsbA=="}]'),
     ],
 )
-def test_equal_values_have_equal_texts(value: Any, said: str) -> None:
+def test_equal_values_have_equal_texts(value: Any, expected: str) -> None:
     """The fast encoder must write the same text as the exact one."""
-    assert dumps(value) == said
+    assert dumps(value) == expected
 
 
 @pytest.mark.parametrize("value", [print, {"f": print}, object(), {object(): 1}])

@@ -20,8 +20,10 @@ from lango.store.sessions.open_calls import closing_event, message_at
 from lango.store.sessions.sessions import find_running_turn, lock_session
 from lango.store.turns import tool_journal
 
-EXPIRED_RESULT = "not run: nobody answered the question for approval in time, and that is a no"
-UNANSWERED_RESULT = "not run: the conversation went on without an answer to the question for approval, and that is a no"
+EXPIRED_RESULT = "not run: the approval request expired without an answer, which counts as declined"
+UNANSWERED_RESULT = (
+    "not run: the conversation continued without an answer to the approval request, which counts as declined"
+)
 _MAX_SESSIONS = 100
 
 _OPEN_REQUESTS = """
@@ -91,7 +93,9 @@ def read_approval_requests(session: SessionRecord) -> Operation[list[ApprovalReq
 def record_answer(key: int, name: SessionId, answer: ApprovalAnswer, now: float) -> Operation[None]:
     """Record an answer, once and in time; raise `ApprovalExpired` for any other."""
     if not (yield _ANSWER, (key, call_key(answer.request_id), call_key(answer.call_id))):
-        raise ApprovalExpired(f"the question about call {answer.call_id!r} of session {name.id!r} is not open any more")
+        raise ApprovalExpired(
+            f"the approval request for call {answer.call_id!r} of session {name.id!r} is not open any more"
+        )
     yield from tool_journal.record_approval(key, answer.call_id, answer.answered_by, now, approved=answer.approved)
 
 

@@ -19,7 +19,7 @@ from lango.store.sessions.lineage import is_live, live_ranges, read_live_ranges
 from lango.store.sessions.open_calls import closing_event, message_at
 
 NO_RESULT_TEXT = (
-    "no result: the conversation went on before the client gave one. Whether the client did what was asked is unknown"
+    "no result: the conversation continued before the client sent one. Whether the client ran the tool is unknown"
 )
 NO_RESULT = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
 """The result of a call that the client left without one."""
