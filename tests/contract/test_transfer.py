@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from google.adk.events import Event, EventActions
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lango.adk import SqlSessionService
@@ -450,6 +450,7 @@ async def test_every_column_is_exported_or_left_out_on_purpose(sqlite_url: str) 
 
 
 @given(st.lists(strategies.events, max_size=4))
+@example([Event(author="a", timestamp=253_402_300_800.0)])  # the year 10000
 @settings(max_examples=25)
 async def test_any_events_survive_export_and_import(sqlite_url: str, events_: list[Event]) -> None:
     async with SqlSessionService(sqlite_url) as service:

@@ -149,9 +149,7 @@ def test_a_file_with_a_wrong_hash_is_deleted(cache: Path, monkeypatch: pytest.Mo
     assert left_in(cache) == {"tiny.gguf.lock", "piece"}
 
 
-@pytest.mark.parametrize(
-    ("piece", "error"), [(b"x" * 999, "1 bytes short"), (b"x" * 5000, "larger than it should be")]
-)
+@pytest.mark.parametrize(("piece", "error"), [(b"x" * 999, "1 bytes short"), (b"x" * 5000, "larger than it should be")])
 def test_a_piece_of_the_wrong_size_is_refused(
     piece: bytes, error: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,6 +173,9 @@ CLIENT_CALLS_KEY = "lango_client_calls"
 CLIENT_HISTORY_KEY = "lango_carried"
 """The metadata of an event that a client resent: no turn of this store made it."""
 
+EARLIEST_TIME, LATEST_TIME = -62_135_596_800, 253_402_300_799
+"""The years 1 to 9999, in seconds: what dates can show, and an import accepts."""
+
 
 def as_datetime(seconds: float) -> datetime:
     """Convert a time to aware UTC; a time out of range, as of a foreign event, becomes the earliest."""

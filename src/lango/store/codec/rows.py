@@ -2,7 +2,6 @@
 
 import gc
 import json
-import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast, get_args
@@ -15,6 +14,8 @@ from lango.store.codec.json_text import dumps, loads, printable_text
 from lango.store.codec.records import (
     CLIENT_CALLS_KEY,
     CONFIRMATION_CALL,
+    EARLIEST_TIME,
+    LATEST_TIME,
     MAX_ID_BYTES,
     NewEvent,
     Origin,
@@ -70,7 +71,7 @@ def event_to_row(entry: NewEvent) -> MessageRow:
     message = entry.message or _EMPTY_MESSAGE
     extra, created_at = entry.extra or {}, entry.created_at
     event_id, invocation_id, author = entry.event_id, entry.invocation_id, message.author
-    if not math.isfinite(created_at):
+    if not EARLIEST_TIME <= created_at <= LATEST_TIME:  # NaN too
         extra, created_at = {**extra, "created_at": created_at}, 0.0
     names = event_id + invocation_id + author
     if not names.isascii() or "\0" in names:

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from lango.json_pieces import decode
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import dumps_untagged, loads_untagged, printable_text
+from lango.store.codec.records import EARLIEST_TIME, LATEST_TIME
 from lango.store.codec.rows import calls_from_json
 from lango.store.engine.database import Row
 
@@ -24,7 +25,6 @@ VERSION = 1
 _MAX_NUMBER = 2**40
 """The largest turn, message, revision or epoch: later ones still fit into the columns."""
 _MAX_COUNT = 2**40
-_YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
 _SHORT_IDS = ("event_id", "invocation_id")
 
 
@@ -39,7 +39,7 @@ Id = Annotated[Text, Field(max_length=512)]
 Note = Annotated[Text, Field(max_length=4_000)]
 Count = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
 Number = Annotated[int, Field(ge=1, le=_MAX_NUMBER)]
-Time = Annotated[float, Field(ge=_YEAR_1, le=_YEAR_9999, allow_inf_nan=False)]
+Time = Annotated[float, Field(ge=EARLIEST_TIME, le=LATEST_TIME, allow_inf_nan=False)]
 Cost = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Object = dict[str, Any]
 
