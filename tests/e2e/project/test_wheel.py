@@ -57,7 +57,7 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, source)
     run(uv(), "build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "dist"), cwd=source)
     [wheel] = (tmp_path / "dist").glob("lango_adk-*.whl")
-    page = source / "src" / "lango" / "server" / "static"
+    page = source / "src" / "lango" / "server" / "web" / "static"
     parts = {path.relative_to(source / "src").as_posix() for path in page.rglob("*") if path.is_file()}
     assert "lango/server/web/static/vendor/marked.LICENSE.txt" in parts
     with zipfile.ZipFile(wheel) as packed:
