@@ -31,7 +31,7 @@ async def test_the_dev_ui_answers_and_requests_no_other_host(site: Site, page: P
     await expect(page.locator("svg g.node").first).to_be_visible()  # the agent graph
     (session,) = await site.runtime.store.read(list_sessions, site.runtime.app_name, "user")
     stored = await site.runtime.store.read(read_message_page, session)
-    assert [one.message.content for one in stored if one.message] == ["hello", "hello from the agent"]
+    assert [event.message.content for event in stored if event.message] == ["hello", "hello from the agent"]
     assert not failed
 
 

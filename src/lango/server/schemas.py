@@ -299,7 +299,7 @@ class ApprovalRequest(RecordView):
     call_id: str
     name: str
     arguments: Mapping[str, Any]
-    asked_at: datetime
+    asked_at: Annotated[datetime, Field(validation_alias="requested_at")]
     expires_at: datetime | None
     """After this time the call counts as rejected; null: it never expires."""
 

@@ -193,7 +193,7 @@ async def test_a_run_that_is_cancelled_closes_what_is_open(server: Server, threa
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "reason"),
     [
         ({"threadId": "a/b"}, "threadId"),
         ({"runId": None}, "runId"),
@@ -203,12 +203,12 @@ async def test_a_run_that_is_cancelled_closes_what_is_open(server: Server, threa
         ({"messages": [{"id": "m", "role": "nobody", "content": "x"}]}, "messages.0"),
     ],
 )
-async def test_an_invalid_run_is_refused(server: Server, wrong: dict[str, Any], with_messages: str) -> None:
+async def test_an_invalid_run_is_refused(server: Server, wrong: dict[str, Any], reason: str) -> None:
     async with server.client() as client:
         body = run_input("t", "hi").model_dump(by_alias=True, mode="json") | wrong
         response = await client.post("/agui", json=body)
         assert response.status_code == 400
-        assert with_messages in response.json()["error"]["message"]
+        assert reason in response.json()["error"]["message"]
 
 
 async def test_threads_are_their_users_own_and_a_missing_package_is_named(tmp_path: Path, sqlite_url: str) -> None:

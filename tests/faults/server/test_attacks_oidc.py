@@ -97,7 +97,7 @@ ATTACKS: dict[str, tuple[Callable[[LocalIssuer], str], str]] = {
     "another audience": (lambda issuer: issuer.token("alice", aud="other"), "audience"),
     "another issuer": (lambda issuer: issuer.token("alice", iss="https://evil.example"), "issuer"),
     "expired": (lambda issuer: issuer.token("alice", exp=1_000_000), "expired"),
-    "not yet valid": (lambda issuer: issuer.token("alice", nbf=9_999_999_999), "not hold yet"),
+    "not yet valid": (lambda issuer: issuer.token("alice", nbf=9_999_999_999), "not valid yet"),
     "an unknown key": (lambda issuer: issuer.token("alice", rsa_key("nobodys")), "not one of the issuer's"),
     "huge": (lambda issuer: issuer.token("alice", padding="x" * 30_000), "too large"),
     "no token at all": (lambda _: "a.b.c", "not a JSON Web Token"),

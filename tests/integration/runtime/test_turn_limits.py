@@ -68,8 +68,8 @@ async def test_a_warning_is_logged_at_four_fifths_of_the_limit(
     with caplog.at_level(logging.WARNING, "lango.runtime"):
         async with open_runtime(settings_for(sqlite_url, max_turns=10), provider=provider, tools=[look]) as runtime:
             await runtime.run("s", "look at everything")
-    assert [one.getMessage() for one in caplog.records if one.name == "lango.runtime"] == [
-        "turn 1: 8 of 10 calls of the model are used"
+    assert [record.getMessage() for record in caplog.records if record.name == "lango.runtime"] == [
+        "turn 1: 8 of 10 model calls are used"
     ]
 
 

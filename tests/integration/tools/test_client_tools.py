@@ -268,7 +268,7 @@ async def test_a_transfer_beside_a_client_call_waits_for_its_result(store_url: s
         assert text_of(await give(runtime, c1={"color": "red"})) == "later"
         shown = results_in(provider.requests[1])
         assert shown["c1"] == {"color": "red"}
-        assert "hand over after" in shown["t1"]["error"]
+        assert "transfer after" in shown["t1"]["error"]
 
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it

@@ -156,10 +156,10 @@ async def test_16_a_tool_with_a_schema_above_a_limit_is_dropped_without_the_othe
     script.write_text(SERVER.replace("if len(sys.argv)", HOSTILE + "if len(sys.argv)"))
     settings = {"test": McpSettings(command=sys.executable, args=[str(script)])}
     opened += mcp_toolsets(settings)
-    with caplog.at_level(logging.WARNING, "lango.adk.agents.mcp"):
+    with caplog.at_level(logging.WARNING, "lango.runtime"):
         tools = await opened[0].get_tools()
     assert {tool.name for tool in tools} == {"add", "variables", "fails"}
-    logged = " ".join(record.getMessage() for record in caplog.records if record.name == "lango.adk.agents.mcp")
+    logged = " ".join(record.getMessage() for record in caplog.records if record.name == "lango.runtime")
     assert "tool branches: its schema cannot be used: it has more than 5000 values" in logged
     assert "tool patterned: the schema of its results has a pattern" in logged
 

@@ -150,7 +150,7 @@ def test_a_file_with_a_wrong_hash_is_deleted(cache: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("piece", "message"), [(b"x" * 999, "1 bytes short"), (b"x" * 5000, "larger than it should be")]
+    ("piece", "error"), [(b"x" * 999, "1 bytes short"), (b"x" * 5000, "larger than it should be")]
 )
 def test_a_piece_of_the_wrong_size_is_refused(
     piece: bytes, error: str, cache: Path, monkeypatch: pytest.MonkeyPatch

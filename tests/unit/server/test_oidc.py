@@ -165,7 +165,7 @@ async def test_a_token_without_a_key_id_needs_a_single_key(local: LocalIssuer) -
         ({"iss": None}, "no claim 'iss'"),
         ({"exp": 1}, "expired"),
         ({"exp": None}, "no claim 'exp'"),
-        ({"nbf": 99_999_999_999}, "not hold yet"),
+        ({"nbf": 99_999_999_999}, "not valid yet"),
         ({"exp": "soon"}, "cannot be verified"),
         ({"exp": float("inf")}, "cannot be verified"),
         ({"sub": None}, "no claim 'sub'"),
@@ -186,7 +186,7 @@ async def test_clocks_may_differ_by_the_leeway_only(local: LocalIssuer) -> None:
     assert await issuer.verify_user(local.token("alice", exp=int(now) - 10))
     assert await issuer.verify_user(local.token("alice", nbf=int(now) + 10))
     assert "expired" in await refused(issuer, local.token("alice", exp=int(now) - 60))
-    assert "not hold yet" in await refused(issuer, local.token("alice", nbf=int(now) + 60))
+    assert "not valid yet" in await refused(issuer, local.token("alice", nbf=int(now) + 60))
 
 
 async def test_another_claim_can_name_the_user(local: LocalIssuer) -> None:

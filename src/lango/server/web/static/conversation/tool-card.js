@@ -3,10 +3,10 @@
 import { el, icon, formatDuration, formatTime } from "../base/dom.js";
 
 const MAX_SHOWN_LENGTH = 20_000;
-/** How a status is shown. */
-export const STATUS_LABELS = /** @type {Record<string, string>} */ ({
+/** How each status is shown. */
+export const STATUS_LABELS = {
   running: "running", done: "done", failed: "failed", awaiting_approval: "waits for you", awaiting_client: "waits for the client", refused: "refused", expired: "not run",
-});
+};
 
 /** @typedef {{id: string, name: string, input?: any, output?: any, duration_s?: number | null, approved?: boolean | null, approved_by?: string | null, for_client?: boolean}} Call */
 
@@ -19,7 +19,7 @@ export class ToolCard {
   constructor(id, name) {
     this.id = id;
     this.name = name;
-    this.status = "running";
+    /** @type {keyof typeof STATUS_LABELS} */ this.status = "running";
     /** @type {any} */ this.input = undefined;
     /** @type {any} */ this.output = undefined;
     /** @type {number | null} */ this.duration_s = null;

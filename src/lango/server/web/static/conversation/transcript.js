@@ -171,7 +171,7 @@ export class Transcript {
     }
     for (const [id, call] of results) {
       const card = this.toolCards.get(id);
-      if (card?.status === "client") card.finish({ ok: !call.output?.error, output: call.output });
+      if (card?.status === "awaiting_client") card.finish({ ok: !call.output?.error, output: call.output });
     }
   }
 
