@@ -114,7 +114,7 @@ class Sessions:
         as for ten.
         """
         name, new, now = self._session_id(session_id, user_id), self._new_session_id(new_id, user_id), time.time()
-        return await self._store.write(forks.fork_session, name, new, at, title, now)
+        return await self._store.write_long(forks.fork_session, name, new, at, title, now)
 
     async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionRecord:
         """Rewind the turn that holds message `before`, and all later turns; the state is that before the turn.
@@ -123,11 +123,11 @@ class Sessions:
         """
         name, now = self._session_id(session_id, user_id), time.time()
         try:
-            return await self._store.write(rewinds.rewind_session, name, before, now)
+            return await self._store.write_long(rewinds.rewind_session, name, before, now)
         except TurnRunning:
             if not await self._interrupt_dead_turns(name):
                 raise
-        return await self._store.write(rewinds.rewind_session, name, before, now)
+        return await self._store.write_long(rewinds.rewind_session, name, before, now)
 
     async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
         """Delete a session with all its data; False: there is none. Forks keep the messages that they share."""
