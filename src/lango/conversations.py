@@ -111,7 +111,9 @@ class Sessions:
         None is all of it, 0 only the first state. It takes as long for 100,000 messages as for ten: the past is shared.
         """
         name, new, now = self._name(session_id, user_id), self._new(new_id, user_id), time.time()
-        return await self._store.write(lambda: forks.fork(name, new, at, title, now))
+        return await self._store.write(
+            lambda: forks.fork(name, new, at, title, now), long=True
+        )  # its state may be large
 
     async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionRecord:
         """Take back the turn that holds message `before`, and all after it; the state is as it was before that turn.
@@ -120,11 +122,11 @@ class Sessions:
         """
         name, now = self._name(session_id, user_id), time.time()
         try:
-            return await self._store.write(lambda: rewinds.rewind(name, before, now))
+            return await self._store.write(lambda: rewinds.rewind(name, before, now), long=True)
         except TurnRunning:
             if not await self._interrupt_gone(name):
                 raise
-        return await self._store.write(lambda: rewinds.rewind(name, before, now))
+        return await self._store.write(lambda: rewinds.rewind(name, before, now), long=True)
 
     async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
         """Delete a session and all that belongs to it; False: there is none. Forks of it keep what they share."""

@@ -21,6 +21,7 @@ VALUES: Any = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=10,
 )
+CONTROLS = "".join(map(chr, range(256))) + "\u2028\u2029\ufeff\uffff"
 RAW = [*'{}[]",:\\ud83e0 \n', "\\u", "\\ud83d", "\\ude00", "\\\\", '\\"', "1e5", "NaN", "-Infinity", "null", "9" * 30]
 
 
@@ -93,7 +94,7 @@ def test_no_call_of_c_reads_more_than_a_piece(word: str, is_key: bool, monkeypat
     assert max(lengths) <= PIECE + 1
 
 
-@pytest.mark.parametrize("text", ["a", 'a"\n', "ä", "😀", "\ud83d"], ids=ascii)
+@pytest.mark.parametrize("text", ["a", CONTROLS, "ä", "😀", "\ud83d"], ids=ascii)
 def test_a_long_text_is_spelt_as_a_short_one(text: str) -> None:
     long = text * (3 * PIECE // len(text) + 1)
     spelling = json.dumps({"a": long, long: 1}, ensure_ascii=text == "\ud83d", separators=(",", ":"))

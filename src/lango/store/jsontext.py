@@ -12,6 +12,7 @@ text, so:
 """
 
 import base64
+import contextlib
 import json
 import math
 import re
@@ -47,7 +48,13 @@ def _encoder(*, ascii_only: bool) -> Callable[[Any], str]:
         """Quote a long text in pieces, so that other threads run in between."""
         if len(text) <= PIECE:
             return quote(text)
-        return f'"{"".join([quote(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE)])}"'
+        return f'"{"".join([quoted_piece(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE)])}"'
+
+    def quoted_piece(text: str) -> str:
+        if not ascii_only:
+            with contextlib.suppress(orjson.JSONEncodeError):  # half a character
+                return orjson.dumps(text).decode()  # spelt the same, at a fifth of the time
+        return quote(text)
 
     pieces: Callable[[Any, int], Iterable[str]] = make(
         None, encoder.default, quoted, None, ":", ",", encoder.sort_keys, encoder.skipkeys, encoder.allow_nan
